@@ -152,6 +152,7 @@ def filters(rng: np.random.Generator, vocab: int) -> Iterator[Fields]:
         yield fields
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("vocab", "n_rows"), [(VOCAB, 1000), (3000, 60)])
 def test_smp_8_support_sets_are_exact(vocab: int, n_rows: int, repeats: Repeats) -> None:
     n_rows = repeats(n_rows)
@@ -226,6 +227,7 @@ def test_smp_9_weights_are_those_of_the_definition() -> None:
                     assert abs(weight - exact[token]) <= bound
 
 
+@pytest.mark.long
 def test_smp_9_a_total_near_two_to_the_62() -> None:
     vocab = 2**22
     row = np.zeros(vocab, np.float32)

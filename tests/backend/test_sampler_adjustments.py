@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from imp_service import _testing as core
 from support import sampling_oracle as oracle
@@ -103,6 +104,7 @@ def test_smp_14_bias_comes_after_the_penalties(device: core.Device, fewer: int) 
     assert one(row, device, temperature=0.0, **{**fields, "logit_bias": {0: 4.0}}) == 0
 
 
+@pytest.mark.long
 @each_sampler
 def test_smp_23_a_mask_restricts_the_draw_only(device: core.Device, fewer: int) -> None:
     rng = np.random.default_rng(23)

@@ -34,6 +34,7 @@ def test_smp_16_d10_every_temperature_and_every_finite_row_is_safe(device: core.
     assert one(rows[8], device, temperature=1.0) == 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("poison", ["nan", "+inf", "-inf", "all nan", "all -inf"])
 def test_smp_17_d01_d02_a_row_that_is_not_finite_fails_alone(poison: str) -> None:
     rows = normal_rows(17, 4)
@@ -99,6 +100,7 @@ def test_smp_22_d11_logprobs_are_of_the_raw_logits(device: core.Device, fewer: i
         assert [candidate for candidate, _ in candidates] == oracle.order_of(rows[row])[:2].tolist()
 
 
+@pytest.mark.long
 def test_det_16_stale_scratch_does_not_matter() -> None:
     rng = np.random.default_rng(26)
     rows = normal_rows(26, 100, vocab=1500)

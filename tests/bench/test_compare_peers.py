@@ -36,6 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_model_has_its_types_and_its_weights_their_sizes(model: Path, tmp_path: Path) -> None:
     mixed = {tensor.name: tensor.tensor_type.name for tensor in gguf.GGUFReader(model).tensors}
     assert mixed["token_embd.weight"] == "Q6_K"
@@ -68,6 +69,7 @@ def test_llama_cpp_splits_words_by_the_vocabulary(model: Path) -> None:
     assert len(tokens) < len(b"abcd")
 
 
+@pytest.mark.long
 def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path) -> None:
     files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
     command = [sys.executable, str(HERE / "compare_peers"), str(model), "--quick", "--threads", "1", "--reps", "1"]
@@ -98,6 +100,7 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
     assert len(list(bars)) == 1 + 2 * len(cases)
 
 
+@pytest.mark.long
 def test_what_was_measured_before_a_failure_is_written(model: Path, tmp_path: Path) -> None:
     files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
     command = [sys.executable, str(HERE / "compare_peers"), str(model), "--quick", "--threads", "1,1000000"]

@@ -61,6 +61,7 @@ def test_spreads_of_a_ratio_are_of_the_same_positions() -> None:
     assert mean.low < nats.mean() < mean.high
 
 
+@pytest.mark.long
 def test_engines_are_compared_with_the_weights_of_the_file(tmp_path: Path) -> None:
     path, report = convert_demo("q4_0", tmp_path / "demo.gguf"), tmp_path / "report.json"
     sizes = ["--text", str(TEXT), "--sequences", "2", "--tokens", "24", "--threads", "1", "--kv", "bf16"]

@@ -13,6 +13,7 @@ from support.command_line import FOUND_IN
 BENCH = Path(__file__).with_name("front_end")
 
 
+@pytest.mark.long
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="the server has a core of its own, and its client another")
 def test_hon_15_the_bench_of_the_front_end_measures_every_figure(tmp_path: Path) -> None:
     report = tmp_path / "report.json"

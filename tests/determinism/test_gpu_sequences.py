@@ -43,6 +43,7 @@ def agree(reference: Sequence, other: Sequence) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda family, **_: family == "llama")
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(("family", "dtype"), [("llama", "f16"), ("qwen3", "bf16"), ("gemma2", "f16")])

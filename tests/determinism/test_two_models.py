@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 import imp_service
 from imp_service import GenerationRequest, LanguageModel, SamplingOptions, StopOptions
 from support.workload import run
@@ -22,6 +24,7 @@ def requests(model: LanguageModel) -> list[GenerationRequest]:
     ]
 
 
+@pytest.mark.long
 def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> None:
     alone = []
     for settings in VARIANTS:

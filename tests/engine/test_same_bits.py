@@ -150,6 +150,7 @@ def test_gen_4_gen_23_ses_9_det_13_steps_and_generations_agree_bit_for_bit(model
         assert (got, got_rows) == (outputs, rows)
 
 
+@pytest.mark.long
 def test_det_8_mod_21_engines_come_and_go_on_one_model(models: Models, alone: Any) -> None:
     prompt, n, sampler, rows, outputs = alone[2]
     for _ in range(models.n_engines):

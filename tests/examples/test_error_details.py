@@ -45,6 +45,7 @@ def told(reason: str) -> tuple[str, list[str]]:
     return f"{row.code}{named}: what happened: {reason} 100 %", fields if has_fields else []
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda language: language == "curl")
 @pytest.mark.parametrize("language", ["cpp", "curl"])
 def test_rpc_29_every_reason_is_read(language, run):

@@ -49,6 +49,7 @@ def test_rpc_29_a_failure_names_the_field(language, target, run):
         assert len(fields) == 1 and fields[0].startswith("  text: ")
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_rpc_29_a_deadline_ends_a_text_in_the_middle(language, target, run):

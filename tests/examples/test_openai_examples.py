@@ -47,6 +47,7 @@ def test_oai_3_an_example_tells_a_failure_by_its_code(client, base_url, run):
     assert "100000" in result.stderr and "16384" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda client: client == "python with openai")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_oai_3_a_time_limit_ends_the_answer_of_an_example(client, base_url, answer, run):

@@ -38,6 +38,7 @@ def test_mod_4_a_set_is_read_as_one(tmp_path: Path) -> None:
         assert model.metadata["hidden_size"] == 64
 
 
+@pytest.mark.long
 def test_mod_4_m75_a_set_has_more_tensors_than_a_file(tmp_path: Path) -> None:
     """Seventy thousand, in two files: as models of many experts have them."""
     names: dict[str, str] = {}

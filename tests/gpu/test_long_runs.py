@@ -59,6 +59,7 @@ def test_det_10_captured_steps_have_the_bits_of_launched_ones(device: str, tmp_p
     assert (launched[0] != launched[1]).any()
 
 
+@pytest.mark.long
 def test_many_steps_take_no_more_memory(device: str, tmp_path: Path) -> None:
     running = Running(device, tmp_path)
 

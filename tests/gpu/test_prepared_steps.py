@@ -39,6 +39,7 @@ def engine_over(model: Any) -> TurnedEngine:
     return TurnedEngine(_testing.ManualModelEngine(model, options))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_sequences", [1, 2, 3, 7])
 @pytest.mark.parametrize("device", GPU_KINDS)
 def test_grf_4_the_first_steps_of_small_batches_are_replayed(device: str, n_sequences: int, tmp_path: Path) -> None:
@@ -70,6 +71,7 @@ def test_grf_4_control_a_larger_batch_is_captured_when_it_comes(device: str, tmp
 # Memory, of the emulated GPU: it counts the pieces that it is asked for, and fails at any of them.
 
 
+@pytest.mark.long
 @emulated_only
 def test_kv_8_no_step_asks_for_memory_of_the_device_or_shared_with_it(tmp_path: Path) -> None:
     """Runs come and go, at every batch size, with all that may be asked for."""
@@ -91,6 +93,7 @@ def test_kv_8_no_step_asks_for_memory_of_the_device_or_shared_with_it(tmp_path: 
     del again
 
 
+@pytest.mark.long
 @emulated_only
 def test_y04_kv_5_any_allocation_that_fails_is_said_and_the_next_load_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,7 @@ def held_back(model: Any, n_outputs: int) -> list[list[int]]:
     return [engine.tokens(ticket) for ticket in tickets]
 
 
+@pytest.mark.long
 def test_sch_16_an_engine_keeps_one_step_ahead_and_draws_the_same(device: str, tmp_path: Path) -> None:
     model = model_on(device, tmp_path)
     engine = engine_over(model)
@@ -67,6 +68,7 @@ def test_sch_16_an_engine_keeps_one_step_ahead_and_draws_the_same(device: str, t
     assert engine.core.stats().n_steps_ahead >= 9
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda late, **_: late in ("logits", "candidates of the prompt"))
 @pytest.mark.parametrize("late", LATE)
 def test_sch_16_who_comes_while_a_step_is_under_way_gets_its_own(device: str, tmp_path: Path, late: str) -> None:
@@ -101,6 +103,7 @@ def told(engine: TurnedEngine, ticket: int) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 def test_sch_16_obs_4_a_profile_begun_in_mid_run_changes_no_token(device: str, tmp_path: Path) -> None:
     """Its steps are whole: the one that was under way is none of them."""
     model = model_on(device, tmp_path)
@@ -119,6 +122,7 @@ def test_sch_16_obs_4_a_profile_begun_in_mid_run_changes_no_token(device: str, t
     assert engine.core.stats().n_steps_ahead > ahead  # again, when it was over
 
 
+@pytest.mark.long
 def test_sch_16_an_engine_that_goes_leaves_nothing_to_the_next(device: str, tmp_path: Path) -> None:
     """The first is gone with a step under way; the second, over the same model, is told what it draws itself."""
     model = model_on(device, tmp_path)
@@ -136,6 +140,7 @@ def test_sch_16_an_engine_that_goes_leaves_nothing_to_the_next(device: str, tmp_
         assert [after.tokens(ticket) for ticket in tickets] == expected
 
 
+@pytest.mark.sweep(quick=lambda n_streams, **_: n_streams == 5)
 @pytest.mark.parametrize("n_streams", [3, 5])
 def test_grf_2_rows_of_nobody_are_no_more_than_there_is_room_for(device: str, tmp_path: Path, n_streams: int) -> None:
     """A batch of 5 would be filled up to 8, but there are logits for 5."""

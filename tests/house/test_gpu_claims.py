@@ -16,7 +16,7 @@ from gpu_check.stages.numerics import files_of_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 EMULATED, MARK = "cuda_emulated", "emulated_only"
-COLLECT = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "support.required_gpu",
+COLLECT = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-p", "support.required_gpu",
            "--assert=plain", "--collect-only")  # fmt: skip
 
 
@@ -27,12 +27,14 @@ def collected(paths: Iterable[Path]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_hon_18_no_test_that_claims_the_gpu_is_given_the_emulator(tmp_path: Path) -> None:
     found = collected(files_of_tests(Context(tmp_path)))
     assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
     assert "[cuda" in found.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("parameter", "said"),
     [

@@ -10,6 +10,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from house.test_contract_rows import ids_in
 from support.quick_run import cover
 
@@ -35,7 +37,7 @@ def rows_of_tests() -> tuple[set[str], set[str]]:
 @functools.cache
 def collected(*words: str) -> dict[str, set[str]]:
     """Test -> its cases."""
-    options = ["-q", "-p", "no:cacheprovider", "--assert=plain", "--collect-only"]
+    options = ["-q", "-n0", "-p", "no:cacheprovider", "--assert=plain", "--collect-only"]
     command = [sys.executable, "-m", "pytest", *options, *words]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found: dict[str, set[str]] = defaultdict(set)
@@ -62,6 +64,7 @@ def test_hon_16_only_a_whole_test_is_long() -> None:
         assert marks.count(LONG) == decorators.count(LONG), path
 
 
+@pytest.mark.long
 def test_hon_4_a_quick_run_has_some_cases_of_every_test_and_each_value_of_a_sweep() -> None:
     quick, every = collected(str(SWEPT)), collected("--all", str(SWEPT))
     assert quick.keys() == every.keys()
@@ -74,6 +77,7 @@ def test_hon_4_a_quick_run_has_some_cases_of_every_test_and_each_value_of_a_swee
         }
 
 
+@pytest.mark.long
 def test_hon_4_a_case_that_is_named_is_run() -> None:
     name = "test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else"
     left_out = (collected("--all", str(SWEPT))[name] - collected(str(SWEPT))[name]).pop()

@@ -88,12 +88,13 @@ def test_hon_5_a_skip_without_a_text_is_found(source: str) -> None:
     assert not any(entry.matches(text) for entry in known_skips())
 
 
+@pytest.mark.long
 def test_hon_5_what_one_stage_skips_and_another_runs_is_decided(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text(TESTS)
     (tmp_path / "test_two.py").write_text(MORE)
     reports = [tmp_path / "first.xml", tmp_path / "second.xml"]
     for report, environment in zip(reports, ({}, {"STAGE": "1"}), strict=True):
-        command = (*(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"), f"--junitxml={report}")
+        command = (*(sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"), f"--junitxml={report}")
         ran = subprocess.run([*command, "."], cwd=tmp_path, env=environment, capture_output=True, check=False)
         assert ran.returncode == 0, ran.stdout
     assert skipped_everywhere(reports[:1]) == {

@@ -8,12 +8,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 TOLERANCES = TESTS / "support" / "tolerances.py"
 # A small number that decides a comparison, or a keyword of one.
 TYPED_TOLERANCE = re.compile(r"<=?\s*\d*\.?\d*e-\d+|\b(?:atol|rtol|rel|abs)=\s*[\d.]+(?:e-?\d+)?\b")
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider")
 # Room of tests -> test functions it has at least. A lower count needs a note in the commit; see MOST_BEHIND.
 AT_LEAST = {
     "backend": 252,
@@ -64,11 +66,13 @@ def test_hon_17_no_finding_is_lost() -> None:
     assert FINDINGS_AT_LEAST <= len(findings) <= MOST_BEHIND * FINDINGS_AT_LEAST + SPARE
 
 
+@pytest.mark.long
 def test_hon_4_a_filter_that_matches_nothing_fails() -> None:
     command = [*PYTEST, "-k", "no_such_test", str(Path(__file__))]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 5
 
 
+@pytest.mark.long
 def test_hon_5_a_path_that_is_named_must_be_there() -> None:
     command = [*PYTEST, "-x", str(TESTS / "service" / "text" / "test_tokenizer_vectors.py")]
     environment = {**os.environ, "IMP_TOKENIZER_VECTORS": "/no/such/folder"}

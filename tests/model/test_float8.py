@@ -88,6 +88,7 @@ def float16_weights_bound(model: Float8Model) -> float:
     return 2 * float16_products_bound(model)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(
     ("family", "scheme"), [("qwen3", "blocks"), ("llama", "channels"), ("mixtral", "small_blocks")]

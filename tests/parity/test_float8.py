@@ -67,6 +67,7 @@ def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp
     assert distance(got, peer_logits(peer, tokens)) > 100 * float32_bound(TINY)
 
 
+@pytest.mark.long
 @pytest.mark.sweep
 @pytest.mark.parametrize("device", GPU_KINDS)
 @each_family

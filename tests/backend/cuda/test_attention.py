@@ -97,6 +97,7 @@ def test_det_13_the_context_that_was_reserved_decides_no_bit(device: core.Device
     assert_same_bits(found[1], found[0])
 
 
+@pytest.mark.long
 @each_gpu
 @pytest.mark.parametrize("dtype", ["f16", "q8_0"])
 def test_det_13_krn_1_a_long_sequence_of_one_row_equals_its_row_among_several(device: core.Device, dtype: str) -> None:

@@ -304,6 +304,7 @@ def controls(folder: Path) -> list[Kernel]:
     return kernels_with_code(source, folder)
 
 
+@pytest.mark.long
 def test_spills_and_arrays_are_found(controls: list[Kernel]) -> None:
     spills, array = named(controls, "spills"), named(controls, "keeps_an_array")
     assert any("spilled" in found for found in memory_findings(spills))

@@ -102,6 +102,7 @@ def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int,
         assert bits_of(core.sample(gpu, rows, others)) != expected[:20]
 
 
+@pytest.mark.long
 @emulated_only
 def test_smp_25_no_order_of_threads_changes_a_choice() -> None:
     rows = awkward_rows(31, 700)
@@ -113,6 +114,7 @@ def test_smp_25_no_order_of_threads_changes_a_choice() -> None:
         assert bits_of(core.sample(device, rows, requests)) == expected
 
 
+@pytest.mark.long
 @each_gpu
 def test_smp_25_rows_without_any_spread_are_split_by_id(gpu: core.Device) -> None:
     """What all logits share cannot tell them apart: lists are too long until ids do."""

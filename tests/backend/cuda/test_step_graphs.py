@@ -97,6 +97,7 @@ def test_det_10_grf_1_a_step_has_the_same_bits_padded_or_alone(tmp_path: Path, d
     assert len({row.tobytes() for row in together}) == len(together)
 
 
+@pytest.mark.long
 @emulated_only
 def test_det_10_grf_3_steps_that_cannot_be_captured_have_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def one_of_each_tile(x: Floats) -> Floats:
     return kept
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda kernel, **_: kernel in QUICK)
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(("kernel", "m"), [*FEW, *MANY])

@@ -140,6 +140,7 @@ def test_cmd_9_a_bad_address_is_told_with_where_it_was_read(call, monkeypatch) -
         assert (status, err.startswith(f"imp: error: USAGE: {origin}: http://imp: is a URL")) == (64, True)
 
 
+@pytest.mark.long
 def test_cmd_9_an_address_is_needed(call) -> None:
     status, out, err = call("admin", "requests")
     assert (status, out) == (64, "")

@@ -73,6 +73,7 @@ OFFERED = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.sweep
 @pytest.mark.parametrize("shell", FOUND)
 @pytest.mark.parametrize("words", OFFERED, ids=" ".join)

@@ -320,6 +320,7 @@ def test_cmd_12_edit_opens_the_last_message(tmp_path: Path) -> None:
 UP = "\x1b[A"
 
 
+@pytest.mark.long
 def test_cmd_12_what_was_typed_is_there_the_next_time(tmp_path: Path) -> None:
     history = tmp_path / "state" / "imp" / "chat_history"
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
@@ -413,6 +414,7 @@ def test_cmd_2_what_a_server_refuses_for_now_keeps_the_conversation(tmp_path: Pa
     assert [content for _, content in server.asked[-1]] == ["one", "[one]", "two"]
 
 
+@pytest.mark.long
 def test_cmd_2_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
     listen = ("--listen", f"unix://{tmp_path}/imp.sock")
     words = ("call", "chat", "--target", listen[1], "--max-tokens", "8", "--temperature", "0", "--attempts", "1")

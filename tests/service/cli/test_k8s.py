@@ -263,6 +263,7 @@ EGRESS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("endpoint", EGRESS)
 def test_lif_14_egress_follows_the_collector_of_spans(call, endpoint: str):
     documents, _ = _manifests(call, "--set", f"tracing.endpoint={endpoint}")
@@ -276,6 +277,7 @@ def test_lif_14_egress_follows_the_collector_of_spans(call, endpoint: str):
     )
 
 
+@pytest.mark.long
 def test_lif_14_an_address_needs_no_name_and_the_pod_itself_no_rule(call):
     def egress(endpoint: str) -> list[dict]:
         documents, _ = _manifests(call, "--set", f"tracing.endpoint={endpoint}")

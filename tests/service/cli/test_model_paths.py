@@ -186,6 +186,7 @@ def test_cmd_1_m47_each_command_on_a_file_that_may_not_be_read(command: str, cal
     _check(command, KINDS["gguf"], Outcome(77, "MODEL_PERMISSION"), call(*_words(command, str(path))))
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda name: name in ONE_OF_EACH_OUTCOME)
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.of_text.reason])
 def test_cmd_1_a_server_refuses_it_likewise(name: str, imp, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
 BLOCK = 10 * 1024**2  # what the library keeps of a download that is cut: whole blocks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cuts", [[1], [BLOCK + 7], [2 * BLOCK + 7], [BLOCK + 7, BLOCK - 7]])
 def test_get_1_a_download_that_is_cut_goes_on(pull, hub: Hub, tmp_path: Path, cuts: list[int]) -> None:
     content = hub.repositories["own/one"]["big.gguf"] = bytes(range(256)) * (25 * 4096)
@@ -90,6 +91,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", FAILURES)
 def test_get_2_each_failure_is_one_line(pull, hub: Hub, case: str) -> None:
     faults, reference, expected, reason = FAILURES[case]
@@ -109,6 +111,7 @@ def test_get_2_no_network_and_no_place_to_write(pull, tmp_path: Path) -> None:
     assert (status, len(err.splitlines())) == (74, 1), err
 
 
+@pytest.mark.long
 def test_get_4_what_could_be_meant_is_listed(pull, hub: Hub) -> None:
     hub.n_parameters = len(MODEL)
     status, out, err = pull("own/many")
@@ -147,6 +150,7 @@ def test_get_4_a_type_in_any_case(wanted: str, names: list[str]) -> None:
     assert _chosen(TYPES, wanted) == names
 
 
+@pytest.mark.long
 def test_get_4_split_files_come_whole(pull, hub: Hub, tmp_path: Path) -> None:
     parts = [f"Q8/m-Q8_0-0000{i}-of-00002.gguf" for i in (1, 2)]
     hub.repositories["own/split"] = {parts[0]: MODEL, parts[1]: b"GGUF"}
@@ -181,6 +185,7 @@ def test_get_4_a_directory_brings_neither_code_nor_pickles(pull, hub: Hub, tmp_p
 GREEDY = ("-n", "4", "--temperature", "0", "--json")
 
 
+@pytest.mark.long
 def test_get_1_a_reference_is_a_path_and_stays_without_a_network(pull, hub: Hub) -> None:
     first = pull("hi", "-m", "hf:own/many:Q8_0", *GREEDY, command="run")
     assert first[0] == 0 and json.loads(first[1])["text"]

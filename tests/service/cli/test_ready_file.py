@@ -90,6 +90,7 @@ def test_lif_17_a_folder_that_is_missing_is_told_before_a_model_is_loaded(tmp_pa
     assert (ran.returncode, ran.stderr.count("CANNOT_CREATE"), ran.stderr.count("\n")) == (73, 1, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "status"),
     [(["-m", "none.gguf"], 66), (["--config", "none.conf"], 78), (["--set", "limits.max_tokens=x"], 78)],

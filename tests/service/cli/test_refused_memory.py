@@ -29,6 +29,7 @@ def ended(words: list[str], n_bytes: int) -> tuple[int, str]:
     return ran.returncode, ran.stderr
 
 
+@pytest.mark.long
 @pytest.mark.sweep
 @pytest.mark.parametrize("n_mib", ADDRESSES)
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_y01_with_room_it_answers() -> None:
     assert status == 0, text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deed", ["open", "inspect", "load", "probe", "time"])
 def test_y01_the_core_refuses_and_never_aborts(deed: str, repeats: Repeats) -> None:
     """Wherever the limit falls: a thread's stack, a chunk of the arena, a small allocation."""

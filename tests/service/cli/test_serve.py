@@ -59,6 +59,7 @@ def test_n10_a_server_leaves_no_core(tmp_path: Path) -> None:
         assert server.wait_for_end() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), [("SIGTERM", "SIGTERM"), ("SIGINT", "SIGTERM"), ("SIGTERM", "SIGINT")])
 def test_lif_7_y10_a_second_signal_ends_a_drain_at_once(tmp_path: Path, first: str, second: str) -> None:
     # A delay that the second signal does not wait for.

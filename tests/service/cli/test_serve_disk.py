@@ -18,6 +18,7 @@ from support.server_process import server_process
 from support.shim import Shim
 
 
+@pytest.mark.long
 def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noticed(tmp_path: Path) -> None:
     model = tmp_path / "m.gguf"
     shutil.copy(demo_model_path(), model)

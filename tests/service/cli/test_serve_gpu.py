@@ -54,6 +54,7 @@ def error_line(server: ServerProcess) -> str:
     return line
 
 
+@pytest.mark.long
 def test_lif_8_y04_a_gpu_lost_in_a_step_ends_every_request_and_then_the_server(tmp_path: Path) -> None:
     with on_gpu(tmp_path, f"launches_before_fault={LAUNCHES}", ENDLESS) as server:
         with server.connection() as channel, server.connection() as other:
@@ -74,6 +75,7 @@ def test_lif_8_y04_a_gpu_lost_in_a_step_ends_every_request_and_then_the_server(t
     assert error_line(server) == LOST
 
 
+@pytest.mark.long
 def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_path: Path) -> None:
     with on_gpu(tmp_path, "launches_before_fault=20") as server:
         assert server.wait_for_end() == 70
@@ -81,6 +83,7 @@ def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_pa
     assert error_line(server) == LOST
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda state, **_: state in ("no_driver", "total_bytes=2000000"))
 @pytest.mark.parametrize(
     ("state", "status", "line"),

@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from support import without_ipv6
@@ -16,6 +17,7 @@ LISTEN = ("--listen", "[::]:0")
 OTHERS = ("listen.health=[::]:0", "listen.metrics=[::]:0")
 
 
+@pytest.mark.long
 def test_rpc_26_l21_every_listener_falls_back_to_ipv4(tmp_path: Path) -> None:
     inside = [sys.executable, without_ipv6.__file__]
     with server_process(tmp_path, *LISTEN, settings=OTHERS, inside=inside, is_traced=False) as server:

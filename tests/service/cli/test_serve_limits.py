@@ -73,6 +73,7 @@ def test_y03_a_cache_beyond_the_memory_is_told_with_need_and_available(tmp_path:
         assert re.search(r"kv 60\.0 TiB, .*; in all 60\.\d TiB of [\d.]+ [GT]iB$", refused_start(server))
 
 
+@pytest.mark.long
 def test_y02_load_to_the_edge_of_a_limit_is_refused_and_nothing_dies(tmp_path: Path) -> None:
     settings = ("kv.bytes=1MiB", "scheduler.max_waiting=8", "limits.request_time=20s")
     with server_process(tmp_path, settings=settings) as server:
@@ -114,6 +115,7 @@ def test_y05_descriptors_filled_by_connections_are_had_again_and_streams_go_on(t
         assert server.terminate() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_threads", [1, 4, 12, 34])
 def test_y06_threads_that_are_refused_are_no_start(tmp_path: Path, n_threads: int) -> None:
     """As another user, since root has no such limit."""

@@ -64,6 +64,7 @@ def broken_stderr(kind: str) -> Iterator[int]:
             os.close(descriptor)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["full disk", "closed pipe", "pipe nobody reads"])
 def test_y07_serving_goes_on_whatever_becomes_of_stderr(tmp_path: Path, kind: str) -> None:
     """More lines than a pipe takes; every call is answered, and the end is an orderly one."""
@@ -102,6 +103,7 @@ def test_obs_5_lif_5_the_end_of_a_server_is_told_step_by_step(tmp_path: Path) ->
     assert [line["ended_by_grace"] for line in lines if line["event"] == "drained"] == [0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("level", "n_lines"), [("info", 0), ("debug", 3)])
 def test_obs_5_health_checks_are_told_at_debug_alone(tmp_path: Path, level: str, n_lines: int) -> None:
     """A kubelet makes one every few seconds, and a client that watches goes when it likes."""

@@ -82,6 +82,7 @@ def test_y16_a_parent_that_ignores_its_children_changes_nothing(tmp_path: Path) 
 ONE_CPU = ("taskset", "--cpu-list", str(min(os.sched_getaffinity(0))))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="taskset is not installed")
 @pytest.mark.parametrize(("threads", "told"), [("auto", "1 thread (affinity: 1 CPU)"), ("4", "4 threads (--set)")])
 def test_y17_threads_follow_the_cpus_and_more_of_them_do_not_deadlock(tmp_path: Path, threads: str, told: str) -> None:
@@ -91,6 +92,7 @@ def test_y17_threads_follow_the_cpus_and_more_of_them_do_not_deadlock(tmp_path: 
         assert serving_line(server)["threads"] == told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isa", [_testing.known_isas()[0], _testing.known_isas()[-1]])
 def test_y18_an_instruction_set_runs_or_is_refused_and_never_faults(tmp_path: Path, isa: str) -> None:
     has_it = isa in _testing.isas_here()

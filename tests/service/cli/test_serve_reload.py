@@ -63,6 +63,7 @@ def test_lif_18_y11_sighup_takes_what_may_change_and_says_so(tmp_path: Path) -> 
         assert server.terminate() == 0
 
 
+@pytest.mark.long
 def test_lif_18_a_running_stream_goes_on_over_a_reload(tmp_path: Path) -> None:
     with configured(tmp_path) as (server, conf), server.canary():
         for n in range(1, 6):
@@ -71,6 +72,7 @@ def test_lif_18_a_running_stream_goes_on_over_a_reload(tmp_path: Path) -> None:
             server.wait_for_lines("reload", n)
 
 
+@pytest.mark.long
 def test_lif_18_the_operator_is_told_what_changed(tmp_path: Path) -> None:
     with configured(tmp_path) as (server, conf), admin_of(server) as admin:
         conf.write_text(WITHOUT_SCORES)
@@ -94,6 +96,7 @@ BAD: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BAD)
 def test_lif_18_where_one_source_is_bad_nothing_changes(tmp_path: Path, name: str) -> None:
     tokens = tmp_path / "tokens"

@@ -63,6 +63,7 @@ def test_gemm_13_a_start_names_the_kernels_that_run(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
     """Pinned, the digest is known from the first call on; a byte that differs is no start."""
     content = bytearray(demo_model_path().read_bytes())
@@ -95,6 +96,7 @@ def packed_lines(server: ServerProcess, *, until: str) -> list[str]:
             server.process.wait(0.005)
 
 
+@pytest.mark.long
 def test_mod_23_a_server_writes_packed_weights_while_it_serves_and_reads_them_when_it_starts(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(demo_model_path().read_bytes())
@@ -167,6 +169,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.long
 def test_lif_10_a_server_exits_with_0_while_a_background_thread_is_in_native_code(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     words = ["serve", "--listen", "127.0.0.1:0", "--set", "device.threads=1", "--ready-file", str(ready)]

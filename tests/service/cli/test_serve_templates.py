@@ -28,6 +28,7 @@ def broken(tmp_path: Path) -> Path:
     return demo_with(tmp_path / "broken.gguf", b"{% endfor %}", b"{% endfur %}")
 
 
+@pytest.mark.long
 def test_txt_30_a_broken_template_of_the_model_is_a_warning_and_ends_chats_alone(tmp_path: Path, broken: Path) -> None:
     with server_process(tmp_path, "-m", str(broken)) as server, server.connection() as channel:
         server.wait_until_ready()
@@ -61,6 +62,7 @@ def test_txt_30_strict_refuses_a_broken_template(tmp_path: Path, broken: Path) -
     assert ran.stderr.startswith("imp: error: TEMPLATE_INVALID: broken.gguf: key tokenizer.chat_template: line 1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "status", "words"),
     [
@@ -79,6 +81,7 @@ def test_txt_30_a_file_that_is_missing_or_broken_ends_the_start(
     assert ran.stderr.startswith(f"imp: error: {words}")
 
 
+@pytest.mark.long
 def test_txt_30_an_unknown_filter_in_a_condition_is_a_warning_at_start(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_text("{% if tools %}{{ tools | nope }}{% endif %}hello")
     settings = (f"model.overrides.chat_template={tmp_path / 'chat.jinja'}",)

@@ -144,6 +144,7 @@ def _reached(acts: Sequence[Act]) -> list[str]:
     return [str(act.subject) for act in acts if act.kind == "connect" and "_port=" in str(act.subject)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", LOCAL_COMMANDS, ids=" ".join)
 def test_get_3_no_other_command_connects_anywhere(words: Sequence[str], tmp_path: Path) -> None:
     output = tmp_path / "strace.txt"
@@ -164,6 +165,7 @@ def test_get_3_strace_sees_a_download(tmp_path: Path) -> None:
     assert any("sin_port=htons(1)" in address for address in _reached(acts_of_strace(output, tmp_path)))
 
 
+@pytest.mark.long
 def test_g9_strace_sees_what_is_beyond(tmp_path: Path) -> None:
     output = tmp_path / "strace.txt"
     with watched_server(output, inside=leaking(tmp_path)) as server:

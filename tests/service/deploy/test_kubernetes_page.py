@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from imp_service.models import demo_model_path
@@ -33,6 +34,7 @@ def test_lif_13_every_block_is_run_read_or_of_a_cluster_alone() -> None:
     assert [line for line in lines if not line.startswith((*OUTSIDE, "podman ", "helm "))] == []
 
 
+@pytest.mark.long
 def test_lif_13_lif_14_the_commands_run_and_write_what_a_cluster_takes(tmp_path: Path) -> None:
     require_kubectl()
     (tmp_path / "model.gguf").symlink_to(demo_model_path())
@@ -76,6 +78,7 @@ def test_lif_13_the_documents_of_the_page_are_valid_and_fit_the_manifests() -> N
     assert len(labels) == 2 and all(f"'{label}': 'true'" in policy for label in labels)
 
 
+@pytest.mark.long
 def test_lif_13_the_client_of_the_page_calls_by_name(tmp_path: Path) -> None:
     (program,) = blocks("python")
     with server_process(tmp_path) as server:

@@ -101,6 +101,7 @@ def test_htp_8_a_token_of_one_tenant_calls_for_no_other(http: HttpServed) -> Non
     assert status_of(http, "/v1/completions", "of-acme", imp_tenant="other") == 403
 
 
+@pytest.mark.long
 def test_htp_8_nothing_of_a_body_is_read_without_a_key(http: HttpServed) -> None:
     """The answer comes, and the body never does."""
     reply = exchange(http, chat_head(1000))

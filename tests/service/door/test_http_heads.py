@@ -106,6 +106,7 @@ BODIES: dict[str, tuple[tuple[str, ...], bytes, int, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BODIES)
 def test_htp_5_htp_7_a_body_is_refused_before_it_is_read(http: HttpServed, name: str) -> None:
     fields, content, status, code = BODIES[name]
@@ -124,6 +125,7 @@ def test_htp_5_a_body_of_many_chunks_is_read(http: HttpServed) -> None:
     assert exchange(http, head(CHAT, JSON, "Transfer-Encoding: chunked") + content, 1).status == 200
 
 
+@pytest.mark.long
 def test_htp_5_a_client_that_waits_to_send_is_told_to(http: HttpServed) -> None:
     with http.socket() as connection:
         assert send_on(connection, chat_head(len(BODY), "Expect: 100-continue"), 1).statuses == [100]

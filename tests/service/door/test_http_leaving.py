@@ -192,6 +192,7 @@ def stalled(http: HttpServed, **fields: Any) -> socket.socket:
     return connection
 
 
+@pytest.mark.long
 def test_htp_4_a_reader_that_stops_is_paused_then_ended(slow: HttpServed) -> None:
     with stalled(slow, max_tokens=8000) as connection:
         (request,) = list(slow.served.host.requests)
@@ -210,6 +211,7 @@ def test_htp_4_a_reader_that_stops_is_paused_then_ended(slow: HttpServed) -> Non
         assert b"[DONE]" not in found
 
 
+@pytest.mark.long
 def test_htp_4_one_that_never_reads_loses_its_connection(slow: HttpServed) -> None:
     with stalled(slow, max_tokens=8000):
         slow.served.jump(301)
@@ -235,6 +237,7 @@ def test_htp_4_a_slow_reader_loses_nothing(slow: HttpServed) -> None:
     assert ids == [(301 + i) % n_tokens for i in range(1500)]
 
 
+@pytest.mark.long
 def test_htp_4_readers_that_do_not_read_hold_little() -> None:
     model = scripted(max_context=9000, n_blocks=5000)
     with serve_http("slow_client.timeout=300s", model=model) as http:

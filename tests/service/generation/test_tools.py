@@ -100,6 +100,7 @@ def test_tol_1_a_forced_call_fits_its_schema(model: LanguageModel, n: int, seeds
         assert len(result.tool_calls) <= 1
 
 
+@pytest.mark.long
 def test_tol_1_a_required_call_is_of_any_function(model: LanguageModel) -> None:
     schemas = SCHEMAS[4:6]
     for seed in range(4):
@@ -109,6 +110,7 @@ def test_tol_1_a_required_call_is_of_any_function(model: LanguageModel) -> None:
         check(result, schemas)
 
 
+@pytest.mark.long
 def test_tol_1_only_max_tokens_cuts_a_forced_call(model: LanguageModel) -> None:
     chosen: dict[str, Any] = {"tools": tools_of(SCHEMAS[5]), "tool_choice": "function:do_0", "parse": True, "seed": 5}
     whole = model.chat(TALK, **chosen, max_tokens=200).result()

@@ -67,6 +67,7 @@ def test_prompts_and_outputs_are_what_the_vocabulary_says(
         assert tokenizer.decode(prompt["output_ids"]) == prompt["output_text"]
 
 
+@pytest.mark.long
 def test_bits_per_byte_of_the_held_out_text(
     model_name: str, numpy_model: NumpyQwen3, tokenizer: Tokenizer, golden: dict[str, Any], held_out: str
 ) -> None:

@@ -34,6 +34,7 @@ def served() -> Iterator[Served]:
         yield server
 
 
+@pytest.mark.long
 def test_txt_31_t53_a_costly_constraint_is_refused_and_nobody_waits_for_it(served: Served) -> None:
     cheap = types_pb2.Constraint(choices=types_pb2.Choices(values=["yes", "no"]))
     assert in_one(served, ask("is it?", 20, constraint=cheap)).output.text in ("yes", "no")

@@ -48,6 +48,7 @@ def test_obs_6_a_call_without_a_trace_begins_one() -> None:
     assert (span.parent_span_id, len(span.trace_id), span.trace_state) == (b"", 16, "")
 
 
+@pytest.mark.long
 def test_obs_6_a_collector_that_is_gone_holds_up_no_call() -> None:
     with span_collector() as collector:
         endpoint = collector.endpoint

@@ -53,6 +53,7 @@ def stepped(served: Served, request: pb.GenerateRequest, n: int) -> list[int]:
     return ids
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_gen_4_d12_every_path_gives_the_same_tokens(served: Served, sampler: str) -> None:
     for text in TEXTS:

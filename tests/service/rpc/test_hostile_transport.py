@@ -230,6 +230,7 @@ def test_rpc_28_a_running_stream_outlives_the_age_of_its_connection() -> None:
         assert next(watch) == b"\x08\x02"
 
 
+@pytest.mark.long
 def test_rpc_28_rpc_41_calls_beyond_the_streams_of_a_connection_wait_and_none_is_refused_by_grpc(
     served: Served,
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_long_prompt_is_read_in_pieces_beside_other_streams(
     assert sum(pieces) >= 2 * n
 
 
+@pytest.mark.long
 def test_p18_s15_a_prompt_beyond_the_context_is_refused_before_it_is_copied(served: Served, pieces: list[int]) -> None:
     ids = [1] * MOST
     for _ in range(2):

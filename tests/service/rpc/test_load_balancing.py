@@ -95,6 +95,7 @@ def balanced(ports: list[int]) -> Iterator[Balanced]:
         yield made
 
 
+@pytest.mark.long
 def test_calls_go_round_the_servers_that_are_well(tmp_path: Path, ports: list[int], balanced: Balanced) -> None:
     with ExitStack() as servers:
 

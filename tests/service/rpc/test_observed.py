@@ -61,6 +61,7 @@ def generations(n: int) -> Iterator[pb.GenerateRequest]:
         yield request
 
 
+@pytest.mark.long
 def test_obs_1_obs_2_tokens_are_those_of_usage_however_they_are_sent(served: Served) -> None:
     prompt = cached = output = n_sequences = 0
     for i, request in enumerate(generations(250)):
@@ -129,6 +130,7 @@ def end_in_some_way(served: Served, kind: str, held: Gate) -> list[str]:
     return [kind]
 
 
+@pytest.mark.long
 def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatch, repeats: Repeats) -> None:
     let_requests_travel(monkeypatch)
     draw = random.Random(3)

@@ -120,6 +120,7 @@ class Storm:
         return n
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("honours", [False, True], ids=["at once", "as told"])
 def test_o09_clients_that_come_back_cost_no_work_and_leave_nothing_behind(honours: bool) -> None:
     settings = ("scheduler.max_running=1", "scheduler.max_waiting=4")

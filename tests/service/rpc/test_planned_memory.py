@@ -148,6 +148,7 @@ def test_y02_a_hundred_prompts_of_a_megabyte_beside_a_thousand_ordinary_requests
         assert load.longest < PATIENCE
 
 
+@pytest.mark.long
 def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path, repeats: Repeats) -> None:
     n = repeats(6)
     with limited_server(folder) as (server, limit), ThreadPoolExecutor(32) as threads:

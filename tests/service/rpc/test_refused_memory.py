@@ -91,6 +91,7 @@ def left_by(served: Served, act: Callable[[], object]) -> dict[str, int]:
     return {kind: n - before[kind] for kind, n in after.items() if n - before[kind] >= 5}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", REFUSED)
 def test_o17_a_refused_call_leaves_nothing(how: str, served: Served, channel: grpc.Channel) -> None:
     method, request = REFUSED[how]

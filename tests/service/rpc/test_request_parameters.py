@@ -89,6 +89,7 @@ def test_rpc_35_p16_scores_of_a_prompt_up_to_the_size_of_a_message(served: Serve
     assert 0.7 * 64 * 1024 < found.started.ByteSize() <= 64 * 1024
 
 
+@pytest.mark.long
 def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path, repeats: Repeats) -> None:
     """Each has them all, and what they took is given back: a third round finds the memory that the second left."""
     n_calls = repeats(64)

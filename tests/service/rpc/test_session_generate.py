@@ -96,6 +96,7 @@ def test_ses_6_a_generation_that_ended_with_a_stop_token_leaves_nothing_pending(
     assert calls.step(name, [second], position=21).position == 22
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_read", [1, 2, 7])
 def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_read: int) -> None:
     """Cancelled in mid-way: held and pending together are the prompt and a beginning of the output."""

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import grpc
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -234,6 +235,7 @@ def test_s29_s17_s18_random_operations_agree_with_a_list_model(repeats: Repeats)
     run_machine(n_examples=repeats(20), n_steps=30)
 
 
+@pytest.mark.long
 def test_s19_a_long_chain_of_forks_and_many_of_one_are_released_in_any_order() -> None:
     """Ten thousand each in the release run."""
     n = 150

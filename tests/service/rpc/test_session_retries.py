@@ -47,6 +47,7 @@ def cancel_at(served: Served, started: Any, n_steps: int) -> None:
     started.cancel()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", range(10))
 def test_ses_29_s11_a_cancelled_step_is_done_or_not(calls: SessionCalls, point: int) -> None:
     undisturbed = calls.prefill(PROMPT, sampling=WARM).session_id

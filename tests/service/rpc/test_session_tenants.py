@@ -83,6 +83,7 @@ def test_n07_a_foreign_request_id_is_free(served: Served) -> None:
     served.wait_for_rest()
 
 
+@pytest.mark.long
 def test_n08_names_are_random_and_never_given_twice() -> None:
     """Ten million in the release run."""
     names = {new_session_id("0badcafe") for _ in range(20_000)}

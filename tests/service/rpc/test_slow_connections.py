@@ -78,6 +78,7 @@ class Slow:
         return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_w07_rpc_32_slow_connections_are_closed_and_honest_ones_are_served(served: Served, kind: str) -> None:
     hold_and_watch(served, *KINDS[kind])

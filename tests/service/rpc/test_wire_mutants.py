@@ -68,6 +68,7 @@ def served() -> Iterator[Served]:
         yield server
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_p30_rpc_41_mutated_messages_end_their_own_call_only(
     served: Served, method: MethodDescriptor, repeats: Repeats

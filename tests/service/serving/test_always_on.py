@@ -113,6 +113,7 @@ def test_hon_13_a_broken_invariant_fails_the_test_that_broke_it(tmp_path: Path) 
         "-m",
         "pytest",
         "-q",
+        "-n0",
         "-p",
         "no:cacheprovider",
         "-rE",

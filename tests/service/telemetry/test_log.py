@@ -79,6 +79,7 @@ def test_obs_5_a_request_leaves_one_line(file: LogFile) -> None:
     assert (refused["event"], refused["id"], refused["reason"]) == ("call refused", "r-2", "QUEUE_FULL")
 
 
+@pytest.mark.long
 def test_l12_obs_5_a_minute_of_bad_requests_is_less_than_a_mebibyte_of_log(file: LogFile) -> None:
     """Each field as long and as full of control characters as it comes; what is held back is counted and told."""
     bench = TelemetryBench(log_to=file.descriptor)

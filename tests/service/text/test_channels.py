@@ -113,6 +113,7 @@ FORTY = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dialect", "text"), FORTY)
 def test_tol_2_streamed_is_whole_at_every_split(dialect: str, text: str) -> None:
     data = text.encode()

@@ -355,6 +355,7 @@ def _measure(name: str, cache_bytes: int, n: int) -> tuple[int, int, int]:
     return held, counted, in_all
 
 
+@pytest.mark.long
 @pytest.mark.sweep(quick=lambda name: name in ("states", "lexemes"))
 @pytest.mark.parametrize("name", GREEDY)
 def test_txt_33_t45_a_program_counts_for_no_less_than_it_holds(name: str) -> None:
@@ -362,6 +363,7 @@ def test_txt_33_t45_a_program_counts_for_no_less_than_it_holds(name: str) -> Non
     assert 0 < held <= counted
 
 
+@pytest.mark.long
 def test_txt_33_t45_the_cache_holds_no_more_than_its_bound() -> None:
     held, _, in_all = _measure("wide states", 32 << 20, 40)
     assert in_all <= 32 << 20

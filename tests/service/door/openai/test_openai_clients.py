@@ -174,6 +174,7 @@ def test_oai_3_a_failure_after_the_stream_began_is_raised() -> None:
         http.wait_for_rest()
 
 
+@pytest.mark.long
 def test_oai_3_a_full_server_is_asked_again() -> None:
     """The SDK obeys the headers about retries: it comes back until there is room."""
     with serve_http("scheduler.max_waiting=1", "scheduler.max_running=1") as http:

@@ -35,7 +35,7 @@ def violations(page: Page, source: str) -> list[str]:
     return [f"{each['id']}: {[node['html'] for node in each['nodes']]}" for each in found["violations"]]
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep("scheme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1400])
 def test_ply_4_ply_5_every_state_is_accessible_and_kept_as_a_picture(
@@ -68,6 +68,7 @@ def test_ply_4_ply_5_every_state_is_accessible_and_kept_as_a_picture(
         look("error")
 
 
+@pytest.mark.long
 def test_ply_4_it_can_be_used_by_keyboard_alone(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         press = it.page.keyboard.press
@@ -111,6 +112,7 @@ def test_ply_4_it_can_be_used_by_keyboard_alone(http: HttpServed, visit: Any) ->
         assert it.console == []
 
 
+@pytest.mark.long
 def test_ply_4_the_scheme_is_the_system_s_until_it_is_switched(http: HttpServed, visit: Any) -> None:
     with visit(http, scheme="dark") as it:
         ground = "getComputedStyle(document.body).backgroundColor"

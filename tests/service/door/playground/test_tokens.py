@@ -56,6 +56,7 @@ def test_ply_3_joined_tokens_are_the_text_and_candidates_are_the_api_s(http: Htt
             assert found[:5] == [(visible(each["token"]), percent(each["logprob"])) for each in wanted]
 
 
+@pytest.mark.long
 def test_ply_3_a_candidate_goes_on_as_the_api_does(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(seed=11)
@@ -82,6 +83,7 @@ def test_ply_3_a_candidate_goes_on_as_the_api_does(http: HttpServed, visit: Any)
         expect(it.page.locator(".note")).to_contain_text("The same answer again")
 
 
+@pytest.mark.long
 def test_ply_3_tokens_of_a_stop_text_are_shown_without_text(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(seed=11, stop="upon a")

@@ -50,6 +50,7 @@ def test_ply_1_ply_2_it_answers_as_the_api_does_and_asks_nobody_else(
         assert (it.console, it.left_origin) == ([], [])
 
 
+@pytest.mark.long
 def test_ply_2_the_figures_are_those_of_the_api(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(seed=1, max_tokens=5, temperature=0)
@@ -83,6 +84,7 @@ def test_ply_2_leaving_the_page_frees_its_request(visit: Any) -> None:
         http.wait_for_rest()
 
 
+@pytest.mark.long
 def test_ply_2_a_reload_is_clean(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(temperature=0.5)
@@ -93,6 +95,7 @@ def test_ply_2_a_reload_is_clean(http: HttpServed, visit: Any) -> None:
         assert it.page.locator("#temperature").input_value() == ""
 
 
+@pytest.mark.long
 def test_ply_2_parameters_reach_the_model_and_are_marked(http: HttpServed, visit: Any) -> None:
     fields = {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "max_tokens": 30, "seed": 3}
     schema = {"type": "object", "properties": {"name": {"enum": ["Tom", "Ann"]}}, "required": ["name"]}
@@ -111,6 +114,7 @@ def test_ply_2_parameters_reach_the_model_and_are_marked(http: HttpServed, visit
         assert it.answer == http.chat(said, seed=3, response_format=wanted).choice["message"]["content"]
 
 
+@pytest.mark.long
 def test_ply_2_the_same_seed_gives_the_same_answer_and_the_page_says_so(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.ask("Tell me a short story.")
@@ -125,6 +129,7 @@ def test_ply_2_the_same_seed_gives_the_same_answer_and_the_page_says_so(http: Ht
         assert it.answer == first
 
 
+@pytest.mark.long
 def test_ply_2_an_edited_message_replaces_what_came_after_it(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(seed=5)
@@ -138,6 +143,7 @@ def test_ply_2_an_edited_message_replaces_what_came_after_it(http: HttpServed, v
         assert it.answer == asked(http, "Name three fruits.", seed=5)
 
 
+@pytest.mark.long
 def test_ply_2_the_shown_code_gives_the_shown_answer(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(top_k=20, min_p=0.02, stop="zebra")
@@ -194,6 +200,7 @@ def test_ply_2_it_asks_for_the_key_and_keeps_it_for_the_tab(guarded: HttpServed,
         assert it.page.evaluate("localStorage.length + document.cookie.length") == 0
 
 
+@pytest.mark.long
 def test_ply_2_it_waits_for_the_model_and_begins_by_itself(visit: Any) -> None:
     loop = loop_thread()
     config = load_config(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
