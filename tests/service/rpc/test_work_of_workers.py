@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imp_service.generation import replies
+from imp_service.api import replies
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
