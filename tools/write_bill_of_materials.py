@@ -22,7 +22,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "bill_of_materials.cdx.json"
-MODELS = ROOT / "service" / "imp_service" / "models"
+PACKAGE = ROOT / "service" / "imp_service"
+MODELS = PACKAGE / "models"
 # Extras that a deployment may install; the others are tools of developers.
 DEPLOYED_EXTRAS = ("otel", "ray")
 # Licenses as SPDX expressions, read by a person. The tool fails for a dependency that is not listed.
@@ -59,6 +60,12 @@ Component = dict[str, Any]
 def project() -> dict[str, Any]:
     """The tables of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def version() -> str:
+    """The version of imp, from the one place that states it."""
+    (found,) = re.findall(r'^__version__ = "(.+)"$', (PACKAGE / "__init__.py").read_text(), re.MULTILINE)
+    return str(found)
 
 
 def canonical(name: str) -> str:
@@ -151,7 +158,7 @@ def bill(components: Iterator[Component]) -> str:
                 "type": "application",
                 "bom-ref": "imp-service",
                 "name": facts["name"],
-                "version": facts["version"],
+                "version": version(),
                 "licenses": [{"expression": facts["license"]}],
             }
         },

@@ -3,9 +3,9 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Sequence
 
-from imp_service import __version__
 from imp_service.cli.arguments import Parser, UsageError
 from imp_service.cli.commands import COMMANDS, Command
+from imp_service.cli.version import PrintVersion
 
 HELP = "help"
 _HELP_OPTIONS = ("-h", "--help")
@@ -33,7 +33,7 @@ def parse(words: Sequence[str]) -> tuple[Command, Namespace]:
 def build_parser(names: Collection[str]) -> tuple[Parser, dict[str, ArgumentParser]]:
     """The main parser, and the parser of each command. Only the commands in `names` get arguments and examples."""
     parser = Parser(prog="imp", description="imp: a small server for large language models.", examples=EXAMPLES)
-    parser.add_argument("--version", action="version", version=f"imp {__version__}")
+    parser.add_argument("--version", action=PrintVersion, nargs=0, help="show the version and what imp was built with")
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     parsers: dict[str, ArgumentParser] = {}
     for command in COMMANDS:

@@ -8,8 +8,9 @@ import re
 from google.protobuf.struct_pb2 import Struct
 
 from imp_service import __version__
+from imp_service.api.revision import API_REVISION
 from imp_service.config.render import as_json
-from imp_service.core.revision import revision
+from imp_service.core.installation import revision
 from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import DryOptions, ModelRuntime, SamplingOptions
 from imp_service.pb import model_pb2 as pb
@@ -22,8 +23,6 @@ from imp_service.serving.load_meter import LoadSnapshot
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 
-# Counts additions to imp.v1.
-API_REVISION = 4
 DEFAULT_INTERVAL = 1.0
 _USER_INFO = re.compile(r"//[^/@]*@")
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imp_service import __version__
 from imp_service.cli import command_line, shell
 from imp_service.cli.commands import COMMANDS
 from imp_service.cli.failure import MAX_LINE_BYTES, CommandError, error_line, exit_status
@@ -151,10 +152,15 @@ def test_help_lists_every_command():
         assert re.search(rf"^    {command.name} +{re.escape(command.text)}$", result.stdout, re.MULTILINE)
 
 
-def test_version():
-    result = _imp("--version")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert re.fullmatch(r"imp \d+\.\d+\.\d+\n", result.stdout)
+def test_pkg_1_the_version_is_told_where_the_extension_does_not_load():
+    code = (
+        "import sys\nsys.modules['imp_service._core'] = None\n"
+        "from imp_service.cli.shell import main\nmain(['--version'])"
+    )
+    result = _imp(code=code)
+    first, distribution, backends, api = result.stdout.splitlines()
+    assert first == f"imp {__version__}" and distribution.startswith("distribution: imp-service")
+    assert backends.startswith("backends: none, the C++ part does not load: ") and api.startswith("API: imp.v1")
 
 
 def test_help_loads_nothing_that_takes_time():

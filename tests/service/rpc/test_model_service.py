@@ -96,7 +96,7 @@ def sha256() -> str:
     return hashlib.sha256(demo_model_path().read_bytes()).hexdigest()
 
 
-def test_rpc_15_the_server_is_described_as_it_is(served: Served) -> None:
+def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     info = stub_of(served).GetServerInfo(pb.GetServerInfoRequest())
     assert info.version == imp_service.__version__
     if info.revision:  # of the checkout that it was built from

@@ -12,9 +12,9 @@ from google.protobuf import symbol_database
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from imp_service.api.revision import API_REVISION
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.model import API_REVISION
 from support.filled_messages import filled
 from support.generations import result_of, streamed
 from support.request_fields import FILES

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imp_service import __version__
 from imp_service.cli.doctor.check import Check, blocked_by, run_check
 from imp_service.cli.doctor.machine import (
     check_cpu,
@@ -14,6 +13,7 @@ from imp_service.cli.doctor.machine import (
     check_gpu,
     check_huge_pages,
     check_memory,
+    check_package,
     check_placement,
     check_python,
     check_threads,
@@ -30,7 +30,7 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
     config_check, config = check_config(arguments)
     return [
         check_python(sys.version_info[:3]),
-        Check("package", "ok", f"imp {__version__} in {Path(__file__).parents[2]}"),
+        run_check("package", check_package),
         run_check("extension", check_extension),
         config_check,
         run_check("cpu", lambda: check_cpu(config)),

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import imp_service
 from imp_service.cli.doctor.check import Check, blocked_by, run_check
+from imp_service.cli.version import installed_distributions
 
 if TYPE_CHECKING:
     from imp_service.config import Config
@@ -21,12 +23,28 @@ def check_python(version: tuple[int, ...]) -> Check:
     return Check("python", "ok", f"{found} at {sys.executable}")
 
 
+def check_package() -> Check:
+    from importlib.metadata import version
+
+    here = f"imp {imp_service.__version__} in {Path(imp_service.__file__).parents[1]}"
+    names = installed_distributions()
+    if not names:
+        return Check("package", "ok", f"{here}, not installed by pip")
+    if len(names) > 1:
+        text = f"{' and '.join(names)} are both installed and share their files: uninstall both, then install one"
+        return Check("package", "warning", text)
+    (name,) = names
+    if (installed := version(name)) != imp_service.__version__:
+        return Check("package", "warning", f"{here}, but pip installed {name} {installed}: install it again")
+    return Check("package", "ok", f"{here}, installed as {name}")
+
+
 def check_extension() -> Check:
     try:
-        from imp_service import core  # noqa: F401  (only checks that it loads)
+        from imp_service.core.installation import backends
     except ImportError as error:
         return Check("extension", "blocked", f"{error}: the C++ part is missing or not for this Python")
-    return Check("extension", "ok", "the C++ part loads")
+    return Check("extension", "ok", f"the C++ part loads; backends: {', '.join(backends())}")
 
 
 def check_cpu(config: "Config | None") -> Check:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from imp_service import __version__
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.generations import Output, Result, in_one, vocabulary
@@ -336,13 +337,13 @@ def test_oai_2_usage_is_told_where_it_is_asked_for(http: HttpServed) -> None:
     assert counts == sorted(counts) and counts[-1] == 6 and set(counts) == set(range(7))
 
 
-def test_oai_2_the_fingerprint_names_version_and_weights(http: HttpServed) -> None:
+def test_oai_2_pkg_1_the_fingerprint_names_version_and_weights(http: HttpServed) -> None:
     digest = http.served.host.digest
     digest.sha256 = ""
     assert http.chat(max_tokens=1).json["system_fingerprint"] is None
     digest.sha256 = "0123456789abcdef" * 4
     version = http.client.get("/version").json
-    assert version["weights_sha256"] == digest.sha256
+    assert (version["version"], version["weights_sha256"]) == (__version__, digest.sha256)
     assert http.chat(max_tokens=1).json["system_fingerprint"] == f"imp-{version['version']}-01234567"
 
 

@@ -1,0 +1,6 @@
+"""The revision of the API."""
+
+from __future__ import annotations
+
+# Counts additions to imp.v1.
+API_REVISION = 4
