@@ -158,7 +158,13 @@ def test_htp_11_every_call_has_one_line_and_no_label_has_a_callers_words() -> No
             begin = it.served.log_bytes
             call()
             it.wait_for_rest()
-            lines = [line for line in it.served.log_lines(begin) if '"event": "call' in line]
+
+            def lines_of_calls(begin: int = begin) -> list[str]:
+                return [line for line in it.served.log_lines(begin) if '"event": "call' in line]
+
+            # The client can read the answer before the server writes the line.
+            it.served.wait_until(lambda: bool(lines_of_calls()), "a line of the call")
+            lines = lines_of_calls()
             assert len(lines) == 1
             assert word not in lines[0]
         for path in (f"/{word}", f"/v1/{word}"):

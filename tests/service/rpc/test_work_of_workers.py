@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imp_service.api import replies
+from imp_service.generation import held_scores
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
@@ -76,7 +76,7 @@ def test_rpc_30_workers_read_the_scores_of_a_prompt_a_part_at_a_time(
     threads_of: Callable[[Any, str], list[str]],
     scores: Callable[[Served], types_pb2.TokenScores],
 ) -> None:
-    threads = threads_of(replies, "candidates_of")
+    threads = threads_of(held_scores, "candidates_of")
     found = scores(served)
     n = len(PROMPT)
     assert [len(each) for each in (found.logprobs, found.candidates)] == [n, n]
