@@ -77,7 +77,7 @@ PACKED = {"api", "client", "pb"}
 ONLY_IN = {
     "grpc": {"rpc", "client", "pb", "cli", "ray_app"},
     "google": {"rpc", "client", "pb", "cli", "ray_app"},
-    "aiohttp": {"door/listener.py"},
+    "aiohttp": {"door/listener.py", "client/bench/openai_api.py"},
     "numpy": {"generation", "rpc", "text"},
     "ray": {"ray_app"},
     "prometheus_client": {"telemetry"},

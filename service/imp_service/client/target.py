@@ -1,6 +1,7 @@
 """A server and how to call it: address, TLS, token, retries; and the channel for it."""
 
 import json
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,13 @@ class TlsFiles:
             for path, what in ((self.ca, "CERTIFICATE"), (self.key, "PRIVATE KEY"), (self.cert, "CERTIFICATE"))
         )
         return grpc.ssl_channel_credentials(ca, key, cert)
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """For HTTP. Without `ca`, the system's roots decide. Raises OSError for files that cannot be used."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.cert is not None:
+            context.load_cert_chain(self.cert, self.key)
+        return context
 
 
 def _read_pem(path: str, what: str) -> bytes:

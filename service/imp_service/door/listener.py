@@ -1,4 +1,4 @@
-"""Listens for HTTP with aiohttp. This is the only file that knows aiohttp."""
+"""Listens for HTTP with aiohttp. This is the only file of the server that knows aiohttp."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import grpc
 
 from bench.compare_servers.load import Ask
-from imp_service.client.bench.measure import RequestResult, measure_request
+from imp_service.client.bench.imp_server import measure_request
+from imp_service.client.bench.measure import RequestResult
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.wire import ask as request_of
 

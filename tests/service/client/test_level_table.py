@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from imp_service.client.bench import LadderPlan, Percentiles
+from imp_service.client.bench.imp_server import facts_of, request_of
 from imp_service.client.bench.level_table import HEADINGS, duration_text, level_row, rate_text
 from imp_service.client.bench.measure import LevelRun, RequestResult
 from imp_service.client.bench.page import page
@@ -24,7 +26,8 @@ SERVER = GetServerInfoResponse(version="9", device="cpu", device_names=["a", "b"
 
 
 def report(*runs: LevelRun):
-    return report_of("here:1", LadderPlan(levels=tuple(sorted({run.level for run in runs}))), MODEL, SERVER, runs)
+    plan = LadderPlan(levels=tuple(sorted({run.level for run in runs})))
+    return report_of(facts_of("here:1", MODEL, SERVER), plan, runs)
 
 
 def test_a_level_adds_up_all_of_its_repetitions_and_no_other_level():
@@ -89,18 +92,19 @@ def test_rates_have_three_digits_or_all_before_the_point(rate: float, text: str)
 
 
 def test_a_plan_fits_a_context_up_to_its_last_token():
-    model = GetModelInfoResponse(model="m", max_context_tokens=192)
-    LadderPlan(prompt_tokens=128, output_tokens=64).check(model)
+    server = facts_of("here:1", MODEL, SERVER)
+    LadderPlan(prompt_tokens=128, output_tokens=64).check(server)
     with pytest.raises(Exception, match="are 193, expected at most 192: the context of m"):
-        LadderPlan(prompt_tokens=129, output_tokens=64).check(model)
+        LadderPlan(prompt_tokens=129, output_tokens=64).check(server)
+    LadderPlan(prompt_tokens=129, output_tokens=64).check(replace(server, max_context=None))
 
 
 def test_a_request_draws_from_every_token_that_has_no_meaning():
-    plan = LadderPlan(prompt_tokens=200, output_tokens=7)
     model = GetModelInfoResponse(num_tokens=5, vocab_size=9, eos_token_ids=[2], bos_token_id=1)
-    request = plan.request(model, 0, 1)
+    request = request_of(model, (0, 1), 200, 7)
     assert set(request.token_ids.ids) == {0, 3, 4} and len(request.token_ids.ids) == 200
-    assert request.stop.max_tokens == 7 and request == plan.request(model, 0, 1) != plan.request(model, 1, 0)
-    assert plan.request(model, 0, 1, output_tokens=0).stop.max_tokens == 0
+    assert request.stop.max_tokens == 7 and request == request_of(model, (0, 1), 200, 7)
+    assert request != request_of(model, (1, 0), 200, 7)
+    assert request_of(model, (0, 1), 200, 0).stop.max_tokens == 0
     of_file = GetModelInfoResponse(vocab_size=3, eos_token_ids=[2])
-    assert set(plan.request(of_file, 0).token_ids.ids) == {0, 1}
+    assert set(request_of(of_file, (0,), 200, 7).token_ids.ids) == {0, 1}

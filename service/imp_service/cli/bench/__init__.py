@@ -28,13 +28,14 @@ _MODEL_OPTIONS = (
     *("config", "assignments"),
 )
 _SERVER_OPTIONS = (
-    *("streams", "prompt_tokens", "tokens", "requests", "html"),
+    *("streams", "prompt_tokens", "tokens", "requests", "html", "served_model"),
     *("tls", "ca", "cert", "key", "token_file", "token_env", "metadata"),
 )
 EXAMPLES = (
     "imp bench model.gguf --prefill 512,2048 --decode 128 --batch 1,8",
     "imp bench --synthetic 0.6b --type q4_k",
     "imp bench --server 127.0.0.1:50051 --html speed.html",
+    "imp bench --server http://127.0.0.1:8000 --streams 1,16",
 )
 
 

@@ -1,6 +1,7 @@
 """imp bench --server: measures a server's speed with an increasing number of concurrent streams."""
 
 import json
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -8,17 +9,26 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, positive_integer, positive_integers
 from imp_service.cli.failure import CommandError
-from imp_service.cli.options.connection import add_connection_options, target_of
+from imp_service.cli.options.connection import KEY_VARIABLE, add_connection_options, http_caller_of, target_of
 from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from imp_service.client.bench import LadderReport
+    from imp_service.client.bench import LadderPlan, LadderReport
+
+URL = re.compile(r"(?i)https?://")
 
 
 def add_server_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("a running server, as its clients see it")
     group.add_argument(
-        "--server", metavar="ADDRESS", action=Once, help="measure this server: host:port or unix:///path"
+        "--server",
+        metavar="ADDRESS",
+        action=Once,
+        help="measure this server: host:port or unix:///path of an imp.v1 server, http(s)://host:port of any server "
+        f"of OpenAI's API; its token is that of --token-file or --token-env, else ${KEY_VARIABLE}",
+    )
+    group.add_argument(
+        "--served-model", metavar="NAME", action=Once, help="the model to ask for over HTTP (default: the first listed)"
     )
     for option, kind, metavar, default, text in (
         ("--streams", positive_integers, "N,…", "1,4,16,64", "concurrent streams"),
@@ -37,7 +47,7 @@ def run_server(arguments: Namespace) -> int:
     from imp_service.cli.preflight import silence_grpc
 
     silence_grpc()  # before its import
-    from imp_service.client.bench import LadderPlan, climb, page
+    from imp_service.client.bench import LadderPlan, page
 
     default = LadderPlan()
     plan = LadderPlan(
@@ -47,11 +57,9 @@ def run_server(arguments: Namespace) -> int:
         requests=arguments.requests or default.requests,
         reps=arguments.reps or default.reps,
     )
-    # No retries: a refusal is a result of the measurement.
-    target = target_of(arguments, arguments.server, attempts=1, option="--server")
     progress = Progress()
     try:
-        report = asyncio.run(climb(target, plan, progress.show))
+        report = asyncio.run(_climb(arguments, plan, progress))
     finally:
         progress.clear()
     if arguments.html is not None:
@@ -64,13 +72,30 @@ def run_server(arguments: Namespace) -> int:
     return 0
 
 
+async def _climb(arguments: Namespace, plan: "LadderPlan", progress: Progress) -> "LadderReport":
+    from imp_service.client.bench import climb, open_imp_server
+
+    if URL.match(arguments.server):
+        from imp_service.client.bench.openai_server import open_openai_server
+
+        headers, tls = http_caller_of(arguments, arguments.server, "--server")
+        async with open_openai_server(arguments.server, plan, headers, tls, arguments.served_model) as openai_server:
+            return await climb(openai_server, plan, progress.show)
+    if arguments.served_model is not None:
+        raise CommandError("USAGE", "--served-model: has no effect with an imp.v1 server, which serves one model")
+    # No retries: a refusal is a result of the measurement.
+    target = target_of(arguments, arguments.server, attempts=1, option="--server")
+    async with open_imp_server(target, plan) as imp_server:
+        return await climb(imp_server, plan, progress.show)
+
+
 def _write_table(report: "LadderReport") -> None:
     from imp_service.cli.output import write_table
     from imp_service.client.bench import HEADINGS, level_row
 
-    plan = report.plan
-    sys.stdout.write(f"{report.model} ({report.weights})\n{report.server} at {report.address}, {report.device}\n")
-    sys.stdout.write(f"prompts of {plan.prompt_tokens} tokens, answers of {plan.output_tokens}\n")
+    server = " at ".join(filter(None, (report.server, report.address)))
+    sys.stdout.write(f"{report.title}\n{', '.join(filter(None, (server, report.device)))}\n")
+    sys.stdout.write(f"prompts of {report.prompts} tokens, answers of {report.answers}\n")
     write_table(sys.stdout, HEADINGS, [level_row(level) for level in report.levels])
 
 

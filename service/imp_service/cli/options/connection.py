@@ -10,12 +10,15 @@ from imp_service.cli.failure import CommandError, warning_line
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
+    from ssl import SSLContext
 
     from imp_service.client import Connection, Target, TlsFiles
 
 
 # The default of --target.
 TARGET_VARIABLE = "IMP_TARGET"
+# Where OpenAI's clients find their token.
+KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 def add_target_option(parser: ArgumentParser) -> None:
@@ -101,6 +104,33 @@ def target_of(arguments: Namespace, address: str | None, attempts: int | None, o
     return Target(address, tls, token, tuple(arguments.metadata), attempts or MOST_ATTEMPTS)
 
 
+def http_caller_of(arguments: Namespace, url: str, option: str) -> "tuple[dict[str, str], SSLContext | None]":
+    """The headers of the caller at a server of OpenAI's API, and its TLS; None: what the system trusts.
+
+    Without an option for the token, it is the one of OpenAI's own clients.
+    """
+    from urllib.parse import urlsplit
+
+    from imp_service.client.environment import read_variable
+
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise CommandError("USAGE", f"{option}: {url}: {error}") from None
+    if not host or parts.query or parts.fragment or parts.username is not None:
+        raise CommandError("USAGE", f"{option}: {url}: expected http://host:port, with or without a path")
+    tls, token = _tls_files(arguments), _token(arguments)
+    if token is None and read_variable(KEY_VARIABLE):
+        token = _checked_token(read_variable(KEY_VARIABLE) or "", f"${KEY_VARIABLE}")
+    if parts.scheme == "http":
+        if tls is not None:
+            raise CommandError("USAGE", f"--tls, --ca, --cert and --key: have no effect with {url}, expected https://")
+        _warn_of_plain_token(parts.netloc, token)
+    bearer = {} if token is None else {"authorization": f"Bearer {token}"}
+    return {**dict(arguments.metadata), **bearer}, None if tls is None else tls.ssl_context()
+
+
 def address_of(typed: str | None, option: str) -> str:
     """The typed address, else that of the environment, else the default; always with a port."""
     from imp_service.client import DEFAULT_ADDRESS
@@ -162,6 +192,10 @@ def _token(arguments: Namespace) -> str | None:
         token, origin = read_variable(arguments.token_env) or "", f"${arguments.token_env}"
     else:
         return None
+    return _checked_token(token, origin)
+
+
+def _checked_token(token: str, origin: str) -> str:
     if not (token and token.isascii() and token.isprintable()):
         raise CommandError("USAGE", f"{origin}: no token there, expected one line of printable ASCII")
     return token

@@ -1,7 +1,9 @@
 """A server's speed as its clients see it, with more and more of them at once."""
 
+from .imp_server import open_imp_server
 from .ladder import climb
 from .level_table import HEADINGS, level_row
+from .measured_server import ServerFacts
 from .page import page
 from .plan import LadderPlan, PlanRefused
 from .report import LadderReport, LevelReport, Percentiles
@@ -13,7 +15,9 @@ __all__ = [
     "LevelReport",
     "Percentiles",
     "PlanRefused",
+    "ServerFacts",
     "climb",
     "level_row",
+    "open_imp_server",
     "page",
 ]

@@ -4,15 +4,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import grpc
-
-from ...pb.inference_pb2 import GenerateRequest
-from ...pb.inference_pb2_grpc import InferenceServiceStub
-from ..failure import failure_of
-from ..stream_order import StreamBroken, StreamOrder
-
-Metadata = tuple[tuple[str, str], ...]
-
 
 @dataclass(slots=True)
 class RequestResult:
@@ -22,6 +13,7 @@ class RequestResult:
     arrivals: list[tuple[float, int]] = field(default_factory=list)  # (when, tokens) of each message with tokens
     ended_at: float = 0.0
     failure: str = ""
+    prompt_tokens: int = 0  # as the server counts them; 0: it did not say
 
     @property
     def first_token_seconds(self) -> float:
@@ -38,24 +30,11 @@ class RequestResult:
             times += [(after - before) / n_tokens] * n_tokens
         return times
 
-
-async def measure_request(stub: InferenceServiceStub, request: GenerateRequest, metadata: Metadata) -> RequestResult:
-    result, order = RequestResult(time.perf_counter()), StreamOrder()
-    try:
-        async for response in stub.Generate(request, metadata=metadata):
-            now = time.perf_counter()
-            order.check(response)
-            if response.chunk.token_ids:
-                result.arrivals.append((now, len(response.chunk.token_ids)))
-        order.end()
-    except grpc.RpcError as error:
-        result.failure = failure_of(error).reason
-    except StreamBroken as error:
-        result.failure = error.reason
-    if not result.failure and not result.arrivals:
-        result.failure = "NO_TOKEN"
-    result.ended_at = time.perf_counter()
-    return result
+    def end(self) -> None:
+        """Now. An answer without a token is a failure."""
+        if not self.failure and not self.arrivals:
+            self.failure = "NO_TOKEN"
+        self.ended_at = time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ def page(report: LadderReport) -> str:
     plan = report.plan
     when = datetime.fromtimestamp(report.measured_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     facts = {
-        "Model": f"{report.model} ({report.weights})",
-        "Server": f"{report.server} at {report.address}",
+        "Model": report.title,
+        "Server": " at ".join(filter(None, (report.server, report.address))),
         "Device": report.device,
         "Measured": when,
-        "Requests": f"prompts of {plan.prompt_tokens} tokens, answers of {plan.output_tokens}; "
+        "Requests": f"prompts of {report.prompts} tokens, answers of {report.answers}; "
         f"{plan.requests} from each stream, {plan.reps} repetitions, alternately up and down the ladder",
     }
-    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from ...pb.model_pb2 import GetModelInfoResponse, GetServerInfoResponse
 from .measure import LevelRun
+from .measured_server import ServerFacts
 from .plan import LadderPlan
 
 # Of the JSON: raised when a field changes its meaning.
@@ -52,6 +52,22 @@ class LevelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """The least and the most."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, values: Sequence[int], planned: int) -> "Span":
+        """`planned` without any."""
+        return cls(min(values, default=planned), max(values, default=planned))
+
+    def __str__(self) -> str:
+        return str(self.least) if self.least == self.most else f"{self.least} – {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
 class LadderReport:
     """Everything that was measured, and of what."""
 
@@ -62,27 +78,32 @@ class LadderReport:
     server: str
     device: str
     plan: LadderPlan
+    # Tokens as the server counts them in the requests that ended well.
+    prompts: Span
+    answers: Span
     levels: tuple[LevelReport, ...]
+
+    @property
+    def title(self) -> str:
+        """The model, and its weights where the server describes them."""
+        return f"{self.model} ({self.weights})" if self.weights else self.model
 
     def as_json(self) -> dict[str, object]:
         return {"version": REPORT_VERSION, **_plain(asdict(self))}
 
 
-def report_of(
-    address: str,
-    plan: LadderPlan,
-    model: GetModelInfoResponse,
-    server: GetServerInfoResponse,
-    runs: Sequence[LevelRun],
-) -> LadderReport:
+def report_of(facts: ServerFacts, plan: LadderPlan, runs: Sequence[LevelRun]) -> LadderReport:
+    good = [result for run in runs for result in run.results if not result.failure]
     return LadderReport(
-        address=address,
+        address=facts.address,
         measured_at=time.time(),
-        model=model.model,
-        weights=f"{model.architecture}, {model.parameters / 1e6:.1f}M parameters, {model.weight_format}",
-        server=f"imp {server.version}",
-        device=f"{server.device}: {', '.join(server.device_names)}; {server.threads} threads",
+        model=facts.model,
+        weights=facts.weights,
+        server=facts.server,
+        device=facts.device,
         plan=plan,
+        prompts=Span.of([result.prompt_tokens for result in good if result.prompt_tokens], plan.prompt_tokens),
+        answers=Span.of([result.n_tokens for result in good], plan.output_tokens),
         levels=tuple(_level(level, [run for run in runs if run.level == level]) for level in plan.levels),
     )
 

@@ -1,0 +1,35 @@
+"""What the ladder needs of a server, whatever it speaks."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from .measure import RequestResult
+
+# Sends a request that was made before, and measures it.
+Ask = Callable[[], Awaitable[RequestResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says about itself. Empty texts: it does not say."""
+
+    address: str
+    model: str
+    weights: str
+    server: str
+    device: str
+    max_context: int | None = None  # tokens; None: it does not say
+
+
+class MeasuredServer(Protocol):
+    """A server with open connections."""
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What is measured."""
+        ...
+
+    def prepare(self, stream: int, identity: tuple[int, ...], output_tokens: int) -> Ask:
+        """A greedy request. No prompt begins like that of another `identity`, so no cache shortens it."""
+        ...
