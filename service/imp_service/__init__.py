@@ -53,7 +53,10 @@ if TYPE_CHECKING:
         TokenScores,
         Usage,
     )
+    from imp_service.api.reports import LoadReport, ModelInfo
     from imp_service.api.tool_calls import ToolCallDelta
+    from imp_service.client.connect import connect
+    from imp_service.client.model.client import Client
     from imp_service.config import ConfigError
     from imp_service.generation import Generation, LanguageModel, Session
 
@@ -64,6 +67,7 @@ __all__ = [
     "ChatMessage",
     "ChatPrompt",
     "Chunk",
+    "Client",
     "ConfigError",
     "ConstraintKind",
     "ConstraintSpec",
@@ -78,7 +82,9 @@ __all__ = [
     "InternalError",
     "InvalidArgument",
     "LanguageModel",
+    "LoadReport",
     "ModelError",
+    "ModelInfo",
     "OutputOptions",
     "ResourceExhausted",
     "SamplingOptions",
@@ -96,14 +102,15 @@ __all__ = [
     "Usage",
     "Violation",
     "__version__",
+    "connect",
     "load",
 ]
 
+_PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "constraint_spec", "tool_calls")
 # Where the names are, by the first that has one. Those of `api` need no core, and the last alone imports asyncio.
-_HOMES = (
-    *(f"api.{module}" for module in ("errors", "options", "replies", "chat_prompt", "constraint_spec", "tool_calls")),
-    *("config", "generation", "api.async_generation"),
-)
+_HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.async_generation")
+# A client needs no core either.
+_CLIENT = {"connect": "client.connect", "Client": "client.model.client"}
 
 
 def load(path: str | PathLike[str] | None = None, *settings: str, config: str | None = None) -> LanguageModel:
@@ -142,5 +149,5 @@ if not TYPE_CHECKING:  # a type checker takes a name for wrong that is not above
             raise AttributeError(f"module 'imp_service' has no attribute {name!r}")
         from importlib import import_module
 
-        homes = (import_module(f"imp_service.{home}") for home in _HOMES)
+        homes = (import_module(f"imp_service.{home}") for home in ([_CLIENT[name]] if name in _CLIENT else _HOMES))
         return next(getattr(home, name) for home in homes if hasattr(home, name))

@@ -1,4 +1,4 @@
-"""A channel to one server for commands that make one call at a time, with deadline, metadata and failures."""
+"""A channel to one server for programs that wait in threads, with deadline, metadata and failures."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -12,6 +12,7 @@ from .target import Target, open_channel
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+Metadata = tuple[tuple[str, str], ...]
 
 
 class Connection:
@@ -31,10 +32,17 @@ class Connection:
     ) -> None:
         self.channel.close()
 
-    def unary(self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request) -> Response:
-        """The reply. Raises CallFailure. Ctrl-C cancels the call."""
+    def unary(
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[Request, Response]",
+        request: Request,
+        *,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> Response:
+        """The reply. Raises CallFailure. Ctrl-C cancels the call. `timeout` replaces the connection's deadline."""
         with Interruptible(_no_call):
-            call = method.future(request, timeout=self._deadline, metadata=self._metadata)
+            call = method.future(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
         try:
             with Interruptible(call.cancel):
                 return call.result()
@@ -42,12 +50,20 @@ class Connection:
             raise failure_of(error, self._target) from None
 
     def stream(
-        self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
+        self,
+        method: "grpc.UnaryStreamMultiCallable[Request, Response]",
+        request: Request,
+        *,
+        metadata: Metadata = (),
+        timeout: float | None = None,
     ) -> "Replies[Response]":
         """The messages as they come."""
         with Interruptible(_no_call):
-            call = method(request, timeout=self._deadline, metadata=self._metadata)
+            call = method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
         return Replies(call, self._target)
+
+    def _time(self, timeout: float | None) -> float | None:
+        return self._deadline if timeout is None else timeout
 
 
 class Replies(Iterator[Response]):
@@ -66,7 +82,11 @@ class Replies(Iterator[Response]):
 
     def close(self) -> None:
         with Interruptible(_no_call):
-            self._call.cancel()  # no effect if the call has ended
+            self.cancel()
+
+    def cancel(self) -> None:
+        """From any thread. Has no effect if the call has ended."""
+        self._call.cancel()
 
     @property
     def metadata(self) -> dict[str, str | bytes]:

@@ -4,6 +4,7 @@ import ipaddress
 import re
 
 DEFAULT_PORT = 50051
+DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
 # gRPC's own schemes: the rest of the address stays as it is, except that a missing port is added.
 _SCHEMES = ("unix:", "unix-abstract:", "vsock:", "dns:", "ipv4:", "ipv6:", "xds:")
 _WITH_PORT = ("dns:", "ipv4:", "ipv6:")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import grpc
 
-from .read_address import DEFAULT_PORT
+from .read_address import DEFAULT_ADDRESS
 
-DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
 # gRPC makes at most five attempts.
 MOST_ATTEMPTS = 5
 MOST_BACKOFF_MS = 3000

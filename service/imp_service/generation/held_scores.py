@@ -31,7 +31,10 @@ class HeldScores:
             tokens = self.token_ids
         for first in range(0, max(len(tokens), len(logprobs)), PART_TOKENS):
             here = slice(first, first + PART_TOKENS)
-            yield TokenScores(tokens[here], logprobs[here], [candidates_of(items) for items in candidates[here]])
+            found = [candidates_of(items) for items in candidates[here]]
+            yield TokenScores(
+                tokens[here], logprobs[here], found if any(found) else []
+            )  # a list not asked for is empty
 
     def whole(self) -> TokenScores:
         """All of them in one."""

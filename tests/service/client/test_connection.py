@@ -11,7 +11,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 
-from imp_service.client import CallFailure, Connection, Target
+from imp_service.client.connection import Connection
+from imp_service.client.failure import CallFailure
+from imp_service.client.target import Target
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from imp_service.pb.model_pb2 import GetLoadRequest, GetLoadResponse

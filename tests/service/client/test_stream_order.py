@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imp_service.client import StreamBroken, StreamOrder
+from imp_service.client.stream_order import StreamBroken, StreamOrder
 from imp_service.pb.inference_pb2 import GenerateResponse, GenerationChunk, GenerationFinished, GenerationStarted
 from support.scripted_server import story
 

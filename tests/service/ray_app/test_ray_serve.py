@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 import imp_service
-from imp_service.client import CallFailure, failure_of
+from imp_service.client.failure import CallFailure, failure_of
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc
 from support.patience import HANGS_AFTER

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from imp_service.client import Connection
+    from imp_service.client.connection import Connection
     from imp_service.pb.admin_pb2 import ListRequestsResponse, ListSessionsResponse, SessionState
 
 
@@ -135,7 +135,7 @@ def reload(arguments: Namespace) -> int:
 
 def _connect(arguments: Namespace) -> "Connection":
     from imp_service.cli.options.connection import admin_target_of
-    from imp_service.client import Connection
+    from imp_service.client.connection import Connection
 
     return Connection(admin_target_of(arguments, arguments.target, arguments.target_origin), arguments.deadline)
 

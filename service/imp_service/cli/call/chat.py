@@ -16,7 +16,8 @@ from imp_service.cli.options.generation import add_generation_options, given_opt
 from imp_service.cli.terminal import answer_writer, is_interactive, join_prompt, read_prompt
 
 if TYPE_CHECKING:
-    from imp_service.client import CallFailure, Connection
+    from imp_service.client.connection import Connection
+    from imp_service.client.failure import CallFailure
     from imp_service.pb.inference_pb2 import GenerateRequest
 
 
@@ -68,7 +69,7 @@ class _ServerResponder:
 
     def answer(self, dialogue: Dialogue) -> ChatAnswer:
         from imp_service.cli.call.streamed_answer import StreamedAnswer
-        from imp_service.client import CallFailure
+        from imp_service.client.failure import CallFailure
 
         request = self._request_of(dialogue)
         is_announced = False
@@ -99,7 +100,7 @@ class _ServerResponder:
 
     def require_server(self) -> None:
         """Raises if the server cannot be reached, before the first message is typed."""
-        from imp_service.client import CallFailure
+        from imp_service.client.failure import CallFailure
 
         try:
             self._is_serving()
@@ -126,7 +127,7 @@ class _ServerResponder:
 
     def _wait_for_server(self) -> None:
         """Waits until the server serves, or fails with another status than UNAVAILABLE."""
-        from imp_service.client import CallFailure
+        from imp_service.client.failure import CallFailure
 
         while True:
             time.sleep(POLL_SECONDS)

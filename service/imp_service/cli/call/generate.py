@@ -12,8 +12,7 @@ from imp_service.cli.options.generation import add_generation_options, request_o
 if TYPE_CHECKING:
     from imp_service.cli.call.streamed_answer import StreamedAnswer
     from imp_service.cli.terminal import TextWriter
-    from imp_service.client import Connection
-    from imp_service.client.connection import Replies
+    from imp_service.client.connection import Connection, Replies
     from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imp_service.cli.answer import summary_text
 from imp_service.cli.output import write_message
 from imp_service.cli.terminal import TextWriter, print_dim
-from imp_service.client import StreamOrder
+from imp_service.client.stream_order import StreamOrder
 
 if TYPE_CHECKING:
     from imp_service.pb.inference_pb2 import GenerateResponse, GenerationFinished, GenerationStarted

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, duration
 from imp_service.cli.failure import CommandError, warning_line
+from imp_service.client.environment import TARGET_VARIABLE
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
     from ssl import SSLContext
 
-    from imp_service.client import Connection, Target, TlsFiles
+    from imp_service.client.connection import Connection
+    from imp_service.client.target import Target, TlsFiles
 
 
-# The default of --target.
-TARGET_VARIABLE = "IMP_TARGET"
 # Where OpenAI's clients find their token.
 KEY_VARIABLE = "OPENAI_API_KEY"
 
@@ -86,15 +86,14 @@ def add_deadline_option(parser: ArgumentParser) -> None:
 
 
 def connect(arguments: Namespace) -> "Connection":
-    from imp_service.client import Connection
+    from imp_service.client.connection import Connection
 
     return Connection(target_of(arguments, arguments.target, arguments.attempts), arguments.deadline)
 
 
 def target_of(arguments: Namespace, address: str | None, attempts: int | None, option: str = "--target") -> "Target":
     """The server at `address`, or the default one, with the options for TLS, token and retries."""
-    from imp_service.client import Target
-    from imp_service.client.target import MOST_ATTEMPTS
+    from imp_service.client.target import MOST_ATTEMPTS, Target
 
     tls = _tls_files(arguments)
     token = _token(arguments)
@@ -133,9 +132,8 @@ def http_caller_of(arguments: Namespace, url: str, option: str) -> "tuple[dict[s
 
 def address_of(typed: str | None, option: str) -> str:
     """The typed address, else that of the environment, else the default; always with a port."""
-    from imp_service.client import DEFAULT_ADDRESS
     from imp_service.client.environment import read_variable
-    from imp_service.client.read_address import read_address
+    from imp_service.client.read_address import DEFAULT_ADDRESS, read_address
 
     text, origin = typed, option
     if text is None:
@@ -148,7 +146,7 @@ def address_of(typed: str | None, option: str) -> str:
 
 def admin_target_of(arguments: Namespace, address: str, option: str) -> "Target":
     """The admin listener. It never uses TLS, even if the other listeners do."""
-    from imp_service.client import Target
+    from imp_service.client.target import Target
 
     found, token = address_of(address, option), _token(arguments)
     _warn_of_plain_token(found, token)
@@ -161,7 +159,7 @@ def _warn_of_plain_token(address: str, token: str | None) -> None:
 
 
 def _tls_files(arguments: Namespace) -> "TlsFiles | None":
-    from imp_service.client import TlsFiles
+    from imp_service.client.target import TlsFiles
 
     if (arguments.cert is None) != (arguments.key is None):
         raise CommandError("USAGE", "--cert and --key: one without the other")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from imp_service import __version__
 from imp_service.cli.banner import device_text, is_built_in, threads_text
 from imp_service.cli.output import memory_text
-from imp_service.client import DEFAULT_ADDRESS
+from imp_service.client.read_address import DEFAULT_ADDRESS
 from imp_service.config.address import Address
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from imp_service.cli.options.connection import (
 )
 
 if TYPE_CHECKING:
-    from imp_service.client import Connection
-    from imp_service.client.connection import Replies
+    from imp_service.client.connection import Connection, Replies
     from imp_service.pb.model_pb2 import WatchLoadResponse
 
 
@@ -53,7 +52,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.preflight import silence_grpc
 
     silence_grpc()  # before its import
-    from imp_service.client import Connection
+    from imp_service.client.connection import Connection
 
     with ExitStack() as stack:
         deadline = SNAPSHOT_DEADLINE_SECONDS if arguments.once else None

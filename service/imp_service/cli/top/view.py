@@ -13,7 +13,7 @@ from rich.text import Text
 
 from imp_service.cli.load_text import REQUEST_HEADINGS, Snapshot, percent, request_row, silence_seconds
 from imp_service.cli.top.quit_key import QuitKey
-from imp_service.client import CallFailure
+from imp_service.client.failure import CallFailure
 
 if TYPE_CHECKING:
     from imp_service.pb.admin_pb2 import RequestState

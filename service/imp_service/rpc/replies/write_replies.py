@@ -61,7 +61,7 @@ def add_scores(message: types_pb2.TokenScores, scores: Scores) -> None:
 def write_scores(scores: Scores) -> Iterator[types_pb2.TokenScores]:
     """Parallel lists, in parts. A list that was not requested is empty."""
     for part in scores.parts():
-        candidates = [_candidates(items) for items in part.candidates] if any(part.candidates) else []
+        candidates = map(_candidates, part.candidates)
         yield types_pb2.TokenScores(token_ids=part.token_ids, logprobs=part.logprobs, candidates=candidates)
 
 

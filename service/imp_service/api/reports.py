@@ -1,0 +1,49 @@
+"""What a server says of its model and of its load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from .options import SamplingOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """`imp.v1.GetModelInfoResponse`."""
+
+    name: str
+    aliases: Sequence[str]
+    architecture: str
+    parameters: int
+    weight_format: str
+    weights_sha256: str  # empty while the server still computes it
+    tokenizer_sha256: str
+    max_context: int
+    num_tokens: int
+    vocab_size: int
+    bos_token_id: int | None
+    eos_token_ids: Sequence[int]
+    chat_template: str
+    default_sampling: SamplingOptions
+    max_top_logprobs: int
+    constraints: Sequence[str]
+    supports_embeddings: bool
+    supports_logits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """`imp.v1.Load`: how busy a server is."""
+
+    time: datetime
+    running: int
+    waiting: int
+    waiting_tokens: int
+    sessions: int
+    kv_usage: float  # a share, in [0, 1]
+    cache_hit_rate: float  # a share, in [0, 1]
+    output_tokens_per_second: float
+    silence: float  # seconds since the last decode step while there was work
+    draining: bool

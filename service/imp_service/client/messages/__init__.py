@@ -1,0 +1,1 @@
+"""Between the plain data of the API and the messages of imp.v1."""

@@ -1,0 +1,77 @@
+"""A failed call as the error that the library would raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from ...api.errors import (
+    FIELD_INVALID,
+    DeviceError,
+    Error,
+    FieldsInvalid,
+    InternalError,
+    InvalidArgument,
+    ModelError,
+    ResourceExhausted,
+    StateError,
+    Violation,
+    error_of,
+)
+from ..failure import CallFailure
+from ..stream_order import StreamBroken
+
+# By the status code, so that a reason of a later revision has a class too; other codes are StateError.
+_KIND_OF_CODE: Mapping[str, type[Error]] = {
+    "INVALID_ARGUMENT": InvalidArgument,
+    "OUT_OF_RANGE": InvalidArgument,
+    "UNAUTHENTICATED": InvalidArgument,
+    "PERMISSION_DENIED": InvalidArgument,
+    "RESOURCE_EXHAUSTED": ResourceExhausted,
+    "DATA_LOSS": ModelError,
+    "INTERNAL": InternalError,
+    "UNKNOWN": InternalError,
+}
+# Reasons whose class is not that of their code.
+_KIND_OF_REASON: Mapping[str, type[Error]] = {"DEVICE_FAULT": DeviceError, "TEMPLATE_INVALID": ModelError}
+# The names of fields whose place in a call is not that in the API.
+_NAMES = {
+    "token_ids.ids": "token_ids",
+    "constraint.choices.values": "constraint.choices",
+    "imp-tenant": "tenant",
+    "imp-priority": "priority",
+}
+
+
+def kind_of(reason: str, code: str) -> type[Error]:
+    """The class of an error."""
+    return _KIND_OF_REASON.get(reason) or _KIND_OF_CODE.get(code, StateError)
+
+
+def error_of_failure(failure: CallFailure) -> Error:
+    """The error of a call."""
+    error: Error
+    if failure.reason == FIELD_INVALID and failure.violations:
+        error = FieldsInvalid([Violation(_path_of(v.path), v.description) for v in failure.violations])
+    else:
+        kind = kind_of(failure.reason, failure.code)
+        error = error_of(kind, failure.reason, failure.text or "no message", failure.metadata)
+    error.retry_after = failure.retry_after
+    return error
+
+
+def _path_of(path: str) -> str:
+    """The path of a field, as the API has it."""
+    name, bracket, index = path.partition("[")
+    return _NAMES.get(name, name) + bracket + index
+
+
+@contextmanager
+def errors_of_the_api() -> Iterator[None]:
+    """Raises failures of calls as errors of the API. A decorator, too."""
+    try:
+        yield
+    except CallFailure as failure:
+        raise error_of_failure(failure) from None
+    except StreamBroken as broken:
+        raise error_of(InternalError, broken.reason, broken.message) from None

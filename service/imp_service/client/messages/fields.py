@@ -1,0 +1,105 @@
+"""Fills messages from plain data, and finds every value that a message cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor as FieldTypes
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from ...api.errors import Violation, refuse
+
+# The class depends on how protobuf was built.
+FieldDescriptor = Any
+_EXPECTED = {
+    FieldTypes.CPPTYPE_UINT32: "a whole number",
+    FieldTypes.CPPTYPE_UINT64: "a whole number",
+    FieldTypes.CPPTYPE_FLOAT: "a number",
+    FieldTypes.CPPTYPE_BOOL: "True or False",
+    FieldTypes.CPPTYPE_STRING: "a text",
+}
+
+
+_MOST = {FieldTypes.CPPTYPE_UINT32: 2**32 - 1, FieldTypes.CPPTYPE_UINT64: 2**64 - 1}
+
+
+class MessageWriter:
+    """Fills one request. finish() raises FIELD_INVALID with all values that did not fit."""
+
+    def __init__(self) -> None:
+        self._violations: list[Violation] = []
+
+    def finish(self) -> None:
+        """Raises what fill() and put() found."""
+        refuse(self._violations)
+
+    def fill(self, message: Message, options: Any, path: str) -> None:
+        """Sets the fields of a message to those of an option class. Fields with their default stay unset."""
+        for field in fields(options):
+            value = getattr(options, field.name)
+            if value is not None and not (type(value) is type(field.default) and value == field.default):
+                self.put(message, field.name, value, f"{path}.{field.name}")
+
+    def put(self, message: Message, name: str, value: Any, path: str) -> None:
+        """Sets one field."""
+        field: FieldDescriptor = message.DESCRIPTOR.fields_by_name[name]
+        if is_dataclass(value):
+            nested = getattr(message, name)
+            nested.SetInParent()
+            self.fill(nested, value, path)
+        elif isinstance(value, Mapping):
+            self._update(getattr(message, name), field.message_type.fields_by_name, value, path)
+        elif field.is_repeated:
+            self.extend(getattr(message, name), field, value, path)
+        elif field.message_type is Duration.DESCRIPTOR:
+            self.put_seconds(getattr(message, name), value, path)
+        else:
+            self._try(field, partial(setattr, message, name), value, path)
+
+    def _update(self, target: Any, entry: Mapping[str, FieldDescriptor], values: Mapping[Any, Any], path: str) -> None:
+        for key, value in values.items():
+            try:
+                target[key] = 0
+            except (TypeError, ValueError, OverflowError):
+                self._refuse(entry["key"], key, f"{path}[{key}]")
+            else:
+                self._try(entry["value"], partial(target.__setitem__, key), value, f"{path}[{key}]")
+
+    def extend(self, target: Any, field: FieldDescriptor, values: Iterable[Any], path: str) -> None:
+        """Appends to a repeated field."""
+        if isinstance(values, str):
+            self._violations.append(Violation(path, f"{values!r}, expected a list"))
+            return
+        try:
+            target.extend(values)
+        except (TypeError, ValueError, OverflowError):
+            del target[:]
+            for i, each in enumerate(values):
+                self._try(field, target.append, each, f"{path}[{i}]")
+
+    def put_seconds(self, target: Duration, value: Any, path: str) -> None:
+        """Sets a duration."""
+        try:
+            target.FromNanoseconds(round(value * 10**9))
+            target.SetInParent()
+        except (TypeError, ValueError, OverflowError):
+            self._violations.append(Violation(path, f"{value!r}, expected seconds"))
+
+    def _try(self, field: FieldDescriptor, take: Callable[[Any], None], value: Any, path: str) -> None:
+        try:
+            take(value)
+        except UnicodeEncodeError as error:
+            self._violations.append(Violation(path, f"a surrogate at character {error.start}"))
+        except (TypeError, ValueError, OverflowError):
+            self._refuse(field, value, path)
+
+    def _refuse(self, field: FieldDescriptor, value: Any, path: str) -> None:
+        expected = _EXPECTED.get(field.cpp_type, "another type")
+        if isinstance(value, Integral) and field.cpp_type in _MOST:
+            expected = f"0 … {_MOST[field.cpp_type]}"
+        self._violations.append(Violation(path, f"{value!r}, expected {expected}"))

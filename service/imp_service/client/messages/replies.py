@@ -1,0 +1,199 @@
+"""Messages of imp.v1 as replies of the Python API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from google.protobuf.duration_pb2 import Duration
+
+from ...api.options import DryOptions, SamplingOptions
+from ...api.replies import (
+    Candidate,
+    Chunk,
+    Finished,
+    FinishReason,
+    Reply,
+    Started,
+    StepOutput,
+    StopMatch,
+    Timings,
+    TokenScores,
+    Usage,
+)
+from ...api.reports import LoadReport, ModelInfo
+from ...api.tool_calls import ToolCallDelta
+from ...pb import inference_pb2, model_pb2, types_pb2
+
+NS = 1e-9  # seconds
+# Tokens of one part of scores.
+PART_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WireScores:
+    """Scores as they came, read when they are asked for."""
+
+    message: types_pb2.TokenScores
+
+    def __len__(self) -> int:
+        return max(len(self.message.token_ids), len(self.message.logprobs))
+
+    def parts(self) -> Iterator[TokenScores]:
+        """All of them, in order."""
+        for first in range(0, len(self), PART_TOKENS):
+            here = slice(first, first + PART_TOKENS)
+            candidates = self.message.candidates[here]
+            yield TokenScores(
+                list(self.message.token_ids[here]), list(self.message.logprobs[here]), read_candidates(candidates)
+            )
+
+    def whole(self) -> TokenScores:
+        """All of them in one."""
+        message = self.message
+        return TokenScores(list(message.token_ids), list(message.logprobs), read_candidates(message.candidates))
+
+
+def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
+    """A reply, or None for a kind of a later revision."""
+    match message.WhichOneof("event"):
+        case "started":
+            started = message.started
+            return Started(
+                started.seed, started.prompt_tokens, started.cached_prompt_tokens, WireScores(started.prompt)
+            )
+        case "chunk":
+            chunk = message.chunk
+            return Chunk(
+                chunk.index,
+                chunk.first_token,
+                list(chunk.token_ids),
+                chunk.text,
+                list(chunk.logprobs),
+                read_candidates(chunk.candidates),
+                chunk.reasoning,
+                [_tool_call(each) for each in chunk.tool_calls],
+            )
+        case "finished":
+            return _finished(message.finished)
+    return None
+
+
+def read_step(output: inference_pb2.StepOutput, cached_tokens: int, timings: Timings) -> StepOutput:
+    """One session's output at one step."""
+    return StepOutput(
+        position=output.position,
+        token_id=output.token_id if output.HasField("token_id") else None,
+        logprob=output.logprob if output.HasField("logprob") else None,
+        text=output.text,
+        eos=output.eos,
+        cached_tokens=cached_tokens,
+        candidates=_candidates(output.candidates),
+        logits=output.logits,
+        held_scores=WireScores(output.scores),
+        timings=timings,
+    )
+
+
+def read_timings(timings: types_pb2.Timings) -> Timings:
+    """The time that a request spent in each phase."""
+    return Timings(*(seconds(each) for each in (timings.queue, timings.prefill, timings.decode, timings.blocked)))
+
+
+def seconds(duration: Duration) -> float:
+    """A duration in seconds."""
+    return duration.seconds + duration.nanos * NS
+
+
+def read_candidates(positions: Iterable[types_pb2.Candidates]) -> list[list[Candidate]]:
+    """The candidates of each position."""
+    return [_candidates(each) for each in positions]
+
+
+def read_model_info(info: model_pb2.GetModelInfoResponse) -> ModelInfo:
+    """The model."""
+    return ModelInfo(
+        name=info.model,
+        aliases=list(info.aliases),
+        architecture=info.architecture,
+        parameters=info.parameters,
+        weight_format=info.weight_format,
+        weights_sha256=info.weights_sha256,
+        tokenizer_sha256=info.tokenizer_sha256,
+        max_context=info.max_context_tokens,
+        num_tokens=info.num_tokens,
+        vocab_size=info.vocab_size,
+        bos_token_id=info.bos_token_id if info.HasField("bos_token_id") else None,
+        eos_token_ids=list(info.eos_token_ids),
+        chat_template=info.chat_template,
+        default_sampling=_sampling(info.default_sampling),
+        max_top_logprobs=info.max_top_logprobs,
+        constraints=list(info.constraints),
+        supports_embeddings=info.supports_embeddings,
+        supports_logits=info.supports_logits,
+    )
+
+
+def read_load(load: model_pb2.Load) -> LoadReport:
+    """The load."""
+    from datetime import UTC
+
+    return LoadReport(
+        time=load.time.ToDatetime(UTC),
+        running=load.running,
+        waiting=load.waiting,
+        waiting_tokens=load.waiting_tokens,
+        sessions=load.sessions,
+        kv_usage=load.kv_usage,
+        cache_hit_rate=load.cache_hit_rate,
+        output_tokens_per_second=load.output_tokens_per_second,
+        silence=seconds(load.silence),
+        draining=load.draining,
+    )
+
+
+def _finished(message: inference_pb2.GenerationFinished) -> Finished:
+    usage = message.usage
+    return Finished(
+        message.index,
+        _finish_reason(message.reason),
+        _match(message.match) if message.HasField("match") else None,
+        message.text,
+        Usage(usage.prompt_tokens, usage.cached_prompt_tokens, usage.output_tokens)
+        if message.HasField("usage")
+        else None,
+        read_timings(message.timings) if message.HasField("timings") else None,
+        message.reasoning,
+        [_tool_call(each) for each in message.tool_calls],
+    )
+
+
+def _finish_reason(reason: types_pb2.FinishReason) -> FinishReason:
+    """Its name; the number of one that a later revision has."""
+    known = types_pb2.FinishReason.DESCRIPTOR.values_by_number.get(reason)
+    name = str(reason) if known is None else known.name.removeprefix("FINISH_REASON_").lower()
+    return cast(FinishReason, name)
+
+
+def _match(match: types_pb2.StopMatch) -> StopMatch:
+    kind = match.WhichOneof("match")
+    return StopMatch(**({} if kind is None else {kind: getattr(match, kind)}))
+
+
+def _tool_call(call: types_pb2.ToolCallDelta) -> ToolCallDelta:
+    return ToolCallDelta(call.index, call.id, call.name, call.arguments_json)
+
+
+def _candidates(candidates: types_pb2.Candidates) -> list[Candidate]:
+    return [Candidate(item.token_id, item.logprob) for item in candidates.items]
+
+
+def _sampling(message: types_pb2.SamplingOptions) -> SamplingOptions:
+    values: dict[str, Any] = {field.name: value for field, value in message.ListFields()}
+    values["logit_bias"] = dict(message.logit_bias)
+    if "dry" in values:
+        dry = {field.name: value for field, value in message.dry.ListFields()}
+        values["dry"] = DryOptions(**{**dry, "breakers": tuple(message.dry.breakers)})
+    known = {field.name for field in fields(SamplingOptions)}
+    return SamplingOptions(**{name: value for name, value in values.items() if name in known})

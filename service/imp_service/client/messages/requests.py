@@ -1,0 +1,119 @@
+"""Requests of the Python API as messages of imp.v1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...api.chat_prompt import ChatPrompt
+from ...api.constraint_spec import Constraint, ConstraintKind, ConstraintSpec
+from ...api.errors import invalid
+from ...api.options import GenerationRequest, Prompt
+from ...pb import inference_pb2, tokenizer_pb2, types_pb2
+from .fields import MessageWriter
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+def write_generation(
+    request: GenerationRequest, model: str = "", session_id: str = ""
+) -> inference_pb2.GenerateRequest:
+    """A generation from its prompt, or of a session. Raises FIELD_INVALID for values that no message can hold."""
+    message, writer = inference_pb2.GenerateRequest(), MessageWriter()
+    writer.put(message, "model", model, "model")
+    if session_id:
+        message.session_id = session_id
+    else:
+        write_prompt(writer, message, request.prompt)
+    for name in ("sampling", "stop", "output", "cache"):
+        options = getattr(request, name)
+        if options != type(options)():
+            writer.put(message, name, options, name)
+    if request.constraint is not None:
+        write_constraint(writer, message.constraint, request.constraint)
+    if request.num_sequences != 1:
+        writer.put(message, "num_sequences", request.num_sequences, "num_sequences")
+    if request.tool_choice:
+        writer.put(message, "tool_choice", request.tool_choice, "tool_choice")
+    writer.finish()
+    return message
+
+
+def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
+    """The prompt of a GenerateRequest or a PrefillRequest."""
+    if isinstance(prompt, str):
+        writer.put(message, "text", prompt, "text")
+    elif isinstance(prompt, ChatPrompt):
+        message.chat.SetInParent()
+        writer.fill(message.chat, ChatPrompt((), *_beside_messages(prompt)), "chat")
+        for i, each in enumerate(prompt.messages):
+            writer.fill(message.chat.messages.add(), each, f"chat.messages[{i}]")
+    elif isinstance(prompt, bytes | bytearray) or not hasattr(prompt, "__iter__"):
+        raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
+    else:
+        message.token_ids.SetInParent()
+        put_tokens(writer, message.token_ids, prompt)
+
+
+def put_tokens(writer: MessageWriter, target: types_pb2.TokenIds, tokens: Sequence[int]) -> None:
+    """Token ids."""
+    writer.extend(target.ids, types_pb2.TokenIds.DESCRIPTOR.fields_by_name["ids"], tokens, "token_ids")
+
+
+def write_constraint(writer: MessageWriter, message: types_pb2.Constraint, constraint: Constraint) -> None:
+    """A constraint."""
+    if not isinstance(constraint, ConstraintSpec):
+        raise invalid("constraint", f"{type(constraint).__name__}, expected a ConstraintSpec")
+    kind = constraint.kind.value
+    match constraint.kind:
+        case ConstraintKind.CHOICES:
+            message.choices.SetInParent()
+            writer.put(message.choices, "values", constraint.choices, "constraint.choices")
+        case ConstraintKind.JSON_OBJECT:
+            message.json_object.SetInParent()
+        case _:
+            writer.put(message, kind, constraint.source, f"constraint.{kind}")
+    message.unbounded_whitespace = constraint.unbounded_whitespace
+
+
+def write_tokenize(text: str, *, add_special: bool, parse_special: bool) -> tokenizer_pb2.TokenizeRequest:
+    """One text to tokenize."""
+    message, writer = tokenizer_pb2.TokenizeRequest(), MessageWriter()
+    writer.put(message, "texts", [text], "texts")
+    writer.put(message, "add_special_tokens", add_special, "add_special_tokens")
+    writer.put(message, "parse_special_tokens", parse_special, "parse_special_tokens")
+    writer.finish()
+    return message
+
+
+def write_detokenize(token_ids: Sequence[int], *, special_tokens: bool) -> tokenizer_pb2.DetokenizeRequest:
+    """One list of ids to detokenize."""
+    message, writer = tokenizer_pb2.DetokenizeRequest(), MessageWriter()
+    put_tokens(writer, message.token_ids.add(), token_ids)
+    writer.put(message, "special_tokens", special_tokens, "special_tokens")
+    writer.finish()
+    return message
+
+
+def caller_metadata(tenant: str, priority: int) -> Metadata:
+    """Who calls, and how urgent the call is. Raises FIELD_INVALID for what metadata cannot hold."""
+    found: Metadata = ()
+    if tenant:
+        if not (isinstance(tenant, str) and tenant.isascii() and tenant.isprintable()):
+            raise invalid("tenant", f"{tenant!r}, expected printable ASCII")
+        found += (("imp-tenant", tenant),)
+    if priority:
+        if not isinstance(priority, int):
+            raise invalid("priority", f"{priority!r}, expected a whole number")
+        found += (("imp-priority", str(int(priority))),)
+    return found
+
+
+def _beside_messages(prompt: ChatPrompt) -> tuple[Any, ...]:
+    return (
+        prompt.tools_json,
+        prompt.add_generation_prompt,
+        prompt.continue_final_message,
+        prompt.template_kwargs_json,
+        prompt.documents_json,
+    )

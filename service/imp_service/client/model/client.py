@@ -1,0 +1,166 @@
+"""A model behind a server, for programs that wait in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ...api.arguments import CHAT_PARAMETERS, GENERATION_PARAMETERS, Message, chat_of, request_of
+from ...api.chat_prompt import ChatPrompt
+from ...api.keywords import takes_options
+from ...api.options import GenerationRequest, Prompt, SamplingOptions
+from ...api.reports import LoadReport, ModelInfo
+from ...pb.inference_pb2_grpc import InferenceServiceStub
+from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
+from ...pb.model_pb2_grpc import ModelServiceStub
+from ...pb.tokenizer_pb2_grpc import TokenizerServiceStub
+from ..connection import Connection
+from ..messages.errors import errors_of_the_api
+from ..messages.replies import read_load, read_model_info
+from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
+from .generation import Generation
+from .reception import Reception
+
+if TYPE_CHECKING:
+    from ...api.async_generation import AsyncGeneration
+
+
+class Client:
+    """A model behind a server. `connect` makes one; close() or a `with` block ends it.
+
+    It has the methods of a model that `imp_service.load` gives, with the same options, replies and errors. Any number
+    of threads may use it at once. A generation or a session belongs to one thread at a time.
+
+    Each method takes a `timeout` in seconds, after which the call fails with the reason DEADLINE_EXCEEDED. A generation
+    that should keep its output so far takes a `time_limit` instead.
+    """
+
+    def __init__(self, connection: Connection, model: str = "") -> None:
+        self._connection = connection
+        self._model = model
+        self._inference = InferenceServiceStub(connection.channel)
+        self._models = ModelServiceStub(connection.channel)
+        self._tokenizer = TokenizerServiceStub(connection.channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection. Whoever still waits for a reply gets an error with the reason CANCELLED."""
+        self._connection.channel.close()
+
+    @cached_property
+    def _info(self) -> ModelInfo:
+        """Asked for once. A server does not change its model."""
+        return self.info()
+
+    @property
+    def name(self) -> str:
+        """The name that the server gives the model."""
+        return self._info.name
+
+    @property
+    def max_context(self) -> int:
+        """The most tokens of a prompt and its output together."""
+        return self._info.max_context
+
+    @property
+    def num_tokens(self) -> int:
+        """Every id below it is a token."""
+        return self._info.num_tokens
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of logits. Those from `num_tokens` on belong to no token."""
+        return self._info.vocab_size
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        """The tokens that end a text."""
+        return list(self._info.eos_token_ids)
+
+    @property
+    def default_sampling(self) -> SamplingOptions:
+        """What sampling options are that a caller leaves out."""
+        return self._info.default_sampling
+
+    @errors_of_the_api()
+    def info(self, *, timeout: float | None = None) -> ModelInfo:
+        """The model and what it can do."""
+        request = GetModelInfoRequest(model=self._model)
+        return read_model_info(self._connection.unary(self._models.GetModelInfo, request, timeout=timeout))
+
+    @errors_of_the_api()
+    def load_report(self, *, timeout: float | None = None) -> LoadReport:
+        """How busy the server is."""
+        return read_load(self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout).load)
+
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
+    ) -> Generation:
+        """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result."""
+        return self._begin(request_of(prompt, options), timeout)
+
+    @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
+    def chat(
+        self, messages: Sequence[Message] | ChatPrompt, *, timeout: float | None = None, **options: Any
+    ) -> Generation:
+        """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
+
+        `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
+        """
+        return self._begin(request_of(chat_of(messages, options), options), timeout)
+
+    @takes_options(GENERATION_PARAMETERS)
+    def generate_async(
+        self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration:
+        """As generate(), for `async for`. A thread waits for each; `connect_async` needs none."""
+        return self._begin_async(request_of(prompt, options), timeout)
+
+    @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
+    def chat_async(
+        self, messages: Sequence[Message] | ChatPrompt, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration:
+        """As chat(), for `async for`."""
+        return self._begin_async(request_of(chat_of(messages, options), options), timeout)
+
+    @errors_of_the_api()
+    def tokenize(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special_tokens: bool = False,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed."""
+        request = write_tokenize(text, add_special=add_special_tokens, parse_special=parse_special_tokens)
+        reply = self._connection.unary(self._tokenizer.Tokenize, request, timeout=timeout)
+        return list(reply.results[0].token_ids)
+
+    @errors_of_the_api()
+    def detokenize(
+        self, token_ids: Sequence[int], *, special_tokens: bool = False, timeout: float | None = None
+    ) -> str:
+        """The text of ids. It leaves out special tokens, unless they are asked for."""
+        request = write_detokenize(token_ids, special_tokens=special_tokens)
+        return str(self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout).texts[0])
+
+    def _begin(self, request: GenerationRequest, timeout: float | None) -> Generation:
+        message = write_generation(request, self._model)
+        metadata = caller_metadata(request.tenant, request.priority)
+        reception = Reception(request)
+        messages = self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
+        return Generation(messages, reception)
+
+    def _begin_async(self, request: GenerationRequest, timeout: float | None) -> AsyncGeneration:
+        from ...api.async_generation import AsyncGeneration
+
+        return AsyncGeneration(lambda: self._begin(request, timeout))

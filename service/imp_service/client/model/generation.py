@@ -1,0 +1,82 @@
+"""One generation of a server for its reader: an iterator of replies. Leaving it early cancels the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from ...api.replies import GenerationResult, Reply
+from ...pb.inference_pb2 import GenerateResponse
+from ..connection import Replies
+from ..failure import CallFailure
+from ..messages.errors import errors_of_the_api
+from ..stream_order import StreamBroken
+from .reception import Reception
+
+
+class Generation(Iterator[Reply]):
+    """The replies of a generation: `Started`, `Chunk`s, and one `Finished` for each sequence. For one thread.
+
+    The call begins at once; the first read raises what the server refuses. Close it, or use it in a `with` block, to
+    end it early: the server frees its memory within one step.
+    """
+
+    def __init__(self, messages: Replies[GenerateResponse], reception: Reception) -> None:
+        self._messages = messages
+        self._reception = reception
+        self._replies = _read(messages, reception)
+
+    @errors_of_the_api()
+    def __next__(self) -> Reply:
+        return next(self._replies)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        messages = getattr(self, "_messages", None)
+        if messages is not None:
+            messages.cancel()
+
+    def result(self) -> GenerationResult:
+        """Waits for the end and returns the whole output, with what was read before."""
+        for _ in self:
+            pass
+        return self._reception.result()
+
+    def results(self) -> list[GenerationResult]:
+        """Waits for the end and returns the output of each sequence."""
+        for _ in self:
+            pass
+        return self._reception.results()
+
+    def cancel(self) -> None:
+        """Ends it, from any thread. Its reader gets what there is, and a `Finished` with the reason `cancelled`."""
+        self._reception.is_cancelled = True
+        self._messages.cancel()
+
+    def close(self) -> None:
+        """Cancels what still runs. Replies not yet read are dropped."""
+        self._messages.cancel()
+        self._replies = iter(())
+
+
+def _read(messages: Replies[GenerateResponse], reception: Reception) -> Iterator[Reply]:
+    """The replies. It does not know its `Generation`, so that one that is dropped is freed at once."""
+    try:
+        for message in messages:
+            reply = reception.take(message)
+            if reply is not None:
+                yield reply
+        reception.end()
+    except StreamBroken:
+        messages.cancel()
+        raise
+    except CallFailure as failure:
+        if not (reception.is_cancelled and failure.code == "CANCELLED"):
+            raise
+        yield from reception.cancelled()

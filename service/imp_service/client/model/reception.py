@@ -1,0 +1,88 @@
+"""What has come of one generation, whoever reads the messages. It uses no thread and no connection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ...api.errors import invalid, left_early
+from ...api.options import GenerationRequest
+from ...api.replies import Chunk, Finished, GenerationResult, Reply, Started, Timings, Usage, results_of
+from ...pb.inference_pb2 import GenerateResponse
+from ..messages.replies import read_reply
+from ..stream_order import StreamOrder
+
+
+class Reception:
+    """Checks the order of the messages, and keeps the replies for the result."""
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self._n_sequences = request.num_sequences
+        self._order = StreamOrder(request.num_sequences, keeps_match=request.stop.include_match)
+        self._replies: list[Reply] = []
+        self._asked_at = time.monotonic()
+        self._started_at = 0.0
+        # The caller has ended it.
+        self.is_cancelled = False
+
+    def take(self, message: GenerateResponse) -> Reply | None:
+        """The reply of the next message; None for a kind of a later revision."""
+        self._order.check(message)
+        reply = read_reply(message)
+        if reply is not None:
+            self._replies.append(reply)
+        if isinstance(reply, Started):
+            self._started_at = time.monotonic()
+        return reply
+
+    def end(self) -> None:
+        """Checks that nothing is missing, after a status OK."""
+        self._order.end()
+
+    @property
+    def started(self) -> Started | None:
+        """The first reply."""
+        first = self._replies[0] if self._replies else None
+        return first if isinstance(first, Started) else None
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that came, over all sequences."""
+        return sum(len(each.token_ids) for each in self._replies if isinstance(each, Chunk))
+
+    def cancelled(self) -> Iterator[Reply]:
+        """How a generation ends that its caller has cancelled: each open sequence with the reason `cancelled`.
+
+        The server sends no more. Usage is of what came, and the times are those of this process. Raises CANCELLED if
+        nothing came.
+        """
+        started = self.started
+        if started is None:
+            raise left_early()
+        ended = {each.index for each in self._replies if isinstance(each, Finished)}
+        left = [index for index in range(self._n_sequences) if index not in ended]
+        for index in left:
+            is_last = index == left[-1]
+            usage = Usage(started.prompt_tokens, started.cached_prompt_tokens, self.n_tokens)
+            waited, ran = self._started_at - self._asked_at, time.monotonic() - self._started_at
+            reply = Finished(
+                index,
+                "cancelled",
+                None,
+                "",
+                usage if is_last else None,
+                Timings(queue=0.0, prefill=waited, decode=ran) if is_last else None,
+            )
+            self._replies.append(reply)
+            yield reply
+
+    def results(self) -> list[GenerationResult]:
+        """The output of each sequence. Raises CANCELLED if the end has not come."""
+        return results_of(self._replies)
+
+    def result(self) -> GenerationResult:
+        """The output of the only sequence."""
+        results = self.results()
+        if len(results) != 1:
+            raise invalid("num_sequences", f"{len(results)}, expected 1: results() returns all")
+        return results[0]
