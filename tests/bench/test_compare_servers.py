@@ -35,7 +35,9 @@ def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     report = json.loads(files["json"].read_text())
-    assert [load["clients"] for load in report["loads"]] == [1, 4]
+    assert [(load["clients"], load["api"]) for load in report["loads"]] == [
+        (1, "native"), (1, "OpenAI"), (4, "native"), (4, "OpenAI"),
+    ]  # fmt: skip
     for load in report["loads"]:
         (server,) = load["servers"].values()
         rounds, n_tokens = server["rounds"], 8 * load["clients"]
@@ -53,7 +55,7 @@ def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
         assert goals == dict(zip(found[:n_goals], met[:n_goals], strict=True))
         assert all(round_["first_token_p50"] < round_["seconds"] for round_ in rounds)
         assert all(min(round_["client_cpu_seconds"], round_["server_cpu_seconds"]) > 0 for round_ in rounds)
-    assert len(list(ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect"))) == 1 + 2
+    assert len(list(ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect"))) == 1 + 4
 
 
 def asked_over_http(*chunks: bytes, head: bytes = HEAD) -> tuple[RequestResult, dict]:
@@ -148,4 +150,4 @@ def test_imp_and_llama_server_are_measured_under_every_load(tmp_path: Path) -> N
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     loads = json.loads(report.read_text())["loads"]
-    assert [sorted(load["servers"]) for load in loads] == [["imp", "llama-server"]] * 2
+    assert [sorted(load["servers"]) for load in loads] == [["imp", "llama-server"]] * 4

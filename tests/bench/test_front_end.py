@@ -17,14 +17,15 @@ BENCH = Path(__file__).with_name("front_end")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="the server has a core of its own, and its client another")
 def test_hon_15_the_bench_of_the_front_end_measures_every_figure(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, str(BENCH), "--quick", "--only", "tokens", "--only", "sessions", "--json", str(report)]
+    parts = [word for part in ("tokens", "requests", "memory", "sessions") for word in ("--only", part)]
+    command = [sys.executable, str(BENCH), "--quick", *parts, "--json", str(report)]
     run = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(FOUND_IN)}, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     figures = {figure["name"]: figure for figure in json.loads(report.read_text())["figures"]}
-    assert len(figures) == 4 * 4 + 4
+    assert len(figures) == 4 * (3 + 3 + 2 + 2) + (4 * (3 + 3) + 2 * 3) + (3 + 1 + 2) + 4
     assert [name for name, figure in figures.items() if "memory" not in name and not figure["median"] > 0] == []
     # A message of each stream is its start or its end; the others hold a token each, or more.
-    assert figures["message size, 64 streams, 1 a message"]["max"] < 1
+    assert figures["message size, 64 streams, 1 a message, HTTP"]["max"] < 1
     assert figures["open at once, of 100 with a lease of 1 s"]["median"] > 1

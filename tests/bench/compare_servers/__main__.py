@@ -1,10 +1,10 @@
 """imp serve beside llama-server: `python tests/bench/compare_servers FILE --llama-server PATH [--quick] …`.
 
-Both serve the same GGUF file on the same CPUs, with room for all clients; imp is asked over gRPC, llama-server over
-HTTP. They take turns within one run. Each client asks again as soon as it has its answer, so that prompts arrive while
-others generate; prompts are random tokens, answers greedy and of a fixed length. The clients are one thread of this
-process, on a CPU of its own where there is one more than the servers have; else they share the servers' CPUs, and what
-they take of them is told.
+Both serve the same GGUF file on the same CPUs, with room for all clients. Each is asked over its own API, imp over gRPC
+and llama-server over HTTP, and then both over OpenAI's. They take turns within one run. Each client asks again as soon
+as it has its answer, so that prompts arrive while others generate; prompts are random tokens, answers greedy and of a
+fixed length. The clients are one thread of this process, on a CPU of its own where there is one more than the servers
+have; else they share the servers' CPUs, and what they take of them is told.
 
 llama-server is built from the source distribution of llama-cpp-python, natively as the peer of compare_peers is:
 
@@ -22,6 +22,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 # In the place of this folder.
@@ -30,7 +31,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 from bench.compare_peers.chart import chart  # noqa: E402
 from bench.compare_servers.goals import verdicts  # noqa: E402
 from bench.compare_servers.limit import Limit  # noqa: E402
-from bench.compare_servers.load import Load  # noqa: E402
+from bench.compare_servers.load import NATIVE, OPENAI, Load  # noqa: E402
 from bench.compare_servers.outcome import Outcome  # noqa: E402
 from bench.compare_servers.rounds import compare  # noqa: E402
 from bench.compare_servers.servers import imp_server, llama_server  # noqa: E402
@@ -61,9 +62,11 @@ def main() -> None:
                     peer = llama_server(arguments.llama_server.resolve(), path, arguments.threads, load)
                     servers.append(held.enter_context(peer))
                 os.sched_setaffinity(0, spare[:1] or server_cpus)
-                outcomes.append(compare(load, servers, limit, arguments.reps, progress.show))
-            progress.clear()
-            print("\n".join(lines(outcomes[-1])), flush=True)
+                for api in arguments.api or (NATIVE, OPENAI):
+                    asked = replace(load, api=api)
+                    outcomes.append(compare(asked, servers, limit, arguments.reps, progress.show))
+                    progress.clear()
+                    print("\n".join(lines(outcomes[-1])), flush=True)
     finally:
         progress.clear()
         write(path, outcomes, arguments)
@@ -74,6 +77,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file, with a tokenizer")
     parser.add_argument("--llama-server", type=Path, metavar="PATH", help="without it imp is measured alone")
+    parser.add_argument("--api", action="append", choices=(NATIVE, OPENAI), help="only this one; default: both")
     for option, kind, default, text in (
         ("--clients", positive_integers, (1, 4, 16, 64), "how many ask at once"),
         ("--prompt", positive_integer, 256, "tokens of a prompt"),
@@ -104,7 +108,7 @@ def write(path: Path, outcomes: Sequence[Outcome], arguments: argparse.Namespace
         return
     if arguments.json is not None:
         report = {
-            "schema": "imp.compare_servers.v1",
+            "schema": "imp.compare_servers.v2",
             "model": path.name,
             "machine": {"processor": processor(), "load_average": os.getloadavg()},
             "threads": arguments.threads,

@@ -14,6 +14,10 @@ from imp_service.client.bench.measure import LevelRun, RequestResult
 Ask = Callable[[list[int], int], Awaitable[RequestResult]]
 
 
+# Each server's own API, and the one that all have.
+NATIVE, OPENAI = "native", "OpenAI"
+
+
 @dataclass(frozen=True)
 class Load:
     """`clients` at once, each with so many requests, one after the other."""
@@ -22,11 +26,14 @@ class Load:
     prompt_tokens: int
     output_tokens: int
     requests: int
+    api: str = NATIVE
 
     @property
     def label(self) -> str:
-        """ "16 clients, 256 + 64 tokens"."""
-        return f"{self.clients} client{'s' * (self.clients > 1)}, {self.prompt_tokens} + {self.output_tokens} tokens"
+        """ "16 clients, 256 + 64 tokens", with the API where it is not the servers' own."""
+        over = "" if self.api == NATIVE else f", {self.api}"
+        clients = f"{self.clients} client{'s' * (self.clients > 1)}"
+        return f"{clients}, {self.prompt_tokens} + {self.output_tokens} tokens{over}"
 
     def prompt(self, vocab_size: int) -> list[int]:
         """Any tokens of the vocabulary, but for the few of control at its ends."""

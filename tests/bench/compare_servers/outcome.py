@@ -116,5 +116,10 @@ class Outcome:
             for name in self.engines
         }
         case = self.case
-        sizes = {"clients": case.clients, "prompt_tokens": case.prompt_tokens, "output_tokens": case.output_tokens}
+        sizes = {
+            "api": case.api,
+            "clients": case.clients,
+            "prompt_tokens": case.prompt_tokens,
+            "output_tokens": case.output_tokens,
+        }
         return {**sizes, "requests_of_each": case.requests, "servers": servers}

@@ -61,7 +61,7 @@ def asked(server: Server, load: Load, limit: Limit) -> Run:
     """On a connection of the round's own."""
 
     async def run() -> Run:
-        async with server.client(server.address) as ask:
+        async with server.clients[load.api]() as ask:
             return await run_load(load, limit.vocab_size, ask)
 
     return asyncio.run(run())

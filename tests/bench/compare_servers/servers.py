@@ -10,20 +10,26 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.compare_peers.engines.imp_engine import kv_bytes
 from bench.compare_peers.engines.protocol import Task
 from bench.compare_servers.grpc_client import grpc_client
 from bench.compare_servers.http_client import http_client
-from bench.compare_servers.load import Ask, Load
+from bench.compare_servers.load import NATIVE, OPENAI, Ask, Load
+from bench.compare_servers.openai_client import openai_client
 from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
 CELLS = 256  # a sequence's room is rounded up to so many
+
+
+# Opens what a round needs.
+Connect = Callable[[], AbstractAsyncContextManager[Ask]]
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,8 @@ class Server:
 
     name: str
     pid: int
-    address: str
     start_seconds: float
-    client: Callable[[str], AbstractAsyncContextManager[Ask]]
+    clients: Mapping[str, Connect]  # by the API
 
 
 def room_of(load: Load) -> int:
@@ -55,9 +60,12 @@ def imp_server(path: Path, threads: int, load: Load) -> Iterator[Server]:
     )
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        with server_process(Path(folder), "--model", str(path), settings=settings, is_traced=False) as server:
-            server.wait_until_ready()
-            yield Server("imp", server.pid, server.address, time.perf_counter() - started, grpc_client)
+        words = ("--model", str(path), "--http", "127.0.0.1:0")
+        with server_process(Path(folder), *words, settings=settings, is_traced=False) as server:
+            (http,) = server.wait_until_ready()["http"]
+            seconds = time.perf_counter() - started
+            clients = {NATIVE: partial(grpc_client, server.address), OPENAI: partial(openai_client, http)}
+            yield Server("imp", server.pid, seconds, clients)
 
 
 @contextlib.contextmanager
@@ -86,7 +94,9 @@ def llama_server(binary: Path, path: Path, threads: int, load: Load) -> Iterator
         try:
             wait_for_health(port, process, Path(errors.name))
             seconds = time.perf_counter() - started
-            yield Server("llama-server", process.pid, f"127.0.0.1:{port}", seconds, http_client)
+            address = f"127.0.0.1:{port}"
+            clients = {NATIVE: partial(http_client, address), OPENAI: partial(openai_client, address)}
+            yield Server("llama-server", process.pid, seconds, clients)
         finally:
             process.kill()
             process.wait()

@@ -1,7 +1,8 @@
 """What the front end costs: `python tests/bench/front_end [--json FILE] [--only WORD]… [--quick]`.
 
-The server runs on one core and its client on another; nothing else should run. Every figure is the median of its
-repetitions, with the least and the most beside it.
+The server runs on one core and its client on another; nothing else should run. gRPC and HTTP are asked in turns, in one
+run; a row "HTTP in gRPC" is the quotient of each turn. Every figure is the median of its repetitions, with the least
+and the most beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from pathlib import Path
 # In the place of this folder.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from bench.front_end.measures import Figure, abandoned_sessions, idle, memory, model_share, start_time, token_costs  # noqa: E402
+from bench.front_end.figure import Figure  # noqa: E402
+from bench.front_end.memory import memory, resident_memory  # noqa: E402
+from bench.front_end.model_and_sessions import abandoned_sessions, model_share  # noqa: E402
+from bench.front_end.request_costs import request_costs  # noqa: E402
+from bench.front_end.start_and_idle import idle, start_time  # noqa: E402
+from bench.front_end.token_costs import token_costs  # noqa: E402
 
 Part = Callable[[], Iterator[Figure]]
 
@@ -31,9 +37,10 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
             lambda: token_costs(64, n(2000), None, reps),
             lambda: token_costs(64, n(500), 1, reps),
         ],
+        "requests": [lambda: request_costs(n(800), reps)],
         "start": [lambda: start_time(max(2, n(10)))],
         "idle": [lambda: idle(60.0 * scale)],
-        "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2))],
+        "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2)), lambda: resident_memory(max(1, reps - 2))],
         "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 1)],
         "model": [
             lambda: model_share("0.6b", "q8_0", 1, n(100), reps=reps, target=3.0),
@@ -52,7 +59,7 @@ def main() -> None:
     arguments = parser.parse_args()
     chosen = parts(1 if arguments.quick else 5, 0.01 if arguments.quick else 1.0)
     figures = []
-    print(f"{'':66} {'median':>10} {'least':>10} {'most':>10}", flush=True)
+    print(f"{'':74} {'median':>10} {'least':>10} {'most':>10}", flush=True)
     for word in arguments.only or known:
         for part in chosen[word]:
             for figure in part():
@@ -66,7 +73,7 @@ def line(figure: Figure) -> str:
     """One row of the table."""
     spread = figure.spread
     numbers = " ".join(f"{value:10.4g}" for value in (spread.median, spread.least, spread.most))
-    return f"{figure.name:66} {numbers} {figure.unit}{f'  (target: {figure.target})' if figure.target else ''}"
+    return f"{figure.name:74} {numbers} {figure.unit}{f'  (target: {figure.target})' if figure.target else ''}"
 
 
 def report(figures: list[Figure]) -> dict[str, object]:

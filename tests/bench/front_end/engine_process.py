@@ -21,9 +21,11 @@ OPEN_BOUNDS = (
     "device.threads=1",
     "kv.bytes=8MiB",
     'listen.grpc=["127.0.0.1:0"]',
+    'listen.http=["127.0.0.1:0"]',
     "scheduler.max_waiting=4096",
     "scheduler.tenant_share=1",
     "connection.max_streams=4096",
+    "connection.max_connections=4096",
     "sessions.max=20000",
     "sessions.per_tenant=20000",
     "log.level=warning",
@@ -35,7 +37,8 @@ class EngineProcess:
     """A server that is ready."""
 
     pid: int
-    address: str
+    grpc: str
+    http: str
 
 
 @contextlib.contextmanager
@@ -50,7 +53,7 @@ def served_engine(engine: str, settings: Sequence[str] = (), cpu: int | None = N
         )
         try:
             facts = json.loads(wait_for_file(ready_file, process))
-            yield EngineProcess(process.pid, facts["grpc"][0])
+            yield EngineProcess(process.pid, facts["grpc"][0], facts["http"][0])
         finally:
             process.kill()
             process.wait()

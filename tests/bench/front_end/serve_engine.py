@@ -43,7 +43,9 @@ async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> No
 
     def tell() -> None:
         partial = ready_file.with_suffix(".partial")
-        partial.write_text(json.dumps({"grpc": service.server.addresses, "pid": os.getpid()}))
+        partial.write_text(
+            json.dumps({"grpc": service.server.addresses, "http": service.http.addresses, "pid": os.getpid()})
+        )
         partial.replace(ready_file)
 
     await service.run(tell)

@@ -87,9 +87,8 @@ class OpenAiApi:
 async def _read_stream(answer: aiohttp.ClientResponse, result: RequestResult) -> None:
     tokens, events = StreamedTokens(result), EventReader()
     async for content in answer.content.iter_any():
-        now = time.perf_counter()
         for data in events.read(content):
-            tokens.take(now, data)
+            tokens.take(time.perf_counter(), data)
     tokens.end()
 
 

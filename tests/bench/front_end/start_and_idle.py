@@ -1,0 +1,74 @@
+"""How long `imp serve` takes to be ready, and what it does for nobody: each without and with the door."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.front_end.figure import Figure
+from bench.front_end.http_streams import read_http_streams, stream_request
+from bench.front_end.streams import read_streams, request
+from bench.front_end.token_costs import spent_since
+from imp_service.core.bench.report import Spread
+from imp_service.pb import model_pb2, model_pb2_grpc
+from support.process_numbers import thread_seconds, thread_switches
+from support.server_process import server_process
+
+# What follows a generation is over by then.
+PAUSE_SECONDS = 1.0
+# All threads there are, as a server has by default.
+IDLE_SETTINGS = ("device.threads=auto",)
+DOORS = {"no door": "off", "door": "127.0.0.1:0"}
+
+
+def start_time(reps: int) -> Iterator[Figure]:
+    """From starting the process to its ready file, with the built-in model and default settings."""
+    samples: dict[str, list[float]] = {name: [] for name in DOORS}
+    with tempfile.TemporaryDirectory() as compiled:
+        # An installed package has its modules compiled, a checkout perhaps not: the first start does that.
+        environment = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+        for _ in range(reps + 1):
+            for name, door in DOORS.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    started = time.perf_counter()
+                    options = {"environment": environment, "is_traced": False}
+                    with server_process(Path(folder), "--http", door, **options) as server:
+                        server.wait_until_ready()
+                        samples[name].append(time.perf_counter() - started)
+    for name, values in samples.items():
+        yield Figure(f"process start to SERVING, built-in model, {name}", "s", Spread.of(values[1:]), "under 1.5")
+    ratios = [one / other for one, other in zip(samples["door"][1:], samples["no door"][1:], strict=True)]
+    yield Figure("process start to SERVING, with the door in without", "x", Spread.of(ratios), "at most 1.05")
+
+
+def idle(seconds: float) -> Iterator[Figure]:
+    """With default settings, after generations, its client still connected."""
+    wakeups = {}
+    for name, door in DOORS.items():
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            server_process(Path(folder), "--http", door, settings=IDLE_SETTINGS, is_traced=False) as server,
+            server.connection() as channel,
+        ):
+            read_streams(server.address, [request(64, 300 + i) for i in range(8)])
+            if door != "off":
+                read_http_streams(server.wait_until_ready()["http"][0], [stream_request(64, 300 + i) for i in range(8)])
+            model_pb2_grpc.ModelServiceStub(channel).GetLoad(model_pb2.GetLoadRequest())
+            threading.Event().wait(PAUSE_SECONDS)
+            before, waked = thread_seconds(server.pid), thread_switches(server.pid)
+            threading.Event().wait(seconds)
+            spent = sum(had for _, had in spent_since(server.pid, before).values())
+            waked = {thread: n - waked.get(thread, 0) for thread, n in thread_switches(server.pid).items()}
+            threads = {each: sum(waked[at] for at in waked if before[at][0] == each) for each, _ in before.values()}
+        share = Spread.of([100 * spent / seconds])
+        yield Figure(f"an idle server, {name}, over {seconds:g} s", "% of a CPU", share, "0, below 0.5")
+        wakeups[name] = sum(threads.values()) / seconds
+        yield Figure(f"its threads wake up, all of them, {name}", "1/s", Spread.of([wakeups[name]]))
+        for each, n in threads.items():
+            if n:
+                yield Figure(f"  {each}, {name}", "1/s", Spread.of([n / seconds]))
+    added = Spread.of([wakeups["door"] - wakeups["no door"]])
+    yield Figure("wakeups that the door adds", "1/s", added, "0")
