@@ -80,6 +80,7 @@ ONLY_IN = {
     "aiohttp": {"door/listener.py", "client/bench/openai_api.py"},
     "numpy": {"generation", "rpc", "text"},
     "ray": {"ray_app"},
+    "smg_grpc_proto": {"rpc/vllm/engine.py", "rpc/vllm/replies.py"},
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},
     "yaml": {"deploy"},

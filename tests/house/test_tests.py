@@ -30,7 +30,7 @@ AT_LEAST = {
     "house": 87,
     "model": 129,
     "parity": 12,
-    "service": 1240,
+    "service": 1580,
     "soak": 2,
     "tensor": 13,
 }

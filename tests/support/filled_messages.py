@@ -27,7 +27,7 @@ def _fill(message: Any, field: FieldDescriptor, member: int) -> None:
     if inner is not None and inner.full_name == "google.protobuf.Struct":
         getattr(message, field.name).update({"key": field.number, "list": ["a", None, True]})
     elif inner is not None and inner.GetOptions().map_entry:
-        getattr(message, field.name)[field.number] = field.number + 0.5
+        _fill_map(getattr(message, field.name), field, member)
     elif inner is not None and field.is_repeated:
         getattr(message, field.name).extend([filled(inner, member), filled(inner, member + 1)])
     elif inner is not None:
@@ -37,6 +37,16 @@ def _fill(message: Any, field: FieldDescriptor, member: int) -> None:
         getattr(message, field.name).extend([_value(field, 0), _value(field, 1)])
     else:
         setattr(message, field.name, _value(field, 0))
+
+
+def _fill_map(values: Any, field: FieldDescriptor, member: int) -> None:
+    key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+    if value.message_type is not None:
+        values[_value(key, 0)].CopyFrom(filled(value.message_type, member))
+    elif key.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        values[_value(key, 0)] = _value(value, 0)
+    else:
+        values[field.number] = field.number + 0.5
 
 
 def _value(field: FieldDescriptor, i: int) -> Any:

@@ -104,6 +104,16 @@ def _http(server: ServerProcess) -> str:
 
 
 @contextlib.contextmanager
+def behind_grpc(folder: Path, *options: str, settings: Sequence[str] = ()) -> Iterator[tuple[ServerProcess, Gateway]]:
+    """A server that speaks VllmEngine behind SMG, which asks it over gRPC."""
+    (folder / "server").mkdir()
+    with server_process(folder / "server", settings=('listen.compat=["vllm"]', *settings)) as server:
+        (address,) = server.wait_until_ready()["grpc"]
+        with gateway(folder, [f"grpc://{address}"], *options) as running:
+            yield server, running
+
+
+@contextlib.contextmanager
 def pair_behind(folder: Path, *options: str, settings: Sequence[str] = ()) -> Iterator[Pair]:
     """Two servers with these settings behind SMG with these options."""
     with ExitStack() as stack:

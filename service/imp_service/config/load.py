@@ -17,6 +17,8 @@ from imp_service.config.tree import Origin, Tree, Value, branch, merged, origin_
 
 # An unknown key is compared with every known key, so many errors would take long.
 MOST_ERRORS = 100
+# The keys of [listen] that add no listener.
+NO_ADDRESSES = {"reflection", "compat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,9 @@ def read(
 def _listeners(tree: Tree) -> Tree:
     """Without HTTP if an address is given, but none for it: then exactly the given addresses are listened on."""
     given = tree.get("listen")
-    if not isinstance(given, dict) or not given or "http" in given:
+    if not isinstance(given, dict) or not given.keys() - NO_ADDRESSES or "http" in given:
         return {}
-    return branch(("listen", "http"), Value((), Origin("auto", "another key of [listen] is set")))
+    return branch(("listen", "http"), Value((), Origin("auto", "another address of [listen] is set")))
 
 
 def _assignment(said: str | Assignment) -> Assignment:

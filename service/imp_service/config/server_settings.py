@@ -25,7 +25,7 @@ class Listen:
     http: tuple[str, ...] = key(
         ListOf(ADDRESS, 8),
         ("127.0.0.1:8000",),
-        "addresses of OpenAI's API; none if another key of [listen] is set and this is not",
+        "addresses of OpenAI's API; none if another address is set and this is not",
     )
     health: str | None = key(ADDRESS, None, "health only, without TLS, for probes", example="[::]:50052")
     admin: str | None = key(
@@ -33,6 +33,9 @@ class Listen:
     )
     metrics: str | None = key(ADDRESS, None, "Prometheus text over HTTP", example="[::]:9090")
     reflection: bool = key(Boolean(), True, "let generic clients list services and methods")
+    compat: tuple[str, ...] = key(
+        ListOf(Choice("vllm"), 1), (), "protocols of other servers on listen.grpc, for gateways (extra: smg)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

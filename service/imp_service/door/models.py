@@ -8,9 +8,9 @@ from typing import Any
 from imp_service import __version__
 from imp_service.core.installation import revision
 from imp_service.door.http_call import HttpCall
-from imp_service.door.model_names import public_name, require_served
 from imp_service.door.openai.events import dumps
 from imp_service.serving.host import Host
+from imp_service.serving.model_names import public_name, require_served
 
 
 class Models:

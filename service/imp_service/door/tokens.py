@@ -7,7 +7,6 @@ from typing import Any
 
 from imp_service.door.bodies import read_body
 from imp_service.door.http_call import HttpCall
-from imp_service.door.model_names import require_served
 from imp_service.door.openai.events import dumps
 from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
 from imp_service.door.openai.messages import read_messages
@@ -16,6 +15,7 @@ from imp_service.door.openai.requests import template_variables
 from imp_service.door.openai.tools import read_tools
 from imp_service.generation.validate import token_violations
 from imp_service.serving.host import Host
+from imp_service.serving.model_names import require_served
 from imp_service.text import ChatMessage, ChatPrompt, TextSpan
 
 

@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.api.errors import invalid
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.policies import POLICIES
+from imp_service.rpc.policies import policy_of
 from imp_service.rpc.replies.encoded import Reply
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
 from imp_service.rpc.replies.statuses import TrailingMetadata, status_code, trailing_metadata
@@ -54,10 +54,15 @@ class GrpcCallPath:
         self._methods: set[str] = set()
 
     def register(self, server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
-        """Serves every method of `service`. The servicer must have a coroutine of each method's name."""
-        policy = POLICIES[service.full_name]
+        """Serves the methods of `service`. The servicer has a coroutine of each method's name.
+
+        A method that its `UNIMPLEMENTED` names is left to gRPC, which answers with that status.
+        """
+        left_out = getattr(servicer, "UNIMPLEMENTED", ())
         handlers = {
-            method.name: self._handler(method, policy, getattr(servicer, method.name)) for method in service.methods
+            method.name: self._handler(method, getattr(servicer, method.name))
+            for method in service.methods
+            if method.name not in left_out
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
 
@@ -76,8 +81,9 @@ class GrpcCallPath:
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 
-    def _handler(self, descriptor: MethodDescriptor, policy: Policy, method: Method) -> Handler:
+    def _handler(self, descriptor: MethodDescriptor, method: Method) -> Handler:
         service = descriptor.containing_service.full_name
+        policy, _ = policy_of(f"/{service}/{descriptor.name}")
         kind = descriptor.client_streaming, descriptor.server_streaming
         counted = CountedMethod(service, descriptor.name, KINDS[kind], policy.is_request, policy.is_health)
         self._host.telemetry.add_method(counted)

@@ -11,15 +11,24 @@ POLICIES: Mapping[str, Policy] = {
     "imp.v1.TokenizerService": Policy("read", needs_model=True),
     "imp.v1.ModelService": Policy("read"),
     "imp.v1.AdminService": Policy("admin"),
+    "vllm.grpc.engine.VllmEngine": Policy("read"),
     "grpc.channelz.v1.Channelz": Policy("admin"),
     "grpc.health.v1.Health": Policy(ANYONE, is_health=True),
     "grpc.reflection.v1.ServerReflection": Policy(ANYONE),
     "grpc.reflection.v1alpha.ServerReflection": Policy(ANYONE),
 }
+# Of methods that need more, or less, than the rest of their service.
+METHOD_POLICIES: Mapping[str, Policy] = {
+    "/vllm.grpc.engine.VllmEngine/Generate": Policy("data", needs_model=True, is_request=True),
+    "/vllm.grpc.engine.VllmEngine/Abort": Policy("data"),
+    "/vllm.grpc.engine.VllmEngine/GetModelInfo": Policy("read", needs_model=True),
+    "/vllm.grpc.engine.VllmEngine/GetTokenizer": Policy("read", needs_model=True),
+    "/vllm.grpc.engine.VllmEngine/HealthCheck": Policy(ANYONE, is_health=True),
+}
 
 
 def policy_of(method: str) -> tuple[Policy, str]:
-    """The policy of a method's service, and what refusals call the service."""
+    """The policy of a method, and what refusals call its service."""
     service = method[1:].partition("/")[0]
-    policy = POLICIES.get(service)
+    policy = METHOD_POLICIES.get(method) or POLICIES.get(service)
     return (NO_POLICY, "this service") if policy is None else (policy, service)

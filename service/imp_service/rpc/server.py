@@ -15,6 +15,7 @@ from imp_service.config.address import Address
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
 from imp_service.rpc.admin import AdminServicer
 from imp_service.rpc.call_path import GrpcCallPath
+from imp_service.rpc.compat import compat_servicers
 from imp_service.rpc.health import Health
 from imp_service.rpc.inference import InferenceServicer
 from imp_service.rpc.interceptor import AuthenticationInterceptor
@@ -23,6 +24,7 @@ from imp_service.rpc.model import ModelServicer
 from imp_service.rpc.reflection import add_reflection
 from imp_service.rpc.tls import TlsCredentials
 from imp_service.rpc.tokenizer import TokenizerServicer
+from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
 from imp_service.serving.listening import bind_socket, bindable, check_all
@@ -45,8 +47,14 @@ ALL_SERVICES = (INFERENCE, TOKENIZER, MODEL, ADMIN)
 
 
 def make_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
-    """The servicers of the data listeners."""
-    return {INFERENCE: InferenceServicer(host), TOKENIZER: TokenizerServicer(host), MODEL: ModelServicer(host)}
+    """The servicers of the data listeners. Raises ConfigError if one lacks its package."""
+    archive = TokenizerArchive(host)
+    return {
+        INFERENCE: InferenceServicer(host),
+        TOKENIZER: TokenizerServicer(host, archive),
+        MODEL: ModelServicer(host),
+        **compat_servicers(host, archive),
+    }
 
 
 def make_admin_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
@@ -69,7 +77,10 @@ class Server:
         self.health_address: str | None = None
         self.admin_address: str | None = None
         self.metrics_address: str | None = None
-        self.health = Health(host.lifecycle, (service.full_name for service in ALL_SERVICES))
+        self._data = make_servicers(host)
+        self.health = Health(
+            host.lifecycle, (service.full_name for service in {**dict.fromkeys(ALL_SERVICES), **self._data})
+        )
         host.watchdog.watch(self.health.set_alive)
         self._servers: list[grpc.aio.Server] = []
         self._metrics: MetricsListener | None = None
@@ -89,7 +100,7 @@ class Server:
                 self.health_address = bind(self._make({}, is_bare=True), health)
             if admin is not None:
                 self.admin_address = bind(self._make(make_admin_servicers(self._host), is_admin=True), admin)
-            server = self._make(make_servicers(self._host))
+            server = self._make(self._data)
             for address in data:
                 credentials = self._tls.credentials if self._tls and address.socket_path is None else None
                 self.addresses.append(bind(server, address, credentials))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from imp_service.api.errors import invalid
 from imp_service.generation import ModelRuntime
@@ -15,13 +12,12 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded, Pieces
 from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import read_chat
+from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import ID_BYTES, reading_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import FieldInvalid, TextSpan, Tokenizer
 
-# Bytes of the archive in one message.
-PIECE_BYTES = 256 * 1024
 # Ids in one call of a library, which holds Python's lock.
 SLICE = 4096
 # A tag and a length.
@@ -31,20 +27,12 @@ TEXTS, RAW = (pb.DetokenizeResponse.DESCRIPTOR.fields_by_name[name].number for n
 PROMPT = pb.ApplyChatTemplateResponse.DESCRIPTOR.fields_by_name["text"].number
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """The tokenizer as files, and their digest."""
-
-    content: bytes
-    sha256: str
-
-
 class TokenizerServicer:
     """On the event loop's thread. Workers do the work."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, archive: TokenizerArchive) -> None:
         self._host = host
-        self._archive: asyncio.Task[Archive] | None = None
+        self._archive = archive
 
     async def Tokenize(self, request: pb.TokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
@@ -65,28 +53,8 @@ class TokenizerServicer:
         return await self._host.workers.run(lambda: apply_chat_template(request, model, served), n_bytes)
 
     async def GetTokenizer(self, request: pb.GetTokenizerRequest, call: GrpcCall) -> None:  # noqa: N802
-        archive = await self._made_archive()
-        content = archive.content
-        n_piece = min(PIECE_BYTES, self._host.settings.limits.max_message_bytes // 2)
-        for start in range(0, len(content), n_piece):
-            is_last = start + n_piece >= len(content)
-            piece = content[start : start + n_piece]
-            await call.write(pb.GetTokenizerResponse(data=piece, sha256=archive.sha256 if is_last else ""))
-
-    async def _made_archive(self) -> Archive:
-        """The archive, made at the first call. After a failure the next call tries again."""
-        if self._archive is None or (self._archive.done() and self._archive.exception() is not None):
-            self._archive = asyncio.create_task(self._make_archive())
-        return await asyncio.shield(self._archive)
-
-    async def _make_archive(self) -> Archive:
-        model = self._host.model
-
-        def make() -> Archive:
-            content = model.tokenizer.archive(model.text.template_source)
-            return Archive(content, hashlib.sha256(content).hexdigest())
-
-        return await self._host.workers.run(make, ID_BYTES * model.tokenizer.vocab_size + PIECE_BYTES)
+        async for piece in self._archive.pieces():
+            await call.write(pb.GetTokenizerResponse(data=piece.content, sha256=piece.sha256))
 
 
 def tokenize(request: pb.TokenizeRequest, tokenizer: Tokenizer, served: ServedModel) -> Encoded:

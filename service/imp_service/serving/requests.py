@@ -94,9 +94,13 @@ class Requests:
         finally:
             del self._by_name[name]
 
-    def abort(self, request_ids: Collection[str]) -> list[str]:
-        """Ends the running and waiting requests with these ids, of every tenant. Returns the ids of those it ended."""
-        return self._abort(request for request in self if request.request_id in request_ids)
+    def abort(self, request_ids: Collection[str], tenant: str | None = None) -> list[str]:
+        """Ends the running and waiting requests with these ids, of every tenant or of one.
+
+        Returns the ids of those it ended.
+        """
+        named = (request for request in self if request.request_id in request_ids)
+        return self._abort(request for request in named if tenant is None or request.tenant == tenant)
 
     def abort_all(self) -> list[str]:
         """Ends every running and waiting request. Returns their ids."""

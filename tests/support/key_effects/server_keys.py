@@ -260,6 +260,7 @@ SERVER_EFFECTS: dict[str, Effect] = {
     ),
     "listen.metrics": Effect("127.0.0.1:0", on_server(scraped), "nowhere", 200),
     "listen.reflection": Effect("false", code_of(f"/{REFLECTION}/ServerReflectionInfo"), "OK", "UNIMPLEMENTED"),
+    "listen.compat": Effect('["vllm"]', code_of("/vllm.grpc.engine.VllmEngine/GetServerInfo"), "UNIMPLEMENTED", "OK"),
     "tls.cert": Effect(
         "{folder}/cert.pem", handshakes, "CONFIG_INVALID", (False, True, True), ("tls.key={folder}/key.pem",)
     ),

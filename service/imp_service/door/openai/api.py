@@ -12,7 +12,6 @@ from imp_service import __version__
 from imp_service.api.replies import Reply
 from imp_service.door.bodies import read_body
 from imp_service.door.http_call import HttpCall
-from imp_service.door.model_names import public_name, require_served
 from imp_service.door.openai.chat import ChatCompletion, ChatEvents
 from imp_service.door.openai.completions import Completion, CompletionEvents
 from imp_service.door.openai.events import WAITING
@@ -28,6 +27,7 @@ from imp_service.generation import GenerationRequest
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
 from imp_service.serving.host import Host
+from imp_service.serving.model_names import public_name, require_served
 
 T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)

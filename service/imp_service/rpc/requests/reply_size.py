@@ -24,9 +24,14 @@ class Part:
     n_bytes: int
 
 
-def check_generation_size(request: GenerationRequest, n_prompt: int, served: ServedModel, *, is_unary: bool) -> None:
-    """Raises FIELD_INVALID if `started`, or the reply of a unary call, could be too large to send."""
-    parts = list(_prompt_parts(request, n_prompt, served.vocab_size))
+def check_generation_size(
+    request: GenerationRequest, n_prompt: int, served: ServedModel, *, is_unary: bool, score_frame_bytes: int = 0
+) -> None:
+    """Raises FIELD_INVALID if `started`, or the reply of a unary call, could be too large to send.
+
+    A protocol frames each score of the prompt with `score_frame_bytes`.
+    """
+    parts = list(_prompt_parts(request, n_prompt, served.vocab_size, score_frame_bytes))
     if is_unary:
         parts.append(_output_part(request, n_prompt, served))
     refuse_large(parts, served)
@@ -74,11 +79,11 @@ def varint_bytes(value: int) -> int:
     return max(1, -(-value.bit_length() // 7))
 
 
-def _prompt_parts(request: GenerationRequest, n_prompt: int, vocab_size: int) -> Iterable[Part]:
+def _prompt_parts(request: GenerationRequest, n_prompt: int, vocab_size: int, score_frame_bytes: int) -> Iterable[Part]:
     output = request.output
     if output.prompt_logprobs:
         per_token = entry_bytes(vocab_size, has_logprob=True, n_candidates=output.top_logprobs)
-        yield Part("output.prompt_logprobs", n_prompt * per_token)
+        yield Part("output.prompt_logprobs", n_prompt * (per_token + score_frame_bytes))
     elif output.prompt_token_ids:
         yield Part("output.prompt_token_ids", n_prompt * varint_bytes(vocab_size - 1))
 

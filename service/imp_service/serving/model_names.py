@@ -1,4 +1,4 @@
-"""Names of the served model in HTTP, where blanks are bad: in URLs, shells and YAML."""
+"""Names of the served model where blanks are bad: in URLs, shells and YAML, and in gateways."""
 
 from __future__ import annotations
 

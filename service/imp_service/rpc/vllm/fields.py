@@ -1,0 +1,75 @@
+"""Every field of VllmEngine's GenerateRequest: it has a field of imp.v1, or is refused, or is ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# The field of imp.v1's GenerateRequest that gets the value.
+MAPPED: Mapping[str, str] = {
+    "request_id": "request_id",
+    "tokenized.input_ids": "token_ids.ids",
+    "text": "text",
+    "sampling_params.temperature": "sampling.temperature",
+    "sampling_params.top_p": "sampling.top_p",
+    "sampling_params.top_k": "sampling.top_k",
+    "sampling_params.min_p": "sampling.min_p",
+    "sampling_params.frequency_penalty": "sampling.frequency_penalty",
+    "sampling_params.presence_penalty": "sampling.presence_penalty",
+    "sampling_params.repetition_penalty": "sampling.repetition_penalty",
+    "sampling_params.seed": "sampling.seed",
+    "sampling_params.logit_bias": "sampling.logit_bias",
+    "sampling_params.max_tokens": "stop.max_tokens",
+    "sampling_params.min_tokens": "stop.min_tokens",
+    "sampling_params.stop": "stop.strings",
+    "sampling_params.stop_token_ids": "stop.token_ids",
+    "sampling_params.ignore_eos": "stop.ignore_eos",
+    "sampling_params.n": "num_sequences",
+    "sampling_params.logprobs": "output.top_logprobs",
+    "sampling_params.prompt_logprobs": "output.prompt_logprobs",
+    "sampling_params.skip_special_tokens": "output.special_tokens",
+    "sampling_params.json_schema": "constraint.json_schema",
+    "sampling_params.regex": "constraint.regex",
+    "sampling_params.grammar": "constraint.gbnf",
+    "sampling_params.json_object": "constraint.json_object",
+    "sampling_params.choice.choices": "constraint.choices.values",
+}
+# Decides how the answer is sent, and has no field in imp.v1.
+STREAM = "stream"
+
+# Why a request with the field set is refused.
+REFUSED: Mapping[str, str] = {
+    "kv_transfer_params": "the server does not take keys and values from another server",
+    "kv_transfer_params_json": "the server does not take keys and values from another server",
+    "mm_inputs": "the model takes text only",
+    "extra_mm_inputs": "the model takes text only",
+    "media_refs": "the model takes text only",
+    "data_parallel_rank": "the server has one rank, 0",
+    "sampling_params.truncate_prompt_tokens": "the server does not shorten prompts",
+    "sampling_params.structural_tag": "the server has no structural tags; use json_schema, regex or grammar",
+}
+
+# Why the value does not matter.
+IGNORED: Mapping[str, str] = {
+    "tokenized.original_text": "input_ids are the prompt",
+    "sampling_params.spaces_between_special_tokens": "the answer has no text",
+    "sampling_params.include_stop_str_in_output": "the answer has no text, and its token ids include the stop string's",
+    "sampling_params.grammar_from_first_token": "a constraint always begins at the first token",
+}
+
+_BY_FIELD_OF_IMP = {
+    **{ours: theirs for theirs, ours in MAPPED.items()},
+    "token_ids": "tokenized",
+    "constraint.choices": "sampling_params.choice",
+    "prompt": "input",
+}
+
+
+def caller_path(path: str) -> str:
+    """The caller's path of a field of imp.v1, such as `sampling_params.logit_bias[7]`."""
+    end = len(path)
+    while end > 0:
+        found = _BY_FIELD_OF_IMP.get(path[:end])
+        if found is not None:
+            return found + path[end:]
+        end = max(path.rfind(".", 0, end), path.rfind("[", 0, end))
+    return path

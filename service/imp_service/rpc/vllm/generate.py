@@ -1,0 +1,67 @@
+"""VllmEngine's Generate: a generation as those of imp.v1, with the caller's names in errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from imp_service.api.replies import Chunk, Reply
+from imp_service.rpc.call import GrpcCall
+from imp_service.rpc.generate import delivery
+from imp_service.rpc.replies.encoded import Encoded
+from imp_service.rpc.requests.read_requests import read_generation
+from imp_service.rpc.requests.reply_size import check_generation_size
+from imp_service.rpc.vllm.fields import caller_path
+from imp_service.rpc.vllm.replies import Replies
+from imp_service.rpc.vllm.requests import checked, translate
+from imp_service.serving.generations import WHOLE, Generations, Wanted, refuse_late
+from imp_service.serving.host import Host
+
+# A score of the prompt is a message of its own: a tag, a length and another tag.
+SCORE_FRAME_BYTES = 3
+
+
+class Generate:
+    """Runs generations of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._generations = Generations(host)
+
+    async def stream(self, request: Any, call: GrpcCall) -> None:
+        """Sends the messages of every reply."""
+        wanted = await self._wanted(request, call)
+        replies = Replies(request, wanted.request.num_sequences)
+        async with self._generations.running(wanted, call) as generation:
+            while (reply := await generation.next_reply()) is not None:
+                messages = await self._written(replies, reply)
+                n_tokens = len(reply.token_ids) if isinstance(reply, Chunk) else 0
+                # While the caller does not read, only the bytes are kept.
+                del reply
+                await call.admit()
+                for message in messages:
+                    await call.write(message)
+                call.n_sent_tokens += n_tokens if request.stream else 0
+
+    async def _written(self, replies: Replies, reply: Reply) -> list[Encoded]:
+        def write() -> list[Encoded]:
+            return [Encoded(message.SerializeToString()) for message in replies.write(reply)]
+
+        return await self._host.workers.write(write) if replies.takes_long(reply) else write()
+
+    async def _wanted(self, request: Any, call: GrpcCall) -> Wanted:
+        """The generation of a request, which is checked."""
+        host, began = self._host, self._host.clock()
+        refuse_late(call)
+        translated = translate(request)
+        served = await checked(request, translated, call.n_request_bytes, host)
+        call.request_id = request.request_id or call.request_id
+        generation = read_generation(translated, host.settings, priority=call.priority, tenant=call.tenant)
+        return Wanted(
+            request=generation,
+            delivery=delivery(translated, generation, served) if request.stream else WHOLE,
+            began=began,
+            check_size=lambda n_prompt: check_generation_size(
+                generation, n_prompt, served, is_unary=not request.stream, score_frame_bytes=SCORE_FRAME_BYTES
+            ),
+            rename=caller_path,
+        )

@@ -1,0 +1,150 @@
+"""VllmEngine's GenerateRequest as imp.v1's, and what is wrong with it.
+
+A field without presence is 0 if the caller has not set it. 0 is no value of `top_p`, `repetition_penalty` and `n`:
+then the model's default holds, or one sequence. 0 switches `top_k` and `min_p` off, as in vLLM: a gateway fills in the
+defaults that GetModelInfo reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from imp_service.api.errors import Violation
+from imp_service.pb import inference_pb2, types_pb2
+from imp_service.rpc.requests.field_rules import findings
+from imp_service.rpc.vllm.fields import REFUSED, caller_path
+from imp_service.serving.host import Host
+from imp_service.serving.refusal import Refusal
+from imp_service.serving.rules import check
+from imp_service.serving.rules.generation_rules import N_TOP_LOGPROBS
+from imp_service.serving.rules.kinds import Finding
+from imp_service.serving.served_model import ServedModel
+from imp_service.tables import LIMITS
+
+# As in vLLM: the same as no seed.
+NO_SEED = -1
+# 0 is their default, and no value of theirs that changes anything but the model's own default.
+UNSET_AT_ZERO = ("top_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
+ALWAYS_SET = ("top_k", "min_p")
+
+
+async def checked(request: Any, translated: inference_pb2.GenerateRequest, n_bytes: int, host: Host) -> ServedModel:
+    """Raises everything that is wrong, in the caller's words. On a worker if the request is large."""
+
+    def check_both(served: ServedModel) -> None:
+        check.refuse_findings(chain(_findings(request, served), _renamed(findings(translated, "", served))))
+
+    return await check.checked(check_both, n_bytes, host)
+
+
+def translate(request: Any) -> inference_pb2.GenerateRequest:
+    """The same request in imp.v1. Values that no field of imp.v1 can hold are left out: checked() refuses them."""
+    found = inference_pb2.GenerateRequest(request_id=request.request_id, output=types_pb2.OutputOptions(text=False))
+    match request.WhichOneof("input"):
+        case "tokenized":
+            found.token_ids.ids.extend(request.tokenized.input_ids)
+            found.token_ids.SetInParent()
+        case "text":
+            found.text = request.text
+    if request.HasField("sampling_params"):
+        params = request.sampling_params
+        found.num_sequences = params.n or 1
+        _sampling(params, found.sampling)
+        _stop(params, found.stop)
+        _output(params, found.output)
+        _constraint(params, found)
+    return found
+
+
+def _sampling(params: Any, sampling: types_pb2.SamplingOptions) -> None:
+    if params.HasField("temperature"):
+        sampling.temperature = params.temperature
+    for name in ALWAYS_SET:
+        setattr(sampling, name, getattr(params, name))
+    for name in UNSET_AT_ZERO:
+        if value := getattr(params, name):
+            setattr(sampling, name, value)
+    if params.HasField("seed") and params.seed >= 0:
+        sampling.seed = params.seed
+    for token, bias in params.logit_bias.items():
+        if token >= 0:
+            sampling.logit_bias[token] = bias
+
+
+def _stop(params: Any, stop: types_pb2.StopOptions) -> None:
+    if params.HasField("max_tokens"):
+        stop.max_tokens = params.max_tokens
+    stop.min_tokens = params.min_tokens
+    stop.strings.extend(params.stop)
+    stop.token_ids.extend(params.stop_token_ids)
+    stop.ignore_eos = params.ignore_eos
+
+
+def _output(params: Any, output: types_pb2.OutputOptions) -> None:
+    """Where both scores are asked for, both have the larger number of candidates, and the answer is cut to each."""
+    output.special_tokens = not params.skip_special_tokens
+    output.logprobs = params.HasField("logprobs")
+    output.prompt_logprobs = output.prompt_token_ids = params.HasField("prompt_logprobs")
+    asked = max(params.logprobs, params.prompt_logprobs)
+    output.top_logprobs = min(max(asked, 0), LIMITS.top_logprobs)
+
+
+def _constraint(params: Any, found: inference_pb2.GenerateRequest) -> None:
+    match params.WhichOneof("constraint"):
+        case "json_schema":
+            found.constraint.json_schema = params.json_schema
+        case "regex":
+            found.constraint.regex = params.regex
+        case "grammar":
+            found.constraint.gbnf = params.grammar
+        case "json_object" if params.json_object:
+            found.constraint.json_object.SetInParent()
+        case "choice":
+            found.constraint.choices.values.extend(params.choice.choices)
+            found.constraint.choices.SetInParent()
+
+
+def _findings(request: Any, served: ServedModel) -> Iterator[Finding]:
+    """What is wrong with fields that translate() does not pass on as they are."""
+    yield from _refused(request, "")
+    if request.WhichOneof("input") is None:
+        yield Violation("input", "not set, expected tokenized or text")
+    params, path = request.sampling_params, "sampling_params"
+    yield from _refused(params, f"{path}.")
+    if params.seed < NO_SEED:
+        yield Violation(f"{path}.seed", f"{params.seed}, expected a seed from 0, or {NO_SEED} for none")
+    for name in ("logprobs", "prompt_logprobs"):
+        if params.HasField(name):
+            yield from N_TOP_LOGPROBS.check(getattr(params, name), f"{path}.{name}", served)
+    for token in params.logit_bias:
+        if token < 0:
+            yield Violation(f"{path}.logit_bias[{token}]", "expected a token id")
+
+
+def _refused(message: Any, path: str) -> Iterator[Violation]:
+    for field, value in message.ListFields():
+        why = REFUSED.get(path + field.name)
+        is_only_rank = field.name == "data_parallel_rank" and value == 0
+        if why is not None and not is_only_rank:
+            yield Violation(path + field.name, f"set, but {why}")
+
+
+def _renamed(found: Iterable[Finding]) -> Iterator[Finding]:
+    """In the caller's words. A missing prompt is named by _findings()."""
+    for finding in found:
+        if isinstance(finding, Violation):
+            if finding.path != "prompt":
+                yield Violation(caller_path(finding.path), finding.message)
+        else:
+            yield _renamed_refusal(finding)
+
+
+def _renamed_refusal(refusal: Refusal) -> Refusal:
+    path = refusal.details.get("feature")
+    if path is None:
+        return refusal
+    theirs = caller_path(path)
+    words = refusal.message.replace(f"{path}:", f"{theirs}:", 1)
+    return Refusal(refusal.reason, words, {**refusal.details, "feature": theirs})

@@ -1,0 +1,27 @@
+"""A server that speaks VllmEngine beside imp.v1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.always_on import nothing_left
+from support.served import Served, serve
+from support.served_models import ENDLESS, scripted
+from support.vllm_calls import COMPAT
+
+__all__ = ["nothing_left"]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serve(COMPAT) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def counting() -> Iterator[Served]:
+    """Its model counts on from the last token, and never comes to an end during a test."""
+    with serve(COMPAT, model=scripted(**ENDLESS)) as server:
+        yield server
