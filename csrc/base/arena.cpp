@@ -23,8 +23,8 @@ constexpr std::size_t kAlignment = 64;
                           {{"needed", std::to_string(n_bytes)}});
 }
 
-// Applies before the first write, since existing pages neither move nor grow.
-void place(std::byte* start, std::size_t n_bytes, const MemoryOptions& options) {
+// Must be called before the first write: pages that exist keep their node and their size.
+void apply_options(std::byte* start, std::size_t n_bytes, const MemoryOptions& options) {
 #if defined(MADV_HUGEPAGE)
   madvise(start, n_bytes, options.huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // only a hint; errors are ignored
 #endif
@@ -45,7 +45,7 @@ std::shared_ptr<std::byte> map_chunk(std::size_t n_bytes, const MemoryOptions& o
   if (slack > 0) munmap(address, slack);
   if (slack < kHugePage) munmap(start + n_bytes, kHugePage - slack);
   std::shared_ptr<std::byte> chunk(start, [n_bytes](std::byte* memory) { munmap(memory, n_bytes); });
-  place(start, n_bytes, options);
+  apply_options(start, n_bytes, options);
   return chunk;
 }
 

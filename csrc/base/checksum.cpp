@@ -1,5 +1,5 @@
-// Eight sums side by side. Each step multiplies a word and folds it in, and each step is invertible, so a change of one
-// word always changes the sum.
+// Eight independent multiply-and-rotate hashes, one for each of eight words of 64 bits; the last step combines them.
+// Each step is invertible, so a change of one word always changes the sum.
 #include "base/checksum.h"
 
 #include <array>
@@ -43,7 +43,7 @@ std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed) noe
   }
   std::uint64_t sum = bytes.size();
   for (const std::uint64_t lane : lanes) sum = mix(sum, lane);
-  // Spreads the low bits of the last lanes once more.
+  // The low bits of the last lanes have gone through few steps: mix them once more.
   sum = mix(sum ^ (sum >> 32), 0);
   return sum ^ (sum >> 32);
 }

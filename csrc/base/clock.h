@@ -1,4 +1,4 @@
-// Nanoseconds of a clock that never goes back.
+// A monotonic clock, in nanoseconds.
 #pragma once
 
 #include <chrono>

@@ -101,7 +101,7 @@ File::File(const std::string& path, PreadFunction pread, Links links)
   stamp_ = stamp_of(descriptor_.get(), name_);
 }
 
-bool File::is_only_ours() const {
+bool File::is_trusted() const {
   const struct stat status = status_of(descriptor_.get(), name_);
   // The group may have write permission: the owner gave it, or Kubernetes did for a volume's fsGroup.
   return (status.st_uid == geteuid() || status.st_uid == 0) && (status.st_mode & S_IWOTH) == 0;

@@ -38,8 +38,8 @@ class File {
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size_bytes() const noexcept { return stamp_.size_bytes; }
   const FileStamp& stamp() const noexcept { return stamp_; }  // when it was opened
-  // Whether it belongs to this user or root, and is not writable by everybody.
-  bool is_only_ours() const;
+  // Whether this user or root owns the file, and others cannot write it.
+  bool is_trusted() const;
 
   // Fills `out` from byte `offset` on. The caller stays within size_bytes(); an earlier end of file is MODEL_IO.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;

@@ -7,7 +7,7 @@
 
 namespace imp {
 
-// Keeps the first exception; later tasks are skipped.
+// Keeps the first exception, and skips all later tasks.
 class FirstError {
  public:
   template <class Body>

@@ -1,4 +1,4 @@
-// Escapes what a line of text cannot show.
+// Escapes control characters and bytes that are not UTF-8.
 #include "base/printable.h"
 
 #include "base/utf8.h"

@@ -46,8 +46,8 @@ void await_change(const std::atomic<T>& value, T old, std::int64_t spin_us) noex
 }  // namespace
 
 // One loop (job) at a time. `task`, `context` and `n_tasks` are written before `unclaimed` is raised, and stay until
-// every task is done. A thread reads them only after claiming a task, which keeps the job alive. So a late thread finds
-// no task and reads nothing.
+// every task is done. A thread reads them only after claiming a task, which keeps the job alive. So a thread that wakes
+// up late finds no task and reads none of these fields.
 struct ThreadPool::State {
   int n_threads = 1;
   std::int64_t spin_us = 0;
@@ -87,7 +87,7 @@ struct ThreadPool::State {
       await_change(job, seen, spin_us);
       seen = job.load(std::memory_order_acquire);
       if (stopping.load(std::memory_order_acquire)) return;
-      // Set for every job: code of another library may have changed this thread's mode.
+      // Every job sets the mode: code of another library may have changed it.
       const ComputeFloatMode mode;
       finish(work(thread));
     }

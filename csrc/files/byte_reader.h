@@ -13,7 +13,7 @@
 
 namespace imp {
 
-// Never reads or promises a byte beyond the file's end. The file must outlive the reader. One thread.
+// Never reads beyond the file's end. The file must outlive the reader. Not thread-safe.
 class ByteReader {
  public:
   // Metadata must end by byte `max_end` of the file.

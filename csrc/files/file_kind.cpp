@@ -68,11 +68,11 @@ FileGuess guess_kind(std::span<const std::byte> begin) {
     return {FileKind::OTHER, "a Python pickle, which imp never opens"};
   }
   if (is_json(text)) return {FileKind::JSON, "a JSON file"};
-  // The header's brace after eight bytes of length, which the reader checks.
+  // A safetensors file begins with eight bytes of length, which the reader checks, and the JSON header.
   if (text.size() > 8 && text[8] == '{') return {FileKind::SAFETENSORS, "a safetensors file"};
   if (is_markup(text)) return {FileKind::OTHER, "an HTML or XML page, perhaps an error instead of the download"};
   if (std::ranges::all_of(text, [](char c) { return c == '\0'; })) return {FileKind::UNKNOWN, "zeros"};
-  return {FileKind::UNKNOWN, "nothing imp knows"};
+  return {FileKind::UNKNOWN, "no known format"};
 }
 
 }  // namespace imp

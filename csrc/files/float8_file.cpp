@@ -24,7 +24,7 @@ constexpr std::uint64_t kCodes = BlockF8_E4M3::kElements, kBlockBytes = sizeof(B
 // The scales of a matrix, one per tile of rows and columns; the last tiles may be cut off.
 struct Scales {
   std::int64_t piece_rows = 1, piece_columns = 1;
-  std::int64_t n_columns = 1;  // scales side by side
+  std::int64_t n_columns = 1;  // of scales
   std::vector<float> values;
 
   float scale_of(std::int64_t row, std::int64_t column) const noexcept {
@@ -136,7 +136,8 @@ class Float8File final : public ModelFile {
   const TensorInfo& scales_of(const TensorInfo& codes) const {
     const TensorInfo* const plain = file_->find(codes.name + "_scale");
     const TensorInfo* const inverse = file_->find(codes.name + "_scale_inv");
-    if (plain && inverse) refuse(*this, Reason::MODEL_TENSOR, plain->name, "beside " + inverse->name, "one of them");
+    if (plain && inverse)
+      refuse(*this, Reason::MODEL_TENSOR, plain->name, "exists together with " + inverse->name, "one of them");
     if (!plain && !inverse) {
       refuse(*this, Reason::MODEL_TENSOR, codes.name + "_scale",
              "missing, and so is " + printable(codes.name, 128) + "_scale_inv", "the scales of weights of F8_E4M3");
@@ -155,7 +156,8 @@ class Float8File final : public ModelFile {
     return scales;
   }
 
-  // Reads codes to the end of `out`, and builds blocks from the front: no block overwrites codes that are still needed.
+  // Reads the codes into the end of `out` and builds blocks from its front. No block overwrites codes that are still
+  // needed.
   void read_blocks(const Part& part, std::uint64_t first, std::span<std::byte> out) const {
     const std::uint64_t n_blocks = out.size() / kBlockBytes;
     const std::span<std::byte> codes = out.subspan(n_blocks * (kBlockBytes - kCodes));

@@ -77,7 +77,7 @@ class SchemeReader {
     require_word("sparsity_config.format", "dense");
     for (const auto& [entry, value] : config_.entries()) {
       if (entry.starts_with(key("transform_config.config_groups."))) {
-        refuse("transform_config", "weights that were turned", "none");
+        refuse("transform_config", "rotated weights", "none");
       }
     }
     Float8Scheme scheme;
@@ -86,7 +86,8 @@ class SchemeReader {
       if (found.block_rows == 0) continue;
       const bool differs = scheme.block_rows != 0 &&
                            (scheme.block_rows != found.block_rows || scheme.block_columns != found.block_columns);
-      if (differs) refuse(group + ".weights.block_structure", "another than a group before it has", "one for all");
+      if (differs)
+        refuse(group + ".weights.block_structure", "differs from an earlier group", "the same for all groups");
       scheme = found;
     }
     return scheme;

@@ -9,8 +9,8 @@
 namespace imp {
 
 struct Float8Scheme {
-  // The tile of a weight that shares a scale, in rows and columns, if the configuration says. Otherwise the scales'
-  // shape decides.
+  // The tile of a weight that shares a scale, in rows and columns; 0 if the configuration does not say. Then the shape
+  // of the scales decides.
   std::int64_t block_rows = 0, block_columns = 0;
 };
 

@@ -9,9 +9,9 @@
 
 namespace imp {
 
-// Opens a GGUF file, and if it is the first of a set, the other files beside it. Reads the metadata only. A file
-// without tensors opens too: it may be a vocabulary. Throws ModelError, or ResourceExhausted if descriptors or memory
-// are lacking.
+// Opens a GGUF file, and if it is the first of a set, the other files in the same directory. Reads the metadata only. A
+// file without tensors opens too: it may be a vocabulary. Throws ModelError, or ResourceExhausted if descriptors or
+// memory are lacking.
 std::unique_ptr<ModelFile> open_gguf(const std::string& path, const PreadFunction& pread = {});
 
 // The same for an open `file` at `path`. `pread` is for the other files of the set.

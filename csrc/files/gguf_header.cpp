@@ -109,7 +109,7 @@ void check_offset(const File& file, const TensorInfo& tensor, std::uint64_t expe
     fail(Reason::MODEL_OFFSET, file, what, found + ", expected a multiple of " + std::to_string(alignment));
   }
   fail(Reason::MODEL_OFFSET, file, what,
-       found + (tensor.file_offset < expected ? " overlaps what is before it" : " leaves a hole") + ", expected " +
+       found + (tensor.file_offset < expected ? " overlaps the tensor before it" : " leaves a gap") + ", expected " +
            std::to_string(expected));
 }
 
@@ -123,7 +123,7 @@ bool padded_end(std::uint64_t offset, std::uint64_t n_bytes, std::uint32_t align
 
 std::vector<TensorInfo> read_tensors(ByteReader& reader, const File& file, std::uint64_t n_tensors,
                                      std::uint32_t alignment) {
-  std::vector<TensorInfo> tensors;  // grows with what was read: the claimed n_tensors records may not exist
+  std::vector<TensorInfo> tensors;  // not reserved: the file may claim more tensors than it has
   std::uint64_t expected_offset = 0;
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
     TensorInfo tensor = read_tensor(reader, file, i);

@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{32} << 20;
 constexpr std::size_t kMaxConfigDepth = 64;
 constexpr std::size_t kMaxConfigKeys = 65'536;
-constexpr std::size_t kMaxDottedKeyBytes = 1024;  // each key is stored in full, so long outer names would multiply
+// Each key is stored with all outer names, so long ones would multiply.
+constexpr std::size_t kMaxDottedKeyBytes = 1024;
 constexpr JsonRules kRules{Reason::MODEL_CONFIG, Reason::MODEL_CONFIG, kMaxConfigDepth};
 
 MetadataValue number_value(const JsonReader& reader) {

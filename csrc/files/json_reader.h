@@ -1,4 +1,5 @@
-// A pull parser for JSON without recursion or tree: it stores one string, and one bit per level.
+// A streaming (pull) parser for JSON. It neither recurses nor builds a tree: it stores one string, and one bit per
+// level.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +50,8 @@ class JsonReader {
   [[noreturn]] void fail(Reason reason, const std::string& message) const;
   // The next event, which must be `expected`; errors name `what`.
   void expect(JsonEvent expected, std::string_view what);
-  // Rejects a text that is nested too deeply anywhere, before anything is read. next() also finds this, but only after
-  // all earlier errors of the caller.
+  // Rejects a text that is nested too deeply, before anything is read. next() finds this too, but errors in the text
+  // before that place come first.
   void check_depth() const;
   // Skips the rest of the value that began with `first`.
   void skip(JsonEvent first);

@@ -1,4 +1,4 @@
-// Chooses by file names only.
+// Chooses a file by its name.
 #include "files/model_directory.h"
 
 #include <algorithm>

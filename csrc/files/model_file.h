@@ -46,7 +46,7 @@ class ModelFile {
 
   virtual std::string_view format() const noexcept = 0;  // "gguf", "safetensors"
   const std::string& path() const noexcept { return path_; }
-  std::string name() const;  // the path's last component, fit for a message
+  std::string name() const;  // the path's last component, safe for a message
   const Metadata& metadata() const noexcept { return metadata_; }
   // In file order.
   std::span<const TensorInfo> tensors() const noexcept { return tensors_; }

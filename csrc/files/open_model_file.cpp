@@ -54,7 +54,7 @@ std::unique_ptr<ModelFile> open_model_file(const std::string& path, const PreadF
   const bool directory = std::filesystem::is_directory(path, error);
   std::unique_ptr<ModelFile> model = open_by_kind(directory ? model_in_directory(path) : path, pread);
   if (model->tensors().empty()) {
-    throw ModelError(Reason::MODEL_TENSOR, model->name() + ": has 0 tensors, expected a model's");
+    throw ModelError(Reason::MODEL_TENSOR, model->name() + ": has 0 tensors, expected the tensors of a model");
   }
   return model;
 }

@@ -71,7 +71,7 @@ PackedPlaces::PackedPlaces(std::string_view key, std::span<const std::uint64_t> 
 PackedFile::PackedFile(const std::string& path, std::string_view key, std::span<const std::uint64_t> part_bytes,
                        PreadFunction pread)
     : file_(path, std::move(pread), Links::REFUSE), places_(key, part_bytes) {
-  if (!file_.is_only_ours()) refuse(file_, "belongs to another user, or everybody may write it");
+  if (!file_.is_trusted()) refuse(file_, "belongs to another user, or everybody may write it");
   check_header(key);
 }
 
@@ -79,11 +79,11 @@ void PackedFile::check_header(std::string_view key) {
   Header found;
   if (file_.size_bytes() < sizeof found) refuse(file_, "has no header");
   file_.read_at(0, std::as_writable_bytes(std::span(&found, 1)));
-  if (found.magic != kMagic) refuse(file_, "is no file of packed weights");
+  if (found.magic != kMagic) refuse(file_, "is not a file of packed weights");
   const Header expected = header_of(key, places_, {});
   if (found.version != expected.version || found.key_bytes != key.size() || found.n_pieces != places_.n_pieces ||
       found.parts_begin != places_.parts_begin || found.file_bytes != places_.file_bytes) {
-    refuse(file_, "was made of another model, or by another version of imp");
+    refuse(file_, "was made from another model, or by another version of imp");
   }
   if (file_.size_bytes() != places_.file_bytes) {
     refuse(file_,
@@ -94,7 +94,7 @@ void PackedFile::check_header(std::string_view key) {
   checksums_.resize(places_.n_pieces);
   file_.read_at(checksums_begin(key.size()), std::as_writable_bytes(std::span(checksums_)));
   if (checksum_of(found_key, checksums_) != found.checksum) refuse(file_, "its header is damaged");
-  if (found_key != key) refuse(file_, "was made of another model, or by another version of imp");
+  if (found_key != key) refuse(file_, "was made from another model, or by another version of imp");
 }
 
 void PackedFile::read(std::size_t part, std::uint64_t offset, std::span<std::byte> out) const {
@@ -105,8 +105,8 @@ void PackedFile::read(std::size_t part, std::uint64_t offset, std::span<std::byt
   for (std::uint64_t at = place.offset + offset; !out.empty(); ++piece, at += kPackedPieceBytes) {
     const auto bytes = out.first(std::min(kPackedPieceBytes, out.size()));
     file_.read_at(at, bytes);
-    // Checks it while it is still in a core's cache. The checksum includes the piece's number, so that pieces cannot be
-    // swapped.
+    // The piece is checked while it is still in a core's cache. The checksum includes the piece's number, so that
+    // pieces cannot be swapped.
     if (checksum(bytes, piece) != checksums_[piece]) refuse(file_, "is damaged at byte " + std::to_string(at));
     out = out.subspan(bytes.size());
   }

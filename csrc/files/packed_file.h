@@ -1,4 +1,4 @@
-// A file of weights in their memory layout: written once, then read back without conversion.
+// A file of weights in the layout that the kernels read: written once, then read back without conversion.
 //
 // The file has a header, the key, a checksum of each piece, and the parts:
 //   0 magic · 8 version (u32) · 12 zero (u32) · 16 bytes of the key (u64) · 24 pieces (u64)

@@ -47,7 +47,7 @@ void check_against_index(const File& file, const safetensors::Header& header, co
     const auto entry = std::ranges::lower_bound(index.entries, tensor.name, {}, &safetensors::Index::Entry::tensor);
     if (entry == index.entries.end() || entry->tensor != tensor.name || entry->shard != shard) {
       throw ModelError(Reason::MODEL_SHARD, file.name() + ": tensor " + printable(tensor.name, 128) +
-                                                ": is here, but the index does not say so");
+                                                ": is in this file, but the index does not list it here");
     }
   }
   const auto expected = std::ranges::count(index.entries, shard, &safetensors::Index::Entry::shard);
@@ -56,7 +56,7 @@ void check_against_index(const File& file, const safetensors::Header& header, co
     const bool here = std::ranges::any_of(header.tensors, [&](const TensorInfo& t) { return t.name == entry.tensor; });
     if (entry.shard == shard && !here) {
       throw ModelError(Reason::MODEL_SHARD, file.name() + ": tensor " + printable(entry.tensor, 128) +
-                                                ": is missing, but the index says that it is here");
+                                                ": is missing, but the index lists it in this file");
     }
   }
 }

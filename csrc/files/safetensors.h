@@ -1,5 +1,5 @@
-// safetensors checkpoints: one file or a set with an index, with a config.json beside it. F8_E4M3 weights include their
-// scales (files/float8_file.h).
+// safetensors checkpoints: one file or a set with an index, with a config.json in the same directory. F8_E4M3 weights
+// include their scales (files/float8_file.h).
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace imp {
 // the header's own under `__metadata__.<key>`. Opens no other tensor file. Throws ModelError.
 std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, const PreadFunction& pread);
 
-// The same for the index of a set. Its shards lie beside it and must match the index exactly.
+// The same for the index of a set. Its shards are in the same directory and must match the index exactly.
 std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File file, const PreadFunction& pread);
 
 }  // namespace imp

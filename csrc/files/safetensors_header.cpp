@@ -222,7 +222,7 @@ void place_tensors(const File& file, std::uint64_t data_begin, std::vector<Tenso
     if (tensor.file_offset != end) {
       fail(Reason::MODEL_OFFSET, file, what,
            "begins at " + std::to_string(tensor.file_offset) +
-               (tensor.file_offset < end ? ", overlapping what is before it" : ", leaving a hole") + ", expected " +
+               (tensor.file_offset < end ? ", overlapping the tensor before it" : ", leaving a gap") + ", expected " +
                std::to_string(end));
     }
     if (tensor.n_bytes > data_bytes - end) {

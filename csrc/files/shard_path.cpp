@@ -1,4 +1,4 @@
-// Resolves a shard's name without leaving the model's directory.
+// Resolves a shard's name to a path inside the model's directory.
 #include "files/shard_path.h"
 
 #include <filesystem>
@@ -27,7 +27,8 @@ std::string shard_path(const std::string& first_path, std::string_view name) {
   const fs::path first_directory = error ? fs::path() : fs::canonical(first_path, error).parent_path();
   if (error) throw ModelError(Reason::MODEL_MISSING, where + "the model's directory: " + error.message());
   const fs::path shard = fs::canonical(directory / name, error);
-  if (error) throw ModelError(Reason::MODEL_SHARD, where + error.message() + ", expected it beside the first file");
+  if (error)
+    throw ModelError(Reason::MODEL_SHARD, where + error.message() + ", expected it in the directory of the first file");
   if (shard.parent_path() != directory && shard.parent_path() != first_directory) {
     throw ModelError(Reason::MODEL_SHARD, where + "is a link out of the model's directory");
   }

@@ -1,4 +1,4 @@
-// Where the other files of a set may lie: beside the first, and nowhere else.
+// Paths of the other files of a set: only the directory of the first file is allowed.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace imp {
 
-// The real path of the file `name` in the directory of `first_path`. `name` comes from a checkpoint: refuses anything
-// but a plain file name, and a symbolic link that leaves both the directory of first_path and the one where the first
-// file really lies (a download cache keeps a set as links into one directory). Throws MODEL_SHARD; opens nothing.
+// The real path of the file `name` in the directory of `first_path`. `name` comes from a checkpoint: only a plain file
+// name is allowed. A symbolic link may lead into the directory of first_path or into that of the file to which
+// first_path links: a download cache keeps a set as links into one directory. Throws MODEL_SHARD; opens nothing.
 std::string shard_path(const std::string& first_path, std::string_view name);
 
 }  // namespace imp

@@ -15,7 +15,8 @@ namespace imp {
 
 class ShardedFile final : public ModelFile {
  public:
-  // `tensors` lie within `shards`, each in the one it names; a name that occurs twice is refused with `duplicate`.
+  // Each tensor's data lies within the shard that it names. A name that occurs twice is an error with the reason
+  // `duplicate`.
   ShardedFile(std::string_view format, std::string path, std::vector<File> shards, Metadata metadata,
               std::vector<TensorInfo> tensors, Reason duplicate);
 

@@ -1,4 +1,5 @@
-// Random bits with scales that give the requested deviation. A block depends only on its place.
+// Fills blocks with random bits, and chooses scales that give the requested deviation. A block's bits depend only on
+// its position.
 #include "files/synthetic.h"
 
 #include <algorithm>
@@ -90,7 +91,7 @@ void fill_q4_k(Bits& bits, float, float deviation, std::byte* out) {
   std::fill_n(block.scales + 8, 4, std::uint8_t{0x11});
   const float step = deviation / kNibbleDeviation / 33.0F;
   block.d = f32_to_f16(step);
-  block.dmin = f32_to_f16(step * 7.5F);  // centres 0 … 15 on zero
+  block.dmin = f32_to_f16(step * 7.5F);  // moves the centre of 0 … 15 to zero
   put(block, out);
 }
 

@@ -1,4 +1,4 @@
-// A checkpoint without a file, for benchmarks: real shapes with random weights made while they are read.
+// A checkpoint without a file, for benchmarks: real shapes, with random weights that are computed when they are read.
 #pragma once
 
 #include <memory>

@@ -174,7 +174,7 @@ void Decoder::dense(const LayerWeights& w) {
   backend_.linear(gate_, std::array{LinearTerm{w.down.get(), w.down_bias.get(), branch_}});
 }
 
-// The shared expert needs no routing. It runs with the router, which reads the same input.
+// The shared expert needs no routing. It is computed together with the router, which reads the same input.
 void Decoder::route(const LayerWeights& w) {
   const LinearTerm router{w.router.get(), nullptr, scores_};
   if (config_.shared_ffn_size == 0) {

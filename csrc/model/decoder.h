@@ -1,4 +1,4 @@
-// A decoder-only transformer for all architectures: the configuration holds their differences.
+// The decoder-only transformer of all architectures: they differ only in the configuration.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Decoder final : public ForwardPass, private StepBody {
   void make_workspace();
   Norm norm(const Values& weight, const Linear* reader = nullptr) const;
   void embed(const Batch& batch);  // to x, normalized for the first layer
-  // Both read `normed` and write `branch`, add it to x, and leave x normalized for the next op.
+  // Both compute `branch` from `normed`, add it to x, and write the normalized x for the next op to `normed`.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
   void norm_branch(const Values& post_norm);

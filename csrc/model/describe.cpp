@@ -74,6 +74,7 @@ std::string windows_text(const std::vector<LayerConfig>& layers) {
   return text.empty() ? "none" : std::to_string(window) + " in layers " + text;
 }
 
+// Collects the facts in order and adds the origin of each.
 class Sheet {
  public:
   explicit Sheet(const Origins& origins) : origins_(origins) {}

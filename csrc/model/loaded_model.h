@@ -18,7 +18,7 @@ struct LoadedModel {
   std::unique_ptr<std::atomic<bool>> is_leased = std::make_unique<std::atomic<bool>>(false);
 };
 
-// The right to run: its holder owns the model's scratch and activations. The model must outlive it.
+// The right to run a model: only its holder uses the model's scratch and activations. The model must outlive it.
 class ModelLease {
  public:
   // Throws InvalidArgument if another one exists. Any thread may call it.

@@ -24,7 +24,7 @@ std::uint64_t left_of(std::uint64_t from, std::uint64_t taken) {
   return from > taken ? from - taken : 0;
 }
 
-// "1.5 GiB", in tenths of the unit, rounded up so that a size that does not fit never looks as if it did.
+// "1.5 GiB", in tenths of the unit, rounded up, so that a size that does not fit never looks as if it fits.
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
@@ -63,16 +63,16 @@ std::uint64_t least_blocks(const MemoryRequest& request) {
   return blocks_for(static_cast<std::uint64_t>(*request.max_context), request.kv_block_tokens);
 }
 
-std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t room) {
+std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t available) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
-  if (request.is_for_models) return room / request.kv_block_bytes;
+  if (request.is_for_models) return available / request.kv_block_bytes;
   constexpr std::uint64_t kSequences = 4;
   const std::uint64_t fixed = sum(request.weights_bytes, request.scratch_bytes);
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
   const std::uint64_t reasonable = std::max(half / request.kv_block_bytes, least_blocks(request));
   return std::min(
-      {kSequences * blocks_for(context, request.kv_block_tokens), reasonable, room / request.kv_block_bytes});
+      {kSequences * blocks_for(context, request.kv_block_tokens), reasonable, available / request.kv_block_bytes});
 }
 
 }  // namespace
@@ -91,9 +91,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
   const std::uint64_t fixed =
       sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes));
-  const std::uint64_t room = left_of(request.budget_bytes, fixed);
+  const std::uint64_t available = left_of(request.budget_bytes, fixed);
   const std::uint64_t n_blocks =
-      std::min<std::uint64_t>(choose_blocks(request, room), std::numeric_limits<std::int32_t>::max());
+      std::min<std::uint64_t>(choose_blocks(request, available), std::numeric_limits<std::int32_t>::max());
   const std::uint64_t least = least_blocks(request);
   const std::uint64_t kv_bytes = product(n_blocks, request.kv_block_bytes);
   if (request.kv_bytes && n_blocks < least) {
@@ -101,7 +101,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     throw FieldInvalid("kv_bytes", std::to_string(*request.kv_bytes) + " hold " + std::to_string(n_tokens) +
                                        " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
   }
-  if (fixed > request.budget_bytes || n_blocks < least || kv_bytes > room) {
+  if (fixed > request.budget_bytes || n_blocks < least || kv_bytes > available) {
     refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)));
   }
   const std::uint64_t held = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));

@@ -16,10 +16,10 @@ struct MemoryRequest {
   std::uint64_t reserve_bytes = 0;   // left for the rest of the process
   std::uint64_t kv_block_bytes = 1;  // over all layers
   int kv_block_tokens = 16;
-  std::optional<std::uint64_t> kv_bytes;  // empty: chosen
+  std::optional<std::uint64_t> kv_bytes;  // empty: plan_memory() chooses
   int model_context = 1;                  // tokens per sequence by default
   std::optional<int> max_context;         // requested: the cache must hold it
-  bool is_for_models = false;             // nothing else needs the memory: the cache takes the rest
+  bool is_for_models = false;             // as on a GPU: nothing else uses the memory, so the cache takes the rest
 };
 
 struct MemoryItem {
@@ -37,10 +37,10 @@ struct MemoryPlan {
 // The items and their sum as one line: "weights 1.2 GiB, kv ...; in all 2.0 GiB of 1.5 GiB".
 std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes);
 
-// Pure. By default the cache takes half of what weights and scratch leave, or more if a requested context needs it,
-// within what logits and reserve leave, and at most enough for 4 sequences of full length. If the memory is only for
-// models, the cache takes all the rest. Throws ResourceExhausted(NO_MEMORY) with the items if they do not fit, and
-// InvalidArgument if a requested context does not fit a requested cache.
+// A pure function. By default the cache takes half of the memory that weights and scratch leave, or more if a requested
+// context needs it. It never takes memory of logits or the reserve, nor more than 4 sequences of full length need. If
+// the memory is only for models, the cache takes the rest. Throws ResourceExhausted(NO_MEMORY) with the items if they
+// do not fit, and InvalidArgument if a requested context does not fit a requested cache.
 MemoryPlan plan_memory(const MemoryRequest& request);
 
 }  // namespace imp

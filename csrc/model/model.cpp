@@ -8,7 +8,7 @@
 namespace imp {
 namespace {
 
-// Stands for a matrix that is not loaded yet, when a backend asks for its size and kernels.
+// A matrix that is not loaded yet, for backends that need only its size and its kernels.
 class PlannedLinear final : public Linear {
  public:
   explicit PlannedLinear(const PlannedWeight& weight) : weight_(weight) {}
@@ -103,7 +103,7 @@ bool Model::write_packed(const std::function<bool()>& goes_on) const {
 void Model::lower_context() {
   if (memory_.max_context == config_.max_context) return;
   warnings_.push_back("max_context is " + std::to_string(memory_.max_context) + ", not " +
-                      std::to_string(config_.max_context) + ": that is what the cache holds");
+                      std::to_string(config_.max_context) + ": the KV cache holds no more");
   config_.max_context = memory_.max_context;
   for (Fact& fact : facts_) {
     if (fact.name == "max_context") fact.value = std::to_string(memory_.max_context);

@@ -16,9 +16,9 @@ enum class NormPlacement : std::uint8_t { pre, pre_and_post };
 
 enum class RopeScalingKind : std::uint8_t {
   none,
-  linear,      // every frequency divided by factor
-  yarn,        // YaRN: only low frequencies, with a ramp over pairs; scores are sharpened
-  wavelength,  // only low frequencies, with a ramp over wavelengths; "llama3" in configurations
+  linear,      // divides every frequency by factor
+  yarn,        // YaRN: divides only low frequencies, with a ramp over pairs; and sharpens the scores
+  wavelength,  // divides only low frequencies, with a ramp over wavelengths; "llama3" in configurations
 };
 
 struct RopeScaling {

@@ -32,7 +32,7 @@ struct ModelOverrides {
   bool deterministic = false;  // a row's bits do not depend on the batch, even where that costs speed
   bool unvalidated_kernels =
       false;  // allows kernels that have not run on their hardware without an override that names them
-  std::optional<std::vector<std::int32_t>> eos_token_ids;    // instead of the file's
+  std::optional<std::vector<std::int32_t>> eos_token_ids;    // replace the file's
   std::optional<std::vector<std::int32_t>> suppress_tokens;  // in addition to ids without a token
 };
 

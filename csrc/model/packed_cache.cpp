@@ -15,7 +15,7 @@
 namespace imp {
 namespace {
 
-static_assert(kPackedRangeBytes == kPackedPieceBytes, "what a backend asks for can be checked");
+static_assert(kPackedRangeBytes == kPackedPieceBytes, "a backend reads whole pieces, which have checksums");
 
 // The coarsest clock of common file systems.
 constexpr std::chrono::seconds kCoarsestClock{2};
@@ -44,7 +44,8 @@ std::string matrices_text(std::span<const PlacedMatrix> matrices, int head_dim) 
   return text.str();
 }
 
-// The facts of config.json, which is not one of the model's files, that affect their bytes.
+// The facts of config.json that affect the bytes of weights. config.json is not among the model's files, whose stamps
+// the key has.
 std::string scales_text(const ModelFile& file, std::span<const PlacedMatrix> matrices) {
   const auto has_scales = [](const PlacedMatrix& each) { return each.weight->problem.weight == DType::F8_E4M3; };
   if (!std::ranges::any_of(matrices, has_scales)) return {};
@@ -58,7 +59,7 @@ std::uint64_t checksum_of(const std::string& text) {
 }
 
 std::string why_not(std::span<const FileStamp> stamps) {
-  if (stamps.empty()) return "the model is in no file";
+  if (stamps.empty()) return "the model has no file";
   const std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
   const bool has_settled = std::ranges::all_of(stamps, [&](const FileStamp& stamp) {
     return std::chrono::seconds(stamp.modified_s) + std::chrono::nanoseconds(stamp.modified_ns) + kCoarsestClock < now;

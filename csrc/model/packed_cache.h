@@ -15,16 +15,17 @@
 
 namespace imp {
 
-// A matrix of the plan and how it is read.
+// A matrix of the plan, and which part of the tensor it is.
 struct PlacedMatrix {
   const PlannedWeight* weight = nullptr;
   RowOrder order = RowOrder::file;
   int index = 0;  // index among the tensor's matrices
 };
 
-// One file per model path and layouts of the plan. Its key has the model files' versions (size, times, inode), the
-// meaning of 8-bit weights' scales, every matrix with place, shape, type, row order and layout, and the revision of the
-// layouts. A file with another key, or a damaged one, is ignored, and the next write() replaces it.
+// Each model path with the layouts of a plan has one cache file. Its key has the versions of the model's files (size,
+// times, inode), the meaning of the scales of 8-bit weights, every matrix with its offset, shape, type, row order and
+// layout, and the revision of the layouts. A file that is damaged or has another key is ignored, and the next write()
+// replaces it.
 class PackedCache {
  public:
   // `matrices` in the order of their parts. Does not throw for an unusable folder; reading and writing do.

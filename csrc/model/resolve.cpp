@@ -17,7 +17,7 @@ bool is_mostly_quantized(const ModelFile& file) {
   return quantized > others;
 }
 
-// Attention on bfloat16 is the fastest, and its rounding is negligible beside that of quantized weights.
+// Attention is fastest on a bfloat16 cache, and its rounding is negligible compared with that of quantized weights.
 void choose_cache_type(FactReader& facts) {
   if (!is_mostly_quantized(facts.file())) return;
   facts.config.kv_dtype = DType::BF16;

@@ -73,7 +73,7 @@ float magnitude_of(const RopeScaling& scaling) {
 
 double yarn_magnitude(const RopeScaling& scaling) {
   if (scaling.factor <= 1) return 1;
-  // Longer contexts flatten attention. YaRN sharpens the scores by this factor, half on q and half on k.
+  // Attention over longer contexts has flatter scores. YaRN sharpens them by this factor, half on q and half on k.
   const auto grown = [&](double mscale) { return 1 + 0.1 * mscale * std::log(scaling.factor); };
   return grown(scaling.mscale) / grown(scaling.mscale_all_dim);
 }

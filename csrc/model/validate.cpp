@@ -81,7 +81,7 @@ class Rules {
     require(rope.dims > 0 && rope.dims % 2 == 0 && rope.dims <= config_.head_dim, "rope_dims",
             std::to_string(rope.dims), "even, at most the head's " + std::to_string(config_.head_dim));
     const RopeScaling& scaling = rope.scaling;
-    // YaRN computes at which pair the frequencies have fallen to a given one.
+    // YaRN divides by the logarithm of theta to find the pair of a given frequency.
     above("rope_theta", rope.theta, scaling.kind == RopeScalingKind::yarn ? 1 : 0);
     positive("rope_scaling_factor", scaling.factor);
     positive("rope_attention_factor", scaling.attention_factor);

@@ -47,7 +47,7 @@ class Places {
   std::vector<WeightPlace> all_;
 };
 
-// Orders rows of q and k as the configured RoPE needs them, whatever the file's order.
+// The reordering of q's and k's rows that gives the order of the configured RoPE.
 RowOrder rotated_order(const ModelConfig& config, const TensorNames& names) {
   const bool side_by_side = config.ropes.front().style == RopeStyle::adjacent;
   return side_by_side && names.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;

@@ -22,9 +22,9 @@ enum class WeightUse : std::uint8_t {
   vector,   // float32 values
 };
 
-// How a tensor's values become the weight's.
+// The order of a weight's rows.
 enum class RowOrder : std::uint8_t {
-  file,         // as they are
+  file,         // as in the file
   pairs_apart,  // in each head, rows i and i + head_dim / 2 of the file become rows 2i and 2i + 1
 };
 

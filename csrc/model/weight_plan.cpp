@@ -28,6 +28,7 @@ bool has_shape(const TensorInfo& tensor, const WeightPlace& place) {
          tensor.n_elements() == place.n * place.k * place.n_matrices;
 }
 
+// The tensors of a file, and which of them the model uses.
 class Claims {
  public:
   Claims(const ModelFile& file, const TensorNames& names) : file_(file), names_(names) {}
@@ -46,19 +47,19 @@ class Claims {
 
   // Unused tensors: an error if they belong to the model, else a warning.
   void finish(std::vector<std::string>& warnings) const {
-    std::string strangers;
-    std::size_t n_strangers = 0;
+    std::string unused;
+    std::size_t n_unused = 0;
     constexpr std::size_t kShown = 4;
     for (const TensorInfo& tensor : file_.tensors()) {
       if (claimed_.contains(tensor.name)) continue;
-      if (names_.is_ours(tensor.name)) {
+      if (names_.belongs_to_decoder(tensor.name)) {
         refuse(tensor.name, "shape " + imp::shape_text(tensor), "no such tensor in this architecture");
       }
-      if (++n_strangers <= kShown) strangers += (strangers.empty() ? "" : ", ") + printable(tensor.name);
+      if (++n_unused <= kShown) unused += (unused.empty() ? "" : ", ") + printable(tensor.name);
     }
-    if (n_strangers == 0) return;
-    warnings.push_back(std::to_string(n_strangers) + " tensors are not part of the model and not read: " + strangers +
-                       (n_strangers > kShown ? ", ..." : ""));
+    if (n_unused == 0) return;
+    warnings.push_back(std::to_string(n_unused) + " tensors are not part of the model and not read: " + unused +
+                       (n_unused > kShown ? ", ..." : ""));
   }
 
  private:
@@ -98,17 +99,17 @@ void require_overrides_match(std::span<const WeightPlace> places, std::span<cons
   require_matches(overrides, products);
 }
 
-// Reports kernels that an override uses for fewer rows than they are meant for.
-std::vector<std::string> overstretched(std::span<const PlannedWeight> weights) {
+// A warning for each kernel that an override uses also for fewer rows than it is tuned for.
+std::vector<std::string> small_batch_warnings(std::span<const PlannedWeight> weights) {
   std::set<std::string_view> names;
   std::vector<std::string> warnings;
   for (const PlannedWeight& weight : weights) {
     if (weight.plan.kernels.empty()) continue;
     const GemmKernel& first = *weight.plan.kernels.front().kernel;
     if (first.min_preferred_m == 1 || !names.insert(first.name).second) continue;
-    warnings.push_back(std::string(first.name) + " is meant for " + std::to_string(first.min_preferred_m) +
-                       " rows and more and multiplies any number: no kernel for fewer has run on hardware of this "
-                       "kind, and model.overrides.unvalidated_kernels asks for it");
+    warnings.push_back(std::string(first.name) + " is tuned for " + std::to_string(first.min_preferred_m) +
+                       " rows and more, but multiplies batches of any size: model.overrides.unvalidated_kernels allows "
+                       "this, and no kernel for fewer rows has run on hardware of this kind");
   }
   return warnings;
 }
@@ -145,7 +146,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
     plan.rope_factors = &claims.claim_factors(names.rope_factors, model.config.ropes.front().dims / 2);
   }
   claims.finish(plan.warnings);
-  std::ranges::move(overstretched(plan.weights), std::back_inserter(plan.warnings));
+  std::ranges::move(small_batch_warnings(plan.weights), std::back_inserter(plan.warnings));
   return plan;
 }
 

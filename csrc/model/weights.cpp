@@ -105,7 +105,7 @@ class ProgressMeter {
     progress_(done_, total_);
   }
   std::uint64_t done() const noexcept { return done_; }
-  // The bytes counted since then will be read again.
+  // Forgets the bytes counted after `done`: they will be read again.
   void go_back_to(std::uint64_t done) noexcept { done_ = reported_ = done; }
 
  private:
@@ -187,7 +187,7 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
   }
   std::vector<Matrix> loaded;
   if (packed && !backend.keeps_packed()) {
-    packed->why = "device " + std::string(backend.caps().device) + " has its weights in memory of its own";
+    packed->why = "device " + std::string(backend.caps().device) + " keeps its weights in its own memory";
     packed = nullptr;
   }
   if (packed) {

@@ -30,7 +30,7 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 // Reads vectors first, then matrices, in file order. Scans vectors: NaN or Inf is ModelError(MODEL_NONFINITE) with
 // tensor and element.
 //
-// `packed` may be null. If its cache is usable the matrices are read from there; otherwise `why` says why not.
+// `packed` may be null. If its cache is usable, the matrices are read from it; otherwise the call sets `why`.
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed);
 

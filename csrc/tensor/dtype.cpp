@@ -12,7 +12,7 @@
 namespace imp {
 namespace {
 
-// Blocks lie at any alignment.
+// Blocks may have any alignment.
 template <class Block>
 Block load_block(const std::byte* blocks, std::int64_t index) noexcept {
   Block block;

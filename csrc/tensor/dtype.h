@@ -62,7 +62,7 @@ struct DTypeTraits {
 std::span<const DTypeTraits> all_dtypes() noexcept;
 const DTypeTraits& traits(DType dtype) noexcept;
 std::optional<DType> dtype_from_name(std::string_view name) noexcept;
-// "f32, f16, ...": for messages that list what is known.
+// "f32, f16, ...": for messages that list the known types.
 std::string dtype_names();
 
 // Bytes of n_elements consecutive elements. Empty if n_elements is negative or does not fill whole blocks, or if the

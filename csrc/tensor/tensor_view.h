@@ -9,8 +9,9 @@
 
 namespace imp {
 
-// dims[0] is the contiguous dimension (the length of a row) and the others follow outwards, 1 where unused. Rows lie
-// without gaps, each of row_bytes(dtype, dims[0]). The creator has checked that `data` covers them all.
+// dims[0] is the contiguous dimension (the length of a row); the others follow from inner to outer, and unused ones are
+// 1. Rows follow each other without gaps, row_bytes(dtype, dims[0]) each. Whoever makes a view has checked that `data`
+// has all of them.
 struct TensorView {
   DType dtype = DType::F32;
   std::array<std::int64_t, 4> dims{1, 1, 1, 1};

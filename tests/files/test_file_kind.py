@@ -40,7 +40,7 @@ KINDS = {
     "a GGML file": b"lmgg" + bytes(60),
     "a GGUF file in reversed byte order": b"FUGG" + bytes(60),
     "zeros": bytes(4096),
-    "nothing imp knows": b"just some text, long enough",
+    "no known format": b"just some text, long enough",
 }
 
 

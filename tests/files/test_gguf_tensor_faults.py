@@ -144,10 +144,10 @@ def test_m31_offsets_that_wrap(tmp_path: Path) -> None:
     [
         (1, 1, "offset 353, expected a multiple of 32"),
         (1, 8, "offset 360, expected a multiple of 32"),
-        (1, -352, "offset 0 overlaps what is before it, expected 352"),
-        (1, -32, "offset 320 overlaps what is before it, expected 352"),
-        (1, 32, "offset 384 leaves a hole, expected 352"),
-        (0, 32, "offset 32 leaves a hole, expected 0"),
+        (1, -352, "offset 0 overlaps the tensor before it, expected 352"),
+        (1, -32, "offset 320 overlaps the tensor before it, expected 352"),
+        (1, 32, "offset 384 leaves a gap, expected 352"),
+        (0, 32, "offset 32 leaves a gap, expected 0"),
         (2, -800, "overlaps"),
     ],
 )

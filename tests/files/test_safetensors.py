@@ -144,9 +144,9 @@ def test_m65_offsets_that_are_no_two_integers(tmp_path: Path, offsets: str) -> N
     [
         ({"b.weight": entry("F16", [2, 3, 5], 84, 24)}, "before its begin"),
         ({"c.norm": entry("BF16", [8], 84, 100)}, "tensor c.norm: ends at 84 + 16, file has 98"),
-        ({"c.norm": entry("BF16", [6], 86, 98)}, "tensor c.norm: begins at 86, leaving a hole, expected 84"),
+        ({"c.norm": entry("BF16", [6], 86, 98)}, "tensor c.norm: begins at 86, leaving a gap, expected 84"),
         ({"c.norm": entry("BF16", [8], 82, 98)}, "tensor c.norm: begins at 82, overlapping"),
-        ({"a.weight": entry("F32", [5], 4, 24)}, "tensor a.weight: begins at 4, leaving a hole, expected 0"),
+        ({"a.weight": entry("F32", [5], 4, 24)}, "tensor a.weight: begins at 4, leaving a gap, expected 0"),
         ({"c.norm": entry("BF16", [1], 2**64 - 2, 2**64 - 1)}, ""),
         ({"d": entry("F32", [3, 2], 0, 24)}, "begins at 0, overlapping"),
         ({"c.norm": entry("BF16", [6], 84, 96)}, "data: 2 bytes after the last tensor"),

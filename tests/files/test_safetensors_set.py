@@ -89,14 +89,14 @@ def test_m74_shards_that_disagree(tmp_path: Path) -> None:
     index = set_with(tmp_path, {**SHARDS, "c": "m-3.safetensors"})
     refused(index, "MODEL_SHARD", 'shard "m-3.safetensors": No such file')
     index = set_with(tmp_path, {**SHARDS, "a": "m-2.safetensors"})
-    refused(index, "MODEL_SHARD", "m-1.safetensors: tensor a: is here")
+    refused(index, "MODEL_SHARD", "m-1.safetensors: tensor a: is in this file")
     index = set_with(tmp_path, {"a": "m-1.safetensors", "c": "m-2.safetensors"})
     refused(index, "MODEL_SHARD", "m-1.safetensors: tensor b: is here")
     index = set_with(tmp_path, {**SHARDS, "d": "m-2.safetensors"})
     refused(index, "MODEL_SHARD", "m-2.safetensors: tensor d: is missing")
     index = write_set(tmp_path)
     write(tmp_path / "m-2.safetensors", {"c": entry("BF16", [5], 0, 10), "a": entry("F32", [3], 10, 22)}, bytes(22))
-    refused(index, "MODEL_SHARD", "m-2.safetensors: tensor a: is here")
+    refused(index, "MODEL_SHARD", "m-2.safetensors: tensor a: is in this file")
 
 
 @pytest.mark.parametrize(

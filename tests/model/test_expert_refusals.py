@@ -69,7 +69,8 @@ def test_m40_a_router_without_a_count_of_experts(tmp_path: Path) -> None:
     for count in (None, 0):
         reason, message = refusal(changed(MIXTRAL, "expert_count", count).write(tmp_path / "m.gguf"))
         assert (reason, message) == (
-            "MODEL_VALUE", "m.gguf: key llama.expert_count: 0, expected how many experts the router chooses from",
+            "MODEL_VALUE", "m.gguf: key llama.expert_count: 0, expected the number of experts that the router "
+            "chooses from",
         )  # fmt: skip
 
 

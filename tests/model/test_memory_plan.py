@@ -200,6 +200,6 @@ def test_kv_6_a_context_that_the_cache_cannot_hold_is_lowered_and_said(tmp_path:
     block_bytes = 2 * 3 * 2 * 16 * 16 * 2  # K and V, layers, kv heads, head_dim, tokens, f16
     loaded = _core.Model.load(file, kv_bytes=10 * block_bytes)
     assert (loaded.n_blocks, loaded.max_context) == (10, 160)
-    assert loaded.warnings == ["max_context is 160, not 4096: that is what the cache holds"]
+    assert loaded.warnings == ["max_context is 160, not 4096: the KV cache holds no more"]
     assert {fact["name"]: fact["value"] for fact in loaded.facts}["max_context"] == "160"
     assert load(tiny("llama"), tmp_path).max_context == 512

@@ -122,12 +122,12 @@ def swap_pieces(content: bytearray) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[bytearray], Any], str]] = {
-    "magic": (flip(0), "is no file of packed weights"),
-    "version": (flip(8), "made of another model, or by another version"),
-    "key's length": (flip(16), "made of another model, or by another version"),
-    "pieces": (flip(24), "made of another model, or by another version"),
-    "begin": (flip(32), "made of another model, or by another version"),
-    "length": (flip(45), "made of another model, or by another version"),
+    "magic": (flip(0), "is not a file of packed weights"),
+    "version": (flip(8), "made from another model, or by another version"),
+    "key's length": (flip(16), "made from another model, or by another version"),
+    "pieces": (flip(24), "made from another model, or by another version"),
+    "begin": (flip(32), "made from another model, or by another version"),
+    "length": (flip(45), "made from another model, or by another version"),
     "sum": (flip(50), "its header is damaged"),
     "key": (flip(HEADER + 40), "its header is damaged"),
     "first of the weights": (lambda content: flip(parts_begin(content))(content), "is damaged at byte "),
@@ -138,7 +138,7 @@ DAMAGES: dict[str, tuple[Callable[[bytearray], Any], str]] = {
     "header cut": (lambda content: content.__delitem__(slice(40, None)), "has no header"),
     "emptied": (lambda content: content.clear(), "has no header"),
     "more": (lambda content: content.append(0), " bytes, expected "),
-    "zeros": (lambda content: content.__setitem__(slice(None), bytes(len(content))), "is no file of packed weights"),
+    "zeros": (lambda content: content.__setitem__(slice(None), bytes(len(content))), "is not a file of packed weights"),
 }
 
 
@@ -212,7 +212,7 @@ def test_mod_23_another_model_in_the_same_place_is_not_mistaken_for_it(tmp_path:
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as if nothing had happened
     model = load(path, cache)
     assert not model.packed["was_read"]
-    assert "made of another model" in model.packed["why"]
+    assert "made from another model" in model.packed["why"]
     assert_same_bits(logits(model), logits(load(path, None)))
     assert model.write_packed(goes_on)
     assert model.packed["path"] == str(file)
@@ -326,9 +326,9 @@ def test_mod_23_a_device_with_memory_of_its_own_has_none(tmp_path: Path, cache: 
     assert model.packed == {
         "path": None,
         "was_read": False,
-        "why": "device cuda has its weights in memory of its own",
+        "why": "device cuda keeps its weights in its own memory",
     }
-    with pytest.raises(_core.InvalidArgument, match="memory of its own"):
+    with pytest.raises(_core.InvalidArgument, match="in its own memory"):
         model.write_packed(goes_on)
     assert [each.name for each in cache.iterdir()] == [file.name]
     assert file.read_bytes() == content

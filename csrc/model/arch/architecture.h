@@ -13,7 +13,7 @@ enum class ModelFormat : std::uint8_t { gguf, hf };
 
 struct Architecture {
   ModelFormat format;
-  std::string_view name;      // what the checkpoint calls it
+  std::string_view name;      // as checkpoints spell it
   void (*read)(FactReader&);  // fills in config and origins
   const TensorNames* names;
 };

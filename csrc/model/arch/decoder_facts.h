@@ -1,4 +1,4 @@
-// Facts that the formats state differently but derive alike.
+// Facts that the formats store under different keys but that follow from them in the same way.
 #pragma once
 
 #include <cstdint>

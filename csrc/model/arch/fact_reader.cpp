@@ -10,7 +10,7 @@
 namespace imp {
 namespace {
 
-// Parts of key names that affect the arithmetic, in both formats.
+// A key whose name has one of these parts affects the arithmetic, in both formats.
 constexpr std::array<std::string_view, 15> kArithmetic = {
     "rope",  "rotary",  "attention", "attn",       "norm",    "expert",         "moe", "router", "residual",
     "scale", "scaling", "clamp",     "multiplier", "softcap", "sliding_window",
@@ -28,7 +28,7 @@ double number_of(const MetadataValue& value) {
   return number ? *number : 0;
 }
 
-// An empty array has no type either, but is a value.
+// null has no type. An empty array has none either, but is a value.
 bool is_null_value(const MetadataValue& value) {
   return value.type == ValueType::NONE && !value.is_array();
 }
@@ -53,28 +53,28 @@ std::string found_text(const MetadataValue& value) {
 
 }  // namespace
 
-const std::string& FactReader::ask(std::string_view key) {
-  return *asked_.insert(prefix_ + std::string(key)).first;
+const std::string& FactReader::read_name(std::string_view key) {
+  return *read_.insert(prefix_ + std::string(key)).first;
 }
 
 bool FactReader::has(std::string_view key) {
-  const MetadataValue* value = file_.metadata().find(ask(key));
+  const MetadataValue* value = file_.metadata().find(read_name(key));
   return value != nullptr && !is_null_value(*value);
 }
 
 bool FactReader::is_null(std::string_view key) {
-  const MetadataValue* value = file_.metadata().find(ask(key));
+  const MetadataValue* value = file_.metadata().find(read_name(key));
   return value != nullptr && is_null_value(*value);
 }
 
 std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {
-  return file_.metadata().find_integer<std::uint64_t>(ask(key));
+  return file_.metadata().find_integer<std::uint64_t>(read_name(key));
 }
 
 std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const Metadata& metadata = file_.metadata();
-  // An empty JSON array has no element type, so it is no list of integers.
+  // An empty JSON array has no element type, so it does not count as a list of integers.
   if (metadata.is_array(whole))
     return metadata.find_integers<std::uint32_t>(whole).value_or(std::vector<std::uint32_t>{});
   const auto one = metadata.find_integer<std::uint32_t>(whole);
@@ -82,11 +82,11 @@ std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
 }
 
 bool FactReader::find_flag(std::string_view key) {
-  return file_.metadata().find_boolean(ask(key)).value_or(false);
+  return file_.metadata().find_boolean(read_name(key)).value_or(false);
 }
 
 void FactReader::find_flag(std::string_view field, std::string_view key, bool& out) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const auto found = file_.metadata().find_boolean(whole);
   if (!found) return;
   out = *found;
@@ -102,13 +102,13 @@ int FactReader::checked_count(const std::string& key, std::uint64_t value, std::
 }
 
 void FactReader::count(std::string_view field, std::string_view key, std::int64_t limit, int& out) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   out = checked_count(whole, file_.metadata().integer<std::uint64_t>(whole), limit);
   note_key(field, whole);
 }
 
 bool FactReader::find_count(std::string_view field, std::string_view key, std::int64_t limit, int& out) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const auto found = file_.metadata().find_integer<std::uint64_t>(whole);
   if (!found) return false;
   out = checked_count(whole, *found, limit);
@@ -117,34 +117,34 @@ bool FactReader::find_count(std::string_view field, std::string_view key, std::i
 }
 
 void FactReader::number(std::string_view field, std::string_view key, float& out) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   out = file_.metadata().number(whole);
   note_key(field, whole);
 }
 
 std::optional<float> FactReader::number_at(std::string_view field, std::string_view key) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const std::optional<float> found = file_.metadata().find_number(whole);
   if (found) note_key(field, whole);
   return found;
 }
 
 std::optional<std::string_view> FactReader::find_word(std::string_view field, std::string_view key) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const auto found = file_.metadata().find_string(whole);
   if (found) note_key(field, whole);
   return found;
 }
 
 const StringArray* FactReader::find_words(std::string_view field, std::string_view key) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const StringArray* found = file_.metadata().find_strings(whole);
   if (found) note_key(field, whole);
   return found;
 }
 
 std::optional<std::vector<bool>> FactReader::find_flags(std::string_view field, std::string_view key) {
-  const std::string& whole = ask(key);
+  const std::string& whole = read_name(key);
   const MetadataValue* value = file_.metadata().find(whole);
   const auto* array = value ? std::get_if<NumericArray>(&value->value) : nullptr;
   if (!array || array->type != ValueType::BOOL) return std::nullopt;
@@ -176,13 +176,13 @@ void FactReader::refuse_tensor(Reason reason, std::string_view tensor, std::stri
 std::vector<std::string> FactReader::unread_keys() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : file_.metadata().entries()) {
-    // The header's notes and generation defaults are no hyper-parameters; null has no effect.
+    // The header's notes and generation defaults are not hyper-parameters; null has no effect.
     if (key.starts_with("__metadata__.") || key.starts_with("generation_config.")) continue;
     if (value.type == ValueType::NONE) continue;
-    if (!key.starts_with(prefix_) || asked_.contains(key)) continue;
+    if (!key.starts_with(prefix_) || read_.contains(key)) continue;
     const std::string_view bare = std::string_view(key).substr(prefix_.size());
     if (is_arithmetic(bare) && !is_off(bare, value)) {
-      refuse(Reason::MODEL_UNSUPPORTED, bare, found_text(value), "none, as imp does not compute what it says");
+      refuse(Reason::MODEL_UNSUPPORTED, bare, found_text(value), "none: imp does not implement this feature");
     }
     unread.push_back(key);
   }

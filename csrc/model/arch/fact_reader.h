@@ -26,6 +26,8 @@ class FactReader {
   bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
   bool has(std::string_view key);      // null counts as missing
   bool is_null(std::string_view key);  // for keys where null and a missing key differ
+  // Marks a key that has no effect as read: otherwise unread_keys() reports it.
+  void ignore(std::string_view key) { read_name(key); }
 
   // Any integer. Notes no origin.
   std::optional<std::uint64_t> find_integer(std::string_view key);
@@ -63,13 +65,13 @@ class FactReader {
   std::vector<std::string> unread_keys() const;
 
  private:
-  const std::string& ask(std::string_view key);  // the full key, marked as read
+  const std::string& read_name(std::string_view key);  // marks the key as read; returns its full name
   int checked_count(const std::string& key, std::uint64_t value, std::int64_t limit) const;
   std::optional<float> number_at(std::string_view field, std::string_view key);
 
   const ModelFile& file_;
   std::string prefix_;
-  std::set<std::string, std::less<>> asked_;
+  std::set<std::string, std::less<>> read_;
 };
 
 }  // namespace imp

@@ -49,7 +49,7 @@ void read_gemma3_hf(FactReader& facts) {
   for (const char* key : {"rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"}) {
     facts.find_number("windowed_rope_theta", key, config.ropes[1].theta);
   }
-  facts.has("rope_parameters.sliding_attention.rope_type");  // never scaled
+  facts.ignore("rope_parameters.sliding_attention.rope_type");  // never scaled
   if (facts.find_flag("use_bidirectional_attention")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "use_bidirectional_attention", "true", "false");
   }

@@ -12,7 +12,8 @@
 namespace imp {
 namespace {
 
-// If the file lists its tokens, their number counts, not `vocab_size`: an id beyond the list has no text.
+// The number of tokens that the file lists, if it lists them. Otherwise `vocab_size`, which may be larger: an id beyond
+// the list has no text.
 std::optional<std::int64_t> count_tokens(FactReader& facts) {
   int stated = 0;
   const bool is_stated = facts.find_count("n_tokens", "vocab_size", model_limits::kVocabulary, stated);
@@ -64,7 +65,7 @@ RopeScalingKind read_scaling_kind(FactReader& facts, bool has_factor) {
   if (*word == "none") return RopeScalingKind::none;
   if (*word == "linear") return RopeScalingKind::linear;
   if (*word == "yarn") return RopeScalingKind::yarn;
-  // GGUF cannot express llama3 scaling: its files hold the factors.
+  // GGUF has no key for llama3 scaling: files of such models hold the factors instead.
   facts.refuse(Reason::MODEL_UNSUPPORTED, "rope.scaling.type", printable(*word), "one of none, linear, yarn");
 }
 
@@ -78,11 +79,11 @@ void read_scaling(FactReader& facts, RopeScaling& scaling) {
   facts.find_number("rope_extrapolation", "rope.scaling.yarn_ext_factor", scaling.extrapolation);
   facts.find_number("rope_beta_fast", "rope.scaling.yarn_beta_fast", scaling.beta_fast);
   facts.find_number("rope_beta_slow", "rope.scaling.yarn_beta_slow", scaling.beta_slow);
-  double yarn_attention_factor = 1;  // both keys are in use and multiply
+  double yarn_attention_factor = 1;  // files use either key, or both, which multiply
   facts.find_number("rope_attention_factor", "rope.scaling.yarn_attn_factor", yarn_attention_factor);
   facts.find_number("rope_attention_factor", "rope.scaling.attn_factor", scaling.attention_factor);
   scaling.attention_factor *= yarn_attention_factor;
-  facts.has("rope.scaling.finetuned");  // how the model was trained: no effect
+  facts.ignore("rope.scaling.finetuned");  // how the model was trained: no effect
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ void read_gguf_decoder(FactReader& facts) {
   facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
   read_heads(facts);
   facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
-  facts.has("attention.layer_norm_epsilon");  // for LayerNorm, which these families lack
+  facts.ignore("attention.layer_norm_epsilon");  // for LayerNorm, which these families lack
   if (facts.has("attention.causal") && !facts.find_flag("attention.causal")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.causal", "false", "true");
   }
@@ -110,9 +111,9 @@ void read_gguf_decoder(FactReader& facts) {
 
 bool has_gguf_experts(FactReader& facts) {
   if (facts.find_integer("expert_count").value_or(0) != 0) return true;
-  facts.has("expert_used_count");  // no effect without experts
+  facts.ignore("expert_used_count");  // no effect without experts
   if (facts.has_tensor(kGgufNames.weight(0, kGgufNames.router))) {
-    facts.refuse(Reason::MODEL_VALUE, "expert_count", "0", "how many experts the router chooses from");
+    facts.refuse(Reason::MODEL_VALUE, "expert_count", "0", "the number of experts that the router chooses from");
   }
   return false;
 }

@@ -1,4 +1,4 @@
-// The facts that all GGUF decoders state with the same keys.
+// The facts for which all GGUF decoders have the same keys.
 #pragma once
 
 #include "model/arch/decoder_facts.h"
@@ -9,10 +9,10 @@ namespace imp {
 // head_dim^(-1/2) unless the file says otherwise.
 void read_gguf_decoder(FactReader& facts);
 
-// Whether there are experts. Throws if there is a router but no number of experts.
+// Whether there are experts. Throws if the file has a router but not the number of experts.
 bool has_gguf_experts(FactReader& facts);
 void refuse_gguf_experts(FactReader& facts);
-// `normalized` is the default if the file says nothing. Experts without a size have ffn_size.
+// `normalized` is the default if the file does not say. The size of an expert is ffn_size by default.
 void read_gguf_experts(FactReader& facts, bool normalized);
 
 // RoPE of the layers without a window: ropes[0].

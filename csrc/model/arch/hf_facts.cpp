@@ -31,7 +31,7 @@ void read_heads(FactReader& facts, int default_head_dim) {
 }
 
 void read_activation(FactReader& facts) {
-  facts.has("hidden_act");  // hidden_activation overrides it
+  facts.ignore("hidden_act");  // hidden_activation overrides it
   const std::string_view key = facts.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   const auto word = facts.find_word("activation", key);
   if (!word) return;
@@ -51,7 +51,7 @@ void read_tied_head(FactReader& facts, const TensorNames& names) {
 }
 
 RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
-  const bool has_old_key = facts.has(at + "type");  // if both are given, rope_type counts
+  const bool has_old_key = facts.has(at + "type");  // rope_type wins if both exist
   const std::string key = facts.has(at + "rope_type") || !has_old_key ? at + "rope_type" : at + "type";
   const auto word = facts.find_word("rope_scaling", key);
   if (!word || *word == "default") return RopeScalingKind::none;
@@ -61,11 +61,11 @@ RopeScalingKind scaling_kind(FactReader& facts, const std::string& at) {
   facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "one of default, linear, yarn, llama3");
 }
 
-// Reads the factor of cosine and sine, which YaRN alone has: attention_factor, or else what follows from the two
+// Reads the factor of cosine and sine, which only YaRN has: attention_factor, or else a factor computed from both
 // mscales. One mscale without the other has no effect.
 void read_yarn_magnitude(FactReader& facts, const std::string& at, RopeScaling& scaling) {
   if (scaling.kind != RopeScalingKind::yarn) {
-    for (const char* key : {"mscale", "mscale_all_dim", "attention_factor"}) facts.has(at + key);
+    for (const char* key : {"mscale", "mscale_all_dim", "attention_factor"}) facts.ignore(at + key);
     return;
   }
   double mscale = 0, mscale_all_dim = 0;
@@ -94,7 +94,7 @@ void read_scaling(FactReader& facts, const std::string& at, RopeScaling& scaling
   facts.find_number("rope_high_freq_factor", at + "high_freq_factor", scaling.high_freq_factor);
   facts.find_flag("rope_truncated", at + "truncate", scaling.truncated);
   read_yarn_magnitude(facts, at, scaling);
-  facts.has(at + "finetuned");  // how the model was trained: no effect
+  facts.ignore(at + "finetuned");  // how the model was trained: no effect
 }
 
 // Checkpoints of one model_type may also be classifiers or encoders.
@@ -114,7 +114,7 @@ void refuse_other_tasks(FactReader& facts) {
 void read_quantization(FactReader& facts) {
   if (!float8_scheme(facts.file().metadata())) return;
   for (const auto& [key, value] : facts.file().metadata().entries()) {
-    if (is_quantization_key(key)) facts.has(key);
+    if (is_quantization_key(key)) facts.ignore(key);
   }
 }
 
@@ -180,13 +180,13 @@ void read_hf_windows(FactReader& facts, const MixedWindows& defaults) {
   ModelConfig& config = facts.config;
   MixedWindows windows = defaults;
   facts.find_count("windows", "sliding_window_size", model_limits::kContext, windows.window);
-  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);  // it counts if both are given
+  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);  // wins if both exist
   const StringArray* types = facts.find_words("windows", "layer_types");
   if (!types) {
     facts.find_count("windows", "sliding_window_pattern", model_limits::kLayers, windows.period);
     return set_windows(config, windowed_by_period(config, windows.period), windows);
   }
-  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) facts.has(key);  // the list is in force
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) facts.ignore(key);  // layer_types wins
   if (types->size() != config.layers.size()) {
     facts.refuse(Reason::MODEL_CONFIG, "layer_types", std::to_string(types->size()) + " values",
                  "one for each of " + std::to_string(config.layers.size()) + " layers");
@@ -206,7 +206,7 @@ void refuse_optional_windows(FactReader& facts) {
   if (facts.find_flag("use_sliding_window")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "use_sliding_window", "true", "false");
   }
-  for (const char* key : {"sliding_window", "layer_types"}) facts.has(key);  // no effect
+  for (const char* key : {"sliding_window", "layer_types"}) facts.ignore(key);  // no effect
 }
 
 void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key) {
@@ -215,7 +215,7 @@ void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_
   facts.count("n_experts_used", "num_experts_per_tok", model_limits::kExperts, config.experts.n_used);
   facts.count("expert_ffn_size", ffn_size_key, model_limits::kFfn, config.expert_ffn_size);
   // These concern training.
-  for (const char* key : {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"}) facts.has(key);
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"}) facts.ignore(key);
 }
 
 void refuse_dense_layers(FactReader& facts) {
@@ -258,7 +258,7 @@ void skip_hf_bookkeeping(FactReader& facts) {
       "use_cache",
       "unk_token_id",
   };
-  for (const char* key : kKeys) facts.has(key);
+  for (const char* key : kKeys) facts.ignore(key);
 }
 
 }  // namespace imp

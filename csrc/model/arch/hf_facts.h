@@ -1,4 +1,4 @@
-// The facts that decoders state in config.json.
+// The facts that config.json has for all decoders.
 #pragma once
 
 #include "model/arch/decoder_facts.h"
@@ -15,16 +15,16 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta);
 // The layers that `layer_types` calls sliding_attention, or those of the period.
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults);
 
-// For families with a key that enables windows. No published model sets it.
+// For families with a key that enables windows: refuses a model that sets it. No published model does.
 void refuse_optional_windows(FactReader& facts);
 
 // Experts; each family has its own keys for number and size.
 void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key);
 
-// For families that may have layers without experts. No published model has any.
+// For families that may have layers without experts: refuses a model with such layers. No published model has any.
 void refuse_dense_layers(FactReader& facts);
 
-// A key that null disables and that has a default if missing.
+// Reads a soft cap. Null disables it; a missing key keeps the default in `cap`.
 void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap);
 
 // Marks the keys that do not affect the arithmetic as read, so that the rest is unknown.

@@ -4,14 +4,14 @@
 namespace imp {
 namespace {
 
-// "output_norm.weight" → "output_norm": a bias beside a known weight belongs to the decoder too.
+// "output_norm.weight" → "output_norm": the bias of a known weight belongs to the decoder too.
 std::string_view stem(std::string_view name) {
   return name.substr(0, name.find('.'));
 }
 
 }  // namespace
 
-bool TensorNames::is_ours(std::string_view tensor) const noexcept {
+bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
   // Some checkpoints store a table of angles that follows from the configuration.
   if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
   if (tensor.starts_with(layer)) return true;

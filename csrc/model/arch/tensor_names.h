@@ -46,9 +46,9 @@ struct TensorNames {
   std::string expert_weight(int i, int expert, std::string_view name) const {
     return in_layer(i, experts) + std::to_string(expert) + "." + std::string(name) + ".weight";
   }
-  // Whether a tensor's name has the prefix of these architectures. If nothing reads such a tensor, the model computes
-  // something that imp does not know. Any other tensor is ignored.
-  bool is_ours(std::string_view tensor) const noexcept;
+  // Whether a tensor's name has the prefix of these architectures. An unused tensor of this kind means that the model
+  // computes something unknown to imp: an error. Any other unused tensor is ignored.
+  bool belongs_to_decoder(std::string_view tensor) const noexcept;
 
  private:
   std::string in_layer(int i, std::string_view name) const {

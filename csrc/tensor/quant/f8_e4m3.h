@@ -16,7 +16,7 @@ namespace imp::quant {
 struct BlockF8_E4M3 {
   static constexpr int kElements = 64, kGroups = 2;
 
-  float scale;  // 0 or in magnitude from kMinF8Scale to below kF8ScaleLimit
+  float scale;  // 0, or kMinF8Scale <= |scale| < kF8ScaleLimit
   std::uint8_t codes[64];
 };
 static_assert(sizeof(BlockF8_E4M3) == 68);
@@ -25,7 +25,7 @@ static_assert(sizeof(BlockF8_E4M3) == 68);
 // them.
 inline constexpr float kMinF8Scale = 0x1p-100F, kF8ScaleLimit = 0x1p100F;
 
-// Exact: a float16 with the same bits after its sign is smaller by 2^8.
+// Exact: a float16 with the same bits after the sign has this value divided by 2^8.
 IMP_DEVICE_CODE float e4m3_to_f32(std::uint8_t code) noexcept {
   if ((code & 0x7F) == 0x7F) return std::numeric_limits<float>::quiet_NaN();
   return f16_to_f32(static_cast<std::uint16_t>((code & 0x80) << 8 | (code & 0x7F) << 7)) * 256.0F;

@@ -1,4 +1,5 @@
-// Shared by the types with a grid (codebook): one of its rows holds several weights; their signs are stored beside it.
+// Code shared by the types with a grid (codebook): a row of the grid is the magnitudes of several weights; the block
+// stores the number of the row and the signs.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ constexpr auto with_levels(const std::uint16_t (&codes)[n_rows], const float (&l
 // The levels of all grids with codes of 2 bits; no code is 3.
 IMP_DEVICE_TABLE float kTwoBitLevels[4] = {8, 25, 43, 0};
 
-// Adds an eighth sign to seven, so that the number of negative ones is even.
+// Derives the eighth sign from seven: the number of negative signs is even.
 constexpr unsigned eight_signs(unsigned seven) noexcept {
   return seven | (static_cast<unsigned>(std::popcount(seven)) & 1) << 7;
 }

@@ -17,7 +17,7 @@ struct BlockIQ2_S {
   std::uint16_t d;            // f16
   std::uint8_t rows[32];      // byte j: low bits of the row of weights 8j to 8j + 7
   std::uint8_t signs[32];     // bit i of byte j: weight 8j + i is negative
-  std::uint8_t high_bits[8];  // bits 2s of byte j: the high two of row 4j + s
+  std::uint8_t high_bits[8];  // bits 2s and 2s + 1 of byte j: the high two of row 4j + s
   std::uint8_t scales[8];     // byte j: group 2j in the low half, group 2j + 1 in the high half
 };
 static_assert(sizeof(BlockIQ2_S) == 82);

@@ -15,7 +15,7 @@ struct BlockIQ2_XS {
   static constexpr int kElements = 256, kGroups = 16;
 
   std::uint16_t d;                   // f16
-  std::uint16_t rows_and_signs[32];  // of weights 8j to 8j + 7: 9 bits for the row, then 7 for its signs
+  std::uint16_t rows_and_signs[32];  // element j, for weights 8j to 8j + 7: 9 bits of row, then 7 of signs
   std::uint8_t scales[8];            // byte j: group 2j in the low half, group 2j + 1 in the high half
 };
 static_assert(sizeof(BlockIQ2_XS) == 74);

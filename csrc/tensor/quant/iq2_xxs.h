@@ -15,8 +15,8 @@ struct BlockIQ2_XXS {
   static constexpr int kElements = 256, kGroups = 8;
 
   struct Group {
-    std::uint8_t rows[4];              // byte j: of weights 8j to 8j + 7
-    std::uint16_t signs_and_scale[2];  // 32 bits, low half first: 7 for the signs of each row, then the scale
+    std::uint8_t rows[4];              // byte j: the row of weights 8j to 8j + 7
+    std::uint16_t signs_and_scale[2];  // 32 bits, low half first: 7 bits of signs for each row, then the scale
   };
   std::uint16_t d;  // f16
   Group groups[8];

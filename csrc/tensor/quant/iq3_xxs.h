@@ -15,8 +15,8 @@ struct BlockIQ3_XXS {
   static constexpr int kElements = 256, kGroups = 8;
 
   std::uint16_t d;                       // f16
-  std::uint8_t rows[64];                 // byte j: of weights 4j to 4j + 3
-  std::uint16_t signs_and_scales[8][2];  // 32 bits per group, low half first: 7 for each 8 signs, then the scale
+  std::uint8_t rows[64];                 // byte j: the row of weights 4j to 4j + 3
+  std::uint16_t signs_and_scales[8][2];  // 32 bits per group, low half first: 7 bits for each 8 signs, then the scale
 };
 static_assert(sizeof(BlockIQ3_XXS) == 98);
 

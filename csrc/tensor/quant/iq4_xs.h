@@ -13,7 +13,7 @@ struct BlockIQ4_XS {
   static constexpr int kElements = 256, kGroups = 8;
 
   std::uint16_t d;             // f16
-  std::uint16_t scales_high;   // bits 2g: high bits of group g's scale
+  std::uint16_t scales_high;   // bits 2g and 2g + 1: high bits of group g's scale
   std::uint8_t scales_low[4];  // byte j: low bits of group 2j's scale in the low half, of 2j + 1's in the high half
   std::uint8_t quants[128];  // byte 16g + i: level of weight 32g + i in the low half, of 32g + 16 + i in the high half
 };

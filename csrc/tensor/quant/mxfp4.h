@@ -21,7 +21,7 @@ IMP_DEVICE_TABLE std::int8_t kFp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -
 
 // The weights at the two smallest exponents. Some are subnormal: a processor that flushes subnormals cannot compute
 // them.
-IMP_DEVICE_TABLE float kOfLowest[2][16] = {
+IMP_DEVICE_TABLE float kLowestExponentWeights[2][16] = {
     {0, 0x1p-128F, 0x2p-128F, 0x3p-128F, 0x4p-128F, 0x6p-128F, 0x8p-128F, 0xCp-128F, 0, -0x1p-128F, -0x2p-128F,
      -0x3p-128F, -0x4p-128F, -0x6p-128F, -0x8p-128F, -0xCp-128F},
     {0, 0x1p-127F, 0x2p-127F, 0x3p-127F, 0x4p-127F, 0x6p-127F, 0x8p-127F, 0xCp-127F, 0, -0x1p-127F, -0x2p-127F,
@@ -31,7 +31,7 @@ IMP_DEVICE_CODE void decode(const BlockMXFP4& block, float* out) noexcept {
   float values[16];
   for (int i = 0; i < 16; ++i) {
     values[i] = block.exponent < 2
-                    ? kOfLowest[block.exponent][i]
+                    ? kLowestExponentWeights[block.exponent][i]
                     : std::bit_cast<float>((block.exponent - 1U) << 23) * static_cast<float>(kFp4Levels[i]);
   }
   for (int i = 0; i < 16; ++i) {

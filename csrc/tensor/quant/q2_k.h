@@ -12,7 +12,7 @@ struct BlockQ2_K {
   static constexpr int kElements = 256, kGroups = 16;
 
   std::uint8_t scales[16];  // per group: scale in the low half, min in the high half
-  std::uint8_t quants[64];  // byte 32h + i: bits 2s of it are weight 128h + 32s + i
+  std::uint8_t quants[64];  // bits 2s and 2s + 1 of byte 32h + i: weight 128h + 32s + i
   std::uint16_t d;          // f16
   std::uint16_t dmin;       // f16
 };

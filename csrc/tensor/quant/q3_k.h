@@ -12,7 +12,7 @@ struct BlockQ3_K {
   static constexpr int kElements = 256, kGroups = 16;
 
   std::uint8_t high_bits[32];  // bit 4h + s of byte i: third bit of weight 128h + 32s + i
-  std::uint8_t quants[64];     // byte 32h + i: bits 2s of it are the low bits of weight 128h + 32s + i
+  std::uint8_t quants[64];     // bits 2s and 2s + 1 of byte 32h + i: low bits of weight 128h + 32s + i
   std::uint8_t scales[12];  // byte j < 8: low halves of scales j and j + 8; byte 8 + j: high bits of j, j+4, j+8, j+12
   std::uint16_t d;          // f16
 };

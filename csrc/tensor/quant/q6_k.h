@@ -12,7 +12,7 @@ struct BlockQ6_K {
   static constexpr int kElements = 256, kGroups = 16;
 
   std::uint8_t low_bits[128];  // byte 64h + i: weight 128h + i in the low half, weight 128h + 64 + i in the high half
-  std::uint8_t high_bits[64];  // byte 32h + i: bits 2s of it are the high bits of weight 128h + 32s + i
+  std::uint8_t high_bits[64];  // bits 2s and 2s + 1 of byte 32h + i: high bits of weight 128h + 32s + i
   std::int8_t scales[16];
   std::uint16_t d;  // f16
 };

@@ -8,7 +8,8 @@
 
 namespace imp::quant {
 
-// The weights' t are base-3 digits of a fraction, the first one leading. A byte is the fraction in 256ths, rounded up.
+// Five t are the base-3 digits of a fraction 0.t0 t1 t2 t3 t4. A byte is 256 times the fraction, rounded up. Multiplied
+// by 3, its integer part is the next digit.
 struct BlockTQ1_0 {
   static constexpr int kElements = 256, kGroups = 1;
 
@@ -22,7 +23,7 @@ static_assert(sizeof(BlockTQ1_0) == 54);
 // The first n_digits of each byte, digit by digit.
 template <int n_bytes>
 IMP_DEVICE_CODE void put_digits(const std::uint8_t (&bytes)[n_bytes], int n_digits, float d, float* out) noexcept {
-  int shift = 1;  // makes a digit the leading one; those before it overflow
+  int shift = 1;  // a power of 3; digits that were read overflow the byte
   for (int digit = 0; digit < n_digits; ++digit, shift *= 3, out += n_bytes) {
     for (int i = 0; i < n_bytes; ++i) {
       const int rest = static_cast<std::uint8_t>(bytes[i] * shift);

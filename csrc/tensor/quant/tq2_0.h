@@ -11,7 +11,7 @@ namespace imp::quant {
 struct BlockTQ2_0 {
   static constexpr int kElements = 256, kGroups = 8;
 
-  std::uint8_t quants[64];  // byte 32h + i: bits 2s of it are weight 128h + 32s + i
+  std::uint8_t quants[64];  // bits 2s and 2s + 1 of byte 32h + i: weight 128h + 32s + i
   std::uint16_t d;          // f16
 };
 static_assert(sizeof(BlockTQ2_0) == 66);

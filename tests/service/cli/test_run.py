@@ -108,7 +108,7 @@ def test_a_variable_that_lacks_an_underscore_is_told(imp):
 def test_what_is_odd_about_the_model_is_told_and_ends_nothing(call):
     status, out, err = call("run", "Once", "--max-tokens", "2", "--set", "kv.bytes=64KiB")
     assert (status, out != "") == (0, True)
-    assert "\nimp: warning: max_context is 32, not 512: that is what the cache holds\n" in err
+    assert "\nimp: warning: max_context is 32, not 512: the KV cache holds no more\n" in err
 
 
 def test_a_prompt_that_is_not_utf_8(imp):
