@@ -1,4 +1,4 @@
-// The parts of commands, and the words for their kinds.
+// Binds the parts of commands, and parses the words for kinds and reasons.
 #include "bindings/bind_commands.h"
 
 #include <pybind11/stl.h>

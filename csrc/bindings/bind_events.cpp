@@ -1,4 +1,4 @@
-// One light read-only class per event.
+// Binds each event as a small read-only class.
 #include "bindings/bind_events.h"
 
 #include <pybind11/numpy.h>

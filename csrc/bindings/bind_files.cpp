@@ -124,8 +124,7 @@ void register_files(py::module_& module) {
           [](const ModelFile& file) { return std::vector<TensorInfo>(file.tensors().begin(), file.tensors().end()); },
           "A list of TensorInfo in file order.")
       .def_property_readonly("files", &open_files, "A list of OpenFile, ordered by name.")
-      .def_property_readonly("warnings", &ModelFile::warnings,
-                             "Peculiarities of the file that are no reason to refuse it.")
+      .def_property_readonly("warnings", &ModelFile::warnings, "Oddities of the file that are not errors.")
       .def(
           "check", [](const ModelFile& file, bool values) { check_data(file, values ? Scan::VALUES : Scan::BYTES); },
           py::kw_only(), py::arg("values") = false, py::call_guard<py::gil_scoped_release>(),

@@ -197,7 +197,7 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
   const std::optional<PackedWeights>& packed = self.model->packed();
   if (!packed) throw FieldInvalid("packed_cache", "none was given");
   if (!packed->cache) throw FieldInvalid("packed_cache", packed->why);
-  constexpr int kPiecesPerQuestion = 32;  // each has to wait for the GIL
+  constexpr int kPiecesPerQuestion = 32;  // each question waits for the GIL
   int n_pieces = 0;
   const auto ask = [&] {
     if (n_pieces++ % kPiecesPerQuestion != 0) return true;

@@ -1,4 +1,4 @@
-// The probes of memory, arithmetic and kernels, each on a thread pool that lives for one call.
+// Measurements of memory, arithmetic and kernels, each on a thread pool that exists for one call.
 #include "bindings/register.h"
 
 #include <pybind11/stl.h>

@@ -15,7 +15,7 @@ MetadataValue to_value(const std::string& key, const py::handle& value) {
   if (py::isinstance<py::int_>(value)) return {ValueType::U64, value.cast<std::uint64_t>()};
   if (py::isinstance<py::float_>(value)) return {ValueType::F32, value.cast<double>()};
   if (py::isinstance<py::str>(value)) return {ValueType::STRING, value.cast<std::string>()};
-  throw FieldInvalid(key, "a value that is no bool, int, float or str");
+  throw FieldInvalid(key, "a value that is not a bool, int, float or str");
 }
 
 DType to_dtype(const SyntheticTensor& tensor, const std::string& name) {

@@ -8,7 +8,8 @@ namespace imp::bindings {
 // Adds Error and its subclasses to the module `_core`. Each has `.reason` (str), `.message` (str) and `.details`
 // (dict[str, str]).
 void register_errors(pybind11::module_& module);
-// Translates C++ errors of this extension's functions, and of no other, into the errors of `_core`.
+// Translates the C++ errors of this extension's functions into the errors of `_core`. Other extensions are not
+// affected.
 void translate_errors();
 void register_backend(pybind11::module_& module);
 void register_probes(pybind11::module_& module);

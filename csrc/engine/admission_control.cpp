@@ -35,7 +35,7 @@ void check_bytes(const std::string& field, const std::string& value, int most) {
 }  // namespace
 
 void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context) {
-  // The last output needs no position of its own: it is not evaluated.
+  // The last output is not evaluated, so it needs no position.
   const std::int64_t most = max_context - n_tokens + 1;
   const bool outputs_fit = !limits.must_fit || limits.max_outputs <= most;
   if (n_tokens <= max_context && outputs_fit) return;
@@ -127,7 +127,7 @@ void AdmissionControl::check(const OpenCommand& command) const {
 
 void AdmissionControl::check(const RunCommand& command) const {
   check_tokens("tokens", command.tokens);
-  if (command.resume && !command.tokens.empty()) refuse("resume", "set beside tokens", "one of the two");
+  if (command.resume && !command.tokens.empty()) refuse("resume", "set together with tokens", "one of the two");
   if (command.position) check_at_least("position", *command.position, 0);
   if (command.base) check_at_least("base", *command.base, 0);
   if (command.sampling) validate(*command.sampling, n_tokens_);
@@ -199,7 +199,7 @@ void AdmissionControl::check_blocks(const RunCommand& command) const {
   const int end = static_cast<int>(std::min<std::int64_t>(options_.max_context, last));
   const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
   if (command.siblings.empty() || needed <= options_.n_blocks) return;
-  // The service reads and removes "total": a request that can never fit is not told to retry.
+  // The service reads and removes "total": the client of a request that can never fit is not told to retry.
   throw ResourceExhausted(
       Reason::KV_FULL,
       "the request needs " + std::to_string(needed) + " blocks, the cache has " + std::to_string(options_.n_blocks),

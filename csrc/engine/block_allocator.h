@@ -8,8 +8,8 @@
 namespace imp {
 
 // Each block is in one of three states. Free: no owner and no content. Live: one or more owners. Cached: no owner, but
-// content that a later request may reuse. Blocks are numbered 0 … n_blocks - 1. A call that breaks a count, such as a
-// release without an owner, is a bug and throws InternalError.
+// content that a later request may reuse. Blocks are numbered 0 … n_blocks - 1. An inconsistent call, such as the
+// release of a block without an owner, is a bug and throws InternalError.
 class BlockAllocator {
  public:
   static constexpr std::int32_t kNone = -1;

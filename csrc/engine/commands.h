@@ -54,11 +54,12 @@ struct RunCommand {
   Ticket ticket = 0;
   SequenceId sequence = 0;
   std::vector<std::int32_t> tokens;         // empty: the pending token
-  bool resume = false;                      // no tokens given and none pending: draw from the last held position
+  bool resume = false;                      // no tokens given and none pending: draw again at the last held position
   std::optional<std::int32_t> position;     // optimistic lock: the expected number of tokens held
   std::optional<SamplingOptions> sampling;  // replaces the sampler: output index 0 is the next draw
-  std::optional<std::int32_t> base;         // output index 0 is at this many held tokens
-  bool rebase = false;                      // output index 0 is the next draw; the sampler stays
+  // The number of held tokens at which output index 0 is drawn. A draw's random bits depend on its index.
+  std::optional<std::int32_t> base;
+  bool rebase = false;  // output index 0 is the next draw; the sampler stays
   RunLimits limits;
   RunReturns returns;
   std::vector<std::uint32_t> allowed;  // for the first output: a bit per token id; empty: all

@@ -63,8 +63,8 @@ struct Engine::Thread {
       const Mailbox::Wake wake = mailbox.take(commands, idle);
       if (wake == Mailbox::Wake::stopped) return;
       take(commands);
-      // Commands that came while the event queue was full.
-      const bool is_done = wake == Mailbox::Wake::go_on && !turn();
+      // If the event queue is full, commands are taken but no step runs.
+      const bool is_done = wake == Mailbox::Wake::go_on && !iterate();
       idle = publish() && is_done;
     }
   }
@@ -102,17 +102,17 @@ struct Engine::Thread {
     loop.stop(error);
   }
 
-  // From now on every command from any thread gets this error.
-  void require_whole() const {
+  // Throws the error that every command gets after the engine has stopped.
+  void require_running() const {
     if (!broken) return;
     if (device_broke) throw device_stopped;
     throw stopped;
   }
 
   // An error that escapes an iteration is internal: the state of the engine can no longer be trusted.
-  bool turn() noexcept {
+  bool iterate() noexcept {
     if (broken) {
-      // Commands that were queued end too.
+      // Ends the runs of commands that were still queued.
       loop.stop(device_broke ? static_cast<const Error&>(device_stopped) : stopped);
       return false;
     }
@@ -136,7 +136,7 @@ struct Engine::Thread {
     }
   }
 
-  // Made while there is memory. There may still be none to report it to each run.
+  // The errors are made in advance: later there may be no memory for them.
   const DeviceError device_stopped{Reason::DEVICE_FAULT, kStopped};
   const InternalError stopped{Reason::BUG, kStopped};
   const ResourceExhausted no_memory{Reason::NO_MEMORY, "an allocation failed inside a step: the engine has stopped"};
@@ -164,7 +164,7 @@ void Engine::submit(Command command) {
 }
 
 void Engine::submit(std::vector<Command> commands) {
-  thread_->require_whole();
+  thread_->require_running();
   std::vector<AcceptedCommand> accepted;
   accepted.reserve(commands.size());
   try {

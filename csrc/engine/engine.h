@@ -29,7 +29,7 @@ struct EngineStats {
   std::uint64_t n_wakeups = 0;  // times the eventfd was signalled
   int running = 0;
   int waiting = 0;
-  int queued = 0;  // sequences accepted and not yet scheduled, counted now and not at the last step
+  int queued = 0;  // sequences accepted and not yet scheduled, as of now, not of the last step
   int sessions = 0;
   int blocks_live = 0;
   int blocks_cached = 0;
@@ -64,8 +64,8 @@ class Engine {
   // Queues all commands in order, or none if it throws.
   void submit(std::vector<Command> commands);
 
-  // Commands submitted between hold() and let_go() are taken together, so that their runs begin in one step. Each
-  // command is checked by itself. Steps go on meanwhile; keep the hold short.
+  // Commands submitted between hold() and let_go() are taken together, so that their runs begin in the same step. Each
+  // command is still checked and queued by itself. Steps of earlier commands continue meanwhile. Keep the hold short.
   void hold();
   void let_go();
 

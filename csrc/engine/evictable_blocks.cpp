@@ -9,22 +9,22 @@
 
 namespace imp {
 
-EvictableBlocks::EvictableBlocks(int n_blocks, int max_of_one)
-    : max_of_one_(max_of_one),
+EvictableBlocks::EvictableBlocks(int n_blocks, int max_per_tenant)
+    : max_per_tenant_(max_per_tenant),
       nodes_(static_cast<std::size_t>(n_blocks)),
       tenants_(static_cast<std::size_t>(n_blocks)),
       unused_(static_cast<std::size_t>(n_blocks)),
       indices_(static_cast<std::size_t>(n_blocks)) {
-  IMP_CHECK(max_of_one > 0);
+  IMP_CHECK(max_per_tenant > 0);
   std::iota(unused_.begin(), unused_.end(), 0);
-  beyond_.reserve(static_cast<std::size_t>(n_blocks) / (static_cast<std::size_t>(max_of_one) + 1));
+  above_limit_.reserve(static_cast<std::size_t>(n_blocks) / (static_cast<std::size_t>(max_per_tenant) + 1));
 }
 
 void EvictableBlocks::enter(std::int32_t block, const BlockKey& key) {
   IMP_CHECK(node(block).tenant == kNone);
   const std::int32_t index = index_of(key);
   node(block).tenant = index;
-  if (tenant(index).n_blocks++ == max_of_one_) beyond_.push_back(index);
+  if (tenant(index).n_blocks++ == max_per_tenant_) above_limit_.push_back(index);
 }
 
 void EvictableBlocks::leave(std::int32_t block) {
@@ -32,7 +32,7 @@ void EvictableBlocks::leave(std::int32_t block) {
   const std::int32_t index = std::exchange(node(block).tenant, kNone);
   IMP_CHECK(index != kNone);
   Tenant& owner = tenant(index);
-  if (--owner.n_blocks == max_of_one_) std::erase(beyond_, index);
+  if (--owner.n_blocks == max_per_tenant_) std::erase(above_limit_, index);
   if (owner.n_blocks == 0) {
     indices_.erase(index, [this](std::int32_t at) -> const BlockKey& { return tenant(at).key; });
     unused_.push_back(index);
@@ -58,7 +58,7 @@ void EvictableBlocks::mark_used(std::int32_t block) {
 
 std::int32_t EvictableBlocks::next() const noexcept {
   std::int32_t first = kNone;
-  for (const std::int32_t index : beyond_) {
+  for (const std::int32_t index : above_limit_) {
     const std::int32_t oldest = tenant(index).evictable.oldest;
     if (oldest != kNone && (first == kNone || node(oldest).number < node(first).number)) first = oldest;
   }

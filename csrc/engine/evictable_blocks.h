@@ -9,14 +9,14 @@
 
 namespace imp {
 
-// Least recently used first. But if a tenant has more than `max_of_one` blocks in the cache, its own least recently
-// used block goes first. So a tenant that fills the cache evicts its own blocks, and a tenant alone may use all of it.
-// Allocates nothing after construction.
+// The least recently used block is evicted first, except that a tenant with more than `max_per_tenant` blocks in the
+// cache first loses its own least recently used block. So a tenant that fills the cache evicts its own blocks, and a
+// tenant that is alone may use all of it. Allocates nothing after construction.
 class EvictableBlocks {
  public:
   static constexpr std::int32_t kNone = -1;
 
-  EvictableBlocks(int n_blocks, int max_of_one);
+  EvictableBlocks(int n_blocks, int max_per_tenant);
 
   // A block enters or leaves the prefix cache.
   void enter(std::int32_t block, const BlockKey& tenant);
@@ -60,13 +60,13 @@ class EvictableBlocks {
   void append(List& list, Links Node::* links, std::int32_t block);
   void take_out(List& list, Links Node::* links, std::int32_t block);
 
-  int max_of_one_;
+  int max_per_tenant_;
   std::uint64_t n_releases_ = 0;
   List all_;
-  std::vector<Node> nodes_;           // by block
-  std::vector<Tenant> tenants_;       // by index
-  std::vector<std::int32_t> unused_;  // unused indices of tenants_
-  std::vector<std::int32_t> beyond_;  // indices of tenants with more than max_of_one blocks
+  std::vector<Node> nodes_;                // by block
+  std::vector<Tenant> tenants_;            // by index
+  std::vector<std::int32_t> unused_;       // unused indices of tenants_
+  std::vector<std::int32_t> above_limit_;  // indices of tenants with more than max_per_tenant blocks
   KeyTable indices_;
 };
 

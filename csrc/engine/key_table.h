@@ -11,8 +11,8 @@
 
 namespace imp {
 
-// Open addressing with linear probing, at most half full. Keys are hashes already. `key_of` returns the key of a number
-// in the table.
+// Open addressing with linear probing, at most half full. Keys are hashes, so the table does not hash them. `key_of`
+// returns the key of a number in the table.
 class KeyTable {
  public:
   static constexpr std::int32_t kNone = -1;

@@ -20,7 +20,9 @@ KvBlocks::KvBlocks(const KvBlocksOptions& options, BlockHash hash)
       prefix_cache_(options.prefix_cache),
       max_cached_(options.max_cached),
       allocator_(options.n_blocks),
-      cache_({.n_blocks = options.n_blocks, .block_tokens = options.block_tokens, .max_of_one = options.max_of_one},
+      cache_({.n_blocks = options.n_blocks,
+              .block_tokens = options.block_tokens,
+              .max_per_tenant = options.max_per_tenant},
              std::move(hash)) {
   unowned_.reserve(static_cast<std::size_t>(options.n_blocks));
 }

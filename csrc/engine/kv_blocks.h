@@ -12,7 +12,7 @@
 
 namespace imp {
 
-// A sequence's blocks in order. The first n_indexed are, or were, entries of the prefix cache.
+// A sequence's blocks in order. The first n_indexed were added to the prefix cache; they may have left it since.
 struct BlockTable {
   std::vector<std::int32_t> blocks;
   int n_indexed = 0;
@@ -33,12 +33,12 @@ struct KvBlocksOptions {
   int n_blocks = 0;
   int block_tokens = 16;
   bool prefix_cache = true;
-  int max_cached = std::numeric_limits<int>::max();  // upper bound of cached blocks without an owner
-  int max_of_one = std::numeric_limits<int>::max();  // upper bound of a tenant's cached blocks while others need them
+  int max_cached = std::numeric_limits<int>::max();      // upper bound of cached blocks without an owner
+  int max_per_tenant = std::numeric_limits<int>::max();  // of a tenant's cached blocks while others need blocks
 };
 
-// Copy on write: blocks with several owners and entries of the prefix cache are read-only. This class never touches the
-// device; it only lists the copies to make. A sequence releases its last block first.
+// Copy on write: blocks with several owners and entries of the prefix cache are read-only. This class does not use the
+// device; it only lists the copies to make. A sequence releases its blocks from last to first.
 class KvBlocks {
  public:
   KvBlocks(const KvBlocksOptions& options, BlockHash hash);

@@ -43,7 +43,7 @@ KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& f
           .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
           .prefix_cache = options.prefix_cache,
           .max_cached = options.max_cached_blocks,
-          .max_of_one = std::max(1, static_cast<int>(options.tenant_share * max_cached))};
+          .max_per_tenant = std::max(1, static_cast<int>(options.tenant_share * max_cached))};
 }
 
 void require(bool holds, const char* option, std::int64_t found, const std::string& expected) {
@@ -140,7 +140,7 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
   plan_.copies.reserve(most_running);
   plan_.admitted.reserve(most_running);
   plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
-  // All sequences that run or wait, except those that took the place of paused ones.
+  // Sequences that run or wait. More are possible: sequences that run in the slots of paused ones.
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
   plan_.refused.reserve(most);
   state_.events.reserve(2 * (events_of_iteration() + most));

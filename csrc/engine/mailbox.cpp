@@ -45,9 +45,9 @@ void Mailbox::put(std::vector<AcceptedCommand>&& commands) {
   {
     const std::lock_guard lock(mutex_);
     append(commands_, commands);
-    // The thread is busy from now on, even before it wakes up.
+    // The engine counts as busy from now on, even before its thread wakes up.
     if (busy_since_ns_ == kNotBusy) busy_since_ns_ = clock_();
-    // While commands are held, waking the thread would only waste a context switch.
+    // While commands are held, there is nothing that the thread could take.
     if (!has_commands()) return;
   }
   changed_.notify_one();

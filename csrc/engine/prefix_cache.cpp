@@ -14,7 +14,7 @@ PrefixCache::PrefixCache(const Size& size, BlockHash hash)
       entries_(static_cast<std::size_t>(size.n_blocks)),
       ids_(static_cast<std::size_t>(size.n_blocks) * static_cast<std::size_t>(size.block_tokens)),
       blocks_(static_cast<std::size_t>(size.n_blocks)),
-      evictable_(size.n_blocks, size.max_of_one) {
+      evictable_(size.n_blocks, size.max_per_tenant) {
   stack_.reserve(entries_.size());
 }
 

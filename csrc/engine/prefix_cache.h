@@ -12,7 +12,7 @@
 namespace imp {
 
 // An index over blocks; it owns none. Blocks form chains: each entry names the block before it, or its scope if it is
-// the first. A hit compares token ids, parent and scope, so equal keys alone never match.
+// the first. A lookup compares token ids, parent and scope: equal hashes alone are never a hit.
 //
 // The owner of a block owns every block before it. A sequence releases its last block first, and a chain belongs to the
 // tenant of its first block. So eviction always takes a chain's tail before its head.
@@ -23,7 +23,7 @@ class PrefixCache {
   struct Size {
     int n_blocks = 0;
     int block_tokens = 16;
-    int max_of_one = 1;  // a tenant with more blocks evicts its own first
+    int max_per_tenant = 1;  // a tenant with more blocks evicts its own first
   };
 
   PrefixCache(const Size& size, BlockHash hash);

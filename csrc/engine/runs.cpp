@@ -130,8 +130,8 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   } else if (command.sampling || command.rebase || sequence.base < 0) {
     sequence.base = run.start;
   }
-  // Evaluates the row before the first new one again if its logits are needed: to score the first new token, or to draw
-  // if there is no new token.
+  // If the logits of the last held row are needed, it is evaluated again: to score the first new token, or to draw if
+  // there is no new token.
   const bool wants_row = run.limits.max_outputs != 0 || run.returns.logits || run.returns.n_candidates > 0;
   const bool draws_again = sequence.n_left() == 0 && wants_row;
   const bool scores_first = sequence.n_left() > 0 && run.returns.scores && sequence.held > 0;

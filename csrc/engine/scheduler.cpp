@@ -118,8 +118,8 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   admit(now_ns, budget, plan);
 }
 
-// In running order: only a sequence after the one that lacks a block, or that one itself, is preempted. So no sequence
-// with planned rows is.
+// Goes through running_ in order. If a sequence lacks a block, it or a later one is preempted, never a sequence whose
+// rows are planned already.
 void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
   bool starved = false;
   for (std::size_t i = 0; i < running_.size();) {

@@ -47,10 +47,10 @@ struct StepPlan {
 // many as the tenant with the fewest sequences wants, whichever is more. Each tenant gets an equal part of these rows.
 // Rows that a tenant does not want go to the others. The sequences of a tenant take turns.
 //
-// Admission goes by priority, then to the tenant served least, then by arrival. A run that has waited for max_wait goes
-// first. At most max_running sequences run. A tenant that runs fewer than an equal part of max_running may exceed this
-// limit, up to twice max_running in all. A generation waits until its tokens and a decode reserve fit. A session takes
-// the blocks that it needs or is refused.
+// Admission is in order of priority, then of the service that the tenants have had (least first), then of arrival. A
+// run that has waited for max_wait goes first. At most max_running sequences run. A tenant that runs fewer than an
+// equal part of max_running may exceed this limit, up to twice max_running in all. A generation waits until its tokens
+// and a decode reserve fit. A session takes the blocks that it needs or is refused.
 //
 // If a running generation lacks a block, the newest generation of the lowest priority is preempted, but never the
 // oldest of the highest. Until it runs again no session takes blocks. If another tenant lacks blocks, a tenant that
@@ -82,7 +82,7 @@ class Scheduler {
   int n_running() const noexcept { return static_cast<int>(running_.size()); }
   int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }
   std::size_t n_idle_sessions() const noexcept { return idle_sessions_.size(); }
-  // All that run or wait, with the siblings that wait for a prompt.
+  // Sequences that run or wait, including the siblings that wait for their leader's prompt.
   std::size_t n_sequences() const noexcept { return running_.size() + static_cast<std::size_t>(tenants_.n_waiting()); }
   std::uint64_t n_preemptions() const noexcept { return n_preemptions_; }
 

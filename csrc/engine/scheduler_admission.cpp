@@ -21,8 +21,8 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
     if (sequence == nullptr) return;
     const int n_slots = slots_of(*sequence);
     if (pass.is_full ? !has_equal_share(*sequence, pass.n_used) : !has_slot(*sequence, pass.n_used)) {
-      // All of the tenant's runs wait: otherwise single runs could overtake a group forever. Tenants below their equal
-      // share go on.
+      // All other runs of the tenant wait too: otherwise single runs could overtake a group forever. Tenants below
+      // their equal share are still admitted.
       pass.is_full = true;
       sequence->scheduling.tenant->full_at = n_steps_;
       continue;
@@ -91,8 +91,8 @@ Scheduler::Admission Scheduler::try_admit(Sequence& sequence, StepPlan& plan) {
     start_running(sequence);
     return Admission::admitted;
   }
-  // Only generations release blocks by themselves: if none runs, there is nothing to wait for. A preempted generation
-  // waits all the same, and sessions take no blocks meanwhile.
+  // Only generations release blocks by themselves, so a run waits only while one runs. A preempted generation waits in
+  // any case, and sessions take no blocks meanwhile.
   if (generation && (others_run || sequence.scheduling.preempted)) {
     blocked_ = &sequence;
     blocked_available_ = blocks_.n_available();
@@ -145,7 +145,7 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   const int end = std::min(options_.max_context, n_tokens + reserve);
   const int n_sequences = 1 + static_cast<int>(run.siblings.size());
   const int held_already = static_cast<int>(sequence.table.blocks.size());
-  // One more block for each running generation: it will need one soon.
+  // Leaves a block for each running generation, which will need one soon.
   return group_blocks(blocks_.block_tokens(), n_tokens, end, n_sequences) - held_already + n_others;
 }
 

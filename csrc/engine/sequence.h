@@ -99,7 +99,7 @@ struct Sequence {
 
   std::vector<std::int32_t> tokens;
   int held = 0;
-  int base = -1;  // tokens held at output index 0; -1: nothing was drawn yet
+  int base = -1;  // tokens held when output index 0 was drawn; -1: nothing was drawn yet
   BlockTable table;
 
   std::optional<Run> run;

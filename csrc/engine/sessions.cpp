@@ -21,7 +21,7 @@ void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
     if (session) state_.scheduler.set_idle(sequence, state_.now_ns);
   } catch (...) {
     if (opened != nullptr) {
-      state_.erase(*opened);  // erase counts the session off
+      state_.erase(*opened);  // erase() also decrements the count of sessions
     } else if (session) {
       state_.admission.session_closed();
     }
@@ -52,7 +52,7 @@ void Sessions::fork(const ForkCommand& command) {
     state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
   } catch (...) {
     if (made != nullptr) {
-      state_.erase(*made);  // erase counts the session off
+      state_.erase(*made);  // erase() also decrements the count of sessions
     } else {
       state_.admission.session_closed();
     }

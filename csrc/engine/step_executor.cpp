@@ -41,7 +41,7 @@ void add_draws(const PlannedRows& planned, int logits_row, Step& step) {
   for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
 }
 
-void hand_out(Step& step) {
+void assign_results(Step& step) {
   for (Draw& draw : step.draws) {
     if (draw.is_drawn()) draw.result = step.results[static_cast<std::size_t>(draw.request)];
   }
@@ -210,7 +210,7 @@ void StepExecutor::sample(Step& step) {
     sample_ns_ += step.sample.end_ns - begin;
   }
   if (step.is_in_flight) return;
-  hand_out(step);
+  assign_results(step);
   for (Draw& draw : step.draws) {
     if (draw.is_drawn() || draw.candidates.empty()) continue;
     const ScoreRequest request{draw.logits_row, 0, draw.candidates};
@@ -223,7 +223,7 @@ void StepExecutor::finish(Step& step) {
   const std::int64_t begin = clock_();
   backend_.finish_sample(step.requests, step.results);
   step.is_in_flight = false;
-  hand_out(step);
+  assign_results(step);
   step.sample.end_ns = clock_();
   sample_ns_ += step.sample.end_ns - begin;
 }

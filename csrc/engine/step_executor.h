@@ -36,7 +36,7 @@ struct Score {
 
 // A step that has started: its rows and its results. The loop reuses two of them.
 struct Step {
-  // Rows of one sequence, and what shows later that the sequence has not changed since.
+  // Rows of one sequence, and the values by which the loop later sees whether the sequence has changed.
   struct Row {
     PlannedRows planned;
     SequenceId id = 0;

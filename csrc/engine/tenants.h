@@ -23,9 +23,10 @@ struct Tenant {
   bool active() const noexcept { return n_waiting + n_running > 0; }
 };
 
-// The tenant with the lowest `served` goes next. A tenant that returns starts level with the least served active
-// tenant. A tenant that asks for less than its share saves at most max_credit tokens. The table keeps a bounded number
-// of inactive tenants, so invented names cost nothing.
+// The tenant with the lowest `served` goes next. A tenant that becomes active again starts with the lowest count of the
+// active tenants, so idle time earns no credit. A tenant that uses less than its share saves a credit of at most
+// max_credit tokens. The table keeps a bounded number of inactive tenants, so that clients cannot fill it with invented
+// names.
 class Tenants {
  public:
   explicit Tenants(std::uint64_t max_credit) : max_credit_(max_credit) {}

@@ -201,7 +201,7 @@ class ModelFile:
     @property
     def warnings(self) -> list[str]:
         """
-        Peculiarities of the file that are no reason to refuse it.
+        Oddities of the file that are not errors.
         """
 class RopeScaling:
     """

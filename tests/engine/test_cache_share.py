@@ -76,7 +76,7 @@ def kept(blocks: _testing.KvBlocks, tokens: list[int], scope: Scope) -> int:
 
 
 def test_pfx_10_who_is_beyond_the_share_gives_first_and_its_own_oldest() -> None:
-    blocks = _testing.KvBlocks(12, B, max_of_one=6)
+    blocks = _testing.KvBlocks(12, B, max_per_tenant=6)
     modest, greedy, third = (1, 1), (2, 2), (3, 3)
     old = chain(blocks, 0, 4, modest, modest)
     first, second = (chain(blocks, 1000 * i, 4, greedy, greedy) for i in (1, 2))
@@ -89,7 +89,7 @@ def test_pfx_10_who_is_beyond_the_share_gives_first_and_its_own_oldest() -> None
 
 def test_pfx_10_scopes_of_one_tenant_share_its_quota_and_a_chain_has_one_tenant() -> None:
     """Salts make scopes, but no more room."""
-    blocks = _testing.KvBlocks(8, B, max_of_one=4)
+    blocks = _testing.KvBlocks(8, B, max_per_tenant=4)
     old = chain(blocks, 0, 2, (1, 1), (1, 1))
     for salt in range(2, 7):
         chain(blocks, 0, 2, (salt, salt), (9, 9))
@@ -107,7 +107,7 @@ def test_pfx_10_what_goes_first_is_what_a_list_says(seed: int) -> None:
     """Random tenants, some with many times the share: what is kept is what the rule in words keeps."""
     rng = random.Random(seed)
     n_blocks, share = 24, rng.choice([2, 3, 6, 12])
-    blocks = _testing.KvBlocks(n_blocks, B, max_of_one=share)
+    blocks = _testing.KvBlocks(n_blocks, B, max_per_tenant=share)
     order: list[tuple[int, int]] = []  # (tenant, name) of chains of one block, that used least recently first
     for name in range(400):
         tenant = rng.choice([1, 1, 1, 2, 2, *range(3, 9)])

@@ -50,14 +50,14 @@ void register_kv_blocks(py::module_& module) {
       .def_readonly("n_indexed", &BlockTable::n_indexed);
 
   py::class_<KvBlocks>(module, "KvBlocks")
-      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_cached, int max_of_one,
+      .def(py::init([](int n_blocks, int block_tokens, bool prefix_cache, int max_cached, int max_per_tenant,
                        const std::variant<Words, PythonHash>& hash) {
              return std::make_unique<KvBlocks>(
-                 KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_cached, max_of_one}, block_hash(hash));
+                 KvBlocksOptions{n_blocks, block_tokens, prefix_cache, max_cached, max_per_tenant}, block_hash(hash));
            }),
            py::arg("n_blocks"), py::arg("block_tokens") = 16, py::kw_only(), py::arg("prefix_cache") = true,
-           py::arg("max_cached") = KvBlocksOptions{}.max_cached, py::arg("max_of_one") = KvBlocksOptions{}.max_of_one,
-           py::arg("hash") = Words{1, 2})
+           py::arg("max_cached") = KvBlocksOptions{}.max_cached,
+           py::arg("max_per_tenant") = KvBlocksOptions{}.max_per_tenant, py::arg("hash") = Words{1, 2})
       .def("match", [](KvBlocks& self, BlockTable& table, const Words& scope, const std::vector<std::int32_t>& tokens,
                        int held) { return self.match(table, {scope.first, scope.second}, tokens, held); })
       .def("missing", &KvBlocks::missing)
