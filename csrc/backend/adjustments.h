@@ -32,7 +32,8 @@ TokenIds last(TokenIds ids, std::int32_t window) noexcept;
 // counts[id] = number of occurrences, for each valid id in `ids`.
 void count_tokens(TokenIds ids, const AdjustmentScratch& scratch);
 
-// DRY: counts[id] = 1 + the length of the longest suffix of the history, without a breaker, that id followed before.
+// DRY: counts[id] = 1 + the length of the longest suffix of the history (without a breaker) that occurs earlier in the
+// history, followed by id.
 void measure_repeats(TokenIds history, TokenIds breakers, const AdjustmentScratch& scratch);
 
 // The DRY penalty of a repeat that is at least as long as the allowed length.

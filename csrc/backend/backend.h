@@ -29,7 +29,7 @@ enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
 // Increase when the bytes of a layout change meaning: packed weights are cached on disk.
 inline constexpr int kLayoutRevision = 1;
 
-// A weight matrix in device memory with the kernels chosen for it. Made and understood by one backend.
+// A weight matrix in device memory with the kernels chosen for it. Only the backend that made it can use it.
 class Linear {
  public:
   virtual ~Linear() = default;
@@ -91,8 +91,8 @@ struct GatedTerm {
 struct Norm {
   const Vector* weight = nullptr;  // as long as a run; null: no normalization
   float epsilon = 0;
-  // The weight of the product that reads the result in the next op, if any. The backend may then also write the input
-  // that this product needs.
+  // The weight of the product that reads the result in the next op, if any. The backend may then also write the result
+  // in the format that this product reads.
   const Linear* reader = nullptr;
 };
 
@@ -201,7 +201,8 @@ class Backend {
   // x += y, then out = rms_norm(x).
   virtual void add_norm(Rows x, Rows y, const Norm& norm, Rows out) = 0;
 
-  // Each term's out = x · weightᵀ + bias. Terms that need the input in the same form share its quantization.
+  // Each term's out = x · weightᵀ + bias. Terms that need the input in the same format share its preparation
+  // (quantization).
   virtual void linear(Rows x, std::span<const LinearTerm> terms) = 0;
 
   // out = activation(x · gateᵀ + gate_bias) · (x · upᵀ + up_bias)
@@ -265,8 +266,8 @@ class Backend {
   // Samples a token for each request from its row of logits, as sampler.h describes. Leaves the logits unchanged.
   virtual void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) = 0;
 
-  // Whether the host may start a step before it knows the tokens of the step before. A batch then names such a token
-  // with drawn_token().
+  // Whether the host may start a step before it knows the tokens that the previous step drew. A batch then contains
+  // drawn_token() in their place.
   virtual bool runs_ahead() const noexcept { return false; }
 
   // sample() in two halves; begin_sample() does not wait for the device. If it returns false, nothing has begun.

@@ -8,7 +8,7 @@
 
 namespace imp {
 
-// Stands for the token of request `request` of the last begun sampling, which only the device knows yet.
+// A placeholder for the token that request number `request` of the last begin_sample() draws: only the device knows it.
 constexpr std::int32_t drawn_token(int request) noexcept {
   return -1 - request;
 }

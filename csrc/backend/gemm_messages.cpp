@@ -66,7 +66,7 @@ void refuse_unvalidated(DType weight, std::span<const GemmKernel* const> unvalid
   throw ModelError(
       Reason::MODEL_UNSUPPORTED,
       "weights of " + type_name(weight) + ": no kernel for them has run on hardware of this kind yet; " +
-          "model.overrides.unvalidated_kernels = true takes those that have not: " + names_of(unvalidated));
+          "model.overrides.unvalidated_kernels = true allows those that have not: " + names_of(unvalidated));
 }
 
 std::string why_incomplete(const GemmKernel& first, int reached, bool one_reduction,
@@ -77,7 +77,7 @@ std::string why_incomplete(const GemmKernel& first, int reached, bool one_reduct
   if (one_reduction) family += " and reduction (" + std::string(name_of(first.reduction)) + ")";
   if (unvalidated.empty()) return text + "and no kernel " + family + " takes more";
   return text + "and those " + family +
-         " that take more have not run on their hardware (unvalidated_kernels = true takes them): " +
+         " that take more have not run on their hardware (unvalidated_kernels = true allows them): " +
          names_of(unvalidated);
 }
 

@@ -9,9 +9,9 @@
 namespace imp {
 
 inline constexpr const char* kUnvalidated =
-    "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels";
+    "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels";
 inline constexpr const char* kRowsDependOnTheBatch =
-    "a row's bits depend on how many rows it comes with, which the deterministic mode does not allow";
+    "a row's bits depend on the number of rows in its batch, which the deterministic mode does not allow";
 
 [[noreturn]] void refuse(const GemmOverride& override, const std::string& why);
 [[noreturn]] void refuse_unknown(const GemmOverride& override, std::span<const GemmKernel> kernels);

@@ -69,14 +69,14 @@ class GemmRegistry {
   // another order, and for a kernel that is unknown or of another type.
   GemmRegistry(std::span<const GemmKernel> kernels, const DeviceCaps& caps, std::vector<GemmPreference> tuning);
 
-  // A plan begins with the first kernel that does not refuse and whose layout and reduction some kernels can complete
-  // for every m. It continues with kernels of the same layout and reduction for larger m, in the list's order; if the
-  // policy lets reductions mix, of the same layout. The tuning's kernels replace these if all of them fit and share
-  // that layout and reduction: no bit of a result changes, and overrides stay.
-  // Only the policy or an override admits a kernel that is not validated. Throws ModelError(OVERRIDE_INVALID) if an
-  // override names a kernel that is unknown (listing those of the weight's type) or that refuses (with its reason), or
-  // if two of equal rank disagree. Throws MODEL_UNSUPPORTED, with names, if only unvalidated kernels fit. tensor_name
-  // may be empty: then only type names match.
+  // The first kernel of a plan decides its layout and its reduction. It is the first in the list that does not refuse
+  // and that kernels of the same layout and reduction can complete to every m. The plan continues with such kernels for
+  // larger m, in the list's order. If the policy lets reductions mix, only the layout must be the same. The tuning's
+  // kernels replace these if all of them fit and share that layout and reduction, so no bit of a result changes.
+  // Overrides take precedence over the tuning. A kernel that is not validated is used only if the policy or an override
+  // allows it. Throws ModelError(OVERRIDE_INVALID) if an override names a kernel that is unknown (listing those of the
+  // weight's type) or that refuses (with its reason), or if two of equal rank disagree. Throws MODEL_UNSUPPORTED, with
+  // names, if only unvalidated kernels fit. tensor_name may be empty: then only type names match.
   GemmPlan plan(const GemmProblem& problem, std::string_view tensor_name, std::span<const GemmOverride> overrides,
                 const PlanPolicy& policy = {}) const;
   // A line for each kernel that could multiply the weight's type, in the list's order. None is accepted if no kernel

@@ -83,8 +83,8 @@ std::string Selector::refusal(const GemmKernel& kernel) const {
   return {};
 }
 
-// `first`, then kernels of its layout and sums for larger m; before it, kernels for fewer rows than it is meant for.
-// Empty if they do not reach every m.
+// The kernels for fewer rows than `first` is tuned for, then `first`, then kernels of its layout and reduction for
+// larger m. Empty if they do not reach every m.
 std::vector<PlannedKernel> Selector::complete(const GemmKernel& first) const {
   std::vector<PlannedKernel> chosen = partial_plan(first);
   if (chosen.back().kernel->max_m == kAnyRows) chosen.back().max_m = kAnyRows;
@@ -121,7 +121,7 @@ std::string Selector::incomplete(const GemmKernel& first) const {
   return why_incomplete(first, reached, policy_.one_reduction, unvalidated);
 }
 
-// Such a kernel is rejected first, since its refusal would open the library to find out whether it is available.
+// Such a kernel is rejected before its refusal is asked for, which would open the library.
 bool Selector::is_unvalidated_library(const GemmKernel& kernel) const {
   return kernel.reduction == ReductionId::library && !is_allowed(kernel);
 }
@@ -151,7 +151,7 @@ bool Selector::may_follow(const GemmKernel& kernel, std::span<const PlannedKerne
   return leaves_no_gap && multiplies(kernel, problem_.weight) && fits(kernel, first) && refusal(kernel).empty();
 }
 
-// Kernels of the layout, in order, up to the rows that `first` is meant for.
+// Kernels of the layout, in order, up to the number of rows from which `first` is tuned.
 std::vector<PlannedKernel> Selector::for_fewer_rows(const GemmKernel& first) const {
   std::vector<PlannedKernel> chosen;
   if (policy_.one_reduction) return chosen;

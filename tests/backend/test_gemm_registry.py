@@ -24,8 +24,8 @@ NEW_CPU = {"cpu": "avx512bf16"}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # What ends the names of kernels that are compiled for processors of another family alone.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
-UNVALIDATED = "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels"
-UNASKED = "(unvalidated_kernels = true takes them)"
+UNVALIDATED = "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels"
+UNASKED = "(unvalidated_kernels = true allows them)"
 ELSEWHERE = "neondot" if platform.machine() in ("x86_64", "AMD64") else X86
 SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
 
@@ -283,7 +283,7 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
     reasons = {line[0]: line[2] for line in core.gemm_explain(H100, "q8_0", 64, 64, kernels=rows)}
     assert (
         reasons[demoted]
-        == "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels"
+        == "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels"
     )
     if demoted != "q8_0_decode_sm90":
         assert chosen(rows, H100, overrides=[("q8_0", demoted)]) == [demoted]

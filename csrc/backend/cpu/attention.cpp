@@ -35,8 +35,8 @@ int splits_of(int n_tokens) {
 // Least number of tasks per thread, so that threads finish at about the same time.
 constexpr int kTasksPerThread = 4;
 
-// Scratch for the splits of all tiles that may be split: those above a share of the call. So the scratch is
-// bounded. A tile that finds no scratch is not split, which costs time but changes no bit.
+// Scratch for the splits of tiles. Only tiles above a share of the call's work are split, so the scratch is bounded. If
+// it is used up, further tiles are not split: this costs time but changes no bit.
 std::size_t states_floats(int max_context, int head_dim, int n_threads) {
   if (n_threads == 1) return 0;
   constexpr std::size_t kMax = (std::size_t{64} << 20) / sizeof(float);

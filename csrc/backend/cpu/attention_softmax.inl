@@ -15,7 +15,7 @@ struct Softmax {
 constexpr std::int32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 // Sets the scores of a panel's masked tokens to -infinity.
-inline void hide_unseen(KeyRange seen, int panel, float* scores) {
+inline void mask_unseen(KeyRange seen, int panel, float* scores) {
   const IntLanes token = load_int(kLaneNumbers) + broadcast_int(panel);
   const Mask is_seen = less(broadcast_int(seen.begin - 1), token) & less(token, broadcast_int(seen.end));
   store(scores + panel, select(is_seen, load(scores + panel), broadcast(-__builtin_inff())));
@@ -30,8 +30,8 @@ inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* sco
     const Lanes cap = broadcast(tile.soft_cap);
     for (int t = first; t < seen.end; t += kPanelTokens) store(scores + t, cap * tanh(load(scores + t) / cap));
   }
-  if (seen.begin > first) hide_unseen(seen, first, scores);
-  if (seen.end % kPanelTokens > 0) hide_unseen(seen, seen.end / kPanelTokens * kPanelTokens, scores);
+  if (seen.begin > first) mask_unseen(seen, first, scores);
+  if (seen.end % kPanelTokens > 0) mask_unseen(seen, seen.end / kPanelTokens * kPanelTokens, scores);
   Lanes most = load(scores + first);
   for (int t = first + kPanelTokens; t < seen.end; t += kPanelTokens) most = max(most, load(scores + t));
   const float greatest = max_of(most);

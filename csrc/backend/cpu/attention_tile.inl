@@ -37,7 +37,7 @@ inline int read_again(int place) {
   return place;
 }
 
-// Panels read side by side: the number of memory streams that is fastest.
+// Panels read at the same time: with this number of memory streams reading is fastest.
 constexpr int kPanelsAtOnce = 4;
 
 // Keys of a split that a query sees, counted from the split's start: [begin, end), empty if begin >= end.

@@ -68,7 +68,7 @@ inline Lanes add_product(Lanes sum, PairPart a, PairPart b) {
   return fma(a, b, sum);
 }
 
-// A float: factors are read often, and split once.
+// Factors are stored as floats: they are split once and read often.
 using PairFactor = float;
 constexpr int kPairWordElements = 1;
 inline IntLanes pair_factor_words(const float* row, int n) {

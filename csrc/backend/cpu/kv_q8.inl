@@ -34,7 +34,7 @@ struct KvBlock {
   std::uint16_t scale;
 };
 
-inline KvBlock quantize_kept(const float* x) {
+inline KvBlock quantize_for_cache(const float* x) {
   KvBlock kept;
   const Lanes first = load(x), second = load(x + kLanes);
   const IntLanes magnitude = broadcast_int(0x7FFFFFFF);
@@ -68,7 +68,7 @@ void append_quantized(const PanelRows& rows, void* k_panel, void* v_panel) {
   for (int i = 0; i < rows.n_tokens; ++i) {
     const int token = rows.first_token + i;
     for (int block = 0; block < n_blocks; ++block) {
-      const KvBlock k = quantize_kept(rows.k + i * rows.k_stride + block * kBlock);
+      const KvBlock k = quantize_for_cache(rows.k + i * rows.k_stride + block * kBlock);
       for (int word = 0; word < kBlockWords; ++word) {
         std::uint32_t codes;
         __builtin_memcpy(&codes, k.codes + 4 * word, sizeof codes);
@@ -77,7 +77,7 @@ void append_quantized(const PanelRows& rows, void* k_panel, void* v_panel) {
         __builtin_memcpy(k_codes + 4 * place, &codes, sizeof codes);
       }
       k_scales[block * kPanelTokens + token] = k.scale;
-      const KvBlock v = quantize_kept(rows.v + i * rows.v_stride + block * kBlock);
+      const KvBlock v = quantize_for_cache(rows.v + i * rows.v_stride + block * kBlock);
       __builtin_memcpy(v_codes + token * rows.head_dim + block * kBlock, v.codes, kBlock);
       v_scales[block * kPanelTokens + token] = v.scale;
     }

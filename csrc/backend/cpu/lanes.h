@@ -1,4 +1,4 @@
-// Sixteen floats at a time: a portable SIMD type with equal bits on every instruction set.
+// Sixteen floats at a time: a portable SIMD type, as in Highway or std::simd, with equal bits on every instruction set.
 //
 // The file that includes this is compiled for one instruction set, and the compiler's macros select the implementation.
 // There are only IEEE operations (no reciprocal or root estimates), and only fma() fuses. All names are in anonymous

@@ -1,4 +1,4 @@
-// Each penalty visits only its ids; the masks visit all.
+// Penalties touch only the logits of their tokens; masks touch all.
 #include "backend/cpu/penalties.h"
 
 #include <algorithm>

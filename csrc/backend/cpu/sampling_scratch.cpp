@@ -1,4 +1,4 @@
-// Lays out one thread's buffers one behind the other, each on its own cache line.
+// Lays out one thread's buffers consecutively; each begins at a cache line.
 #include "backend/cpu/sampling_scratch.h"
 
 #include "backend/cpu/cpu_ops.h"

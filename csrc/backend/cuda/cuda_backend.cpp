@@ -76,7 +76,7 @@ std::string CudaBackend::device_name() const {
 }
 
 std::optional<std::uint64_t> CudaBackend::own_memory_bytes() const {
-  // Left of the free memory, since no plan counts what the driver, graphs and padding take.
+  // A part of the free memory stays free: no plan counts what the driver, graphs and padding take.
   constexpr std::size_t kLeftOver = std::size_t{512} << 20;
   std::size_t free = 0;
   if (const Status status = free_bytes(free); !status.is_ok()) throw device_fault(status);

@@ -1,4 +1,4 @@
-// All parts of a batch are contiguous, so that one copy uploads them.
+// Stores all parts of a batch contiguously, so that one copy uploads them.
 #include "backend/cuda/inputs.h"
 
 #include <algorithm>

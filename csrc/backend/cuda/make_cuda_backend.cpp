@@ -25,7 +25,7 @@ std::string why(const Status& status, const DeviceFacts& facts) {
   if (status.kind != StatusKind::absent) return "the GPU does not answer: " + code;
   if (facts.driver_version == 0) return "no NVIDIA driver here: " + code;
   if (status.code == kInsufficientDriver && facts.driver_version < facts.runtime_version) {
-    return "the NVIDIA driver serves CUDA up to " + version_text(facts.driver_version) + ", expected " +
+    return "the NVIDIA driver supports CUDA up to " + version_text(facts.driver_version) + ", expected " +
            version_text(facts.runtime_version) + " or later: " + code;
   }
   return "no GPU that this process may use: " + code;
@@ -40,7 +40,7 @@ std::string refusal(DeviceFacts& facts) {
                           std::to_string(capability % 10) + ", expected ";
   if (capability < kMinCapability) return has + "8.0 or later";
   if (!can_run(facts.images, capability)) {
-    return has + "what this imp was compiled for: " + std::string(facts.images) + " (IMP_CUDA_ARCHS, docs/cuda.md)";
+    return has + "a GPU that this build supports: " + std::string(facts.images) + " (IMP_CUDA_ARCHS, docs/cuda.md)";
   }
   return {};
 }

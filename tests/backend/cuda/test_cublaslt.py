@@ -281,7 +281,7 @@ def test_a_long_prompt_takes_it_and_what_follows_does_not(device: str, tmp_path:
 def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
     """Of the same model the other weights are, where an override says which."""
     mixture = dataclasses.replace(Q8_0, architecture="qwen3moe", n_experts=4, expert_ffn_size=128)
-    with pytest.raises(_core.ModelError, match="how many rows an expert has is known on the GPU alone") as error:
+    with pytest.raises(_core.ModelError, match="only the GPU knows how many rows an expert has") as error:
         load(mixture, tmp_path, device="cuda_emulated", gemm=[("q8_0", "q8_0_cublaslt")], cublaslt=[EMULATED])
     assert error.value.reason == "OVERRIDE_INVALID"
     model = load(
@@ -304,7 +304,7 @@ def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str,
     kernels = {tuple(weight["kernels"]) for weight in model.weights if weight["layout"] == "tile16"}
     assert kernels == {("q8_0_cublaslt",)}
     [warning] = model.warnings
-    assert warning.startswith("q8_0_cublaslt is meant for 256 rows and more and multiplies any number")
+    assert warning.startswith("q8_0_cublaslt is tuned for 256 rows and more, but multiplies batches of any size")
     cache, tokens = Cache(model), prompt(12, Q8_0.vocab_size)
     expected, blocks = Q8_0.oracle().logits(tokens), cache.blocks(12)
     cache.run((tokens[:5], 0, blocks))
@@ -345,14 +345,14 @@ def words(library: list[str]) -> str:
 
 @emulated_only
 def test_gemm_17_what_is_not_to_be_used_is_off() -> None:
-    assert words([]) == "cuBLASLt is not at hand: device.cublaslt is off"
+    assert words([]) == "cuBLASLt is not available: device.cublaslt is off"
 
 
 @emulated_only
 def test_gemm_17_what_is_not_there_is_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "libcublasLt.so.13")
     said = words([missing, "libimp_has_none.so.13"])
-    assert said.startswith(f"cuBLASLt is not at hand: {missing}: cannot open shared object file")
+    assert said.startswith(f"cuBLASLt is not available: {missing}: cannot open shared object file")
     assert "; libimp_has_none.so.13: cannot open" in said
 
 
@@ -360,7 +360,7 @@ def test_gemm_17_what_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("symbol", ["cublasLtCreate", "cublasLtMatmulAlgoCheck", "cublasLtMatmul"])
 def test_gemm_17_a_library_without_a_function_is_passed_over(symbol: str, tmp_path: Path) -> None:
     library = patched(tmp_path, symbol)
-    assert words([library]) == f"cuBLASLt is not at hand: {library} has no {symbol}"
+    assert words([library]) == f"cuBLASLt is not available: {library} has no {symbol}"
     rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=[library, EMULATED])
     assert ("q4_k_cublaslt", False, "an earlier kernel takes these rows") in rows
 
@@ -368,14 +368,14 @@ def test_gemm_17_a_library_without_a_function_is_passed_over(symbol: str, tmp_pa
 @emulated_only
 def test_gemm_17_a_library_that_finds_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMP_EMULATED_CUBLASLT", "create")
-    assert words([EMULATED]) == "cuBLASLt is not at hand: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)"
+    assert words([EMULATED]) == "cuBLASLt is not available: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)"
 
 
 @emulated_only
 def test_gemm_17_a_gpu_that_is_not_here_has_none() -> None:
     rows = {name: reason for name, _, reason in _core.explain(
         "q4_k", 64, 512, device="cuda_emulated", gpu="h200", unvalidated=True, cublaslt=[EMULATED])}  # fmt: skip
-    assert rows["q4_k_cublaslt"] == "cuBLASLt is not at hand: it is looked for where the GPU is"
+    assert rows["q4_k_cublaslt"] == "cuBLASLt is not available: imp looks for it on the machine with the GPU"
 
 
 @emulated_only
@@ -425,6 +425,6 @@ def test_gemm_17_nvidias_own_has_every_function() -> None:
     rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=packaged[:1])
     [said] = [reason for name, _, reason in rows if name == "q4_k_cublaslt"]
     assert said in (
-        "cuBLASLt is not at hand: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)",
+        "cuBLASLt is not available: cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)",
         "an earlier kernel takes these rows",  # there is a GPU
     )

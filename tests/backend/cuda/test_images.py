@@ -42,4 +42,4 @@ def test_a_gpu_of_another_kind_is_missing_not_broken(monkeypatch: pytest.MonkeyP
     with pytest.raises(_core.DeviceError) as caught:
         core.Device(kind="cuda_emulated")
     assert caught.value.reason == "DEVICE_MISSING"
-    assert "has compute capability 8.6, expected what this imp was compiled for: 90a-real" in caught.value.message
+    assert "has compute capability 8.6, expected a GPU that this build supports: 90a-real" in caught.value.message

@@ -163,7 +163,7 @@ def test_a_lost_device_is_said_and_stays_lost(tmp_path: Path, monkeypatch: pytes
     ("state", "message"),
     [
         ("no_driver", r"no NVIDIA driver here: cudaErrorInsufficientDriver \(35\)"),
-        ("driver_version=12040", r"the NVIDIA driver serves CUDA up to 12\.4, expected 13\.0 or later"),
+        ("driver_version=12040", r"the NVIDIA driver supports CUDA up to 12\.4, expected 13\.0 or later"),
         ("no_device", r"no GPU that this process may use: cudaErrorNoDevice \(100\)"),
         ("broken", r"the GPU does not answer: cudaErrorSystemNotReady \(802\)"),
         ("compute_capability=75", r"emulated GPU has compute capability 7\.5, expected 8\.0 or later"),

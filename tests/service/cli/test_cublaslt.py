@@ -67,12 +67,12 @@ def test_gemm_17_explain_says_whether_it_is_at_hand(call) -> None:
         (line,) = (line for line in out.splitlines() if line.startswith("q8_0_cublaslt"))
         return str(line)
 
-    why = "rejected  cuBLASLt is not at hand: device.cublaslt is"
+    why = "rejected  cuBLASLt is not available: device.cublaslt is"
     assert said().endswith(f"{why} auto, and device.kind cuda_emulated")
     assert said(*settings("device.cublaslt=off")).endswith(f"{why} off")
     assert said(*settings(f"device.cublaslt={EMULATED}")).endswith("an earlier kernel takes these rows")
     assert "/no/such.so: cannot open shared object file" in said(*settings("device.cublaslt=/no/such.so"))
-    assert said("--gpu", "h200").endswith("cuBLASLt is not at hand: it is looked for where the GPU is")
+    assert said("--gpu", "h200").endswith("cuBLASLt is not available: imp looks for it on the machine with the GPU")
 
 
 def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
@@ -80,7 +80,7 @@ def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
     for command in (("inspect",), ("run", "x"), ("config", "check")):
         status, _, err = call(*command, *named)
         assert status != 0
-        why = "gemm.q8_0 = q8_0_cublaslt: cuBLASLt is not at hand: device.cublaslt is"
+        why = "gemm.q8_0 = q8_0_cublaslt: cuBLASLt is not available: device.cublaslt is"
         assert f"{why} auto, and device.kind cuda_emulated\n" in err
         assert f"{why} off\n" in call(*command, *named, *settings("device.cublaslt=off"))[2]
     status, out, _ = call("inspect", *named, *settings(f"device.cublaslt={EMULATED}"))

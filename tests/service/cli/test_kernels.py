@@ -52,7 +52,7 @@ def test_gemm_16_where_kernels_have_only_been_emulated_none_runs_and_each_is_lis
     assert [
         "q8_0_dp4a",
         "rejected",
-        "has not run on its hardware; only model.overrides may take it: by name, or by unvalidated_kernels",
+        "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels",
     ] in lines
     assert "--set model.overrides.unvalidated_kernels=true allows them" in err
     status, out, err = call(*question, "--set", "model.overrides.unvalidated_kernels=true")

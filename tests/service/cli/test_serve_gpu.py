@@ -90,7 +90,7 @@ def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_pa
     [
         ("no_driver", 69, r"DEVICE_MISSING: device cuda: no NVIDIA driver here: cudaErrorInsufficientDriver \(35\)"),
         ("driver_version=12040", 69,
-         r"DEVICE_MISSING: device cuda: the NVIDIA driver serves CUDA up to 12\.4, expected 13\.0 or later.*"),
+         r"DEVICE_MISSING: device cuda: the NVIDIA driver supports CUDA up to 12\.4, expected 13\.0 or later.*"),
         ("no_device", 69, r"DEVICE_MISSING: device cuda: no GPU that this process may use: cudaErrorNoDevice \(100\)"),
         ("compute_capability=75", 69,
          r"DEVICE_MISSING: device cuda: emulated GPU has compute capability 7\.5, expected 8\.0 or later"),

@@ -41,7 +41,7 @@ inline Lanes load_row(const F32* from) {
 inline Lanes load_row(const F16* from) {
   return load_f16(&from->bits);
 }
-inline Lanes spread(float activation) {
+inline Lanes splat(float activation) {
   return broadcast(activation);
 }
 inline Lanes add_product(Lanes sum, Lanes weight, Lanes activation) {
@@ -55,7 +55,7 @@ inline Pairs load_row(const PairBF16* from) {
 inline Pairs load_last(const PairBF16* from) {
   return pairs_of(load_u16(reinterpret_cast<const std::uint16_t*>(from)));
 }
-inline Pairs spread(std::uint32_t activation) {
+inline Pairs splat(std::uint32_t activation) {
   return broadcast_pair(activation);
 }
 
@@ -142,7 +142,7 @@ void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, i
   const auto add_all = [&](const auto& weights, std::int64_t i) {
 #pragma GCC unroll 16
     for (int t = 0; t < T; ++t) {
-      const auto activation = spread(activation_at<typename Element::Activation>(x[t], i));
+      const auto activation = splat(activation_at<typename Element::Activation>(x[t], i));
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) sums[t][p] = add_product(sums[t][p], weights[p], activation);
     }

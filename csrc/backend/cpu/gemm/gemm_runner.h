@@ -130,9 +130,9 @@ class GemmRunner {
 
 template <class Body>
 void GemmRunner::for_rows(int n_rows, const Body& body) {
-  // Below this many elements a loop on the pool costs more than it saves.
-  constexpr int kAlone = 4;
-  if (n_rows > kAlone) return pool_.run(n_rows, [&](int row, int) { body(row); });
+  // Up to this many rows, a parallel loop costs more than it saves.
+  constexpr int kSerialRows = 4;
+  if (n_rows > kSerialRows) return pool_.run(n_rows, [&](int row, int) { body(row); });
   const ComputeFloatMode mode;
   for (int row = 0; row < n_rows; ++row) body(row);
 }

@@ -1,4 +1,4 @@
-// Any weight type on any CPU. Every faster kernel of the same reduction must give the same bits.
+// The reference kernel: any weight type on any CPU. Faster kernels with the same reduction must give the same bits.
 #include "backend/cpu/gemm/dequantized.h"
 #include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/interleave.inl"

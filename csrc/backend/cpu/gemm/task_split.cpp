@@ -16,7 +16,7 @@ void split_terms(std::span<const TermSize> terms, int n_threads, std::vector<Gem
   // to tasks of a 32nd of a thread's share. So each thread reads one long stream, and others help a slow one.
   const std::int64_t least = std::max(left / (32 * n_threads), std::int64_t{1});
   std::int64_t target = 0;
-  int dealt = 0;  // tasks given in this round
+  int dealt = 0;  // number of tasks made in this round
   for (std::size_t t = 0; t < terms.size(); ++t) {
     const std::int64_t n_panels = panels_of(terms[t]);
     for (std::int64_t panel = 0; panel < n_panels;) {

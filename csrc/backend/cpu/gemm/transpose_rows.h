@@ -39,7 +39,8 @@ inline void store(std::byte* to, Units units) noexcept {
 
 // Four words of four rows become four rows of each word.
 template <class Change>
-inline void turn_square(const std::byte* rows, std::size_t stride, std::byte* lines, const Change& change) noexcept {
+inline void transpose_square(const std::byte* rows, std::size_t stride, std::byte* lines,
+                             const Change& change) noexcept {
   const FourWords a = load(rows), b = load(rows + stride), c = load(rows + 2 * stride), d = load(rows + 3 * stride);
   const FourWords ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
                   ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
@@ -53,7 +54,8 @@ inline void turn_square(const std::byte* rows, std::size_t stride, std::byte* li
 
 // One word of four rows.
 template <class Change>
-inline void turn_column(const std::byte* rows, std::size_t stride, std::byte* line, const Change& change) noexcept {
+inline void transpose_column(const std::byte* rows, std::size_t stride, std::byte* line,
+                             const Change& change) noexcept {
   FourWords words;
   for (int row = 0; row < 4; ++row, rows += stride) {
     std::uint32_t word;
@@ -70,8 +72,8 @@ inline void transpose_words(const std::byte* rows, std::size_t stride, std::size
     const std::byte* const from = rows + row * stride;
     std::byte* const to = lines + 4 * row;
     std::size_t word = 0;
-    for (; word + 4 <= n_words; word += 4) turn_square(from + 4 * word, stride, to + word * kLineBytes, change);
-    for (; word < n_words; ++word) turn_column(from + 4 * word, stride, to + word * kLineBytes, change);
+    for (; word + 4 <= n_words; word += 4) transpose_square(from + 4 * word, stride, to + word * kLineBytes, change);
+    for (; word < n_words; ++word) transpose_column(from + 4 * word, stride, to + word * kLineBytes, change);
   }
 }
 

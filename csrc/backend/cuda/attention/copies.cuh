@@ -46,7 +46,8 @@ struct ShareOfRows {
     if constexpr (kElementBytes == 2) return static_cast<unsigned>(swizzled_index<kColumns>(row, chunk)) * 2;
     return static_cast<unsigned>(row * kRowBytes + chunk * 16);
   }
-  // Rows kRows apart differ only in address bits of their own, so XOR moves between them.
+  // Whether the offset of a row is that of row % kRows, XORed with the offset of the difference. Then a loop over rows
+  // needs one XOR each.
   static constexpr bool repeats() {
     for (int row = 0; row < kStepKeys; ++row) {
       const int first = row % kRows;

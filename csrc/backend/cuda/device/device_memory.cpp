@@ -17,7 +17,7 @@ constexpr std::size_t kAlignment = 256;
   std::size_t available = 0;
   static_cast<void>(free_bytes(available));
   if (status.kind != StatusKind::no_memory) {
-    throw DeviceError(Reason::DEVICE_FAULT, std::string("device cuda: ") + status.name + " when memory was asked for");
+    throw DeviceError(Reason::DEVICE_FAULT, std::string("device cuda: ") + status.name + " while allocating memory");
   }
   throw ResourceExhausted(
       Reason::NO_MEMORY,

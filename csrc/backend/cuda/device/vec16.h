@@ -1,4 +1,4 @@
-// The most that one load moves: 16 bytes.
+// 16 bytes: the most that one load instruction moves.
 #pragma once
 
 #include <cstdint>

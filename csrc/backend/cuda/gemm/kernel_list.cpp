@@ -101,10 +101,10 @@ constexpr int kCublasLtMinRows = 256;
 const char* refuses_without_cublaslt(const GemmProblem& problem, const DeviceCaps& caps) {
   if (const char* const reason = refuses_before_8_0(problem, caps)) return reason;
   if (problem.is_of_experts) {
-    return "how many rows an expert has is known on the GPU alone, and the library must be told: name the others by "
-           "their tensors";
+    return "only the GPU knows how many rows an expert has, and cuBLASLt needs the number on the host; an override "
+           "can name the other weights by their tensors";
   }
-  if (caps.cublaslt == nullptr) return "cuBLASLt is not at hand: it is looked for where the GPU is";
+  if (caps.cublaslt == nullptr) return "cuBLASLt is not available: imp looks for it on the machine with the GPU";
   return caps.cublaslt->refusal();
 }
 constexpr GemmKernel cublaslt_row(std::string_view name, DType weight, void (*launch)(const GemmLaunch&)) {

@@ -27,7 +27,7 @@ IMP_INTEGER_TILE_TYPES(IMP_DECLARE_LAUNCH, imma)
 // Any number of rows of f16_even_odd, f16_rows and bf16_rows.
 IMP_FLOAT_TILE_TYPES(IMP_DECLARE_LAUNCH, mma)
 
-// Any number of rows, meant for many: f16_even_odd for quantized types and F8_E4M3, f16_rows for F16, bf16_rows for
+// Any number of rows, tuned for many: f16_even_odd for quantized types and F8_E4M3, f16_rows for F16, bf16_rows for
 // BF16.
 IMP_TILE_TYPES(IMP_DECLARE_LAUNCH, hmma)
 

@@ -1,4 +1,4 @@
-// Products with weights of any type, decoded from the file's format.
+// The reference kernel: products with weights of any type, decoded from the file's format.
 #include "backend/cuda/device/arch.cuh"
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/gemm/encoded_rows.cuh"

@@ -53,9 +53,8 @@ __device__ __forceinline__ double entropy_of(const CandidateFilter& filter, cons
   for (int first = 0; first < n; first += SamplingShape::kThreads) {
     const int id = first + thread;
     const Mass weight = id < n ? filter.weight(id, row[id]) : 0;
-    memory.terms[thread] =
-        weight == 0 ? 0.0
-                    : static_cast<double>(weight) / filter.total * filter.surprise_of(weight);  // adding 0 is nothing
+    // Adding 0 changes nothing.
+    memory.terms[thread] = weight == 0 ? 0.0 : static_cast<double>(weight) / filter.total * filter.surprise_of(weight);
     const bool has_terms = __any_sync(kAllLanes, weight != 0);
     if (thread % kWarpSize == 0) memory.has_terms[thread / kWarpSize] = has_terms;
     __syncthreads();
@@ -144,7 +143,7 @@ __global__ void __launch_bounds__(SamplingShape::kThreads)
   if (request.is_adjusted) found = scan_row(row, logits.width, memory.scan);
   const bool has_candidate = found.greatest > __uint_as_float(0xFF800000U);
   const int token = has_candidate ? choose(request, found, row, logits.width, memory) : -1;
-  // A thread that reads its result only now is done: the request needed neither a choice nor a scan.
+  // Only thread 0 writes the result.
   if (threadIdx.x != 0) return;
   results[blockIdx.x].token = token;
   if (!has_candidate) results[blockIdx.x].status = SampleStatus::no_candidate;

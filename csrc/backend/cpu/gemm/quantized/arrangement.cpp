@@ -1,4 +1,4 @@
-// Moves blocks between a file's rows and panels, as the UnitRuns of their type say.
+// Moves blocks between a file's rows and panels. The UnitRuns of a type describe the order.
 #include "backend/cpu/gemm/quantized/arrangement.h"
 
 #include <cstring>
@@ -91,7 +91,8 @@ void move_block(std::span<const UnitRun> runs, File* file, Panel* panel, std::si
 }
 
 // Moves a block of 16 rows of the file, `stride` bytes apart, at once: like move_block for each of them.
-void turn_block(std::span<const UnitRun> runs, const std::byte* rows, std::size_t stride, std::byte* panel) noexcept {
+void transpose_block(std::span<const UnitRun> runs, const std::byte* rows, std::size_t stride,
+                     std::byte* panel) noexcept {
   for (const UnitRun& run : runs) {
     const std::byte* const from = rows + run.file_offset;
     const auto n_units = static_cast<std::size_t>(run.n_units);
@@ -110,7 +111,7 @@ void turn_block(std::span<const UnitRun> runs, const std::byte* rows, std::size_
   }
 }
 
-// Converts the panel's Q6_K codes from the file's words, which turn_block has left in place.
+// Converts the panel's Q6_K codes from the file's words, which transpose_block has left in place.
 void regroup_lines_q6_k(std::byte* panel) noexcept {
   constexpr std::size_t kLine = 4 * kRows;
   alignas(64) std::byte lines[kFileWordsQ6_K * kLine];
@@ -165,7 +166,7 @@ void pack_blocks(DType dtype, const std::byte* rows, int n_rows, std::int64_t n_
   const std::span<const UnitRun> runs = arrangement(dtype);
   const std::size_t block = bytes_of(runs);
   for (std::size_t b = 0; b < blocks; ++b, rows += block, panel += kRows * block) {
-    turn_block(runs, rows, blocks * block, panel);
+    transpose_block(runs, rows, blocks * block, panel);
     if (dtype == DType::Q6_K) regroup_lines_q6_k(panel);
   }
 }

@@ -13,7 +13,7 @@ Word flip_top_bits(Word word) noexcept {
   return word ^ 0x80808080U;
 }
 
-// Moves bit i of a word to the number that results if bits p and q of i, p > q, are exchanged (a delta swap).
+// Moves bit i of a word to position j: the number i with its bits p and q exchanged (a delta swap); p > q.
 template <unsigned p, unsigned q, class Word>
 Word exchange(Word word) noexcept {
   constexpr unsigned kDistance = (1U << p) - (1U << q);

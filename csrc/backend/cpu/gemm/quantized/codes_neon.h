@@ -38,8 +38,8 @@ inline Codes look_up(const std::uint8_t (&levels)[16], Codes c) {
   return each<Codes>([&](int i) { return vqtbl1q_u8(table, c.v[i]); });
 }
 
-// The instruction multiplies signed bytes. Codes beyond their range get their zero point subtracted by flipping the top
-// bit. Others keep it, and their sums start lower by what it adds.
+// The instruction multiplies signed bytes. If codes exceed that range, flipping the top bit subtracts their zero point.
+// Otherwise the codes keep it, and the sums start at minus its contribution.
 template <CodeRange range>
 inline constexpr bool kIsWide = range.most > 127;
 

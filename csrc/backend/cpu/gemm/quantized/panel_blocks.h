@@ -3,8 +3,8 @@
 // A panel block has the bytes of the same block of 16 rows of the file, interleaved by row: codes in units of 4 bytes,
 // so that one 64-byte vector has 4 elements of every row, and scales in units of their size. Inside a unit bytes are as
 // in the file (tensor/quant/), with three exceptions that save work in the loop: Q8_0's codes are stored plus 128; the
-// fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b; and Q6_K's codes whole, see there. Each
-// block is followed by its units in order, kUnitsTYPE.
+// fifth bits of Q5_0 and Q5_1 so that bit 8b + j belongs to weight 4j + b; and Q6_K's codes are regrouped (see
+// PanelBlockQ6_K). Each block is followed by its units in order, kUnitsTYPE.
 #pragma once
 
 #include <cstdint>

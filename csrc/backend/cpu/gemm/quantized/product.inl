@@ -10,7 +10,7 @@ namespace imp::cpu {
 namespace {
 
 // Which blocks of a panel prefetch: after `wait` blocks, every `period`-th block prefetches the data `ahead` bytes
-// further. A negative wait never ends.
+// further. A negative `wait` disables prefetching.
 struct Prefetching {
   std::ptrdiff_t ahead = 0;
   int wait = -1;

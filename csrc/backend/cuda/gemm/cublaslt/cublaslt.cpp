@@ -86,7 +86,7 @@ const char* CublasLt::refusal() {
     if (refusal_.empty()) {
       if (const Code code = api_.create(&handle_); code != kSuccess) refusal_ = "cublasLtCreate: " + describe(code);
     }
-    if (!refusal_.empty()) refusal_.insert(0, "cuBLASLt is not at hand: ");
+    if (!refusal_.empty()) refusal_.insert(0, "cuBLASLt is not available: ");
   }
   return refusal_.empty() ? nullptr : refusal_.c_str();
 }
