@@ -117,7 +117,7 @@ def test_a_file_that_is_not_a_terminal_gets_plain_text(capfd: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--decode", "1"], "FIELD_INVALID: decode: 1, expected at least 2: time is taken between outputs"),
+        (["--decode", "1"], "FIELD_INVALID: decode: 1, expected at least 2: the time between outputs is measured"),
         (["--synthetic", "7b"], "FIELD_INVALID: synthetic: 7b, expected one of 0.6b, 1.7b, 4b, 1b, gemma-1b"),
         (["--synthetic", "1b", "--type", "q2_k"], "FIELD_INVALID: type: q2_k, expected one of q8_0, "),
         (["--type", "q8_0"], "USAGE: --type: given without --synthetic"),

@@ -46,8 +46,8 @@ def write_cpu_list(numbers: Sequence[int]) -> str:
 class CpuList(Kind[tuple[int, ...]]):
     """CPUs without repetition; `"none"` is the empty list."""
 
-    expected = f'{NONE}, or a list of CPUs in which each is named once, as "0-3,8"'
-    allowed = f'"{NONE}" or a list as "0-3,8"'
+    expected = f'{NONE}, or a list of CPUs in which each is named once, such as "0-3,8"'
+    allowed = f'"{NONE}" or a list such as "0-3,8"'
 
     def read(self, raw: object) -> tuple[int, ...]:
         if raw == NONE:

@@ -148,7 +148,7 @@ class Joined(Kind[str]):
 
 
 class Text(Kind[str]):
-    """A string; in the environment and in `--set` it is taken as it stands, quotes included."""
+    """A string; in the environment and in `--set` the text is the value, including quotes."""
 
     def __init__(self, what: str, *, pattern: str | None = None, most_bytes: int = 4096) -> None:
         self.what, self.most_bytes = what, most_bytes

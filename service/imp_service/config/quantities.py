@@ -82,7 +82,7 @@ class Duration(Kind[timedelta]):
 
     @property
     def expected(self) -> str:
-        return f'{self.allowed}, with its unit, as "30s", "5ms" or "1h"'
+        return f'{self.allowed}, with its unit, such as "30s", "5ms" or "1h"'
 
     @property
     def allowed(self) -> str:

@@ -1,7 +1,7 @@
 """Loads on a thread: `imp serve` imports and makes the server while the weights are read.
 
 A load can be stopped between two reports of its progress. Its thread is a daemon, because a read from a dead disk must
-not keep the process.
+not keep the process alive.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class WeightsLoad(BackgroundLoad[LoadedModel]):
 
     @cached_property
     def metadata(self) -> Mapping[str, object]:
-        """The file's metadata. Waits until the file is open; raises why it does not open."""
+        """The file's metadata. Waits until the file is open. If it cannot be opened, raises the reason."""
         metadata: Mapping[str, object] = self._file.result().metadata
         return metadata
 

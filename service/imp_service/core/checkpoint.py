@@ -77,7 +77,7 @@ def advice_on(typed: str) -> str | None:
 def _advice_on_name(typed: str) -> str | None:
     found = _REPOSITORY.fullmatch(typed)
     if found is not None and not Path(typed).parent.exists():
-        return f"is no file or folder; if it is a repository on Hugging Face: {_download(found[1])}"
+        return f"is not a file or folder; if it is a repository on Hugging Face: {_download(found[1])}"
     if _TAGGED.fullmatch(typed):
         return "is a name with a tag, expected a file or a folder; to download one: imp pull OWNER/NAME:TYPE"
     return None

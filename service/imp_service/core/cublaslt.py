@@ -16,7 +16,7 @@ from imp_service.config.tree import origin_at
 from imp_service.core.errors import ModelError
 
 OFF = "off"
-# What the core says if it gets no place.
+# The core's reason if it gets an empty list of places.
 _NOWHERE = "device.cublaslt is off"
 _BETWEEN = ":"
 # In the packages nvidia-cublas and nvidia-cublas-cu12, below the folder of their namespace.
@@ -53,15 +53,15 @@ def resolve_cublaslt(config: Config) -> Config:
 
 
 def reason_for_auto(reason: str, setting: str | Auto, kind: str | Auto) -> str:
-    """The core's reason about a kernel, with the setting named as the user has it: `auto`, not `off`."""
+    """The core's reason about a kernel. If the user's setting is `auto`, the text says so, instead of `off`."""
     return (
         reason if setting is not AUTO else reason.replace(_NOWHERE, f"device.cublaslt is auto, and device.kind {kind}")
     )
 
 
 @contextmanager
-def auto_by_its_name(config: Config) -> Iterator[None]:
-    """The same for a ModelError raised within the `with` block. `device.kind` must be decided."""
+def naming_auto(config: Config) -> Iterator[None]:
+    """Applies reason_for_auto() to a ModelError raised within the `with` block. `device.kind` must be decided."""
     device = config.settings.device
     was_auto = origin_at(config.tree, ("device", "cublaslt")).source == "auto"
     try:

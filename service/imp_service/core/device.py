@@ -29,7 +29,7 @@ class Gpu:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether `device.kind = auto` chooses it."""
+        """Whether `device.kind = "auto"` chooses it."""
         return not self.refusal and self.has_validated_kernels
 
     @property

@@ -26,7 +26,7 @@ _KINDS = {
 for _name, _kind in _KINDS.items():
     setattr(_core, _name, _kind)
 
-# The core's reasons, and those of which it knows nothing: the checkpoint's digest and the text of a model.
+# The core's reasons, and those of errors outside the core: of the checkpoint's digest and of a model's text.
 KIND_OF_REASON: Mapping[str, type[Error]] = {
     **{reason: _KINDS[kind] for reason, kind in REASONS.items()},
     "WEIGHTS_CORRUPT": ModelError,

@@ -10,7 +10,7 @@ from imp_service import _core
 from imp_service.config import Config, ConfigError
 from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
-from imp_service.core.cublaslt import auto_by_its_name
+from imp_service.core.cublaslt import naming_auto
 from imp_service.core.device import resolve_device
 from imp_service.core.errors import Error, InvalidArgument, make_error
 from imp_service.core.load import load_arguments
@@ -89,7 +89,7 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
     overrides = core_overrides(settings)
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
-    with auto_by_its_name(config):
+    with naming_auto(config):
         plan = _plan(file, settings, overrides, limit, tuning)
     return ModelReport(
         architecture=plan["architecture"],
@@ -114,7 +114,7 @@ def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | Confi
         overrides.gemm = [pair]
         try:
             require_kernels(dict([pair]), str(settings.device.kind))
-            with auto_by_its_name(config):
+            with naming_auto(config):
                 _plan(file, settings, overrides, limit)
         except (Error, ConfigError) as error:
             if error.reason == "OVERRIDE_INVALID":  # others are found by the whole plan, too

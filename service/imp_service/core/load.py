@@ -12,7 +12,7 @@ from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
 from imp_service.config.host import MemoryLimit, memory_limit
 from imp_service.core.checkpoint import open_file
-from imp_service.core.cublaslt import auto_by_its_name, cublaslt_places
+from imp_service.core.cublaslt import cublaslt_places, naming_auto
 from imp_service.core.device import resolve_machine
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument
@@ -62,7 +62,7 @@ def load(
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
     try:
-        with auto_by_its_name(config):
+        with naming_auto(config):
             model = _read_model(settings, file, nodes, tuning, progress)
         engine = _core.Engine(model, _engine_options(settings, model))
     except InvalidArgument as error:

@@ -70,11 +70,11 @@ def read_tuning(path: Path) -> Tuning:
     try:
         document = json.loads(found[1])
     except (ValueError, RecursionError) as error:
-        raise ConfigError(where, f"is no JSON: {error}") from None
+        raise ConfigError(where, f"is not JSON: {error}") from None
     try:
         return _tuning(document)
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(where, f"is no tuning of this version of imp: {error}; imp tune writes one") from None
+        raise ConfigError(where, f"is not a tuning of this version of imp: {error}; imp tune writes one") from None
 
 
 def tuning_here(settings: Settings) -> tuple[list[Preference], str]:

@@ -166,12 +166,12 @@ def test_a_tuning_of_another_machine_is_a_warning_and_changes_nothing(changes, w
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "expected version, key, preferences and measured"),
         ('{"version": 2, "key": {}, "preferences": [], "measured": []}', "version 2, expected 1"),
-        ('{"version": 1, "key": {}, "preferences": [], "measured": []}', "is no tuning"),
-        ('{"version": 1, "key": 3, "preferences": [], "measured": []}', "is no tuning"),
+        ('{"version": 1, "key": {}, "preferences": [], "measured": []}', "is not a tuning"),
+        ('{"version": 1, "key": 3, "preferences": [], "measured": []}', "is not a tuning"),
     ],
 )
 def test_a_file_that_is_no_tuning_is_an_error(text: str, part: str, tmp_path: Path):
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_tuning_is_an_error(text: str, part: str, tmp_path: Pa
     ],
 )
 def test_a_preference_that_is_none_is_an_error(row: object, tmp_path: Path):
-    with pytest.raises(ConfigError, match="is no tuning of this version of imp"):
+    with pytest.raises(ConfigError, match="is not a tuning of this version of imp"):
         tuning_here(settings_with(write(tmp_path / "t.json", preferences=[row])))
 
 

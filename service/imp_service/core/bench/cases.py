@@ -53,7 +53,7 @@ class BenchPlan:
 
     def __post_init__(self) -> None:
         if any(tokens < 2 for tokens in self.decode):
-            raise field_invalid("decode", "1, expected at least 2: time is taken between outputs")
+            raise field_invalid("decode", "1, expected at least 2: the time between outputs is measured")
 
     def cases(self, threads: int) -> list[Case]:
         """All cases with one number of threads, prompts first."""
