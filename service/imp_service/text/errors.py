@@ -40,7 +40,7 @@ class TokenizerInvalid(TextError):
 
 
 class UnknownPreTokenizer(TokenizerInvalid):
-    """`tokenizer.ggml.pre` names no known pre-tokenizer, and no override names one."""
+    """`tokenizer.ggml.pre` names an unknown pre-tokenizer, and no override names another."""
 
 
 class TemplateInvalid(TextError):

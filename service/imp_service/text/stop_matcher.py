@@ -108,7 +108,7 @@ class StopMatcher:
         return None
 
     def mark(self) -> tuple[int, int]:
-        """The state, for `rewind`."""
+        """The state, to pass to `rewind`."""
         return self._state, self._n_bytes
 
     def rewind(self, mark: tuple[int, int]) -> None:

@@ -1,4 +1,5 @@
-"""One sequence's tokens to text as they come: each piece valid UTF-8, and no part of a stop string ever delivered."""
+"""Converts one sequence's tokens to text as they are sampled. Each piece is valid UTF-8 and contains no part of a stop
+string."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ _UTF8_DECODER = codecs.getincrementaldecoder("utf-8")
 
 @dataclass(frozen=True, slots=True)
 class StopRules:
-    """What of `StopOptions` concerns text."""
+    """The fields of `StopOptions` about text."""
 
     strings: StopStrings
-    # Strings completed by an earlier output are passed over.
+    # Strings that an earlier output completes are ignored.
     min_tokens: int = 0
     # The matched string stays in the text.
     include_match: bool = False
@@ -28,7 +29,7 @@ NO_STOP = StopRules(StopStrings(()))
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """What one token adds to the text."""
+    """The text that one token adds."""
 
     text: str
     # The stop string that the token completed: the text ends here, and the token is the sequence's last.
@@ -37,7 +38,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class StreamMark:
-    """A state of a stream, to come back to."""
+    """A saved state of a stream, for `rewind`."""
 
     n_outputs: int
     detokenizer: tuple[int, bool]
@@ -47,7 +48,7 @@ class StreamMark:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing waits: what comes next is told as after any other such state, where no string is looked for."""
+        """Nothing is held back. Without stop strings, the text of later tokens is the same after every such state."""
         begun, strips_next = self.detokenizer
         return begun > 0 and not strips_next and not self.held and not self.unfinished[0]
 
@@ -82,7 +83,7 @@ class TextStream:
         return self.add(self._detokenizer.feed(token_id), self._n_outputs)
 
     def add(self, data: bytes, n_outputs: int) -> TextDelta:
-        """Takes text that comes in another way than by feed(), as a part of the output with this number from 1."""
+        """Adds text that does not come from feed(). It belongs to the output with this number, counted from 1."""
         if not self._stop.strings.strings:
             return TextDelta(self._decoder.decode(data))
         n_before = self._matcher.n_bytes
@@ -100,7 +101,7 @@ class TextStream:
 
     @property
     def has_stop_strings(self) -> bool:
-        """A token may end the text."""
+        """Whether a token can complete a stop string."""
         return bool(self._stop.strings.strings)
 
     def feed_all(self, token_ids: Sequence[int]) -> str:
@@ -112,7 +113,7 @@ class TextStream:
         return self._decoder.decode(b"".join([detokenizer.feed(token_id) for token_id in token_ids]))
 
     def finish(self) -> str:
-        """What was waiting, once no token will follow; an unfinished character becomes U+FFFD."""
+        """The text that was held back. Call it after the last token. An unfinished character becomes U+FFFD."""
         if self._has_ended:
             return ""
         self._has_ended = True
@@ -120,19 +121,19 @@ class TextStream:
         return self._decoder.decode(held, True)
 
     def cut(self) -> str:
-        """What was waiting, where something that is no text comes next. What is added after it begins anew."""
+        """The text that was held back before something that is not text. Text after it does not continue it."""
         held, self._held = self._held, b""
         self._matcher = StopMatcher(self._stop.strings)
         return self._decoder.decode(held, True)
 
     def mark(self) -> StreamMark:
-        """The state now."""
+        """The current state."""
         return StreamMark(
             self._n_outputs, self._detokenizer.mark(), self._matcher.mark(), self._held, self._decoder.getstate()
         )
 
     def rewind(self, mark: StreamMark) -> None:
-        """Forgets the tokens fed since `mark`, and what of them was waiting: they were truncated or replaced."""
+        """Forgets the tokens fed since `mark`, including text held back: they were truncated or replaced."""
         self._n_outputs = mark.n_outputs
         self._detokenizer.rewind(mark.detokenizer)
         self._matcher.rewind(mark.matcher)

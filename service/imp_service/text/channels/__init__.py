@@ -1,1 +1,1 @@
-"""Output as channels: content, reasoning and tool calls, split as a model's dialect writes them."""
+"""Splits a model's output into channels: content, reasoning and tool calls. A dialect describes their markup."""

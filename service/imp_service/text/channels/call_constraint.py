@@ -16,13 +16,13 @@ from imp_service.text.constraints.json_schema import Schema, check_json_schema
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
-# What a blank of a pattern may be here.
+# The white space that a blank of a pattern may stand for in a constraint.
 _SPACES = r"[ \n]{0,2}"
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function that may be called, with its schema as JSON, and the field of that in errors."""
+    """A function that may be called, with its schema as JSON, and the schema's field for errors."""
 
     name: str
     schema: str
@@ -42,9 +42,9 @@ class CallConstraint:
     functions: tuple[Function, ...]
     # One call after another, as many as the model writes.
     allows_several: bool = False
-    # The prompt has opened the reasoning: that ends first.
+    # The prompt has opened the reasoning, so the output first ends it.
     in_reasoning: bool = False
-    # The framing that is a control token of the vocabulary, with its id.
+    # The framing texts that are control tokens of the vocabulary, with their ids.
     control: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -113,7 +113,7 @@ class CallConstraint:
 
 
 def _cut(pattern: str, control: dict[str, int]) -> Iterator[tuple[str, int | None]]:
-    """The pattern's stretches, each with the id of the control token that it is."""
+    """The pattern cut at control tokens: each part with the id of its token, if it is one."""
     at = 0
     while at < len(pattern):
         found = [(pattern.find(text, at), text) for text in control if text in pattern[at:]]
@@ -127,7 +127,7 @@ def _cut(pattern: str, control: dict[str, int]) -> Iterator[tuple[str, int | Non
 
 
 def _readable(function: Function) -> str:
-    """The name, which the dialect must be able to write and to read back."""
+    """The name. Raises FieldInvalid if the dialect cannot write it so that it can be parsed."""
     if not is_name(function.name):
         where = function.path.removesuffix("parameters") + "name"
         raise FieldInvalid(where, f"expected 1 to {MAX_NAME_BYTES} bytes without blanks, quotes and brackets")

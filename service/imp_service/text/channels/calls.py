@@ -1,4 +1,4 @@
-"""Calls as a caller gets them: the name first, then the arguments as growing JSON."""
+"""Writes tool calls as deltas for the caller: first the name, then pieces of the arguments' JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CallIds:
     """The ids of the calls of one output: the same for the same request and seed."""
 
     shape: CallIdShape
-    # What tells this output from others: the seed, the prompt's size, the number of the sequence.
+    # Identifies this output: the seed, the length of the prompt, the number of the sequence.
     origin: tuple[int, ...]
 
     def of(self, index: int) -> str:
@@ -39,7 +39,7 @@ class CallIds:
 
 
 class CallWriter:
-    """Makes deltas of the pieces of calls."""
+    """Turns the pieces of calls into deltas."""
 
     def __init__(self, tools: Sequence[Tool], ids: CallIds) -> None:
         self._schemas: Mapping[str, object] = {tool.name: tool.schema for tool in tools}
@@ -53,7 +53,7 @@ class CallWriter:
         self._has_object = False
 
     def take(self, piece: Piece) -> ToolCallDelta | None:
-        """What a piece adds, if anything."""
+        """The delta of a piece; None if it adds nothing."""
         match piece.kind:
             case Kind.NAME:
                 self._name, self._given_id = piece.data, b""
@@ -66,7 +66,7 @@ class CallWriter:
         return None
 
     def finish(self) -> ToolCallDelta | None:
-        """What was waiting of a call that the output's end cuts."""
+        """The last delta of a call that the end of the output cuts."""
         if self._value is not None:
             return self._more(self._value.finish(is_complete=False))
         return self._more(self._decoder.decode(b"", True))

@@ -1,4 +1,4 @@
-"""One output's tokens to channels as they come: content, which may end at a stop string, reasoning and calls."""
+"""Converts one output's tokens to channels as they are sampled: content (up to a stop string), reasoning and calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 
 @dataclass(slots=True)
 class ChannelDelta:
-    """What is new in each channel. `match` is the stop string that ended the content, and with it the output."""
+    """The new part of each channel. `match` is the stop string that ended the content and so the output."""
 
     text: str = ""
     reasoning: str = ""
@@ -43,14 +43,14 @@ class ParsePlan:
     dialect: Dialect
     # The prompt has opened the reasoning.
     in_reasoning: bool
-    # None: not known, so that any name is one of a function.
+    # Names of the functions. None: not known, so any name is accepted.
     tools: tuple[Tool, ...] | None
-    # Of the request: see CallIds.
+    # Identifies the request, for CallIds.
     origin: tuple[int, ...]
 
 
 def visible(table: TokenTable, dialect: Dialect, ends: frozenset[int]) -> TokenTable:
-    """The table with the control tokens that are part of the dialect's framing as text."""
+    """The table, in which control tokens that belong to the dialect's framing are text."""
     framing = {i for i in table.special - ends if table.token_bytes[i] and dialect.frames_with(table.token_bytes[i])}
     return replace(table, special=table.special - framing)
 
@@ -67,7 +67,7 @@ class ChannelStream:
         sequence: int = 0,
         special_tokens: bool = False,
     ) -> None:
-        """`table` has the framing as text: see visible()."""
+        """`table` is a result of visible()."""
         self._detokenizer = Detokenizer(table, special_tokens=special_tokens)
         names = None if plan.tools is None else frozenset(tool.name for tool in plan.tools)
         self._splitter = ChannelSplitter(plan.dialect, in_reasoning=plan.in_reasoning, names=names)
@@ -84,11 +84,11 @@ class ChannelStream:
         return self._told(self._splitter.feed(self._detokenizer.feed(token_id)))
 
     def feed_all(self, token_ids: Sequence[int]) -> ChannelDelta:
-        """What these outputs add, taken at once. Not for a stream with stop strings."""
+        """The delta of several outputs together. Not for a stream with stop strings."""
         return self._told(self._splitter.feed(b"".join([self._detokenizer.feed(each) for each in token_ids])))
 
     def finish(self) -> ChannelDelta:
-        """What was waiting, once no token will follow."""
+        """The text that was held back. Call it after the last token."""
         if self._has_ended:
             return ChannelDelta()
         delta = self._told(self._splitter.finish())
@@ -109,7 +109,7 @@ class ChannelStream:
                     delta.match, self._has_ended = added.match, True
                     break
                 continue
-            # Framing comes between: no stop string and no character goes on behind it.
+            # Framing lies between: a stop string or a character cannot continue after it.
             delta.text += self._content.cut()
             if piece.kind is Kind.REASONING:
                 delta.reasoning += self._reasoning.decode(piece.data)

@@ -1,4 +1,4 @@
-"""What a dialect is: how the models of a family write reasoning and tool calls. A dialect is a row of data."""
+"""A dialect is the markup in which a family of models writes reasoning and tool calls, described as data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OBJECT = "{"
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A text that is no output itself, with the line breaks that belong to it."""
+    """A text that is markup and not output, with the line breaks that belong to it."""
 
     text: str
-    # At most so many line breaks before and after it are part of the marker.
+    # The most line breaks before and after the text that belong to the marker.
     before: int = 0
     after: int = 0
 
@@ -28,7 +28,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Where reasoning begins and ends. It begins where the output begins, or in the prompt."""
+    """The markers of reasoning. It can begin only at the start of the output, or in the prompt."""
 
     begin: Marker
     end: Marker
@@ -36,14 +36,14 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Arguments as a list of parameters, each with its value as text. Without it arguments are a JSON object."""
+    """The markup of arguments that are parameters with values as plain text. Without it arguments are a JSON object."""
 
     # The pattern before a value, with $key.
     begin: str
     end: Marker
-    # What follows the last parameter.
+    # The pattern after the last parameter.
     close: str
-    # At most so many line breaks before a value are not part of it.
+    # The most line breaks before a value that are markup.
     after_begin: int = 1
 
 
@@ -54,35 +54,35 @@ class CallForm:
     All but `begin` are patterns: see pattern.py.
     """
 
-    # None: the output as a whole is calls. Such a call must name a function that the request offers.
+    # None: a call has no marker, and the whole output is calls. Such a call must name a function of the request.
     begin: Marker | None
     head: str
-    # Once, before the first head.
+    # Occurs once, before the first head.
     opening: str = ""
-    # One of these follows the arguments; a constraint writes the first.
+    # One of these follows the arguments. A constraint forces the first.
     tails: tuple[str, ...] = ()
-    # What stands between two calls behind one `begin`. Empty: each call has its own.
+    # The pattern between two calls after one `begin`. Empty: each call has its own `begin`.
     between: str = ""
     end: str = ""
-    # At most so many line breaks after `end` are part of it.
+    # The most line breaks after `end` that belong to it.
     after_end: int = 0
     parameters: Parameters | None = None
 
     @property
     def first_pattern(self) -> Pattern:
-        """What leads from `begin` to the first byte of the first call's arguments."""
+        """The pattern from `begin` to the first byte of the first call's arguments."""
         return self._pattern(self.opening + self.head)
 
     @property
     def next_pattern(self) -> Pattern:
-        """What leads to the arguments of the next call behind the same `begin`."""
+        """The pattern before the arguments of the next call after the same `begin`."""
         return self._pattern(self.between + self.head)
 
     def _pattern(self, source: str) -> Pattern:
         return Pattern(source) if self.parameters else Pattern(source + OBJECT, n_ahead=len(OBJECT))
 
     def patterns(self) -> Iterator[Pattern]:
-        """All that may have to be held until they match."""
+        """Every pattern whose bytes are held back until it matches."""
         yield self.first_pattern
         if self.between:
             yield self.next_pattern
@@ -94,7 +94,7 @@ class CallForm:
 
 @dataclass(frozen=True, slots=True)
 class CallIdShape:
-    """What ids of calls look like: a prefix, then letters and digits."""
+    """The form of a call's id: a prefix, then letters and digits."""
 
     prefix: str = "call_"
     length: int = 24
@@ -102,20 +102,20 @@ class CallIdShape:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a family of models writes its output."""
+    """The markup of a family of models."""
 
     name: str
     reasoning: Reasoning | None = None
-    # The first is the form of calls that a constraint forces.
+    # A constraint forces the first form.
     forms: tuple[CallForm, ...] = ()
     ids: CallIdShape = CallIdShape()
 
     def preferring(self, form: CallForm) -> Dialect:
-        """The same with this form as the first."""
+        """A copy with this form as the first."""
         return replace(self, forms=(form, *(each for each in self.forms if each is not form)))
 
     def frames_with(self, token: bytes) -> bool:
-        """Whether a token's text is a part of the framing, and so is no output."""
+        """Whether a token's text is part of the framing, and so not of the output."""
         return any(token in text.encode() for text in self._framing())
 
     def _framing(self) -> Iterator[str]:
@@ -128,7 +128,7 @@ class Dialect:
 
     @property
     def longest_marker(self) -> int:
-        """The most bytes that wait for what follows them."""
+        """The most bytes that are held back until the following bytes are known."""
         markers = [self.reasoning.begin, self.reasoning.end] if self.reasoning else []
         lengths = [len(each.text) + each.before + MAX_BLANKS for each in markers]
         for form in self.forms:

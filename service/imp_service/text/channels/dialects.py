@@ -1,4 +1,4 @@
-"""The dialects that imp knows, one row each. A new family of models is a new row."""
+"""The dialects that imp supports, one row each."""
 
 from __future__ import annotations
 

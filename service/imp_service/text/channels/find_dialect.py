@@ -1,4 +1,4 @@
-"""Finds the dialect of a model: renders a conversation with a call, and looks for the row that reads the call back."""
+"""Detects the dialect of a model: renders a conversation with a call, and finds the row that parses the call."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ _ANSWER = ChatMessage("assistant", "", tool_calls_json=json.dumps([_CALL]))
 
 
 def find_dialect(render: Render, tokenizer: Tokenizer, named: Dialect | None = None) -> Dialect:
-    """The dialect of a model's chat template. `plain` if no row reads back the call that the template wrote.
-
-    Its first form of calls is the one that the template writes. If the settings name a row, that is the dialect.
+    """The dialect of a model's chat template. `plain` if no row parses the call that the template wrote. The first form
+    of the result is the one that the template writes. If the settings name a row, the result is that row.
     """
     otherwise = PLAIN if named is None else named
     try:
@@ -46,22 +45,22 @@ def find_dialect(render: Render, tokenizer: Tokenizer, named: Dialect | None = N
 
 
 def named_dialect(name: str) -> Dialect:
-    """The row that the settings name; TemplateInvalid if there is none."""
+    """The row that the settings name. Raises TemplateInvalid if it does not exist."""
     if name not in DIALECTS:
         raise TemplateInvalid(OVERRIDE, f"{name}: no such dialect, known: {', '.join(DIALECTS)}")
     return DIALECTS[name]
 
 
 def opens_reasoning(dialect: Dialect, prompt: str) -> bool:
-    """The prompt ends where its reasoning begins."""
+    """Whether the prompt ends with an open reasoning block."""
     return dialect.reasoning is not None and prompt.rstrip().endswith(dialect.reasoning.begin.text)
 
 
 def _rendered_call(render: Render) -> tuple[str, str]:
     """The prompt before the assistant's call, and what the template writes from there on.
 
-    The prompt may have what the whole conversation has not, such as tools in its last message. Then what follows the
-    question is read, with the header of the assistant's turn.
+    The prompt may differ from the beginning of the whole conversation: some templates put tools into the last message.
+    Then the second text is everything after the question, including the header of the assistant's turn.
     """
     prompt = render(ChatPrompt((_QUESTION,), TOOLS_JSON))
     whole = render(ChatPrompt((_QUESTION, _ANSWER), TOOLS_JSON, add_generation_prompt=False))
@@ -72,7 +71,7 @@ def _rendered_call(render: Render) -> tuple[str, str]:
 
 
 def _candidates(rows: Iterable[Dialect]) -> Iterator[Dialect]:
-    """Each row with one form of calls alone."""
+    """The rows, once for each form of calls, with only that form."""
     for row in rows:
         for form in row.forms:
             yield Dialect(row.name, row.reasoning, (form,), row.ids)

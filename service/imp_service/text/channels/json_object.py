@@ -1,4 +1,4 @@
-"""Finds where a JSON object ends, as its bytes come."""
+"""Finds the end of a JSON object in a stream of bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _OUTSIDE = re.compile(rb'["{}\[\]<]')
 
 
 class ObjectScanner:
-    """Counts brackets outside of strings. It does not check the rest of JSON's rules.
+    """Counts brackets outside of strings. It does not check other rules of JSON.
 
-    A '<' outside of a string is not JSON: there a marker begins, and the object is broken off.
+    A '<' outside of a string is not JSON: a marker begins there, and the object is incomplete.
     """
 
     __slots__ = ("_depth", "_escapes", "_in_string")
@@ -23,7 +23,7 @@ class ObjectScanner:
         self._escapes = False
 
     def feed(self, data: bytes) -> int | None:
-        """The end of the object in `data`, if it is there."""
+        """The end of the object in `data`; None if it does not end there."""
         at = 0
         while at < len(data):
             if self._escapes:

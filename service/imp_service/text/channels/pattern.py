@@ -1,7 +1,7 @@
 """Patterns of a dialect's framing, matched byte by byte.
 
-A pattern is its text, in which a blank stands for any white space or none, $name for the name of a function, $key for
-the name of a parameter, and $id for the id of a call.
+In the text of a pattern, a blank matches any or no white space, $name the name of a function, $key the name of a
+parameter, and $id the id of a call.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-# The most white space that a blank stands for, and the longest name.
+# The most white space that a blank matches, and the longest name.
 MAX_BLANKS = 16
 MAX_NAME_BYTES = 128
 BLANKS = b" \t\r\n"
 BLANK = " "
 _STEPS = re.compile(r"\$name|\$key|\$id| |[^$ ]+")
-# Not in a name: control characters, blanks, quotes, brackets.
+# A name has no control characters, blanks, quotes or brackets.
 _NOT_IN_NAMES = frozenset(range(0x21)) | frozenset(b'"\\<>[]{}\x7f')
 
 
 def is_name(text: str) -> bool:
-    """A text that can stand in a gap."""
+    """Whether a gap can match this text."""
     data = text.encode("utf-8", "replace")
     return 1 <= len(data) <= MAX_NAME_BYTES and not _NOT_IN_NAMES & set(data)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A text with gaps. Of its end, `n_ahead` bytes only have to follow: they are not part of it."""
+    """A text with gaps. The last `n_ahead` bytes are lookahead: they must follow, but are not part of the match."""
 
     source: str
     n_ahead: int = 0
 
     @cached_property
     def steps(self) -> tuple[bytes | str, ...]:
-        """Literal bytes, and as text the gaps."""
+        """The steps in order: bytes are literals, strings are names of gaps."""
         return _steps(self.source)
 
     @property
     def most_bytes(self) -> int:
-        """The longest text that it matches."""
+        """The length of the longest text that it matches."""
         limits = {BLANK: MAX_BLANKS}
         return sum(len(step) if isinstance(step, bytes) else limits.get(step, MAX_NAME_BYTES) for step in self.steps)
 
@@ -53,7 +53,7 @@ def _steps(source: str) -> tuple[bytes | str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What stands in a gap: `data[start:end]` of the text that was read."""
+    """The match of a gap: `data[start:end]` of the text that was read."""
 
     name: str
     start: int
@@ -61,17 +61,17 @@ class Gap:
 
 
 class PatternMatcher:
-    """Follows one pattern. Each step knows by one byte whether it goes on."""
+    """Matches one pattern incrementally. One byte of lookahead is enough for each step."""
 
     __slots__ = ("_at", "_n_read", "_n_step", "_steps", "gaps")
 
     def __init__(self, pattern: Pattern) -> None:
         self._steps = pattern.steps
         self._at = 0
-        # Bytes read of the step, and in all.
+        # Bytes read in this step, and in all.
         self._n_step = 0
         self._n_read = 0
-        # Those that are complete.
+        # The complete gaps.
         self.gaps: list[Gap] = []
 
     @property
@@ -118,5 +118,5 @@ class PatternMatcher:
 
 
 def newline_forms(text: str, most: int) -> tuple[str, ...]:
-    """A text with no line break before it, with one, and so on."""
+    """The text with 0 to `most` line breaks before it."""
     return tuple("\n" * n + text for n in range(most + 1))

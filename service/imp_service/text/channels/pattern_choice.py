@@ -1,4 +1,4 @@
-"""Reads on as long as one of several patterns may match, and says which one does."""
+"""Finds out which of several patterns matches, incrementally."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from imp_service.text.channels.pieces import GAPS, Kind, Piece
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A pattern, and what to do when it has matched."""
+    """A pattern, and the reader's action when it has matched."""
 
     pattern: Pattern
     action: Callable[[], None]
-    # The names that $name may have; None: any.
+    # The names that $name may match; None: any.
     names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An option whose pattern was read, and the bytes after it."""
+    """The option whose pattern matched, and the bytes after the match."""
 
     option: Option
     pieces: list[Piece]
@@ -30,27 +30,27 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """No pattern matches: all bytes that were read since the marker."""
+    """No pattern matches. Has all bytes since the marker."""
 
     rest: bytes
 
 
 class PatternChoice:
-    """The options at one place of an output. No pattern begins with another one."""
+    """The options at one position of an output. No pattern is a prefix of another."""
 
     def __init__(self, options: Sequence[Option], marker: bytes) -> None:
-        """`marker` was read before the patterns, and is held with them."""
+        """`marker` was read before the patterns. It is held back together with them."""
         self._tried = [(PatternMatcher(option.pattern), option) for option in options]
         self.marker = marker
         self._read = b""
 
     @property
     def held(self) -> bytes:
-        """What was read, with the marker."""
+        """All bytes that were read, including the marker."""
         return self.marker + self._read
 
     def feed(self, data: bytes) -> Match | Mismatch | None:
-        """Reads up to the end of a match. None: the bytes may become one."""
+        """Reads up to the end of a match. None: undecided until more bytes are read."""
         for n, byte in enumerate(data, start=1):
             self._tried = [each for each in self._tried if each[0].feed(byte)]
             if not self._tried:
@@ -66,7 +66,7 @@ class PatternChoice:
         return None
 
     def named(self) -> list[Piece] | None:
-        """At the end of the output: the pieces of a call whose name is complete, or None."""
+        """Call it at the end of the output. Returns the pieces of a call whose name is complete, or None."""
         for matcher, option in self._tried:
             if any(gap.name == "$name" for gap in matcher.gaps) and _names_a_function(matcher, option, self._read):
                 return self._pieces(matcher, self._read)

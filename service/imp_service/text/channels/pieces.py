@@ -1,4 +1,4 @@
-"""Pieces of an output: each byte belongs to a channel or to the framing, in the order in which it was written."""
+"""Pieces of an output, in order: each byte belongs to a channel or to the framing."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """What a piece is."""
+    """The meaning of a piece."""
 
     CONTENT = auto()
     REASONING = auto()
-    # The framing: no output.
+    # The framing, which is not output.
     MARKER = auto()
-    # Of a call: the name of its function, the id that the model gave it, and its arguments as JSON, ...
+    # Parts of a call: the name of its function, the id that the model wrote, and its arguments as JSON, ...
     NAME = auto()
     ID = auto()
     ARGUMENTS = auto()
-    # ... or parameter by parameter, the values as text.
+    # ... or the name of a parameter and its value as text.
     KEY = auto()
     VALUE = auto()
-    # Without bytes: the head of a call, a value, a call is complete.
+    # Events without bytes: the head of a call, a value, or a call is complete.
     HEAD_END = auto()
     VALUE_END = auto()
     CALL_END = auto()
@@ -40,7 +40,7 @@ class Piece:
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same with neighbours of one kind in one piece."""
+    """The pieces, with consecutive ones of the same kind merged."""
     found: list[Piece] = []
     for piece in pieces:
         if not piece.data and piece.kind not in _ENDS:

@@ -1,4 +1,4 @@
-"""Which types of JSON a schema allows. Only for reading values that a model wrote as text."""
+"""The JSON types that a schema allows, to convert values that a model wrote as text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from imp_service.text.channels.tools import Schema
 ALL = frozenset({"object", "array", "string", "number", "boolean", "null"})
 STRING = frozenset({"string"})
 _COMBINATIONS = {"anyOf": frozenset.union, "oneOf": frozenset.union, "allOf": frozenset.intersection}
-# References that lead to references are followed so far.
+# The longest chain of references that is followed.
 _MOST_STEPS = 16
 
 
 def types_of_parameter(schema: object, name: str) -> frozenset[str]:
-    """The types of a parameter of a function with this schema. A parameter that it does not declare is text."""
+    """The types of a function's parameter. A parameter that the schema does not declare is a string."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(schema, Mapping) or not isinstance(properties, Mapping) or name not in properties:
         return STRING

@@ -1,4 +1,4 @@
-"""Splits a growing output into the pieces of a dialect. What only looks like a call is content."""
+"""Splits a streamed output into the pieces of a dialect. Text that only looks like a call is content."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Action = Callable[[], None]
 
 
 class ChannelSplitter:
-    """Follows one output. However its bytes come in pieces, the result is the same.
+    """Parses one output. The result does not depend on how the bytes are split into calls of feed().
 
-    It is always in one state, whose reader takes bytes and returns those that the next state's reader takes. At any
-    time it holds at most `dialect.longest_marker` bytes, until it is clear what they are.
+    A state machine: the reader of a state consumes bytes and returns the rest for the next state's reader. It holds
+    back at most `dialect.longest_marker` bytes until their meaning is known.
     """
 
     def __init__(self, dialect: Dialect, *, in_reasoning: bool, names: frozenset[str] | None) -> None:
-        """`in_reasoning`: the prompt has opened the reasoning. `names` are the functions that the request offers.
+        """`in_reasoning`: the prompt has opened the reasoning.
 
-        None: any. If they are none, nothing is a call.
+        `names` are the functions of the request. None: any. Empty: nothing is a call.
         """
         self._dialect = dialect
         self._names = names
         self._forms = dialect.forms if names is None or names else ()
         self._out: list[Piece] = []
         self._reader: Callable[[bytes], bytes]
-        # What waits for the bytes that follow, and what it is if none follow.
+        # The bytes that are held back, and their kind if none follow.
         self._held = b""
         self._held_kind = Kind.CONTENT
         self._matcher: StopMatcher
@@ -54,7 +54,7 @@ class ChannelSplitter:
         return self._taken()
 
     def finish(self) -> list[Piece]:
-        """What was held, once nothing follows. A call whose name is known is told."""
+        """The bytes that were held back. Call it at the end. A call with a complete name is reported."""
         named = None if self._choice is None else self._choice.named()
         if named is not None:
             self._out += named
@@ -66,7 +66,7 @@ class ChannelSplitter:
 
     @property
     def n_held(self) -> int:
-        """Bytes that wait for what follows."""
+        """The number of bytes that are held back."""
         return len(self._waiting)
 
     @property
@@ -151,12 +151,12 @@ class ChannelSplitter:
             options.append(Option(Pattern(form.end), lambda: self._skip(form.after_end, self._begin_content)))
         self._try(options, self._begin_content, Kind.MARKER)
 
-    # Readers: up to a marker.
+    # Readers that stop at a marker.
 
     def _find(self, markers: tuple[str, ...], kind: Kind, then: Callable[[bytes], None]) -> None:
-        """Bytes are of this kind up to the next marker."""
+        """Emits bytes as this kind up to the next marker."""
         self._matcher = StopMatcher(_strings(markers))
-        # Half of the marker behind a value is none of the value.
+        # A part of the marker after a value does not belong to the value.
         self._held_kind = Kind.MARKER if kind is Kind.VALUE else kind
         self._reader = lambda data: self._read_to_marker(data, kind, then)
 
@@ -178,7 +178,7 @@ class ChannelSplitter:
         self._emit(Kind.MARKER, marker)
         self._skip(written.after, then)
 
-    # Readers: line breaks, which are part of the framing.
+    # Readers of line breaks, which belong to the framing.
 
     def _skip(self, most: int, then: Action) -> None:
         self._n_newlines, self._then = most, then
@@ -194,10 +194,10 @@ class ChannelSplitter:
             self._then()
         return data[n:]
 
-    # Readers: patterns.
+    # Readers of patterns.
 
     def _try(self, options: Sequence[Option], otherwise: Action, held_kind: Kind, marker: bytes = b"") -> None:
-        """Reads on as long as an option may match. `marker` was read before them: without a match it is content."""
+        """Tries to match one of the options. `marker` was read before them and is content if none matches."""
         if not options:
             otherwise()
             return

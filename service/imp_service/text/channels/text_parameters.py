@@ -1,4 +1,4 @@
-"""Forces parameters whose values a dialect writes as text to fit their schemas, as far as that can be said of text."""
+"""Rules that force parameters with values as plain text to match their schemas, as far as text can."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imp_service.text.errors import FieldInvalid
 
 _OF_ROOT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties", "$defs", "definitions", "$id"}
 _OF_STRINGS = ANNOTATIONS | {"type", "enum", "const", "minLength", "maxLength"}
-# How values of simple types look, which may stand in the place of a string.
+# Regular expressions of values of simple types, for schemas that also allow strings.
 _SIMPLE = {
     "null": "null",
     "boolean": "true|false",
@@ -25,7 +25,7 @@ _SIMPLE = {
 
 
 def parameter_rules(name: str, schema: Schema, written: Parameters, path: str, dialect: str) -> Iterator[str]:
-    """Rules of the arguments of one function: each declared parameter in order, those that are required always."""
+    """Rules for the arguments of one function: the declared parameters in order; only optional ones may be missing."""
     return _Writer(schema, written, path, dialect).rules(name)
 
 
@@ -52,7 +52,7 @@ class _Writer:
             yield from self._value(f"{name}_{n}_value", key, value)
 
     def _value(self, name: str, key: str, schema: object) -> Iterator[str]:
-        """A value with the marker behind it."""
+        """A value and the marker after it."""
         end = "\n" * self._written.end.before + self._written.end.text
         types = types_of(schema, self._root)
         fields = schema if isinstance(schema, dict) else {}
@@ -66,7 +66,7 @@ class _Writer:
         yield f"{name.upper()}: (/{texts}/ & ~/(?s:.*{marker}.*)/) {self._terminal(end)}"
 
     def _texts(self, key: str, schema: Schema) -> Iterator[str]:
-        """Regular expressions of the texts that are read as a value of a schema that allows strings."""
+        """Regular expressions of the texts that the parser converts to valid values of a schema that allows strings."""
         for branch in _branches(schema):
             kind = branch.get("type", "string" if {"enum", "const"} & branch.keys() else None)
             extra = branch.keys() - (_OF_STRINGS if kind == "string" else ANNOTATIONS | {"type"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 Schema = Mapping[str, object]
 
-# Of a function without parameters.
+# The schema of a function without parameters.
 NO_PARAMETERS: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
 
 

@@ -1,4 +1,4 @@
-"""Writes a value that a model wrote as text as JSON of the type that its schema allows, as the text comes."""
+"""Converts a value that a model writes as plain text to JSON of a type that its schema allows, incrementally."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 
 from imp_service.text.channels.schema_types import STRING, type_of
 
-# Text that is longer is no number and no literal, where it may be a string.
+# If the value may be a string, a longer text is not treated as a number or literal.
 MAX_SCALAR = 64
 _PYTHON_LITERALS = {"True": "true", "False": "false", "None": "null"}
 
 
 class TypedValue:
-    """One value. It is JSON where it reads as an allowed type other than a string, else a string."""
+    """One value. If the text is valid JSON of an allowed type other than string, it is that value, else a string."""
 
     def __init__(self, types: frozenset[str]) -> None:
         self._types = types
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # Text whose type is not known yet.
         self._held = ""
-        # How text is written, once the type is known.
+        # Writes text of the type, once that is known.
         self._write: Callable[[str], str] | None = None
         self._end = ""
         if types == STRING:
@@ -30,11 +30,12 @@ class TypedValue:
             self._begun = ""
 
     def feed(self, data: bytes) -> str:
-        """The JSON that more bytes of the text add."""
+        """The JSON of further bytes of the text."""
         return self._add(self._decoder.decode(data))
 
     def finish(self, *, is_complete: bool = True) -> str:
-        """The rest, once no text follows. A value that the output's end cuts stays open."""
+        """The rest of the JSON. Call it at the end of the text. If the end of the output cuts the value, its JSON stays
+        open."""
         written = self._add(self._decoder.decode(b"", True))
         if self._write is None:
             held, self._held = self._held, ""
@@ -60,7 +61,7 @@ class TypedValue:
         return self._start(held)
 
     def _is_json(self) -> bool:
-        """The text so far begins a value that can be written as it comes."""
+        """Whether the text so far begins an array or object, which can be written incrementally."""
         first = self._held.lstrip()[:1]
         if (first == "{" and "object" in self._types) or (first == "[" and "array" in self._types):
             return True

@@ -90,7 +90,7 @@ class ConstraintCompiler:
         return program
 
     def close(self) -> None:
-        """Ends the compilation that runs; its caller gets `FieldInvalid`."""
+        """Ends a running compilation; its caller gets `FieldInvalid`."""
         self._trial.close()
 
     def _make_room(self) -> None:

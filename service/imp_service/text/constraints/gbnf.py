@@ -1,8 +1,8 @@
 """Checks GBNF grammars, and writes them in the library's notation without changing their language.
 
-Before it parses, the library splits its input into the longest lexemes that match. That would lose texts of a grammar
-over characters. So a grammar without recursion becomes one regular expression, and in a grammar with recursion each
-character is a lexeme of its own.
+Before it parses, the library splits its input into the longest lexemes that match. With a grammar over characters this
+would exclude some of its texts. So a grammar without recursion becomes one regular expression, and in a grammar with
+recursion each character is a lexeme of its own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from imp_service.text.constraints.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
-from imp_service.text.constraints.grammar_checks import MAX_EXPANSION, find_endless
+from imp_service.text.constraints.grammar_checks import MAX_EXPANSION, find_nonproductive
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
-# The longest regular expression that a grammar becomes. If it would be longer, the grammar stays one.
+# The longest regular expression that a grammar becomes. A longer one stays a grammar.
 _MAX_REGEX = 1 << 16
 
 
@@ -74,7 +74,7 @@ def _check_rules(rules: dict[str, Node], path: str) -> None:
             if reference.rule not in rules:
                 raise FieldInvalid(path, f"offset {reference.offset}: no rule named {reference.rule[:64]!r}")
     needs = {name: {reference.rule for reference in _references(node)} for name, node in rules.items()}
-    for name in find_endless(needs, lambda name, ending: _ends(rules[name], ending)):
+    for name in find_nonproductive(needs, lambda name, ending: _ends(rules[name], ending)):
         raise FieldInvalid(path, f"rule {name[:64]!r} refers to itself without an end: no text is derived from it")
 
 

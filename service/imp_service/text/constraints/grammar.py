@@ -57,7 +57,7 @@ def _regex(constraint: ConstraintSpec, limits: TextLimits) -> str:
 
 
 def _from_regex(source: str) -> str:
-    # \d is a digit that programs read: 0 to 9.
+    # \d matches only ASCII digits, which programs can parse.
     return f"{_HEADER}start: /{regex_to_lark(source, 'd')}/\n"
 
 

@@ -13,11 +13,11 @@ from imp_service.text.limits import TextLimits
 Key = TypeVar("Key")
 
 
-def find_endless(needs: Mapping[Key, Set[Key]], ends: Callable[[Key, Set[Key]], bool]) -> list[Key]:
-    """The keys whose recursion never ends, in order.
+def find_nonproductive(needs: Mapping[Key, Set[Key]], ends: Callable[[Key, Set[Key]], bool]) -> list[Key]:
+    """The keys from which nothing finite can be derived (nonproductive rules), in order.
 
-    `ends` returns whether a key ends, given the keys that are known to end. It is called again for a key when one that
-    the key needs turns out to end.
+    `ends` returns whether a finite text follows from a key, given the keys known to have one. It is called again for a
+    key when this becomes known of another key that it needs.
     """
     needed_by: dict[Key, list[Key]] = {key: [] for key in needs}
     for key, needed in needs.items():
@@ -100,7 +100,7 @@ def _after_atom(source: str, position: int, path: str, limits: TextLimits) -> in
 
 
 def _after_class(source: str, start: int, path: str, limits: TextLimits) -> int:
-    """The position behind a class; classes nest."""
+    """The position after a class; classes nest."""
     depth, position = 0, start
     while position < len(source):
         char = source[position]
@@ -110,7 +110,7 @@ def _after_class(source: str, start: int, path: str, limits: TextLimits) -> int:
             depth += 1
             if depth > limits.nesting:
                 raise FieldInvalid(path, f"offset {position}: nested more than {limits.nesting} deep")
-            # A bracket right behind the opening one is a member.
+            # A bracket right after the opening one is a member.
             if source.startswith("^", position + 1):
                 position += 1
             if source.startswith("]", position + 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 
-from imp_service.text.constraints.grammar_checks import find_endless
+from imp_service.text.constraints.grammar_checks import find_nonproductive
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.strict_json import parse_strict_json
@@ -121,8 +121,8 @@ class _SchemaChecker:
         pointers = {id(schema): pointer for pointer, schema in self._schemas}
         schemas = {id(schema): schema for _, schema in self._schemas}
         needs = {key: {id(part) for part in self._parts(schema)} & schemas.keys() for key, schema in schemas.items()}
-        endless = find_endless(needs, lambda key, finite: self._ends(schemas[key], finite))
-        for key in endless:
+        nonproductive = find_nonproductive(needs, lambda key, finite: self._ends(schemas[key], finite))
+        for key in nonproductive:
             raise self._fail(pointers[key], "refers to itself without an end: no finite value satisfies it")
 
     def _parts(self, schema: Schema) -> Iterator[object]:

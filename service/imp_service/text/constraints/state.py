@@ -158,10 +158,10 @@ class ConstraintState:
         return matcher.get_error()
 
     def _replace(self, error: str) -> None:
-        """Goes on with a fresh program. Raises `FieldInvalid` if the sequence exhausted one by itself."""
+        """Continues with a fresh program. Raises `FieldInvalid` if the sequence exhausted a program alone."""
         while error:
             if not error.startswith(_SPENT):
-                raise RuntimeError("the library refuses tokens that it took before")
+                raise RuntimeError("the library refuses tokens that it accepted before")
             needs_room = error.startswith(_NO_ROOM)
             shared = self._program.replace(self._shared, needs_room=needs_room)
             if self._is_alone:
@@ -194,4 +194,4 @@ class ConstraintState:
             self._replace(error if error.startswith(_SPENT) else self._error_of_shared() or error)
 
     def _too_costly(self) -> FieldInvalid:
-        return FieldInvalid(self._program.path, "grew beyond the limits of what can be followed")
+        return FieldInvalid(self._program.path, "needs more memory or time than one sequence may use")

@@ -19,9 +19,9 @@ _SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precisio
 def format_pieces(
     budget: Budget, text: str, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Iterator[tuple[object, str]]:
-    """What the text becomes: its own stretches, as template text, and values with the specification of their field.
+    """The parts of the result: literal parts of the text, as template text, and values with their format specification.
 
-    A specification is bounded, and empty for stretches of the text.
+    A specification is bounded. It is empty for literal parts.
     """
     n_automatic = 0
     own = TemplateText.trusted if is_trusted(text) else TemplateText.untrusted
@@ -54,7 +54,7 @@ def _value(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> o
 def _checked_spec(spec: str) -> str:
     match = _SPEC.fullmatch(spec)
     if match is None:
-        raise SecurityError("a format's specification is none that a chat template may use")
+        raise SecurityError("a chat template may not use this format specification")
     if any(len(digits or "") > 3 or int(digits or 0) > MAX_WIDTH for digits in match.group("width", "precision")):
         raise BudgetExceeded(f"a field wider than {MAX_WIDTH} in a format")
     return spec

@@ -111,7 +111,7 @@ def call_string_method(budget: Budget, text: str, name: str, args: tuple[Any, ..
 
 
 def _plain_method(budget: Budget, text: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-    """One that makes nothing longer than the text."""
+    """A method whose result is never longer than the text."""
     result = getattr(str, name)(text, *args, **kwargs)
     if isinstance(result, str):
         budget.operand(len(result))
@@ -250,7 +250,7 @@ def _filter_tojson(  # noqa: PLR0917 - templates may pass them by position
 
 
 def _filter_from_json(budget: Budget, _: Context, value: Any) -> object:
-    """JSON text as data; what strings it holds were not written by the template."""
+    """JSON text as data. Its strings count as not written by the template."""
     if not isinstance(value, str):
         raise TemplateRuntimeError("from_json takes a string")
     text = str.__str__(value)

@@ -1,7 +1,7 @@
 """Strings of a chat template that record which of their characters the template wrote.
 
 Only the template may write special tokens: text of a caller stays plain text wherever the template puts it. Literals of
-the template are trusted, and every other string is not. So an operation that loses the origin is on the safe side.
+the template are trusted, and every other string is not. So an operation that loses the origin is safe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Runs = tuple[tuple[int, bool], ...]
 class TemplateText(str):
     """A string with runs of characters that the template wrote and others."""
 
-    # None: the template wrote nothing of it. Most values are such, and there may be many.
+    # None: the template wrote nothing of it. This is the case for most values, and there may be many.
     __slots__ = ("_runs",)
     _runs: Runs | None
 
@@ -57,7 +57,7 @@ def runs_of(text: str) -> Runs:
 
 
 def is_trusted(text: str) -> bool:
-    """Whether the template wrote all of it; an empty string is nobody's."""
+    """Whether the template wrote all of it. True for an empty string."""
     return all(trusted for _, trusted in runs_of(text))
 
 
@@ -72,7 +72,7 @@ def join_texts(texts: Iterable[str]) -> TemplateText:
 
 
 def join_printed(pieces: Iterable[str]) -> TemplateText:
-    """The concatenation of what generated code prints: a plain string there is a stretch of the template's source."""
+    """The concatenation of what generated code prints: a plain string there is a part of the template's source."""
     texts: list[str] = []
     runs: list[tuple[int, bool]] = []
     for piece in pieces:
