@@ -1,4 +1,4 @@
-"""Folds the engine's events into text and replies: a runtime for the service, and the Python API over it."""
+"""Turns the engine's events into text and replies: a runtime for the service, and the Python API over it."""
 
 from imp_service.api.options import (
     CacheOptions,

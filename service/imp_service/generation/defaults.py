@@ -1,4 +1,5 @@
-"""The sampler that runs: an unset option takes the settings' value, else the model file's, else one that is off."""
+"""Resolves the sampler: an unset option takes the value of the settings, else of the model file, else one that is
+off."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
             continue
         said = metadata[key]
         if isinstance(said, bool) or not isinstance(said, int | float):
-            warnings[name] = f"{key}: is no number; not used"
+            warnings[name] = f"{key}: is not a number; not used"
             continue
         value = _in_our_words(name, said)
         unfit = [str(violation) for violation in SAMPLING_BOUNDS[name].check(key, value)]
@@ -102,7 +103,7 @@ def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -
 
 
 def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
-    """The sampler that runs. `tokens_with` lists the tokens whose text contains a string."""
+    """The resolved sampler. `tokens_with` lists the tokens whose text contains a string."""
     breakers = asked.dry.breakers if asked.dry is not None else ()
     return CoreSampling(
         **dict(_chosen(asked, default, SAMPLER_FIELDS)),

@@ -1,4 +1,4 @@
-"""A session as the engine holds it, for service and library: submits runs, folds their events. Never waits."""
+"""A session in the engine, for service and library: submits runs and processes their events. Never waits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EngineSession:
         priority: int = 0,
         cache: CacheOptions = DEFAULT_CACHE,
     ) -> EngineSession:
-        """A session that holds nothing yet."""
+        """An empty session."""
         options = with_seed(sampling or SamplingOptions())
         refuse(
             chain(
@@ -115,7 +115,7 @@ class EngineSession:
         return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, self.generated)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
-        """Raises FIELD_INVALID if one is no token of the model."""
+        """Raises FIELD_INVALID if one is not a token of the model."""
         refuse(token_violations("token_ids", tokens, self.runtime.n_tokens))
 
     def submit_step(

@@ -1,4 +1,4 @@
-"""Makes replies of a run's events: text of tokens, stop strings, constraint masks. It uses no thread and no clock."""
+"""Computes replies from a run's events: text, stop strings, constraint masks. Uses no thread and no clock."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class GenerationFold:
 
     @property
     def is_done(self) -> bool:
-        """The caller has the end of every sequence."""
+        """Whether the caller has the end of every sequence."""
         return all(stream.is_told for stream in self._streams)
 
     def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> bool:
@@ -115,15 +115,15 @@ class GenerationFold:
 
     @property
     def n_tokens(self) -> int:
-        """Outputs that the caller has or can take, over all sequences."""
+        """The number of outputs that the caller has or can take, over all sequences."""
         return sum(stream.n_outputs for stream in self._streams)
 
     def n_unread_messages(self, max_tokens: int) -> int:
         """How many chunks of at most `max_tokens` the unread tokens make now."""
         return sum(-(-len(stream.token_ids) // max_tokens) for stream in self._streams)
 
-    def must_be_told(self, max_tokens: int) -> bool:
-        """A reply should not wait for more tokens: the start, a first token, a full chunk, an end."""
+    def is_reply_due(self, max_tokens: int) -> bool:
+        """Whether a reply must not wait for more tokens: a start, a first token, a full chunk or an end is unread."""
         if not self._is_start_told:
             return self._started is not None or self.is_ended
         if self._n_untold_ends:

@@ -83,12 +83,13 @@ class Generation(Iterator[Reply]):
         return results_of(self._replies)
 
     def pause(self, is_paused: bool) -> None:
-        """Holds it at its next step, or lets it go on. Its tokens stay the same."""
+        """Pauses the generation at its next step, or resumes it. Its tokens stay the same."""
         if self._run is not None and self._run.is_open:
             self._run.pause(is_paused)
 
     def cancel(self) -> None:
-        """Ends it, from any thread. Its reader gets what there is, and a `Finished` with the reason `cancelled`."""
+        """Ends the generation, from any thread. Its reader gets the output so far, and a `Finished` with the reason
+        `cancelled`."""
         run = self._run
         if run is not None and run.is_open:
             run.end("cancelled")

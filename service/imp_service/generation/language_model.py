@@ -79,16 +79,16 @@ class LanguageModel:
 
     @property
     def default_sampling(self) -> SamplingOptions:
-        """What sampling options are that a caller leaves out."""
+        """The values of sampling options that a caller does not set."""
         return self._runtime.default_sampling
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What imp noticed while it loaded the model."""
+        """Warnings about the model from its load."""
         return self._runtime.warnings
 
     def close(self) -> None:
-        """Frees the model. Whoever still waits for it gets an error with the reason CANCELLED."""
+        """Frees the model. Calls that still wait for it raise an error with the reason CANCELLED."""
         self._runtime.close()
 
     @one_family()
@@ -150,7 +150,7 @@ class LanguageModel:
         cache: CacheOptions = DEFAULT_CACHE,
         **options: Any,
     ) -> Session:
-        """A session that holds nothing yet, with the sampler of its steps.
+        """An empty session, with the sampler of its steps.
 
         >>> with model.open(temperature=0, seed=7) as session:
         ...     session.position, session.seed

@@ -43,11 +43,11 @@ class GenerationPlan:
 
     fold: GenerationFold
     sequences: list[int]
-    # Tells the engine; the argument is the run's ticket. Raises what the engine refuses at once.
+    # Submits the run with this ticket. Raises the engine's error if it refuses the run at once.
     submit: Callable[[int], None]
     n_prompt_tokens: int
     time_limit: float | None = None  # seconds
-    # For a run on a session: told how many tokens the session holds at the end.
+    # For a run on a session: called with the number of tokens that the session holds at the end.
     session_holds: Callable[[int], None] | None = None
 
 
@@ -136,17 +136,17 @@ class GenerationRun:
         return reply
 
     def end(self, reason: str) -> None:
-        """Ends every sequence at its next step. Replies up to there, and Finished, still come."""
+        """Ends every sequence at its next step. The remaining replies and `Finished` can still be read."""
         self._end_all(reason)
 
     def pause(self, is_paused: bool) -> None:
-        """Holds the run at its next step, or lets it go on."""
+        """Pauses the run at its next step, or resumes it."""
         with stopped_engine_says_why:
             for sequence in self._plan.sequences:
                 self._client.engine.pause(self._ticket, sequence, is_paused)
 
     def leave(self) -> None:
-        """Cancels what still runs, without waiting. A session keeps what was taken."""
+        """Cancels running sequences without waiting. A session keeps the outputs that were taken."""
         has_more = self.is_open or (self._on_session and self.fold.n_unread_tokens > 0)
         if has_more and not self._client.is_closed:
             self._end_all("cancelled", n_outputs=self._n_taken if self._on_session else None)

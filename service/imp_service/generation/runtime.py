@@ -43,7 +43,7 @@ MOST = 2**31 - 1
 
 
 def cache_scope(tenant: str, salt: str) -> str:
-    """Names who shares prefix blocks. The length keeps (tenant, salt) pairs apart whatever they hold."""
+    """Names the requests that share prefix blocks. The length makes the names of two (tenant, salt) pairs differ."""
     return f"{len(tenant)}:{tenant}{salt}"
 
 
@@ -77,7 +77,7 @@ class ModelRuntime:
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def close(self) -> None:
-        """Stops the engine. Whoever waits for it gets CANCELLED."""
+        """Stops the engine. Waiting calls get CANCELLED."""
         self.client.close()
         self.text.close()
         for file in self.weight_files:

@@ -22,8 +22,8 @@ class Session:
     """A sequence of tokens that its caller extends, forks and truncates. For one thread at a time.
 
     It holds `position` tokens, and perhaps a pending one: sampled, but not yet evaluated. A step evaluates the tokens
-    that it is given, or the pending one, and samples the next. Sampling options that are given to a step hold from then
-    on. Closing the session, by close() or a `with` block, frees its memory.
+    that it is given, or the pending one, and samples the next. Sampling options that are given to a step stay in force
+    for later steps. Closing the session, by close() or a `with` block, frees its memory.
 
     >>> with model.open(temperature=0) as session:
     ...     text = session.prefill("The weather today").text
@@ -66,9 +66,9 @@ class Session:
     ) -> StepOutput:
         """Evaluates a prompt after what is held, and samples.
 
-        Text gets the model's special tokens if nothing is held yet. If `position` is given and is not what the session
-        holds, nothing happens but the error POSITION_MISMATCH. `base` is where output 0 would be, for a sampler that
-        goes on with the draws of an earlier session.
+        Text gets the model's special tokens if nothing is held yet. If `position` is given and differs from the number
+        of held tokens, the error is POSITION_MISMATCH and nothing changes. `base` is the position of output 0, for a
+        sampler that continues the draws of an earlier session.
 
         >>> with model.open() as session:
         ...     output = session.prefill("Once upon a time", temperature=0, top_logprobs=2)
@@ -117,7 +117,7 @@ class Session:
     @one_family()
     @takes_options(GENERATION_PARAMETERS)
     def generate(self, request: GenerationRequest = NO_PROMPT, **options: Any) -> Generation:
-        """Goes on by itself after what is held. It takes the options of `LanguageModel.generate`.
+        """Generates after the held tokens. It takes the options of `LanguageModel.generate`.
 
         >>> with model.open(temperature=0) as session:
         ...     first = session.prefill("Once upon a time").text
@@ -178,7 +178,7 @@ class Session:
 
 
 def decode_together(steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
-    """Steps sessions of one model in one step. One that fails, even by a bug, leaves the others whole."""
+    """Steps sessions of one model in one step. If one fails, even by a bug, the others are not affected."""
     inner = [_here(step)._inner for step in steps]
     if len({each.sequence for each in inner}) != len(steps):
         raise invalid("steps", "a session is named twice")

@@ -1,4 +1,4 @@
-"""What a request's tools and its choice of them mean: how its output is parsed, and what it must be."""
+"""Resolves a request's tools and tool choice: how its output is parsed, and the constraint that forces calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def parse_plan(request: GenerationRequest, text: TextSide, seed: int, prompt_ids
 
 
 def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationRequest:
-    """The request without a choice: the template gets the tools or not, and a call that must be is a constraint.
+    """The request with its choice resolved: the template gets the tools or not, and a constraint forces a required
+    call.
 
     Raises NOT_SUPPORTED_BY_MODEL if the model has no dialect for the tools.
     """
@@ -64,7 +65,7 @@ def _forced_call(
 
 
 def _control_tokens(text: TextSide) -> tuple[tuple[str, int], ...]:
-    """The framing that is a control token of the vocabulary."""
+    """The framing texts that are control tokens of the vocabulary."""
     framing = text.tokenizer.table.special - text.channel_table.special
     return tuple((text.tokenizer.token_bytes(token).decode(), token) for token in sorted(framing))
 
@@ -81,4 +82,4 @@ def _violations(request: GenerationRequest, tools: tuple[Tool, ...]) -> Iterator
     elif choice != FORCED and choice.removeprefix(BY_NAME) not in names:
         yield Violation("tool_choice", f"{choice[:80]!r}, expected a function of the chat's tools")
     if request.constraint is not None:
-        yield Violation("tool_choice", f"{choice[:80]!r}, expected no constraint beside it")
+        yield Violation("tool_choice", f"{choice[:80]!r}, expected no constraint together with it")

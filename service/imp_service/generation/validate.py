@@ -41,7 +41,7 @@ class Bounds:
     whole: bool = False
 
     def check(self, path: str, value: float | None) -> Iterator[Violation]:
-        """The violation of a value that is outside; an unset value is none."""
+        """The violation of a value outside the range. An unset value has none."""
         if value is None:
             return
         if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
@@ -71,7 +71,7 @@ SEQUENCES = Bounds(1, LIMITS.sequences, whole=True)
 
 
 def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sampling") -> Iterator[Violation]:
-    """What is wrong with a sampler."""
+    """The violations of the sampling options."""
     for name, bounds in SAMPLING_BOUNDS.items():
         yield from bounds.check(f"{path}.{name}", getattr(options, name))
     yield from SEED.check(f"{path}.seed", options.seed)
@@ -83,7 +83,7 @@ def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sa
 
 
 def stop_violations(options: StopOptions, n_tokens: int, path: str = "stop") -> Iterator[Violation]:
-    """What is wrong with the ends."""
+    """The violations of the stop options."""
     unfit = [
         *TOKEN_COUNT.check(f"{path}.max_tokens", options.max_tokens),
         *TOKEN_COUNT.check(f"{path}.min_tokens", options.min_tokens),
@@ -100,36 +100,37 @@ def stop_violations(options: StopOptions, n_tokens: int, path: str = "stop") -> 
 
 
 def output_violations(options: OutputOptions) -> Iterator[Violation]:
-    """What is wrong with what is asked back."""
+    """The violations of the output options."""
     yield from TOP_LOGPROBS.check("output.top_logprobs", options.top_logprobs)
 
 
 def cache_violations(options: CacheOptions) -> Iterator[Violation]:
-    """What is wrong with the use of the cache."""
+    """The violations of the cache options."""
     yield from _text("cache.salt", options.salt, 0, MAX_SALT_BYTES)
 
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:
-    """What is wrong with a tenant's name."""
+    """The violations of a tenant's name."""
     yield from _text("tenant", tenant, 0, LIMITS.tenant_bytes)
 
 
 def tool_choice_violations(choice: str, path: str = "tool_choice") -> Iterator[Violation]:
-    """What is wrong with a choice of tools, whatever the tools."""
+    """The violations of a tool choice, without regard to the tools."""
     if choice not in TOOL_CHOICES and not (isinstance(choice, str) and choice.startswith(BY_NAME)):
         known = ", ".join(TOOL_CHOICES[1:])
         yield Violation(path, f"{str(choice)[:80]!r}, expected one of {known}, or {BY_NAME} with a name")
 
 
 def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: str = "step") -> Iterator[Violation]:
-    """What is wrong with what a step is asked for."""
+    """The violations of the step options."""
     yield from TOP_LOGPROBS.check(f"{path}.top_logprobs", options.top_logprobs)
     if options.allowed_token_mask:
         yield from mask_violations(f"{path}.allowed_token_mask", options.allowed_token_mask, vocab_size, n_tokens)
 
 
 def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> Iterator[Violation]:
-    """What is wrong with a mask. It has a bit for each id of the vocabulary; one is set, and only of tokens."""
+    """The violations of a mask. A mask has a bit for each id of the vocabulary; at least one is set, and none beyond
+    the tokens."""
     expected = (vocab_size + 7) // 8
     if len(mask) != expected:
         yield Violation(path, f"{len(mask)} bytes, expected {expected}")
@@ -140,14 +141,14 @@ def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> I
 
 
 def count_violations(n: int, path: str, least: int, most: int | None) -> Iterator[Violation]:
-    """Too few or too many entries. Then the caller looks at none of them."""
+    """The violation of a wrong number of entries. The caller then checks none of the entries."""
     if n < least or (most is not None and n > most):
         expected = f"{least} … {most}" if most is not None else f"at least {least}"
         yield Violation(path, f"{n} entries, expected {expected}")
 
 
 def token_violations(path: str, tokens: Sequence[int], n_tokens: int) -> Iterator[Violation]:
-    """The ids that are no tokens."""
+    """The violations of ids that are not tokens."""
     for first, piece in token_pieces(tokens):
         if set(map(type, piece)) == {int} and min(piece) >= 0 and max(piece) < n_tokens:
             continue  # faster than each alone
@@ -162,7 +163,7 @@ def token_pieces(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
 
 
 def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Violation]:
-    """Everything that is wrong with a request, but for the tokens of its prompt."""
+    """All violations of a request, except those of its prompt's tokens."""
     yield from sampling_violations(request.sampling, n_tokens)
     yield from stop_violations(request.stop, n_tokens)
     yield from output_violations(request.output)

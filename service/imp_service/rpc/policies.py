@@ -1,4 +1,4 @@
-"""What a caller needs for each service of gRPC."""
+"""The policy of each gRPC service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METHOD_POLICIES: Mapping[str, Policy] = {
 
 
 def policy_of(method: str) -> tuple[Policy, str]:
-    """The policy of a method, and what refusals call its service."""
+    """The policy of a method, and the name of its service in refusals."""
     service = method[1:].partition("/")[0]
     policy = METHOD_POLICIES.get(method) or POLICIES.get(service)
     return (NO_POLICY, "this service") if policy is None else (policy, service)

@@ -1,1 +1,1 @@
-"""What a server needs while it serves one model, without gRPC: its phase, requests, sessions, streams and callers."""
+"""A server of one model without its transports: its phase, requests, sessions, streams and callers."""

@@ -73,7 +73,7 @@ class Admission:
         self._moved_at, self._is_moving = now, n_queued > 0
 
     def estimated_wait(self, n_ahead: int) -> float:
-        """Estimated seconds until a sequence begins that comes now; 0 if there is nothing to estimate from."""
+        """Estimated seconds until a sequence that arrives now begins; 0 without data."""
         if not n_ahead or self._pace is None:
             return 0.0
         # If the queue has not moved for longer than the mean, this one waits at least as long.

@@ -13,7 +13,7 @@ LOWEST_PRIORITY = 19
 # A thread stops between two pieces of its work. On a busy machine, or with a slow disk, a piece can take longer.
 JOIN_SECONDS = 1.0
 
-# Takes a function that says whether to go on, and asks it between two pieces of its work.
+# Background work. It gets a function, and calls it between two pieces of work to find out whether to continue.
 Work = Callable[[Callable[[], bool]], None]
 
 
@@ -27,7 +27,8 @@ class BackgroundThreads:
 
     @property
     def is_running(self) -> bool:
-        """A thread is alive. The interpreter would wait for it at exit, for ever if a disk does not answer."""
+        """Whether a thread is alive. The interpreter would wait for it at exit, possibly forever if a disk does not
+        answer."""
         return any(thread.is_alive() for thread in self._threads)
 
     def start(self, name: str, work: Work) -> None:

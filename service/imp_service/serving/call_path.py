@@ -1,4 +1,4 @@
-"""The path that every call takes, whichever transport brought it: caller, phase, metadata, answer, one ending."""
+"""The path of every call, for all transports: checks caller, phase and metadata, runs the handler, and ends once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Call)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a transport knows of a call that arrives."""
+    """The facts that a transport knows about an arriving call."""
 
     method: str  # as registered with Telemetry.add_method
     policy: Policy
@@ -33,7 +33,7 @@ class Arrival:
 
 
 class Transport(Protocol[C]):
-    """What a transport does for one call."""
+    """The operations of a transport on one call."""
 
     @property
     def make(self) -> Callable[..., C]:
@@ -84,7 +84,7 @@ class CallPath:
         return None
 
     async def refuse(self, arrival: Arrival, transport: Transport[C], error: Exception) -> None:
-        """Fails a call without looking at it."""
+        """Fails a call without checking or running it."""
         await self._fail(self._begin(arrival, transport, RequestMetadata()), error, transport)
 
     def _tenant(self, arrival: Arrival) -> str | None:
@@ -124,7 +124,7 @@ class CallPath:
         await transport.fail(call, failure)
 
     def _end(self, call: Call, code: str, reason: str = "") -> None:
-        """Records the end of a call. Nothing can end it in another way from here on."""
+        """Records the end of a call. After this the call cannot end in another way."""
         self._host.calls.leave(call)
         call.task = None
         call.record.facts.request_id = call.request_id
@@ -133,7 +133,7 @@ class CallPath:
 
 
 def _read(pairs: Metadata) -> tuple[RequestMetadata, FieldsInvalid | None]:
-    """The metadata, or the error in it, which is raised after the checks that come first."""
+    """The metadata, or its error: the caller raises that only after earlier checks."""
     try:
         return read_request_metadata(pairs), None
     except FieldsInvalid as error:

@@ -1,4 +1,4 @@
-"""One call as its handler sees it, whoever brought it: its caller, its deadline, and how it ends."""
+"""One call as its handler sees it, for every transport: its caller, its deadline, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from imp_service.telemetry import CallRecord
 
-# The longest time that a request takes from the client to here.
+# The longest time that a request takes from the client to this server.
 TRAVEL_SECONDS = 0.1
 
 
@@ -44,7 +44,8 @@ class Call(ABC):
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """What the head of every reply tells about the call, also that of a refused call, so it can be retried."""
+        """Metadata about the call in the head of every reply, including that of a refused call, so it can be
+        retried."""
         pairs = (("imp-request-id", self.request_id), ("imp-instance-id", self.instance_id))
         return (*pairs, ("imp-approximations", self.approximations)) if self.approximations else pairs
 
@@ -58,7 +59,7 @@ class Call(ABC):
 
     @property
     def is_late(self) -> bool:
-        """The caller's deadline has passed."""
+        """Whether the caller's deadline has passed."""
         remaining = self.time_remaining()
         return remaining is not None and remaining <= 0
 

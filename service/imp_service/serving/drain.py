@@ -55,7 +55,7 @@ class Drain:
             self._closes_at = now + self._delay
             self._log.info(
                 "draining",
-                message="not ready; calls are taken for the delay, then what runs has the grace to end",
+                message="not ready: new calls are accepted during drain.delay, then running calls have drain.grace",
                 delay=self._delay,
                 grace=seconds,
                 requests=self._calls.n_requests,
@@ -69,14 +69,15 @@ class Drain:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="drain")
 
     def resume(self) -> None:
-        """Ends the drain and takes work again. Without a drain nothing changes; a final one raises DRAINING."""
+        """Ends the drain: new calls are accepted again. Without a drain nothing changes; a final one raises
+        DRAINING."""
         if self._is_final:
             raise draining()
         if self._task is not None:
             self._task.cancel()
             self._task = None
             self._lifecycle.resume()
-            self._log.info("resumed", message="work is taken again")
+            self._log.info("resumed", message="new calls are accepted again")
 
     async def wait(self) -> None:
         """Returns when no drain runs: it is over, or was resumed."""
@@ -96,4 +97,4 @@ class Drain:
             await self._calls.end_requests(cut_short(), within=ENDING_SECONDS)
         else:
             n_cut = 0
-        self._log.info("drained", message="no work is taken, and none is left", ended_by_grace=n_cut)
+        self._log.info("drained", message="no new calls are accepted, and none is running", ended_by_grace=n_cut)

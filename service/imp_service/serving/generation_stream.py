@@ -1,4 +1,4 @@
-"""The output of a generation for a reader on the event loop: merges unread tokens, and pauses while nobody reads."""
+"""The output of a generation for a reader on the event loop: merges unread tokens, and pauses if they are too many."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class OutboxLimits:
-    """How output is merged into chunks, and how much may wait for the reader."""
+    """Limits of chunks and of unread output."""
 
     # In one chunk.
     max_tokens: int
     # Seconds that a token may wait to share a chunk; the first of a sequence does not wait.
     max_delay: float
-    # With more unread the sequences pause; at half of it they go on.
+    # Bytes of unread output at which the sequences pause; at half of this they resume.
     max_bytes: float
     # Seconds without a read, while it is paused or has ended, until the call fails.
     timeout: float
@@ -84,7 +84,7 @@ class GenerationStream:
         self._unread_since: float | None = None
         self._blocked = 0.0
         self.is_paused = False
-        # Until it fires tokens wait for more; None if none waits.
+        # Until this timer fires, unread tokens wait for more; None if none wait.
         self._delay: asyncio.TimerHandle | None = None
         self._delay_is_over = False
         self._slow: asyncio.TimerHandle | None = None
@@ -94,7 +94,7 @@ class GenerationStream:
 
     @property
     def n_output_tokens(self) -> int:
-        """Tokens that the caller has got or will get."""
+        """The number of tokens that the caller has received or will receive."""
         return self._run.fold.n_tokens
 
     @property
@@ -215,9 +215,9 @@ class GenerationStream:
     # Merging.
 
     def _is_held_back(self) -> bool:
-        """The unread tokens wait for more, to share a chunk."""
+        """Whether the unread tokens wait for more, to share a chunk."""
         limits, fold = self._limits, self._run.fold
-        if self._delay_is_over or self.is_paused or not self._run.is_open or fold.must_be_told(limits.max_tokens):
+        if self._delay_is_over or self.is_paused or not self._run.is_open or fold.is_reply_due(limits.max_tokens):
             return False
         if self._delay is None and fold.n_unread_tokens and limits.max_delay != math.inf:
             self._delay = self._loop.call_later(limits.max_delay, self._end_delay)

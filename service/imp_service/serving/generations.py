@@ -1,4 +1,4 @@
-"""A generation from its admission to its end, whichever transport asked for it."""
+"""A generation from its admission to its end, for every transport."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHOLE_CHUNK_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How output is cut into the messages of a stream."""
+    """How output is divided into the messages of a stream."""
 
     # In one message.
     max_tokens: int
@@ -52,7 +52,7 @@ class ContinuedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A generation that a caller wants, and what its transport adds to it."""
+    """A requested generation, with the transport's additions."""
 
     request: GenerationRequest
     delivery: Delivery
@@ -75,7 +75,7 @@ class Generations:
 
     @asynccontextmanager
     async def running(self, wanted: Wanted, call: Call) -> AsyncIterator[GenerationStream]:
-        """A generation whose fields are checked. Whatever it holds is released, however it ends."""
+        """Runs a checked generation. Its resources are released however it ends."""
         host, request = self._host, wanted.request
         host.model.require_fitting(request.prompt)
         with ExitStack() as holds:

@@ -15,7 +15,7 @@ class Phase(Enum):
 
     LOADING = "loading"
     SERVING = "serving"
-    # Not ready any more, but calls are still taken while load balancers notice.
+    # No longer ready, but calls are still accepted until load balancers notice.
     LEAVING = "leaving"
     DRAINING = "draining"
     STOPPED = "stopped"
@@ -28,7 +28,7 @@ def loading() -> Refusal:
 
 def draining() -> Refusal:
     """The error of calls that come during a drain."""
-    return Refusal("DRAINING", "the server is draining and takes no new work", retry_after=0.0)
+    return Refusal("DRAINING", "the server is draining and accepts no new calls", retry_after=0.0)
 
 
 class Lifecycle:

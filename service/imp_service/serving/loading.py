@@ -69,7 +69,7 @@ def warm_up(model: ModelRuntime) -> None:
     if len(tokens) != n_output or not all(0 <= token < model.n_tokens for token in tokens):
         raise failed(f"it gave {len(tokens)} tokens, expected {n_output} of the vocabulary")
     if len(logprobs) != n_output or not all(map(math.isfinite, logprobs)):
-        raise failed("it gave probabilities that are no numbers")
+        raise failed("it gave probabilities that are not numbers")
 
 
 def failed(why: str) -> InternalError:

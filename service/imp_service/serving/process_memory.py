@@ -9,11 +9,11 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 # A buffer of this size gets a mapping of its own and goes back to the system when it is freed. Without a fixed value
 # glibc raises its threshold up to 32 MiB, and the buffers of large requests leave holes in the heap.
 MAPPED_BYTES = 256 * 1024
-# The number of heaps that all threads share; each keeps as much as its busiest moment took.
+# The number of heaps that all threads share. Each heap keeps the memory of its busiest moment.
 HEAPS = 2
 
 
-def keep_little() -> None:
+def limit_retained_memory() -> None:
     """Sets thresholds so that freed memory goes back to the system. Call it before threads are started."""
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
@@ -22,7 +22,7 @@ def keep_little() -> None:
         library.mallopt(M_TRIM_THRESHOLD, MAPPED_BYTES)
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Gives the system every page that is free. Takes milliseconds: for a worker thread."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):

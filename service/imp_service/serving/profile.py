@@ -13,7 +13,7 @@ from typing import Any
 from imp_service.core import EngineClient, Error, ProfileEvent
 from imp_service.serving.engine_events import engine_answer
 
-# Smaller than the least value of limits.max_message_bytes.
+# Smaller than the minimum of limits.max_message_bytes.
 PIECE_BYTES = 32 * 1024
 US = 1e-3
 # Steps and the ops in them nest on one track.

@@ -42,7 +42,7 @@ class RunningRequest:
 
     @property
     def n_output_tokens(self) -> int:
-        """Tokens that its caller has got or will get."""
+        """The number of tokens that its caller has received or will receive."""
         return 0 if self.stream is None else self.stream.n_output_tokens
 
     @property

@@ -80,6 +80,6 @@ class RunningCalls:
             return
 
     def end_others(self, error: Exception) -> None:
-        """Ends every call that is no request."""
+        """Ends every call that is not a request."""
         for call in tuple(self._others):
             call.end(error)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from imp_service.core.reserve import LARGE_TEXT_BYTES
-from imp_service.serving.process_memory import give_back
+from imp_service.serving.process_memory import release_free_memory
 from imp_service.serving.refusal import Refusal
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class TextWorkers:
                 self._has_freed_large = True
             if self._has_freed_large and not self.n_bytes and not self._is_closed:
                 self._has_freed_large = False
-                self._pool.submit(give_back)
+                self._pool.submit(release_free_memory)
 
         future.add_done_callback(done)
         return future

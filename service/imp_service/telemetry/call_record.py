@@ -37,7 +37,7 @@ class SpentTime(Protocol):
 
 @dataclass(slots=True)
 class CallFacts:
-    """The data of a call for its access log line and its span. Holds no prompt and no tokens."""
+    """The data of a call for its access log line and its span. Contains no prompt and no tokens."""
 
     method: Method
     request_id: str

@@ -72,7 +72,7 @@ class Log:
     def raised(self, event: str, error: BaseException, **fields: Field) -> None:
         """An exception with its stack frames, innermost last, without values.
 
-        Only imp's own errors are logged with their message: that of others may hold what a client sent.
+        Only imp's own errors are logged with their message. Messages of other errors may contain what a client sent.
         """
         frames = tuple(
             f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}"

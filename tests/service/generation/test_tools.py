@@ -189,7 +189,10 @@ def test_tol_3_none_hides_the_tools(model: LanguageModel) -> None:
         ({"tool_choice": "required"}, "tool_choice: 'required', expected tools in the chat"),
         ({"tool_choice": "required", "tools": []}, "expected tools in the chat"),
         ({"tool_choice": "function:other", "tools": tools_of({})}, "expected a function of the chat's tools"),
-        ({"tool_choice": "required", "tools": tools_of({}), "choices": ["a"]}, "expected no constraint beside it"),
+        (
+            {"tool_choice": "required", "tools": tools_of({}), "choices": ["a"]},
+            "expected no constraint together with it",
+        ),
         ({"tool_choice": "required", "tools": tools_of({"type": "string"})}, "expected a schema of type object"),
         ({"tool_choice": "required", "tools": tools_of({"not": {}})}, "chat.tools_json[0].function.parameters"),
     ],

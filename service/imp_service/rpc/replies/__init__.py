@@ -1,1 +1,1 @@
-"""What callers get: messages with results, statuses of failures, and the load."""
+"""Replies: messages with results, statuses of failures, and the load."""

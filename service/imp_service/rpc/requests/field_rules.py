@@ -294,7 +294,7 @@ RULES: Mapping[str, MessageRules] = {
 
 
 def findings(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
-    """Everything that is wrong with a request, or with the part of one at `path`."""
+    """All violations of a request, or of the part of one at `path`."""
     rules = RULES[message.DESCRIPTOR.name]
     for field, value in message.ListFields():
         yield from rules.fields[field.name].check(value, whole.under(path, field.name), served)

@@ -1,1 +1,1 @@
-"""What a failed call tells its caller, in words of no transport."""
+"""The failures of calls, independent of the transport."""

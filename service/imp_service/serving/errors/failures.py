@@ -22,7 +22,7 @@ MAX_MESSAGE_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a call, or one session's step in it, fails. Each transport has its own form of it."""
+    """The failure of a call, or of one session's step in it. Each transport writes it in its own form."""
 
     reason: str
     message: str
@@ -49,7 +49,8 @@ class Failure:
 
 
 def failure_of(error: BaseException, *, request_id: str) -> Failure:
-    """The failure that an exception becomes. Of an unexpected one the caller gets only the request id in the log."""
+    """Converts an exception to a failure. For an unexpected exception, the caller gets only the request id in the
+    log."""
     if isinstance(error, asyncio.CancelledError):
         return Failure(CANCELLED, "the call was cancelled", request_id)
     if system_refusal(error):

@@ -1,1 +1,1 @@
-"""What values the fields of requests may have, whatever form the request has."""
+"""The rules of request fields, independent of the API."""

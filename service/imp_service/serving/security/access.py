@@ -1,4 +1,4 @@
-"""Who may call, and what the server shows callers of itself: tokens and certificates, from files that may change."""
+"""Tokens, which decide who may call, and the server's certificates. Both come from files that may change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Access:
         return self._tokens is not None
 
     def watch(self) -> None:
-        """From now on to stop() the files are read again when they change."""
+        """Until stop(), reads the files again when they change."""
         if self._checks:
             self._watcher = FileWatcher(self._checks)
 

@@ -16,7 +16,7 @@ ANYONE = "anyone"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a call requires."""
+    """The requirements of a call."""
 
     role: str
     # Refused while the model is loading or the server drains.
@@ -29,7 +29,7 @@ class Policy:
     is_public: bool = False
 
 
-# Of what nobody has thought of: no token has its role.
+# The policy of services without a row: no token has its role.
 NO_POLICY = Policy("nobody")
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the files of tokens and certificates that the settings name: a server would not start."""
+"""Finds the errors in files of tokens and certificates that would prevent the start of a server."""
 
 from __future__ import annotations
 

@@ -107,5 +107,7 @@ def _token(where: str, words: list[str]) -> Token:
     named = tuple(tenants.split(","))
     for tenant in named if tenants != ANY_TENANT else ():
         if not _TENANT.fullmatch(tenant) or tenant == ANY_TENANT:
-            raise ConfigError(where, f"found tenant {excerpt(tenant, 40) or 'nothing'}, expected names by commas, or *")
+            raise ConfigError(
+                where, f"found tenant {excerpt(tenant, 40) or 'nothing'}, expected names separated by commas, or *"
+            )
     return Token(bytes.fromhex(digest), frozenset(roles.split(",")), None if tenants == ANY_TENANT else named)

@@ -1,1 +1,1 @@
-"""The open sessions of a server: who owns them, the commands on them, and when they expire."""
+"""The open sessions of a server: their owners, the commands on them, and their expiry."""

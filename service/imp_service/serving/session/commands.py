@@ -1,7 +1,7 @@
 """Commands on a session that never wait: steps, forks and truncations.
 
-Each runs to its end even if its caller leaves. The caller then finds the session before or after the command, never
-between, and gets the stored reply if it asks again.
+Each runs to its end even if its caller leaves. The session is then in the state before or after the command, never
+between, and a repeated request gets the stored reply.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Sessions:
         return held
 
     def leave(self, held: HeldSession) -> None:
-        """Ends a call's use of a session. Its ttl starts again."""
+        """Ends a call's use of a session. Its ttl restarts."""
         held.is_busy = False
         held.used_at = self._clock()
         if held.is_open:
