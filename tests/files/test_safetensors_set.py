@@ -91,7 +91,7 @@ def test_m74_shards_that_disagree(tmp_path: Path) -> None:
     index = set_with(tmp_path, {**SHARDS, "a": "m-2.safetensors"})
     refused(index, "MODEL_SHARD", "m-1.safetensors: tensor a: is in this file")
     index = set_with(tmp_path, {"a": "m-1.safetensors", "c": "m-2.safetensors"})
-    refused(index, "MODEL_SHARD", "m-1.safetensors: tensor b: is here")
+    refused(index, "MODEL_SHARD", "m-1.safetensors: tensor b: is in this file")
     index = set_with(tmp_path, {**SHARDS, "d": "m-2.safetensors"})
     refused(index, "MODEL_SHARD", "m-2.safetensors: tensor d: is missing")
     index = write_set(tmp_path)

@@ -1,4 +1,4 @@
-"""One answer of a model: gathers its replies, prints them as they come, and sums them up."""
+"""One answer of a model: collects its replies, prints them as they arrive, and sums them up."""
 
 import time
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _ENDS = {
 
 
 def summary_text(n_tokens: int, decode_seconds: float | None, first_token_seconds: float | None, reason: str) -> str:
-    """As "96 tokens, 310 tok/s, first token 12 ms"."""
+    """For example "96 tokens, 310 tok/s, first token 12 ms"."""
     parts = [f"{n_tokens} token{'s' if n_tokens != 1 else ''}"]
     # The first token comes with the prompt's evaluation: the rest is what decoding took.
     if decode_seconds and n_tokens > 1:
@@ -49,7 +49,7 @@ class Answer:
 
     @property
     def summary(self) -> str:
-        """As "96 tokens, 310 tok/s, first token 12 ms", and why it ended, unless the model ended it."""
+        """For example "96 tokens, 310 tok/s, first token 12 ms", and why it ended, unless the model ended it."""
         assert self.finished is not None  # narrows
         timings = self.finished.timings
         decode = None if timings is None else timings.decode

@@ -21,7 +21,7 @@ def banner(model: "ModelRuntime", file: "ModelFile") -> str:
 
 
 def device_text(model: "ModelRuntime") -> str:
-    """As "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)"; a GPU only if the machine may have one."""
+    """For example "CPU: AMD EPYC 9554 (avx512bf16), 2 threads (affinity: 2 CPUs)". Names a GPU if there may be one."""
     from imp_service.core.device import CPU, nvidia_driver, processor_name
 
     threads = threads_text(model.config)
@@ -48,7 +48,7 @@ def is_built_in(config: "Config") -> bool:
 
 
 def describe_weights(tensors: "Sequence[TensorInfo]") -> str:
-    """As "3.7M parameters, Q8_0, 4.0 MB"; of mixed types, names the one with the most elements."""
+    """For example "3.7M parameters, Q8_0, 4.0 MB"; of mixed types, names the one with the most elements."""
     n_elements = sum(tensor.n_elements for tensor in tensors)
     by_type: dict[str, int] = {}
     for tensor in tensors:
@@ -61,7 +61,7 @@ def describe_weights(tensors: "Sequence[TensorInfo]") -> str:
 
 
 def threads_text(config: "Config") -> str:
-    """As "2 threads (cpu.max 2.5)": the number, and the reason for it."""
+    """For example "2 threads (cpu.max 2.5)": the number, and the reason for it."""
     entry = next(entry for entry in config.entries() if entry.name == "device.threads")
     reason = entry.origin.place.partition(" -> ")[0] if entry.origin.source == "auto" else str(entry.origin)
     count = config.settings.device.threads

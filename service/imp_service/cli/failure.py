@@ -1,4 +1,4 @@
-"""How a command fails: reasons, their exit statuses, and the one line that says what happened."""
+"""Failures of commands: reasons, exit statuses, and the error line."""
 
 import sys
 

@@ -30,7 +30,7 @@ def configure(parser: ArgumentParser) -> None:
         "--explain",
         nargs=2,
         metavar=("TYPE", "NxK"),
-        help="which kernel multiplies a weight of N rows of K elements, and why not the others; as q8_0 4096x1024",
+        help="which kernel multiplies a weight of N rows of K elements, and why not the others; e.g. q8_0 4096x1024",
     )
     parser.add_argument(
         "--device", action=Once, help="whose kernels: cpu or cuda (default: the device that imp serve would use)"
@@ -38,7 +38,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--isa",
         action=Once,
-        help="with --explain: decide for a CPU with these instruction sets, as avx2vnni+avx512bf16 (default: this one)",
+        help="with --explain: decide for a CPU with instruction sets such as avx2vnni+avx512bf16 (default: this one)",
     )
     parser.add_argument(
         "--gpu", action=Once, help="with --explain, on cuda: decide for an h200 or a100 (default: the one here)"
@@ -113,7 +113,7 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
     dtype, size = arguments.explain
     found = _SIZE.fullmatch(size)
     if found is None:
-        raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, as 4096x1024")
+        raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, such as 4096x1024")
     candidates = explain(dtype, int(found[1]), int(found[2]), choice)
     if arguments.json:
         of = {"isa": isa_name(choice.isa)} if choice.device == CPU else {"device": choice.device, "gpu": choice.gpu}

@@ -1,4 +1,4 @@
-"""Typed messages on a terminal: edited in place, over several lines, and kept for the next conversation."""
+"""Reads messages on a terminal: with line editing, over several lines, and with a history."""
 
 import os
 import sys
@@ -112,7 +112,7 @@ class _CommandCompleter(Completer):
 
 
 class _PrivateHistory(FileHistory):
-    """Keeps what is typed if it can; a full disk does not end a conversation."""
+    """Stores typed messages if possible; a full disk does not end a conversation."""
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):

@@ -17,7 +17,7 @@ REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "pe
 def load_rows(load: "Load") -> list[tuple[str, str]]:
     """Rows of a table: each number with its name."""
     return [
-        ("state", "draining: takes no new work" if load.draining else "open"),
+        ("state", "draining: accepts no new calls" if load.draining else "open"),
         ("running", str(load.running)),
         ("waiting", f"{load.waiting} requests, {load.waiting_tokens} tokens to read"),
         ("sessions", str(load.sessions)),

@@ -1,4 +1,4 @@
-"""A model's Markdown on a terminal, rendered while it comes."""
+"""Renders a model's Markdown on a terminal while it arrives."""
 
 import re
 import time

@@ -61,17 +61,17 @@ def write_message(message: "Message") -> None:
 
 
 def bytes_text(n_bytes: int) -> str:
-    """As "4.1 MB" or "23.5 GB": powers of 1000, as disks and downloads are sold."""
+    """For example "4.1 MB" or "23.5 GB": powers of 1000, as disks and downloads are sold."""
     return _scaled(n_bytes, 1000, ("B", "kB", "MB", "GB", "TB"), " ")
 
 
 def memory_text(n_bytes: int) -> str:
-    """As "3.9 MiB": powers of 1024, as memory is divided."""
+    """For example "3.9 MiB": powers of 1024, as memory is divided."""
     return _scaled(n_bytes, 1024, ("B", "KiB", "MiB", "GiB", "TiB"), " ")
 
 
 def count_text(count: int) -> str:
-    """As "3.7M": a model's parameters."""
+    """For example "3.7M": a model's parameters."""
     return _scaled(count, 1000, ("", "k", "M", "B", "T"), "")
 
 

@@ -92,7 +92,7 @@ def piped_messages() -> Iterator[str]:
 
 
 def print_dim(text: str) -> None:
-    """A line on stderr that matters less than what is around it."""
+    """Prints a less important line to stderr, dimmed."""
     print(f"\x1b[2m{text}\x1b[0m" if _has_styles(sys.stderr) else text, file=sys.stderr, flush=True)
 
 

@@ -24,7 +24,7 @@ def configure(parser: ArgumentParser) -> None:
     subjects = parser.add_mutually_exclusive_group()
     add_model_option(subjects, MODEL_HELP, as_word=True)
     subjects.add_argument(
-        "--types", metavar="TYPE,…", type=_names, action=Once, help="weight types instead of a model, as q8_0,q4_k"
+        "--types", metavar="TYPE,…", type=_names, action=Once, help="weight types instead of a model, such as q8_0,q4_k"
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", action=Once, help=f"the file to write (default: {DEFAULT_FILE})"

@@ -105,7 +105,7 @@ def test_cmd_9_a_drain_is_told_until_it_is_over_and_taken_back(admin, endless) -
     with pytest.raises(grpc.RpcError, match="stopping"):
         for _ in endless:
             pass
-    assert admin("resume") == (0, "the server takes work again\n", "")
+    assert admin("resume") == (0, "the server accepts new calls again\n", "")
 
 
 def test_cmd_9_reload_tells_what_it_found(admin) -> None:

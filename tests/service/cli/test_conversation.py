@@ -219,7 +219,7 @@ UNFIT = {
     '{"messages": [{"role": "assistant", "content": ""}]}': "the roles do not alternate",
     '{"messages": [], "options": {"temperature": "hot"}}': "temperature is no number",
     '{"messages": [], "options": {"seed": 0.5}}': "seed is no number",
-    '{"messages": [], "options": []}': "options are no object",
+    '{"messages": [], "options": []}': "options are not an object",
     '{"messages": [], "options": {"temperature": 101}}': "expected 0 … 100",
     '{"messages": [], "options": {"heat": 1}}': "unknown option",
 }

@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> int:
     if arguments.target is None:
         arguments.target, arguments.target_origin = read_variable(ADMIN_VARIABLE), f"${ADMIN_VARIABLE}"
     if arguments.target is None:
-        what = "expected the address of listen.admin, as 127.0.0.1:50053 or unix:///path"
+        what = "expected the address of listen.admin, such as 127.0.0.1:50053 or unix:///path"
         raise CommandError("USAGE", f"--target: not given, and ${ADMIN_VARIABLE} is not set; {what}")
     silence_grpc()
     status: int = arguments.run_method(arguments)
@@ -110,7 +110,7 @@ def _drain_options(parser: ArgumentParser) -> None:
 
 
 def _abort_options(parser: ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="*", help="the id of a request, as imp admin requests lists it")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="the id of a request, from imp admin requests")
     parser.add_argument("--all", action="store_true", help="end every request")
 
 

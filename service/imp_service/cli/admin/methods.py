@@ -49,7 +49,9 @@ def resume(arguments: Namespace) -> int:
     from imp_service.pb.admin_pb2 import ResumeRequest
 
     with _connect(arguments) as connection:
-        _write(arguments, connection.unary(_stub(connection).Resume, ResumeRequest()), "the server takes work again")
+        _write(
+            arguments, connection.unary(_stub(connection).Resume, ResumeRequest()), "the server accepts new calls again"
+        )
     return 0
 
 

@@ -1,4 +1,4 @@
-"""imp call generate: text from a server, as it comes."""
+"""imp call generate: prints text from a server as it arrives."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -51,7 +51,7 @@ def write_answer(
     answer: "StreamedAnswer | None" = None,
     writer: "TextWriter | None" = None,
 ) -> None:
-    """Sends the request and writes the replies. `answer` keeps what came, also after an error."""
+    """Sends the request and writes the replies. `answer` keeps the received part, even after an error."""
     from imp_service.cli.call.streamed_answer import StreamedAnswer
     from imp_service.cli.terminal import AnswerWriter
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub

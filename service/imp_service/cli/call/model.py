@@ -28,7 +28,7 @@ def configure_health(parser: ArgumentParser) -> None:
         metavar="SERVICE",
         nargs="?",
         default="",
-        help="as imp.v1.InferenceService, or liveness (default: the whole server)",
+        help="such as imp.v1.InferenceService, or liveness (default: the whole server)",
     )
     parser.set_defaults(run_method=_health)
 

@@ -1,4 +1,4 @@
-"""One Generate stream from a server: checked, written as it comes, and summed up."""
+"""One Generate stream from a server: checked, written as it arrives, and summed up."""
 
 import time
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class StreamedAnswer:
         self.finished: GenerationFinished | None = None
 
     def write_text(self, responses: "Iterator[GenerateResponse]", writer: TextWriter) -> None:
-        """Writes one sequence's text as it comes. `text` keeps what came, also after an error."""
+        """Writes one sequence's text as it comes. `text` keeps the received part, even after an error."""
         for response in self._checked(responses):
             writer.write(_text_of(response))
 
@@ -51,7 +51,7 @@ class StreamedAnswer:
 
     @property
     def reason(self) -> str:
-        """As "max_tokens"; empty before the end."""
+        """For example "max_tokens"; empty before the end."""
         from imp_service.pb.types_pb2 import FinishReason
 
         if self.finished is None:
@@ -63,7 +63,7 @@ class StreamedAnswer:
         return name.removeprefix("FINISH_REASON_").lower()
 
     def write_facts(self) -> None:
-        """Prints to stderr: the size, the speed, and what reproduces the answer."""
+        """Prints to stderr the size, the speed, and the values that reproduce the answer."""
         if self.started is None or self.finished is None:
             return
         decode = self.finished.timings.decode.ToTimedelta().total_seconds()

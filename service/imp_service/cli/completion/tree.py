@@ -1,4 +1,4 @@
-"""What may be typed after which words, read from the parser: commands, options and their values."""
+"""The words that can follow each command, from the parser: commands, options and their values."""
 
 from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator, Sequence

@@ -19,7 +19,9 @@ class Command(NamedTuple):
 COMMANDS = {
     "/help": Command("", "shows these commands"),
     "/system": Command("[TEXT]", "sets the system message; without TEXT shows it, none removes it"),
-    "/set": Command("[NAME VALUE]", "sets an option, as temperature 0.7 or temperature default; alone lists them"),
+    "/set": Command(
+        "[NAME VALUE]", "sets an option, such as temperature 0.7 or temperature default; without arguments lists them"
+    ),
     "/save": Command("FILE", "writes messages and options as JSON"),
     "/load": Command("FILE", "goes on with a saved conversation"),
     "/regenerate": Command("", "asks the last message again"),
@@ -61,7 +63,7 @@ def parse_command(message: str) -> TypedCommand | None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """As " (did you mean /exit?)", or empty if no name is similar."""
+    """For example " (did you mean /exit?)", or empty if no name is similar."""
     known = list(names)
     close = [other for other in known if other.startswith(name)] or get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
@@ -70,7 +72,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def help_text(n_columns: int) -> str:
     rows = [(f"{name} {command.argument}".rstrip(), command.text) for name, command in COMMANDS.items()]
     rows += [(ESCAPE, "begins a message that begins with /")]
-    rows += [("Alt+Enter", "begins a new line, as Enter after \\ does")]
+    rows += [("Alt+Enter", "begins a new line, like Enter after \\")]
     left = max(len(head) for head, _ in rows) + 2
     lines = [
         fill(head.ljust(left) + text, max(n_columns, left + 20), subsequent_indent=" " * left) for head, text in rows

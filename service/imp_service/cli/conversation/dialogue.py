@@ -1,4 +1,4 @@
-"""What a model is asked with in a conversation, what answers it, and how an answer ends."""
+"""The parts of a conversation: turns and options, the responder that answers, and the result of an answer."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol

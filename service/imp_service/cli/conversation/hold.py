@@ -1,4 +1,4 @@
-"""Holds a conversation on a terminal, or through a pipe."""
+"""Runs a conversation on a terminal or through a pipe."""
 
 import sys
 from argparse import Namespace

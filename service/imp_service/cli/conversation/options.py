@@ -24,7 +24,7 @@ def add_conversation_options(parser: ArgumentParser) -> None:
 
 
 def begin_dialogue(arguments: Namespace) -> Dialogue:
-    """An empty conversation with what the command line says."""
+    """An empty conversation with the options of the command line."""
     given = {name: getattr(arguments, name) for name in number_names()}
     return Dialogue(arguments.system, {name: value for name, value in given.items() if value is not None})
 

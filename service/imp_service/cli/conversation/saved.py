@@ -20,7 +20,7 @@ def save(dialogue: Dialogue, word: str) -> Path:
         try:
             load(word)
         except CommandError:
-            raise CommandError("CANNOT_CREATE", f"{word}: exists and is no saved conversation") from None
+            raise CommandError("CANNOT_CREATE", f"{word}: exists and is not a saved conversation") from None
     system = [] if dialogue.system is None else [Turn("system", dialogue.system)]
     messages = [turn._asdict() for turn in (*system, *dialogue.turns)]
     content = json.dumps({"messages": messages, "options": dialogue.options}, ensure_ascii=False, indent=1)
@@ -56,7 +56,7 @@ def _turn(word: str, message: Any) -> Turn:
 
 def _options(word: str, options: Any) -> dict[str, float]:
     if not isinstance(options, dict):
-        raise _unfit(word, "options are no object")
+        raise _unfit(word, "options are not an object")
     found: dict[str, float] = {}
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int if is_whole(require_name(name)) else int | float):

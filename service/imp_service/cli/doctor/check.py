@@ -6,7 +6,7 @@ from typing import Literal
 
 from imp_service.cli.failure import describe
 
-# A check is one line: it lists at most so many errors.
+# A check is printed on one line and lists at most this many errors.
 MAX_ERRORS = 10
 
 Status = Literal["ok", "warning", "blocked"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
-    """Every check, whatever the others find. `root` stands in for the root of the file system."""
+    """Runs every check, even if others fail. `root` stands in for the root of the file system."""
     config_check, config = check_config(arguments)
     return [
         check_python(sys.version_info[:3]),

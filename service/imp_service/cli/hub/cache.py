@@ -52,7 +52,7 @@ def remove(word: str) -> int:
 
 
 def _paths_of(path: Path) -> Iterator[Path]:
-    """The link, what it leads to, and the digest beside it."""
+    """The link, its target, and the digest file next to it."""
     if path.is_symlink():
         yield path.resolve()
     yield path

@@ -65,7 +65,7 @@ def choose(choices: Sequence[Choice], wanted: str | None) -> list[Choice]:
 
 
 def require_inside(name: str) -> None:
-    """Raises for a name that is no plain path below a folder."""
+    """Raises for a name that is not a plain path inside a folder."""
     parts = name.split("/")
     if "\\" in name or not name.isprintable() or any(part in ("", ".", "..") for part in parts):
         raise CommandError("HUB_INVALID", f"{name}: expected a path inside the repository")

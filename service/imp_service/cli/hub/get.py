@@ -12,7 +12,8 @@ from imp_service.cli.output import bytes_text, write_number_table
 
 
 def get_model(word: str, revision: str | None = None, folder: Path | None = None) -> Path:
-    """The path of the downloaded model. Raises CommandError, after a list of what could be meant."""
+    """The path of the downloaded model. Raises CommandError. If the reference is ambiguous, prints the possible models
+    first."""
     reference = read_reference(word)
     try:
         repository = read_repository(reference, revision)
@@ -40,7 +41,7 @@ def _only_choice(word: str, reference: Reference, repository: Repository) -> Cho
     if not shown:
         raise CommandError("HUB_NOT_FOUND", f"{word}: neither GGUF files nor safetensors")
     said = "expected one of these" if found else "no such file or type, expected one of these"
-    raise CommandError("USAGE", f"{word}: {said}, as {reference.repository}:{shown[0].name}")
+    raise CommandError("USAGE", f"{word}: {said}, such as {reference.repository}:{shown[0].name}")
 
 
 def list_models(word: str, revision: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Talks to the hub: what a repository holds, and its files, each checked by its SHA-256."""
+"""Talks to the hub: lists a repository, downloads its files and checks the SHA-256 of each."""
 
 import hashlib
 import logging
@@ -83,13 +83,13 @@ def _sha256(path: Path) -> str:
 
 
 def _write_digest(path: Path, digest: str) -> None:
-    """Beside the file, in the form of sha256sum."""
+    """Writes the digest to a file next to it, in the format of sha256sum."""
     path.with_name(f"{path.name}{DIGEST}").write_text(f"{digest}  {path.name}\n")
 
 
 @contextmanager
 def _errors_of(what: str) -> Iterator[None]:
-    """Turns each failure of the library into one line, and keeps its own lines away."""
+    """Turns each failure of the library into one error line, and suppresses the library's own output."""
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():

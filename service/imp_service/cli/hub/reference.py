@@ -11,7 +11,7 @@ _REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::(.+))?", re.ASCII)
 
 class Reference(NamedTuple):
     repository: str
-    wanted: str | None  # a file, or a type as Q4_K_M
+    wanted: str | None  # a file, or a type such as Q4_K_M
 
     def __str__(self) -> str:
         return self.repository if self.wanted is None else f"{self.repository}:{self.wanted}"
@@ -21,5 +21,5 @@ def read_reference(word: str) -> Reference:
     """Raises CommandError."""
     found = _REFERENCE.fullmatch(word.removeprefix(PREFIX))
     if found is None or ".." in found[1] or "--" in found[1]:
-        raise CommandError("USAGE", f"{word}: expected OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, as Q4_K_M")
+        raise CommandError("USAGE", f"{word}: expected OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, such as Q4_K_M")
     return Reference(found[1], found[2])

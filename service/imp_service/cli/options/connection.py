@@ -60,7 +60,7 @@ def add_caller_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
         type=_pair,
         action="append",
         default=[],
-        help="send this with each call, as in --metadata imp-tenant=search or imp-priority=10",
+        help="send this with each call, such as --metadata imp-tenant=search or imp-priority=10",
     )
 
 
@@ -81,7 +81,7 @@ def add_deadline_option(parser: ArgumentParser) -> None:
         metavar="TIME",
         type=duration,
         action=Once,
-        help="end the call after this long, as in 30s or 500ms",
+        help="end the call after this long, such as 30s or 500ms",
     )
 
 

@@ -33,7 +33,7 @@ def add_generation_options(parser: ArgumentParser) -> None:
         "--fields",
         metavar="JSON",
         action=Once,
-        help='further fields of GenerateRequest, as in \'{"constraint": {"regex": "[0-9]+"}}\'; options override them',
+        help='further fields of GenerateRequest, e.g. \'{"constraint": {"regex": "[0-9]+"}}\'; options override them',
     )
 
 
@@ -63,7 +63,7 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
 
 
 def given_options(request: "GenerateRequest", arguments: Namespace) -> dict[str, float]:
-    """The numbers that a request has, by their names in imp.v1; as they were typed, where they were."""
+    """The numbers in a request, by their names in imp.v1. Values from the command line are as they were typed."""
     found = {}
     for name in number_names():
         message = _message_of(request, name)

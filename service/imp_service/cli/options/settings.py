@@ -52,7 +52,7 @@ def add_set_option(parser: ArgumentParser, remark: str) -> None:
         action="append",
         default=[],
         dest="assignments",
-        help=f"set one key, as in --set scheduler.max_running=8; {remark}",
+        help=f"set one key, such as --set scheduler.max_running=8; {remark}",
     )
 
 
@@ -65,7 +65,7 @@ def load_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) 
 
 
 def load_settings_for_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
-    """As load_settings(), for each list of overrides; warns about environment variables once."""
+    """Like load_settings(), for each list of overrides; warns about environment variables once."""
     from imp_service.config import load
     from imp_service.config.host import resolve_threads
 
@@ -100,7 +100,7 @@ def add_context_option(parser: ArgumentParser) -> None:
         "--context",
         metavar="N",
         action=Once,
-        help="longest context in tokens, as 4K (default: the model's)",
+        help="longest context in tokens, such as 4K (default: the model's)",
     )
 
 
@@ -130,7 +130,7 @@ def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" 
 
 
 def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
-    """As load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
+    """Like load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
     from imp_service.config import load
 
     said = [*arguments.assignments, *overrides, *context_assignments(arguments)]

@@ -65,10 +65,10 @@ def run(arguments: Namespace) -> int:
     from imp_service.config.host import resolve_threads
     from imp_service.config.sources import of_option
     from imp_service.core.background_load import WeightsLoad
-    from imp_service.serving.process_memory import keep_little, leave_no_core
+    from imp_service.serving.process_memory import leave_no_core, limit_retained_memory
 
     leave_no_core()
-    keep_little()
+    limit_retained_memory()
     # The longest time that the event loop waits for the GIL while another thread processes text.
     sys.setswitchinterval(SWITCH_SECONDS)
     # No garbage collection during the start: its objects stay, and collecting took a quarter of the start time.
@@ -141,12 +141,12 @@ async def _until_stopped(
             ready.write(facts(service))
         announce(service)
 
-    give_back = capture(service.host.telemetry.log)
+    restore_logging = capture(service.host.telemetry.log)
     try:
         await service.run(on_serving, _ignore if ready is None else ready.remove)
     finally:
         line.clear()
-        give_back()
+        restore_logging()
 
 
 def _ignore() -> None:

@@ -24,7 +24,7 @@ class ReadyFile:
             self._path.unlink(missing_ok=True)
             folder = self._path.parent
             if not folder.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, f"{folder} is no directory")
+                raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a directory")
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, f"{folder}: not allowed to write there")
 
