@@ -55,12 +55,14 @@ if TYPE_CHECKING:
     )
     from imp_service.api.reports import LoadReport, ModelInfo
     from imp_service.api.tool_calls import ToolCallDelta
-    from imp_service.client.connect import connect
+    from imp_service.client.connect import connect, connect_async
+    from imp_service.client.model.async_client import AsyncClient
     from imp_service.client.model.client import Client
     from imp_service.config import ConfigError
     from imp_service.generation import Generation, LanguageModel, Session
 
 __all__ = [
+    "AsyncClient",
     "AsyncGeneration",
     "CacheOptions",
     "Candidate",
@@ -103,6 +105,7 @@ __all__ = [
     "Violation",
     "__version__",
     "connect",
+    "connect_async",
     "load",
 ]
 
@@ -110,7 +113,10 @@ _PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "constraint_
 # Where the names are, by the first that has one. Those of `api` need no core, and the last alone imports asyncio.
 _HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.async_generation")
 # A client needs no core either.
-_CLIENT = {"connect": "client.connect", "Client": "client.model.client"}
+_CLIENT = {
+    **dict.fromkeys(("connect", "connect_async"), "client.connect"),
+    **{"Client": "client.model.client", "AsyncClient": "client.model.async_client"},
+}
 
 
 def load(path: str | PathLike[str] | None = None, *settings: str, config: str | None = None) -> LanguageModel:

@@ -11,6 +11,7 @@ from .read_address import DEFAULT_ADDRESS, read_address
 
 # gRPC takes longer to import than all else: the first connection imports it.
 if TYPE_CHECKING:
+    from .model.async_client import AsyncClient
     from .model.client import Client
     from .target import Target
 
@@ -47,6 +48,14 @@ def connect(target: str | None = None, **options: Unpack[ConnectOptions]) -> Cli
     return Client(Connection(target_of(target, options), options.get("timeout")), options.get("model", ""))
 
 
+def connect_async(target: str | None = None, **options: Unpack[ConnectOptions]) -> AsyncClient:
+    """The same for tasks of an event loop, with the options of `connect`."""
+    from .async_connection import AsyncConnection
+    from .model.async_client import AsyncClient
+
+    return AsyncClient(AsyncConnection(target_of(target, options), options.get("timeout")), options.get("model", ""))
+
+
 def target_of(address: str | None, options: ConnectOptions) -> Target:
     """The server and how to call it. Raises FIELD_INVALID for what cannot be, and OSError for a file."""
     from .target import MOST_ATTEMPTS, Target, TlsFiles
@@ -74,7 +83,7 @@ def target_of(address: str | None, options: ConnectOptions) -> Target:
         found = read_address(named)
     except ValueError as error:
         raise invalid("target", f"{named}: {error}") from None
-    return Target(found, files, token, tuple(pairs.items()), attempts)
+    return Target(found, files, token, tuple(pairs.items()), attempts, is_typed=False)
 
 
 def is_header(text: str) -> bool:

@@ -58,6 +58,8 @@ class Target:
     token: str | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     attempts: int = MOST_ATTEMPTS
+    # Its options are those of the command line, not keywords of connect(): messages name them.
+    is_typed: bool = True
 
     @property
     def call_metadata(self) -> tuple[tuple[str, str], ...]:

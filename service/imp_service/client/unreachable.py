@@ -20,8 +20,8 @@ def explain(details: str, target: Target) -> str:
     return f"{target.address}: no connection: {last}"
 
 
-def _not_listening(_: Target) -> str:
-    return "nothing listens there; imp serve starts a server, --target names another"
+def _not_listening(target: Target) -> str:
+    return f"nothing listens there; imp serve starts a server, {_named(target, 'target')} names another"
 
 
 def _other_protocol(_: Target) -> str:
@@ -29,14 +29,18 @@ def _other_protocol(_: Target) -> str:
 
 
 def _no_tls(target: Target) -> str:
-    options = "--tls" if target.tls is None or target.tls.is_empty else "--tls, --ca, --cert and --key"
-    return f"the server speaks no TLS, expected a call without {options}"
+    given = ("tls",) if target.tls is None or target.tls.is_empty else ("tls", "ca", "cert", "key")
+    *most, last = (_named(target, each) for each in given)
+    return (
+        f"the server speaks no TLS, expected a call without {' and '.join([', '.join(most), last] if most else [last])}"
+    )
 
 
 def _not_trusted(target: Target) -> str:
+    ca = _named(target, "ca")
     if target.tls is None or target.tls.ca is None:
-        return "the server's certificate is of no well-known authority, expected --ca FILE with the one that signed it"
-    return f"the server's certificate is not signed by that of --ca {target.tls.ca}"
+        return f"the server's certificate is of no well-known authority, expected {ca} FILE with the one that signed it"
+    return f"the server's certificate is not signed by that of {ca} {target.tls.ca}"
 
 
 def _other_name(target: Target) -> str:
@@ -45,16 +49,26 @@ def _other_name(target: Target) -> str:
 
 def _closed(target: Target) -> str:
     if target.tls is None:
-        return "the server closed the connection; it may expect TLS: --tls, --ca FILE"
+        wanted = f"TLS: {_named(target, 'tls')}, {_named(target, 'ca')} FILE"
+        return f"the server closed the connection; it may expect {wanted}"
+    cert = _named(target, "cert")
     if target.tls.cert is None:
-        return "the server closed the connection; it may expect a client certificate: --cert and --key"
-    return f"the server closed the connection; it may not trust --cert {target.tls.cert}"
+        wanted = f"a client certificate: {cert} and {_named(target, 'key')}"
+        return f"the server closed the connection; it may expect {wanted}"
+    return f"the server closed the connection; it may not trust {cert} {target.tls.cert}"
 
 
 def _unusable_files(target: Target) -> str:
+    ca = _named(target, "ca")
     if target.tls is None or target.tls.cert is None:
-        return "the certificates of --ca cannot be used"
-    return f"--cert {target.tls.cert} and --key {target.tls.key} do not belong together, or --ca cannot be used"
+        return f"the certificates of {ca} cannot be used"
+    cert, key = f"{_named(target, 'cert')} {target.tls.cert}", f"{_named(target, 'key')} {target.tls.key}"
+    return f"{cert} and {key} do not belong together, or {ca} cannot be used"
+
+
+def _named(target: Target, option: str) -> str:
+    """An option as the caller wrote it: on the command line, or as a keyword of connect()."""
+    return f"--{option}" if target.is_typed else f"{option}="
 
 
 def _unknown_host(_: Target) -> str:

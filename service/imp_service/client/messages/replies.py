@@ -154,16 +154,14 @@ def read_load(load: model_pb2.Load) -> LoadReport:
 
 
 def _finished(message: inference_pb2.GenerationFinished) -> Finished:
-    usage = message.usage
+    is_last, usage = message.HasField("usage"), message.usage
     return Finished(
         message.index,
         _finish_reason(message.reason),
         _match(message.match) if message.HasField("match") else None,
         message.text,
-        Usage(usage.prompt_tokens, usage.cached_prompt_tokens, usage.output_tokens)
-        if message.HasField("usage")
-        else None,
-        read_timings(message.timings) if message.HasField("timings") else None,
+        Usage(usage.prompt_tokens, usage.cached_prompt_tokens, usage.output_tokens) if is_last else None,
+        read_timings(message.timings) if is_last else None,
         message.reasoning,
         [_tool_call(each) for each in message.tool_calls],
     )

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
-import grpc
 import pytest
 
 import imp_service
 from imp_service import Client, LanguageModel
 from support.always_on import nothing_left
-from support.certificates import make_certificate
+from support.secured import TOKEN, secured
 from support.served import Served, serve
+from support.waiting_client import WaitingClient
 
 __all__ = ["nothing_left"]
 
-TOKEN = "a-token-of-the-tests"
-WAYS = ("load", "connect", "connect over TLS")
-
-
-@contextmanager
-def secured(folder: Path, *settings: str) -> Iterator[Served]:
-    """A server with TLS and tokens; ca.pem in the folder has its authority."""
-    authority = make_certificate("an authority")
-    make_certificate("server", authority).write(folder)
-    (folder / "ca.pem").write_bytes(authority.cert)
-    (folder / "tokens").write_text(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} data,read *\n")
-    (folder / "tokens").chmod(0o600)
-    files = [f"tls.cert={folder}/cert.pem", f"tls.key={folder}/key.pem", f"auth.token_file={folder}/tokens"]
-    credentials = grpc.ssl_channel_credentials(authority.cert)
-    caller = (("authorization", f"Bearer {TOKEN}"),)
-    with serve(*files, *settings, credentials=credentials, metadata=caller) as served:
-        yield served
+THREADED = ("load", "connect", "connect over TLS")
+Model = LanguageModel | Client | WaitingClient
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +32,33 @@ def served() -> Iterator[Served]:
         yield server
 
 
-@pytest.fixture(scope="module", params=WAYS)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageModel | Client]:
+@contextmanager
+def made(way: str, request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> Iterator[Model]:
     """A program of the library moves to a server by the one line that makes the model."""
     with ExitStack() as ends:
-        if request.param == "load":
+        if way == "load":
             yield request.getfixturevalue("library")
-        elif request.param == "connect":
+        elif way == "connect":
             yield ends.enter_context(imp_service.connect(request.getfixturevalue("served").address))
+        elif way == "connect_async":
+            served = request.getfixturevalue("served")
+            client = imp_service.connect_async(served.address)
+            ends.callback(lambda: served.run(client.close()))
+            yield WaitingClient(client, served.run)
         else:
-            folder = tmp_path_factory.mktemp("secured")
+            folder = factory.mktemp("secured")
             server = ends.enter_context(secured(folder))
             yield ends.enter_context(imp_service.connect(server.address, ca=f"{folder}/ca.pem", token=TOKEN))
+
+
+@pytest.fixture(scope="module", params=[*THREADED, "connect_async"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    with made(request.param, request, tmp_path_factory) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=THREADED)
+def threaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """For what an AsyncClient does otherwise."""
+    with made(request.param, request, tmp_path_factory) as found:
+        yield found

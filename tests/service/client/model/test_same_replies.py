@@ -32,9 +32,11 @@ from imp_service import (
 from imp_service.client.messages.errors import kind_of
 from imp_service.core.errors import KIND_OF_REASON
 from imp_service.serving.errors.error_table import ERRORS
+from support.waiting_client import WaitingClient
 from support.workload import random_requests
 
-Model = LanguageModel | Client
+Threaded = LanguageModel | Client
+Model = Threaded | WaitingClient
 PROMPT = "Once upon a time"
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 plus 4?"}]
 NO_TIME = Timings(0, 0, 0)
@@ -112,11 +114,11 @@ def test_cnt_1_a_result_has_what_was_read_before(model: Model, library: Language
     assert told(generation.result()) == told(library.generate(PROMPT, **options).result())
 
 
-def test_cnt_1_tasks_get_the_same_results(model: Model, library: LanguageModel) -> None:
+def test_cnt_1_tasks_get_the_same_results(threaded: Threaded, library: LanguageModel) -> None:
     options: dict[str, Any] = {"temperature": 0, "seed": 3, "max_tokens": 8}
 
     async def both() -> list[GenerationResult]:
-        asked = [model.generate_async(PROMPT, **options).result(), model.chat_async(CHAT, **options).result()]
+        asked = [threaded.generate_async(PROMPT, **options).result(), threaded.chat_async(CHAT, **options).result()]
         return await asyncio.gather(*asked)
 
     expected = [library.generate(PROMPT, **options).result(), library.chat(CHAT, **options).result()]
@@ -137,8 +139,8 @@ def test_cnt_1_the_model_is_described_the_same(model: Model, library: LanguageMo
     assert [getattr(model, name) for name in names] == [getattr(library, name) for name in names]
 
 
-def test_cnt_1_a_cancelled_generation_ends_with_its_replies(model: Model) -> None:
-    generation = model.generate(PROMPT, max_tokens=400, ignore_eos=True, temperature=0)
+def test_cnt_1_a_cancelled_generation_ends_with_its_replies(threaded: Threaded) -> None:
+    generation = threaded.generate(PROMPT, max_tokens=400, ignore_eos=True, temperature=0)
     assert isinstance(next(generation), Started)
     from_another = threading.Thread(target=generation.cancel)
     from_another.start()

@@ -1,0 +1,111 @@
+"""A channel to one server for tasks of one event loop, with deadline, metadata and failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TypeVar, cast
+
+import grpc
+
+from .connection import Metadata
+from .failure import CallFailure, failure_of
+from .target import Target, open_async_channel
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class AsyncConnection:
+    """The first call opens the connection. `deadline` is in seconds, for each call."""
+
+    def __init__(self, target: Target, deadline: float | None = None) -> None:
+        self._target = target
+        self._metadata = target.call_metadata
+        self._deadline = deadline
+        self._channel: grpc.aio.Channel | None = None
+        self._is_closed = False
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """A channel belongs to the event loop that runs when it is made, so the first call makes it."""
+        if self._is_closed:
+            raise closed()
+        if self._channel is None:
+            self._channel = open_async_channel(self._target)
+        return self._channel
+
+    async def close(self) -> None:
+        """Ends every call."""
+        self._is_closed = True
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def unary(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> Response:
+        """The reply. Raises CallFailure. Cancelling the task cancels the call."""
+        with self.failures():
+            return await method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
+
+    def stream(
+        self,
+        method: grpc.aio.UnaryStreamMultiCallable[Request, Response],
+        request: Request,
+        *,
+        metadata: Metadata = (),
+        timeout: float | None = None,
+    ) -> AsyncReplies[Response]:
+        """The messages as they come."""
+        call = method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
+        return AsyncReplies(call, self)
+
+    def _time(self, timeout: float | None) -> float | None:
+        return self._deadline if timeout is None else timeout
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Raises what gRPC raises as CallFailure."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise failure_of(error, self._target) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise closed() from None  # gRPC ended the call, and nobody cancelled the task
+
+
+class AsyncReplies(AsyncIterator[Response]):
+    """A stream of messages. Raises CallFailure. Dropping it, or cancelling the task that reads it, cancels the call."""
+
+    def __init__(self, call: grpc.aio.UnaryStreamCall[Request, Response], connection: AsyncConnection) -> None:
+        self._call = call
+        self._connection = connection
+
+    async def __anext__(self) -> Response:
+        with self._connection.failures():
+            message = await self._call.read()
+        if message is grpc.aio.EOF:
+            raise StopAsyncIteration
+        return cast(Response, message)
+
+    def __del__(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Has no effect if the call has ended."""
+        self._call.cancel()
+
+
+def closed() -> CallFailure:
+    """The failure of a call whose client was closed."""
+    return CallFailure("CANCELLED", "CANCELLED", "the client was closed")

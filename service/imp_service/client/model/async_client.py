@@ -1,0 +1,124 @@
+"""A model behind a server, for tasks of one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+from ...api.arguments import CHAT_PARAMETERS, GENERATION_PARAMETERS, Message, chat_of, request_of
+from ...api.chat_prompt import ChatPrompt
+from ...api.keywords import takes_options
+from ...api.options import GenerationRequest, Prompt
+from ...api.reports import LoadReport, ModelInfo
+from ...pb.inference_pb2_grpc import InferenceServiceStub
+from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
+from ...pb.model_pb2_grpc import ModelServiceStub
+from ...pb.tokenizer_pb2_grpc import TokenizerServiceStub
+from ..async_connection import AsyncConnection
+from ..messages.errors import errors_of_the_api
+from ..messages.replies import read_load, read_model_info
+from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
+from .async_generation import AsyncGeneration
+from .reception import Reception
+
+
+class AsyncClient:
+    """A model behind a server. `connect_async` makes one; close() or an `async with` block ends it.
+
+    It has the methods of `Client`; those that wait are coroutines. It belongs to the event loop of its first call.
+    Cancelling a task cancels its call. Each method takes a `timeout` in seconds, after which the call fails with the
+    reason DEADLINE_EXCEEDED.
+    """
+
+    def __init__(self, connection: AsyncConnection, model: str = "") -> None:
+        self._connection = connection
+        self._model = model
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection. Whoever still waits for a reply gets an error with the reason CANCELLED."""
+        await self._connection.close()
+
+    async def info(self, *, timeout: float | None = None) -> ModelInfo:
+        """The model and what it can do."""
+        with errors_of_the_api():
+            request = GetModelInfoRequest(model=self._model)
+            return read_model_info(await self._connection.unary(self._models.GetModelInfo, request, timeout=timeout))
+
+    async def load_report(self, *, timeout: float | None = None) -> LoadReport:
+        """How busy the server is."""
+        with errors_of_the_api():
+            reply = await self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout)
+            return read_load(reply.load)
+
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration:
+        """Continues a text, token ids or a conversation. Read it by `async for`, or await its result()."""
+        return self._begin(request_of(prompt, options), timeout)
+
+    @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
+    def chat(
+        self, messages: Sequence[Message] | ChatPrompt, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration:
+        """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
+
+        `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
+        """
+        return self._begin(request_of(chat_of(messages, options), options), timeout)
+
+    async def tokenize(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special_tokens: bool = False,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed."""
+        with errors_of_the_api():
+            request = write_tokenize(text, add_special=add_special_tokens, parse_special=parse_special_tokens)
+            reply = await self._connection.unary(self._tokenizer.Tokenize, request, timeout=timeout)
+            return list(reply.results[0].token_ids)
+
+    async def detokenize(
+        self, token_ids: Sequence[int], *, special_tokens: bool = False, timeout: float | None = None
+    ) -> str:
+        """The text of ids. It leaves out special tokens, unless they are asked for."""
+        with errors_of_the_api():
+            request = write_detokenize(token_ids, special_tokens=special_tokens)
+            reply = await self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout)
+            return str(reply.texts[0])
+
+    def _begin(self, request: GenerationRequest, timeout: float | None) -> AsyncGeneration:
+        message = write_generation(request, self._model)
+        metadata = caller_metadata(request.tenant, request.priority)
+
+        def begin() -> Any:
+            return self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
+
+        return AsyncGeneration(begin, Reception(request))
+
+    # Made with the channel, by the first call.
+
+    @cached_property
+    def _inference(self) -> Any:
+        return InferenceServiceStub(self._connection.channel)
+
+    @cached_property
+    def _models(self) -> Any:
+        return ModelServiceStub(self._connection.channel)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return TokenizerServiceStub(self._connection.channel)

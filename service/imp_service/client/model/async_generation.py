@@ -1,0 +1,81 @@
+"""One generation of a server for a task of asyncio. No thread waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+from ...api.replies import GenerationResult, Reply
+from ...pb.inference_pb2 import GenerateResponse
+from ..async_connection import AsyncReplies
+from ..messages.errors import errors_of_the_api
+from .reception import Reception
+
+
+class AsyncGeneration(AsyncIterator[Reply]):
+    """The replies of a generation: `Started`, `Chunk`s, and one `Finished` for each sequence. Begins when it is read.
+
+    Cancelling the task, leaving an `async with` block early, or dropping it cancels the call; the server frees its
+    memory within one step.
+    """
+
+    def __init__(self, begin: Callable[[], AsyncReplies[GenerateResponse]], reception: Reception) -> None:
+        self._begin = begin
+        self._messages: AsyncReplies[GenerateResponse] | None = None
+        self._reception = reception
+        self._is_over = False
+
+    async def __anext__(self) -> Reply:
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            with errors_of_the_api():
+                reply = await self._next()
+        except BaseException:
+            self._leave()
+            raise
+        if reply is None:
+            self._is_over = True
+            raise StopAsyncIteration
+        return reply
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def result(self) -> GenerationResult:
+        """Waits for the end and returns the whole output, with what was read before."""
+        async for _ in self:
+            pass
+        return self._reception.result()
+
+    async def results(self) -> list[GenerationResult]:
+        """Waits for the end and returns the output of each sequence."""
+        async for _ in self:
+            pass
+        return self._reception.results()
+
+    async def aclose(self) -> None:
+        """Cancels what still runs. Replies not yet read are dropped."""
+        self._leave()
+
+    async def _next(self) -> Reply | None:
+        """The next reply; None after the last."""
+        if self._messages is None:
+            self._messages = self._begin()
+        async for message in self._messages:
+            reply = self._reception.take(message)
+            if reply is not None:
+                return reply
+        self._reception.end()
+        return None
+
+    def _leave(self) -> None:
+        self._is_over = True
+        if self._messages is not None:
+            self._messages.cancel()

@@ -1,0 +1,39 @@
+"""Generations of asyncio tasks that end, fail or are left at random: nothing of them stays on either side."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.patience import HANGS_AFTER
+from support.served import Served
+
+PROGRAM = Path(__file__).parents[3] / "support" / "leaving_tasks.py"
+
+
+def left_by(served: Served, n: int, seed: int) -> dict[str, int]:
+    """Runs so many generations in a process of their own, since grpc.aio wants one event loop in a process."""
+    words = [sys.executable, "-X", "dev", "-W", "error", str(PROGRAM), served.address, str(n), str(seed)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_AFTER * 10, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    told = json.loads(ran.stdout)
+    assert (told["tasks"], told["complaints"]) == ([], [])
+    served.wait_for_calls()
+    served.wait_for_rest()
+    ends: dict[str, int] = told["ends"]
+    assert sum(ends.values()) == n
+    return ends
+
+
+def test_cnt_3_generations_that_are_left_leave_nothing(served: Served) -> None:
+    ends = left_by(served, 300, 3)
+    assert ends.keys() >= {"whole", "cancelled", "timeout", "closed", "dropped", "deadline"}
+
+
+@pytest.mark.long
+def test_cnt_3_ten_thousand_generations_leave_nothing(served: Served) -> None:
+    left_by(served, 10_000, 4)

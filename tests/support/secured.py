@@ -1,0 +1,30 @@
+"""A server with TLS that wants a token."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+
+from support.certificates import make_certificate
+from support.served import Served, serve
+
+TOKEN = "a-token-of-the-tests"
+
+
+@contextmanager
+def secured(folder: Path, *settings: str) -> Iterator[Served]:
+    """A server with TLS and tokens; ca.pem in the folder has its authority."""
+    authority = make_certificate("an authority")
+    make_certificate("server", authority).write(folder)
+    (folder / "ca.pem").write_bytes(authority.cert)
+    (folder / "tokens").write_text(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} data,read *\n")
+    (folder / "tokens").chmod(0o600)
+    files = [f"tls.cert={folder}/cert.pem", f"tls.key={folder}/key.pem", f"auth.token_file={folder}/tokens"]
+    credentials = grpc.ssl_channel_credentials(authority.cert)
+    caller = (("authorization", f"Bearer {TOKEN}"),)
+    with serve(*files, *settings, credentials=credentials, metadata=caller) as served:
+        yield served
