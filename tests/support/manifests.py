@@ -10,10 +10,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 from packaging.version import Version
+
+from support.inference_pool import INFERENCE_POOL
 
 # kubernetes_validate reads megabytes of JSON schemas for each document without this cache.
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
@@ -22,9 +25,12 @@ kubernetes_validate.utils.all_versions = functools.cache(kubernetes_validate.uti
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "conf" / "kubernetes"
 BASES = ("sidecar", "standalone")
-OVERLAYS = ("overlays/model_image", "overlays/tls")
+OVERLAYS = ("overlays/inference_pool", "overlays/model_image", "overlays/tls")
 # From the first version in which native sidecars are on by default.
 VERSIONS = [v for v in kubernetes_validate.utils.all_versions() if Version(v) >= Version("1.29")]
+
+# Kinds that a cluster has once their definitions are installed.
+CUSTOM = {"InferencePool": INFERENCE_POOL}
 
 Document = dict[str, Any]
 
@@ -80,8 +86,11 @@ def refusals(documents: list[Document], since: str = "1.29") -> list[str]:
     for version in (version for version in VERSIONS if Version(version) >= Version(since)):
         for document in documents:
             try:
-                kubernetes_validate.validate(document, version, strict=True)
-            except kubernetes_validate.ValidationError as error:
+                if document["kind"] in CUSTOM:
+                    jsonschema.validate(document, CUSTOM[document["kind"]])
+                else:
+                    kubernetes_validate.validate(document, version, strict=True)
+            except (kubernetes_validate.ValidationError, jsonschema.ValidationError) as error:
                 found.append(f"{version} {document['kind']}: {error.message}")
     return found
 

@@ -79,7 +79,7 @@ class Host:
             clock=clock,
         )
         self.calls.watch(self.watchdog.wake)
-        self.telemetry.metrics.watch_engine(self._numbers)
+        self.telemetry.metrics.watch_engine(self._numbers, self.settings.kv.block_tokens)
         self.reload = Reload(reread or (lambda: config), lambda: self.config, self._take, self.telemetry.log)
         # Set if the device fails or the engine ends. The process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()

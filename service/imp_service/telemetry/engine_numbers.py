@@ -57,17 +57,23 @@ class EngineNumbers(Protocol):
     def cancels(self) -> Durations: ...
 
 
+def n_blocks(numbers: EngineNumbers) -> int:
+    """All KV blocks."""
+    return numbers.blocks_live + numbers.blocks_cached + numbers.blocks_free
+
+
 def kv_usage(numbers: EngineNumbers) -> float:
     """The fraction of KV blocks that sequences hold. Cached blocks count as free, since they can be evicted."""
-    total = numbers.blocks_live + numbers.blocks_cached + numbers.blocks_free
+    total = n_blocks(numbers)
     return numbers.blocks_live / total if total else 0.0
 
 
 class EngineCollector(Collector):
     """Reads `numbers` at each scrape. Exports nothing before the engine exists."""
 
-    def __init__(self, numbers: Callable[[], EngineNumbers | None]) -> None:
+    def __init__(self, numbers: Callable[[], EngineNumbers | None], block_tokens: int) -> None:
         self._numbers = numbers
+        self._block_tokens = block_tokens
 
     def describe(self) -> list[Metric]:
         """Empty: the series depend on the engine."""
@@ -85,6 +91,7 @@ class EngineCollector(Collector):
         blocks.add_metric(["cached"], numbers.blocks_cached)
         blocks.add_metric(["free"], numbers.blocks_free)
         yield blocks
+        yield self._cache_config(numbers)
         yield GaugeMetricFamily(
             "imp_kv_cache_usage_ratio", "Share of KV blocks that sequences hold.", value=kv_usage(numbers)
         )
@@ -100,6 +107,13 @@ class EngineCollector(Collector):
         yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
         freed = "From the command that cancels a run to its blocks being free."
         yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)
+
+    def _cache_config(self, numbers: EngineNumbers) -> Metric:
+        # The labels are those that endpoint pickers look for, whatever the device.
+        sizes = {"block_size": self._block_tokens, "num_gpu_blocks": n_blocks(numbers)}
+        config = GaugeMetricFamily("imp_cache_config_info", "Tokens of a KV block, and blocks.", labels=list(sizes))
+        config.add_metric([str(size) for size in sizes.values()], 1)
+        return config
 
 
 def histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:

@@ -149,9 +149,9 @@ class Metrics:
         """Says what is served: the labels of imp_model_info."""
         self._model.info(dict(facts))
 
-    def watch_engine(self, numbers: Callable[[], EngineNumbers | None]) -> None:
-        """Adds the engine's series. Called once."""
-        self.registry.register(EngineCollector(numbers))
+    def watch_engine(self, numbers: Callable[[], EngineNumbers | None], block_tokens: int) -> None:
+        """Adds the engine's series. `block_tokens` are those of a KV block. Called once."""
+        self.registry.register(EngineCollector(numbers, block_tokens))
 
     def watch_log(self, n_dropped: Callable[[], Mapping[str, int]]) -> None:
         """Adds the count of lines that were not written. Called once."""

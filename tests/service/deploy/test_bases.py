@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from imp_service.config import Settings, load
+from support.inference_pool import PICKER
 from support.manifests import (
     BASES,
     KUBERNETES,
     OVERLAYS,
     VERSIONS,
+    Document,
     base_documents,
     containers_of,
     imp_of,
@@ -55,7 +60,7 @@ def test_lif_13_lif_14_kustomize_builds_valid_documents(folder: str):
     documents = kustomized(folder)
     # Image volumes are in the schemas from here on.
     assert refusals(documents, since="1.33" if folder == "overlays/model_image" else "1.29") == []
-    conf = of_kind(documents, "ConfigMap")
+    (conf,) = (each for each in documents if each["kind"] == "ConfigMap" and "imp.conf" in each["data"])
     base = folder if folder in BASES else "standalone"
     assert conf["data"] == {"imp.conf": (KUBERNETES / base / "imp.conf").read_text()}
     volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
@@ -197,6 +202,47 @@ def test_lif_14_autoscaling_follows_the_requests_that_wait():
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (1, 8)
 
 
+def check_pool(documents: list[Document], variables: dict[str, str]) -> None:
+    """The pool selects the pods, and its port is that of OpenAI's API."""
+    settings = load(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
+    pool = of_kind(documents, "InferencePool")["spec"]
+    labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert pool["selector"]["matchLabels"].items() <= labels.items()
+    (address,) = settings.listen.http
+    assert pool["targetPorts"] == [{"number": port_of(address)}] == [{"number": ports_of(imp_of(documents))["http"]}]
+    assert settings.http.public_metrics
+    # Pods of clients may reach both ports.
+    clients = of_kind(documents, "NetworkPolicy")["spec"]["ingress"][0]
+    assert {"podSelector": {"matchLabels": {"imp-client": "true"}}} in clients["from"]
+    assert clients["ports"] == [{"port": name, "protocol": "TCP"} for name in ("grpc", "http")]
+
+
+def test_gwy_4_the_pool_and_the_configuration_of_its_picker_are_valid():
+    documents = kustomized("overlays/inference_pool")
+    (found,) = (each for each in documents if each["kind"] == "ConfigMap" and "picker.yaml" in each["data"])
+    # The picker's Service has the name of its ConfigMap, which no digest changes.
+    assert found["metadata"]["name"] == of_kind(documents, "InferencePool")["spec"]["endpointPickerRef"]["name"]
+    config = yaml.safe_load(found["data"]["picker.yaml"])
+    jsonschema.validate(config, PICKER)
+    declared = {plugin["type"] for plugin in config["plugins"]}
+    (source,), (profile,) = config["dataLayer"]["sources"], config["schedulingProfiles"]
+    used = {source["pluginRef"], *(each["pluginRef"] for each in (*source["extractors"], *profile["plugins"]))}
+    assert used == declared
+    engine = next(each for each in config["plugins"] if each["type"] == "core-metrics-extractor")["parameters"]
+    labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert labels["llm-d.ai/engine-type"] == engine["defaultEngine"] == engine["engineConfigs"][0]["name"]
+
+
+def test_gwy_4_an_unknown_field_of_a_pool_is_refused():
+    pool = of_kind(kustomized("overlays/inference_pool"), "InferencePool")
+    assert refusals([pool]) == []
+    for path in (("spec", "targetPortNumber"), ("spec", "endpointPickerRef", "portNumber")):
+        broken = copy.deepcopy(pool)
+        *above, name = path
+        functools.reduce(lambda node, key: node[key], above, broken)[name] = 8000
+        assert len(refusals([broken])) == len(VERSIONS)
+
+
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_lif_13_overlays_change_what_they_say(folder: str):
     documents = kustomized(folder)
@@ -208,6 +254,9 @@ def test_lif_13_overlays_change_what_they_say(folder: str):
         assert "persistentVolumeClaim" not in volumes["/model"]
         return
     variables = {entry["name"]: entry["value"] for entry in imp["env"]}
+    if folder == "overlays/inference_pool":
+        check_pool(documents, variables)
+        return
     settings = load(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
     files = {settings.tls.cert, settings.tls.key, settings.tls.client_ca, settings.auth.token_file}
     assert {str(Path(str(file)).parent) for file in files} == {"/etc/imp-tls"} <= set(volumes)

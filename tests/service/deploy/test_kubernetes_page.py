@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -48,7 +49,7 @@ def test_lif_13_lif_14_the_commands_run_and_write_what_a_cluster_takes(tmp_path:
     )
     assert ran.returncode == 0, ran.stderr
     written = re.findall(r"> (\S+\.yaml)$", script, re.MULTILINE)
-    assert len(written) == 6
+    assert len(written) == 7
     for name in written:
         documents = stream_documents((tmp_path / name).read_text())
         assert refusals(documents, since=VERSIONS[-1]) == [], name
@@ -64,7 +65,17 @@ def test_lif_13_the_documents_of_the_page_are_valid_and_fit_the_manifests() -> N
     claim, job = ours
     (volume,) = job["spec"]["template"]["spec"]["volumes"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"] == "imp-model"
-    monitor, adapter = (document for document in documents if document not in ours)
+    route, monitor, adapter = (document for document in documents if document not in ours)
+    (rule,) = route["spec"]["rules"]
+    (backend,) = rule["backendRefs"]
+    overlay = ROOT / "conf/kubernetes/overlays/inference_pool"
+    pool = yaml.safe_load((overlay / "inference_pool.yaml").read_text())
+    assert (f"{backend['group']}/v1", backend["kind"], backend["name"]) == (
+        pool["apiVersion"],
+        pool["kind"],
+        pool["metadata"]["name"],
+    )
+    assert f"'{json.dumps(route['spec']['hostnames'])}'" in (overlay / "kustomization.yaml").read_text()
     base = [yaml.safe_load((ROOT / "conf/kubernetes/standalone" / f"{name}.yaml").read_text()) for name in FILES]
     pods = of_kind(base, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pods.items()

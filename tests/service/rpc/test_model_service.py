@@ -157,7 +157,7 @@ def test_rpc_16_the_load_and_the_metrics_say_the_same() -> None:
     numbers = Numbers(
         running=3, waiting=2, waiting_tokens=70, sessions=5, blocks_live=3, blocks_free=9, silence_ns=1_500_000_000
     )
-    families = EngineCollector(lambda: numbers).collect()
+    families = EngineCollector(lambda: numbers, 16).collect()
     metrics = {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
     with serve() as served:
         clock, wall = served.host.clock, served.host.wall

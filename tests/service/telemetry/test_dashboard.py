@@ -19,7 +19,7 @@ OF_OTHERS = {"job", "instance", "le"}
 
 def exported(bench: TelemetryBench) -> dict[str, set[str]]:
     """The labels of each sample's name, of a server that has seen everything."""
-    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()))
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()), 16)
     bench.telemetry.set_model("tiny", architecture="qwen3")
     record = bench.call()
     record.started(2, 1)

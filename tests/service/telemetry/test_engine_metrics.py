@@ -16,13 +16,13 @@ NOT_BUILT = re.compile(r"imp_(spec|sparse|parity)_|imp_prompt_tokens_total\[kind
 
 
 def test_obs_7_there_are_no_engine_series_before_there_is_an_engine(bench: TelemetryBench) -> None:
-    bench.telemetry.metrics.watch_engine(lambda: None)
+    bench.telemetry.metrics.watch_engine(lambda: None, 16)
     assert [name for name in bench.series() if "kv" in name or "running" in name] == []
 
 
 def test_obs_7_numbers_are_those_of_the_moment(bench: TelemetryBench) -> None:
     numbers = Numbers(running=3, waiting=2, blocks_live=30, blocks_cached=10, blocks_free=60, n_preemptions=4)
-    bench.telemetry.metrics.watch_engine(lambda: numbers)
+    bench.telemetry.metrics.watch_engine(lambda: numbers, 16)
     first = bench.series()
     numbers.running, numbers.silence_ns = 1, 2_500_000_000
     second = bench.series()
@@ -32,11 +32,12 @@ def test_obs_7_numbers_are_those_of_the_moment(bench: TelemetryBench) -> None:
     assert [first[f"imp_kv_blocks[state={state}]"] for state in ("live", "cached", "free")] == [30, 10, 60]
     assert first["imp_kv_cache_usage_ratio"] == pytest.approx(0.3)
     assert first["imp_preemptions_total"] == 4
+    assert first["imp_cache_config_info[block_size=16][num_gpu_blocks=100]"] == 1
 
 
 def test_obs_7_captures_are_told_where_steps_are_captured(bench: TelemetryBench) -> None:
     numbers = Numbers()
-    bench.telemetry.metrics.watch_engine(lambda: numbers)
+    bench.telemetry.metrics.watch_engine(lambda: numbers, 16)
     assert [name for name in bench.series() if "graph" in name] == []
     numbers.graphs = Graphs(captures=5, failures=2)
     series = bench.series()
@@ -49,7 +50,7 @@ def test_obs_9_durations_of_the_core_become_buckets(bench: TelemetryBench) -> No
     counts = [0] * 25
     for us in (500, 900, 3000, 60_000_000):
         counts[min(us.bit_length(), 24)] += 1
-    bench.telemetry.metrics.watch_engine(lambda: Numbers(steps=Durations(counts, 60_004_400_000)))
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(steps=Durations(counts, 60_004_400_000)), 16)
     series = bench.series()
     buckets = {
         float(name.split("le=")[1].rstrip("]")): value
@@ -65,7 +66,7 @@ def test_obs_9_durations_of_the_core_become_buckets(bench: TelemetryBench) -> No
 
 
 def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> None:
-    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()))
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()), 16)
     bench.telemetry.set_model("tiny", architecture="qwen3")
     record = bench.call()
     record.started(2, 1)
@@ -74,7 +75,7 @@ def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> No
     text = (ROOT / "docs" / "contracts.md").read_text()
     section = text[text.index("## 11. Observability") : text.index("- **OBS-1**")]
     named = re.findall(r"`(imp_[a-z_]+)", section)
-    assert len(named) == 24
+    assert len(named) == 25
     found = {name.split("[")[0] for name in bench.series()}
     families = found | {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
     missing = [name for name in named if name not in families]
