@@ -116,6 +116,7 @@ APART = {
     "text",
     "token_ids.ids",
     "session_id",
+    "parallel_tool_calls",
     *(f"chat.{name}" for name in ("tools_json", "add_generation_prompt", "continue_final_message")),
     *("chat.template_kwargs_json", "chat.documents_json"),
     *(f"chat.messages.{name}" for name in ("role", "content", "name", "tool_call_id", "tool_calls_json")),

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice")
+    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "parallel_tool_calls")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class GenerateRequest(_message.Message):
     SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     text: str
@@ -42,7 +43,8 @@ class GenerateRequest(_message.Message):
     sparse_prefill: _types_pb2.SparsePrefillOptions
     speculation: _types_pb2.SpeculationOptions
     tool_choice: str
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ...) -> None: ...
+    parallel_tool_calls: bool
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., parallel_tool_calls: bool = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("started", "chunk", "finished")
@@ -93,7 +95,7 @@ class GenerationChunk(_message.Message):
     def __init__(self, index: _Optional[int] = ..., first_token: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[float]] = ..., candidates: _Optional[_Iterable[_Union[_types_pb2.Candidates, _Mapping]]] = ..., reasoning: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_types_pb2.ToolCallDelta, _Mapping]]] = ...) -> None: ...
 
 class GenerationFinished(_message.Message):
-    __slots__ = ("index", "reason", "match", "text", "usage", "timings", "reasoning", "tool_calls")
+    __slots__ = ("index", "reason", "match", "text", "usage", "timings", "reasoning", "tool_calls", "position")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     MATCH_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +104,7 @@ class GenerationFinished(_message.Message):
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     index: int
     reason: _types_pb2.FinishReason
     match: _types_pb2.StopMatch
@@ -110,7 +113,8 @@ class GenerationFinished(_message.Message):
     timings: _types_pb2.Timings
     reasoning: str
     tool_calls: _containers.RepeatedCompositeFieldContainer[_types_pb2.ToolCallDelta]
-    def __init__(self, index: _Optional[int] = ..., reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., match: _Optional[_Union[_types_pb2.StopMatch, _Mapping]] = ..., text: _Optional[str] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., reasoning: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_types_pb2.ToolCallDelta, _Mapping]]] = ...) -> None: ...
+    position: int
+    def __init__(self, index: _Optional[int] = ..., reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., match: _Optional[_Union[_types_pb2.StopMatch, _Mapping]] = ..., text: _Optional[str] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., reasoning: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_types_pb2.ToolCallDelta, _Mapping]]] = ..., position: _Optional[int] = ...) -> None: ...
 
 class GenerateUnaryRequest(_message.Message):
     __slots__ = ("request",)
@@ -131,14 +135,16 @@ class GenerateUnaryResponse(_message.Message):
     def __init__(self, started: _Optional[_Union[GenerationStarted, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[GeneratedSequence, _Mapping]]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ...) -> None: ...
 
 class GeneratedSequence(_message.Message):
-    __slots__ = ("output", "reason", "match")
+    __slots__ = ("output", "reason", "match", "position")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     MATCH_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     output: GenerationChunk
     reason: _types_pb2.FinishReason
     match: _types_pb2.StopMatch
-    def __init__(self, output: _Optional[_Union[GenerationChunk, _Mapping]] = ..., reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., match: _Optional[_Union[_types_pb2.StopMatch, _Mapping]] = ...) -> None: ...
+    position: int
+    def __init__(self, output: _Optional[_Union[GenerationChunk, _Mapping]] = ..., reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., match: _Optional[_Union[_types_pb2.StopMatch, _Mapping]] = ..., position: _Optional[int] = ...) -> None: ...
 
 class StepOptions(_message.Message):
     __slots__ = ("sample", "top_logprobs", "logits", "scores", "allowed_token_mask")

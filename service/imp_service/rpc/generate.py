@@ -70,7 +70,12 @@ class Generate:
         if isinstance(reply, Finished) and reply.reason == "cancelled":
             # The caller did not cancel it: its session was released.
             raise self._host.sessions.why_missing(call.tenant, request.session_id)
-        return write_reply(reply, call.request_id, self._host.model.name)
+        message = write_reply(reply, call.request_id, self._host.model.name)
+        if isinstance(reply, Finished) and request.WhichOneof("prompt") == "session_id":
+            held = self._host.sessions.find(call.tenant, request.session_id)
+            if held is not None:
+                message.finished.position = held.position
+        return message
 
     async def _wanted(
         self, request: pb.GenerateRequest, call: GrpcCall, unary: pb.GenerateUnaryRequest | None = None

@@ -137,6 +137,7 @@ def test_a_whole_request_is_read() -> None:
         cache=types_pb2.CacheOptions(bypass_prefix=True, salt="s"),
         num_sequences=2,
         tool_choice="auto",
+        parallel_tool_calls=False,
     )
     assert read(request) == GenerationRequest(
         [5, 6],
@@ -149,6 +150,7 @@ def test_a_whole_request_is_read() -> None:
         3,
         "t",
         "auto",
+        False,
     )
     assert read_chunking(request.output, SETTINGS) == (5, 0.001)
 

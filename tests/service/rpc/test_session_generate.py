@@ -75,6 +75,20 @@ def test_ses_20_with_nothing_pending_it_draws_from_the_last_held_position(calls:
     assert (found.reason, found.metadata) == ("NO_PENDING_TOKEN", {"held": "0"})
 
 
+@pytest.mark.parametrize("n", [0, 1, 6])
+def test_ses_20_the_end_tells_what_the_session_holds(calls: SessionCalls, n: int) -> None:
+    name = calls.prefill(PROMPT).session_id
+    *_, last = calls.stub.Generate(going_on(name, n))
+    held = int(refusal(lambda: calls.step(name, position=0)).metadata["held"])
+    assert last.finished.HasField("position") and last.finished.position == held
+    whole = calls.stub.GenerateUnary(pb.GenerateUnaryRequest(request=going_on(name, 3))).sequences[0]
+    assert whole.position == int(refusal(lambda: calls.step(name, position=0)).metadata["held"])
+    alone = calls.stub.GenerateUnary(
+        pb.GenerateUnaryRequest(request=pb.GenerateRequest(text="a", stop={"max_tokens": 1}))
+    )
+    assert not alone.sequences[0].HasField("position")
+
+
 def test_ses_20_an_absent_sampler_stays_and_a_present_one_replaces_it(calls: SessionCalls) -> None:
     seeded = types_pb2.SamplingOptions(temperature=1.2, seed=5)
     opened = calls.prefill(PROMPT)

@@ -105,6 +105,25 @@ def test_chn_9_without_parse_the_messages_are_as_before(served: Served) -> None:
             assert (part.reasoning, len(part.tool_calls)) == ("", 0)
 
 
+@pytest.mark.parametrize("is_parallel", [None, True, False])
+def test_tol_2_one_call_or_several(served: Served, is_parallel: bool | None) -> None:
+    """The biases keep the model from ending before it must, and from spaces."""
+    empty = {"type": "object", "properties": {}, "additionalProperties": False}
+    tools = json.dumps([{"type": "function", "function": {"name": "f", "parameters": empty}}])
+    request = request_with(tools, tool_choice="required", parallel_tool_calls=is_parallel)
+    tokenizer = served.host.model.tokenizer
+    spaces = [token for token in range(256, 2048) if tokenizer.token_bytes(token).isspace()]
+    for token in (*served.host.model.eos_tokens, *spaces):
+        request.sampling.logit_bias[token] = -100.0
+    [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
+    assert (len(sequence.output.tool_calls) > 1) == (is_parallel is not False)
+    request = request_with(parallel_tool_calls=False)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(served.inference.Generate(request))
+    details = read_details(caught.value.trailing_metadata())
+    assert details.message.startswith("parallel_tool_calls: false, expected only where tool_choice forces a call")
+
+
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_tol_3_a_choice_without_its_tools_names_the_field(served: Served, is_whole: bool) -> None:
     request = request_with("", tool_choice="required")

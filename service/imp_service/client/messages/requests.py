@@ -35,6 +35,8 @@ def write_generation(
         writer.put(message, "num_sequences", request.num_sequences, "num_sequences")
     if request.tool_choice:
         writer.put(message, "tool_choice", request.tool_choice, "tool_choice")
+    if request.parallel_tool_calls is not True:
+        writer.put(message, "parallel_tool_calls", request.parallel_tool_calls, "parallel_tool_calls")
     writer.finish()
     return message
 

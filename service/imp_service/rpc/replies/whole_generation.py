@@ -48,6 +48,8 @@ class WholeGeneration:
         sequence.reason = finished.reason
         if finished.HasField("match"):
             sequence.match.CopyFrom(finished.match)
+        if finished.HasField("position"):
+            sequence.position = finished.position
         self._texts[finished.index].append(finished.text)
         self._add_channels(finished.index, finished)
         if finished.HasField("usage"):

@@ -195,6 +195,7 @@ RULES: Mapping[str, MessageRules] = {
             "sparse_prefill": NESTED,
             "speculation": NESTED,
             "tool_choice": values.TOOL_CHOICE,
+            "parallel_tool_calls": ANYTHING,  # with the tools
         },
         (whole.exactly_one("prompt"), whole.fits_its_session),
     ),

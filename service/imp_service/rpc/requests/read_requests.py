@@ -41,6 +41,7 @@ def read_generation(
         priority=priority,
         tenant=tenant,
         tool_choice=request.tool_choice,
+        parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
     )
 
 
