@@ -1,5 +1,5 @@
-"""What callers of a model pass and get, in one vocabulary for a model in this process and for one behind a server.
+"""The data types of the Python API, the same for a model in this process and for a model behind a server.
 
-Options, keywords, prompts, replies and errors, as plain data. The room imports nothing but the standard library, and
-its own modules relatively: `imp-client` packs it under another name.
+Options, keywords, prompts, replies and errors, as plain data. The package imports only the standard library, and its
+own modules relatively, because `imp-client` packages it under another name.
 """

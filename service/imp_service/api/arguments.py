@@ -1,4 +1,4 @@
-"""What the Python API's arguments mean: prompts, messages and keywords become requests."""
+"""Converts the Python API's arguments (prompts, messages and keywords) to requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Message = ChatMessage | Mapping[str, Any]
 
 
 def request_of(prompt: Prompt | GenerationRequest, options: dict[str, Any]) -> GenerationRequest:
-    """A request for a prompt with these keywords; they override those of a request."""
+    """A request for a prompt with these keywords. If the prompt is a request, they override its fields."""
     request = prompt if isinstance(prompt, GenerationRequest) else GenerationRequest(prompt)
     if isinstance(options.get("stop"), str):
         options["stop"] = (options["stop"],)

@@ -1,4 +1,4 @@
-"""One generation for a task of asyncio. Apart from the other, as asyncio takes long to import."""
+"""A generation for an asyncio task. In a module of its own, because importing asyncio takes long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller may ask the output to be."""
+"""Constraints on the output, as callers give them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConstraintKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConstraintSpec:
-    """What the output must be. `source` is the text of the first three kinds, `choices` belong to the fourth."""
+    """A constraint. `source` is the text of the first three kinds; `choices` are for the fourth."""
 
     kind: ConstraintKind
     source: str = ""

@@ -15,7 +15,7 @@ class Error(Exception):
     reason: str
     message: str
     details: dict[str, str]
-    # Seconds after which the same call may succeed; None: nobody says so. Only servers do.
+    # Seconds after which the same call may succeed; None if unknown. Only servers set it.
     retry_after: float | None = None
 
     @property
@@ -25,7 +25,7 @@ class Error(Exception):
 
 
 class InvalidArgument(Error):
-    """The caller is at fault."""
+    """The arguments of the call are invalid."""
 
 
 class StateError(Error):
@@ -33,7 +33,7 @@ class StateError(Error):
 
 
 class ResourceExhausted(Error):
-    """There is no room: in the queue, in the cache, in memory."""
+    """A queue, the cache or memory is full."""
 
 
 class ModelError(Error):
@@ -79,7 +79,7 @@ E = TypeVar("E", bound=Error)
 
 
 def error_of(kind: type[E], reason: str, message: str, details: Mapping[str, str] | None = None) -> E:
-    """An error of this class, to be raised."""
+    """Makes an error of this class."""
     error = kind(f"{reason}: {message}")
     error.reason = reason
     error.message = message
@@ -88,8 +88,8 @@ def error_of(kind: type[E], reason: str, message: str, details: Mapping[str, str
 
 
 def left_early() -> Error:
-    """The error of a result that cannot be had."""
-    return error_of(StateError, "CANCELLED", "the generation was left before its end")
+    """The error of a result that does not exist, because the generation was closed early."""
+    return error_of(StateError, "CANCELLED", "the generation was closed before its end")
 
 
 def refuse(violations: Iterable[Violation]) -> None:
@@ -100,5 +100,5 @@ def refuse(violations: Iterable[Violation]) -> None:
 
 
 def invalid(path: str, message: str) -> FieldsInvalid:
-    """The error of one field, to be raised."""
+    """Makes the error of one field."""
     return FieldsInvalid([Violation(path, message)])

@@ -1,4 +1,4 @@
-"""What a caller may ask of a generation: the fields of imp.v1. None is an unset field."""
+"""The options of a generation: the fields of imp.v1. None is an unset field."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SamplingOptions:
 
     @property
     def has_breakers(self) -> bool:
-        """It has breakers: to resolve it, imp searches the whole vocabulary for tokens that contain one."""
+        """Whether it has breakers. To resolve them, imp searches the whole vocabulary for tokens that contain one."""
         return self.dry is not None and bool(self.dry.breakers)
 
 
@@ -60,7 +60,7 @@ class StopOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What comes back besides token ids."""
+    """What a reply contains besides token ids."""
 
     text: bool = True
     logprobs: bool = False
@@ -114,7 +114,7 @@ class GenerationRequest:
     tenant: str = ""
     # "none", "auto", "required" or "function:NAME"; empty: the template gets the tools, and the model decides.
     tool_choice: str = ""
-    # False: a call that must be is one call.
+    # False: if the choice requires a call, the output is exactly one call.
     parallel_tool_calls: bool = True
 
 

@@ -30,7 +30,10 @@ class TokenScores:
 
 
 class Scores(Protocol):
-    """Scores as whoever has them holds them. A long prompt's take long to read: parts() reads a few at a time."""
+    """Scores, in the form in which their source stores them.
+
+    Those of a long prompt take long to convert, so parts() converts a few at a time.
+    """
 
     def __len__(self) -> int: ...
 
@@ -52,7 +55,7 @@ class Started:
 
     @property
     def prompt(self) -> TokenScores:
-        """The prompt's token ids and scores, as far as they were asked for. Each call makes them anew."""
+        """The prompt's token ids and scores, if they were requested. Each call converts them again."""
         return self.held_scores.whole()
 
     @property
@@ -119,7 +122,7 @@ class Finished:
     text: str
     usage: Usage | None = None
     timings: Timings | None = None
-    # Held back until now, as the text.
+    # Held back until now, like the text.
     reasoning: str = ""
     tool_calls: Sequence[ToolCallDelta] = ()
 
@@ -196,5 +199,5 @@ class StepOutput:
 
     @property
     def scores(self) -> TokenScores:
-        """The scores of the tokens that it evaluated, if asked for. Each call makes them anew."""
+        """The scores of the tokens that it evaluated, if requested. Each call converts them again."""
         return self.held_scores.whole()

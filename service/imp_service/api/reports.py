@@ -1,4 +1,4 @@
-"""What a server says of its model and of its load."""
+"""A server's reports about its model and its load."""
 
 from __future__ import annotations
 

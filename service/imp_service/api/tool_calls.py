@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """What is new of one call. Only its first delta has the id and the name; all `arguments` joined are JSON."""
+    """The new part of one call.
+
+    Only the first delta has the id and the name. The `arguments` of all deltas joined are JSON.
+    """
 
     index: int
     id: str = ""

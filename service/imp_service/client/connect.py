@@ -1,4 +1,4 @@
-"""Connects to a server: what the caller names, else what its environment names."""
+"""Connects to a server that the caller or its environment names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def connect_async(target: str | None = None, **options: Unpack[ConnectOptions]) 
 
 
 def target_of(address: str | None, options: ConnectOptions) -> Target:
-    """The server and how to call it. Raises FIELD_INVALID for what cannot be, and OSError for a file."""
+    """The server and how to call it.
+
+    Raises FIELD_INVALID for invalid arguments, and OSError if a file cannot be read.
+    """
     from .target import MOST_ATTEMPTS, Target, TlsFiles
 
     attempts, token = options.get("attempts", MOST_ATTEMPTS), options.get("token")

@@ -1,4 +1,4 @@
-"""Axes of a chart: where a value stands between 0 and 1, and the round values that are worth a line."""
+"""Axes of a chart: the position of a value between 0 and 1, and the round values that get a grid line."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Axis:
 
 
 def linear_axis(values: Sequence[float], n_ticks: int = 5) -> Axis:
-    """From zero: a length that does not begin there lies."""
+    """Begins at zero: otherwise lengths would mislead."""
     top = max(values, default=0.0) or 1.0
     power = 10.0 ** math.floor(math.log10(top / n_ticks))
     step = next(s * power for s in (*_STEPS, 10) if s * power * n_ticks >= top)
@@ -32,7 +32,10 @@ def linear_axis(values: Sequence[float], n_ticks: int = 5) -> Axis:
 
 
 def log_axis(values: Sequence[float]) -> Axis:
-    """Over whole steps of 1, 2, 5: for times that differ a hundredfold. Values are above zero."""
+    """A logarithmic axis with ticks at 1, 2 and 5 times powers of ten, for times that differ a hundredfold.
+
+    Values are above zero.
+    """
     low, high = min(values, default=1.0), max(values, default=1.0)
     rounds = [s * 10.0**p for p in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for s in _STEPS]
     first = max((r for r in rounds if r <= low), default=rounds[0])

@@ -1,4 +1,4 @@
-"""A line chart as inline SVG: no script, no outside file; its colours are those of the page's style."""
+"""A line chart as inline SVG without script or external files. The page's style sets its colours."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The frame of a chart. `title` is for those who hear the page; `text` writes a value of the axis."""
+    """The frame of a chart. `title` is for screen readers; `text` formats a value of the axis."""
 
     title: str
     x_title: str
@@ -68,7 +68,7 @@ class Chart:
         return parts
 
     def _x(self, i: int) -> float:
-        """Positions at equal distances: the ladder's levels are powers as a rule."""
+        """Positions have equal distances, since the ladder's levels are usually powers."""
         return LEFT + (WIDTH - RIGHT - LEFT) * ((i + 0.5) / len(self.x_labels))
 
     def _y(self, value: float) -> float:

@@ -1,4 +1,4 @@
-"""The ladder: each level keeps its streams busy at once, level after level, repetition after repetition."""
+"""The ladder of a bench: levels with increasing numbers of concurrent streams, run several times."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ WARM_UP = -1  # instead of a repetition's number
 
 
 async def climb(server: MeasuredServer, plan: LadderPlan, tell: Callable[[str], None]) -> LadderReport:
-    """Runs the plan; `tell` hears what is going on."""
+    """Runs the plan. `tell` is called with progress messages."""
     plan.check(server.facts)
     for level in plan.levels:
         tell(f"warming up, {level} streams")
@@ -26,7 +26,7 @@ async def climb(server: MeasuredServer, plan: LadderPlan, tell: Callable[[str], 
 
 
 async def _run(server: MeasuredServer, rep: int, level: int, n_requests: int, output_tokens: int) -> LevelRun:
-    """`level` streams, each with so many requests one after the other."""
+    """Runs `level` streams; each sends so many requests one after the other."""
 
     async def stream(number: int) -> list[RequestResult]:
         # Made before the clock starts: a prompt of thousands of tokens takes its time.

@@ -1,4 +1,4 @@
-"""One request as its client sees it: when it was asked, when its messages came, how it ended."""
+"""One request from the client's view: when it was sent, when its messages arrived, how it ended."""
 
 import time
 from collections import Counter
@@ -50,7 +50,7 @@ class LevelRun:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of every stream together, those that failed later included: they were generated."""
+        """All streams together. Includes requests that failed later, since their tokens were generated."""
         return sum(r.n_tokens for r in self.results) / self.seconds
 
     @property

@@ -1,4 +1,4 @@
-"""What the ladder needs of a server, whatever it speaks."""
+"""The interface between the ladder and a server, for every protocol."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -31,5 +31,5 @@ class MeasuredServer(Protocol):
         ...
 
     def prepare(self, stream: int, identity: tuple[int, ...], output_tokens: int) -> Ask:
-        """A greedy request. No prompt begins like that of another `identity`, so no cache shortens it."""
+        """A greedy request. Prompts of different `identity` share no prefix, so no prefix cache has an effect."""
         ...

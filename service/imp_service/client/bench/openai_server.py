@@ -16,7 +16,7 @@ from .prompt_words import words, words_for
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a server is asked."""
+    """The form of the requests to a server."""
 
     path: str
     has_extras: bool  # fields that OpenAI does not have
@@ -70,7 +70,7 @@ class OpenAiServer:
 async def open_openai_server(
     url: str, plan: LadderPlan, headers: Mapping[str, str], tls: ssl.SSLContext | None, model: str | None = None
 ) -> AsyncIterator[OpenAiServer]:
-    """Connections to the server at `url`. CallFailure where it cannot be asked."""
+    """Connections to the server at `url`. Raises CallFailure if it cannot be reached."""
     async with open_openai_api(url, headers, tls) as api:
         facts = await _facts(api, model)
         plan.check(facts)
@@ -98,7 +98,7 @@ async def _facts(api: OpenAiApi, model: str | None) -> ServerFacts:
 
 
 async def _dialect(api: OpenAiApi, model: str) -> Dialect:
-    """The first way of asking that the server accepts."""
+    """The first form of request that the server accepts."""
     failures = []
     for dialect in DIALECTS:
         try:

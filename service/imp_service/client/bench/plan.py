@@ -1,4 +1,4 @@
-"""What a run up the ladder asks of a server: how many streams, how long prompts and answers, how often."""
+"""The plan of a bench: numbers of streams, lengths of prompts and answers, repetitions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from .measured_server import ServerFacts
 
 
 class PlanRefused(Exception):
-    """What is asked for does not fit this server."""
+    """The plan does not fit this server."""
 
     def __init__(self, message: str) -> None:
         self.reason = "FIELD_INVALID"
@@ -35,6 +35,6 @@ class LadderPlan:
             )
 
     def order(self) -> Iterator[tuple[int, int]]:
-        """(repetition, level): up, down, up …, so that what drifts on the machine drifts for every level alike."""
+        """Pairs (repetition, level), alternately up and down, so that a drift of speed affects all levels equally."""
         for rep in range(self.reps):
             yield from ((rep, level) for level in (self.levels if rep % 2 == 0 else reversed(self.levels)))

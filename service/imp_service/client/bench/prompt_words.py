@@ -26,7 +26,7 @@ def words(n_words: int, *identity: int) -> str:
 
 
 async def words_for(n_tokens: int, count: Count) -> int:
-    """How many words make about so many tokens, what the server adds included."""
+    """The number of words for about so many tokens, including those that the server adds."""
     few, more = max(1, n_tokens // 8), max(2, n_tokens // 4)
     of_few, of_more = await count(words(few, 1)), await count(words(more, 2))
     per_word = (of_more - of_few) / (more - few)

@@ -1,4 +1,4 @@
-"""What the runs add up to: for each level, how fast the first token came, how steadily the rest, how many in all."""
+"""The summary of the runs: for each level, time to the first token, time between tokens, and throughput."""
 
 import math
 import time
@@ -69,7 +69,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LadderReport:
-    """Everything that was measured, and of what."""
+    """All measurements, and what was measured."""
 
     address: str
     measured_at: float  # seconds since 1970

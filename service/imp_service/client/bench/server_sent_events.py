@@ -1,10 +1,10 @@
-"""Server-sent events out of the bytes of a body, however they are cut."""
+"""Parses server-sent events from a body that arrives in arbitrary pieces."""
 
 from collections.abc import Iterator
 
 
 class EventReader:
-    """Takes bytes as they come; returns the data of the events that are whole."""
+    """Takes the next bytes; returns the data of complete events."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -98,7 +98,7 @@ def write_detokenize(token_ids: Sequence[int], *, special_tokens: bool) -> token
 
 
 def caller_metadata(tenant: str, priority: int) -> Metadata:
-    """Who calls, and how urgent the call is. Raises FIELD_INVALID for what metadata cannot hold."""
+    """The tenant and the priority of a call. Raises FIELD_INVALID for values that metadata cannot hold."""
     found: Metadata = ()
     if tenant:
         if not (isinstance(tenant, str) and tenant.isascii() and tenant.isprintable()):

@@ -51,7 +51,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection. Whoever still waits for a reply gets an error with the reason CANCELLED."""
+        """Closes the connection. Calls that still wait for a reply raise an error with the reason CANCELLED."""
         self._connection.channel.close()
 
     @cached_property
@@ -86,7 +86,7 @@ class Client:
 
     @property
     def default_sampling(self) -> SamplingOptions:
-        """What sampling options are that a caller leaves out."""
+        """The values of sampling options that a caller does not set."""
         return self._info.default_sampling
 
     @errors_of_the_api()

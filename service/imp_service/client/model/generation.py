@@ -55,7 +55,10 @@ class Generation(Iterator[Reply]):
         return self._reception.results()
 
     def cancel(self) -> None:
-        """Ends it, from any thread. Its reader gets what there is, and a `Finished` with the reason `cancelled`."""
+        """Ends the generation, from any thread.
+
+        Its reader gets the output so far, and a `Finished` with the reason `cancelled`.
+        """
         self._reception.is_cancelled = True
         self._messages.cancel()
 

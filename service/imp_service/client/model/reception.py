@@ -1,4 +1,4 @@
-"""What has come of one generation, whoever reads the messages. It uses no thread and no connection."""
+"""The received part of one generation. It uses no thread and no connection."""
 
 from __future__ import annotations
 
