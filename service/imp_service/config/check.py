@@ -23,8 +23,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_key(root: Section, siblings: Iterable[str], path: KeyPath) -> str:
-    """The known key that is most similar to the unknown `path`: a sibling, else a key of a similar name in another
-    section, else the nearest sibling."""
+    """The known key that is most similar to the unknown `path`.
+
+    Prefers a sibling, then a key of a similar name in another section, then the nearest sibling.
+    """
     last = path[-1]
     sibling = nearest(last, siblings)
     if _similarity(last, sibling) >= _MIN_SIMILARITY:

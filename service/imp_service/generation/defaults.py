@@ -1,5 +1,4 @@
-"""Resolves the sampler: an unset option takes the value of the settings, else of the model file, else one that is
-off."""
+"""Resolves the sampler: an unset option takes the settings' value, else the model file's, else one that is off."""
 
 from __future__ import annotations
 

@@ -88,8 +88,10 @@ class Generation(Iterator[Reply]):
             self._run.pause(is_paused)
 
     def cancel(self) -> None:
-        """Ends the generation, from any thread. Its reader gets the output so far, and a `Finished` with the reason
-        `cancelled`."""
+        """Ends the generation, from any thread.
+
+        Its reader gets the output so far, and a `Finished` with the reason `cancelled`.
+        """
         run = self._run
         if run is not None and run.is_open:
             run.end("cancelled")

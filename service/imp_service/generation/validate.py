@@ -129,8 +129,10 @@ def step_violations(options: StepOptions, vocab_size: int, n_tokens: int, path: 
 
 
 def mask_violations(path: str, mask: bytes, vocab_size: int, n_tokens: int) -> Iterator[Violation]:
-    """The violations of a mask. A mask has a bit for each id of the vocabulary; at least one is set, and none beyond
-    the tokens."""
+    """The violations of a mask.
+
+    A mask has a bit for each id of the vocabulary; at least one is set, and none beyond the tokens.
+    """
     expected = (vocab_size + 7) // 8
     if len(mask) != expected:
         yield Violation(path, f"{len(mask)} bytes, expected {expected}")

@@ -56,8 +56,10 @@ class Service:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether a thread cannot be stopped, such as one that reads from a dead disk. Only the end of the process ends
-        it."""
+        """Whether a thread cannot be stopped, such as one that reads from a dead disk.
+
+        Only the end of the process ends it.
+        """
         return self.host.background.is_running or (self._loading is not None and self._loading.is_running)
 
     def stop(self) -> None:

@@ -27,8 +27,10 @@ class BackgroundThreads:
 
     @property
     def is_running(self) -> bool:
-        """Whether a thread is alive. The interpreter would wait for it at exit, possibly forever if a disk does not
-        answer."""
+        """Whether a thread is alive.
+
+        The interpreter would wait for it at exit, possibly forever if a disk does not answer.
+        """
         return any(thread.is_alive() for thread in self._threads)
 
     def start(self, name: str, work: Work) -> None:

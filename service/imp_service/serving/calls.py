@@ -44,8 +44,7 @@ class Call(ABC):
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:
-        """Metadata about the call in the head of every reply, including that of a refused call, so it can be
-        retried."""
+        """Metadata in the head of every reply, including that of a refused call, so it can be retried."""
         pairs = (("imp-request-id", self.request_id), ("imp-instance-id", self.instance_id))
         return (*pairs, ("imp-approximations", self.approximations)) if self.approximations else pairs
 

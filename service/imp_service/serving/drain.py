@@ -69,8 +69,10 @@ class Drain:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="drain")
 
     def resume(self) -> None:
-        """Ends the drain: new calls are accepted again. Without a drain nothing changes; a final one raises
-        DRAINING."""
+        """Ends the drain: new calls are accepted again.
+
+        Without a drain nothing changes; a final one raises DRAINING.
+        """
         if self._is_final:
             raise draining()
         if self._task is not None:

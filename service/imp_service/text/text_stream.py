@@ -1,5 +1,7 @@
-"""Converts one sequence's tokens to text as they are sampled. Each piece is valid UTF-8 and contains no part of a stop
-string."""
+"""Converts one sequence's tokens to text as they are sampled.
+
+Each piece is valid UTF-8 and contains no part of a stop string.
+"""
 
 from __future__ import annotations
 

@@ -49,8 +49,10 @@ class Failure:
 
 
 def failure_of(error: BaseException, *, request_id: str) -> Failure:
-    """Converts an exception to a failure. For an unexpected exception, the caller gets only the request id in the
-    log."""
+    """Converts an exception to a failure.
+
+    For an unexpected exception, the caller gets only the request id in the log.
+    """
     if isinstance(error, asyncio.CancelledError):
         return Failure(CANCELLED, "the call was cancelled", request_id)
     if system_refusal(error):

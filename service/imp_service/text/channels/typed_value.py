@@ -34,8 +34,10 @@ class TypedValue:
         return self._add(self._decoder.decode(data))
 
     def finish(self, *, is_complete: bool = True) -> str:
-        """The rest of the JSON. Call it at the end of the text. If the end of the output cuts the value, its JSON stays
-        open."""
+        """The rest of the JSON.
+
+        Call it at the end of the text. If the end of the output cuts the value, its JSON stays open.
+        """
         written = self._add(self._decoder.decode(b"", True))
         if self._write is None:
             held, self._held = self._held, ""

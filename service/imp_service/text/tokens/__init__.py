@@ -1,1 +1,1 @@
-"""A model's vocabulary: text to token ids and back."""
+"""A model's vocabulary: converts text to token ids and back."""

@@ -1,4 +1,4 @@
-"""Token ids to bytes. `Detokenize` and streaming both use it."""
+"""Converts token ids to bytes, for `Detokenize` and for streaming."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Detokenizer:
         return piece
 
     def mark(self) -> tuple[int, bool]:
-        """The state, to come back to with `rewind`."""
+        """The state, to pass to `rewind`."""
         return self._n_fed, self._strips_next
 
     def rewind(self, mark: tuple[int, bool]) -> None:

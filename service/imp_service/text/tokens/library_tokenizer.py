@@ -13,9 +13,9 @@ from imp_service.text.tokens.merges import merge_pairs, require_tokens
 from imp_service.text.tokens.piece_types import SPACE_MARK, TokenType, VocabularyKind
 from imp_service.text.tokens.vocabulary import Vocabulary
 
-# The name of an id, from its piece and what that stands for; an empty name: text may not reach it.
+# Returns the name of an id from its piece and the bytes of the piece; empty if text must not produce the id.
 _Naming = Callable[[str, bytes], str]
-# Below every real score: such a piece is taken only where nothing else fits.
+# Below every real score: such a piece is used only if no other matches.
 _NEVER = -1e9
 
 
@@ -58,7 +58,10 @@ _PLACEHOLDER = " \0id "
 
 
 def placeholder(token_id: int) -> str:
-    """A name for an id that no text may reach: every recipe spells a space in another way before it looks ids up."""
+    """A name for an id that text must not produce.
+
+    It has a space, which every kind of vocabulary replaces before the look-up.
+    """
     return f"{_PLACEHOLDER}{token_id}"
 
 
@@ -67,14 +70,14 @@ def _is_placeholder(name: str) -> bool:
 
 
 def _ids_by_name(vocabulary: Vocabulary) -> dict[str, int]:
-    """By the name of each id in the library's vocabulary, in their order: where text may not reach it a placeholder."""
+    """Ids by their names in the library's vocabulary, in order. An id that text must not produce has a placeholder."""
     # By type; enumerations are slow to ask for each of a hundred thousand tokens.
     name_of = {int(token_type): _naming(vocabulary.kind, token_type) for token_type in TokenType}
     return _ids_of_distinct(vocabulary, name_of) or _ids_one_by_one(vocabulary, name_of)
 
 
 def _ids_of_distinct(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> dict[str, int] | None:
-    """All at once, where most are named as they are spelled and no two alike; None where it is not so."""
+    """The fast path: all ids at once, if most names are the pieces themselves and no two are equal; else None."""
     if vocabulary.kind is VocabularyKind.WORD_PIECE:
         return None
     try:
@@ -97,14 +100,14 @@ def _ids_one_by_one(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> d
         except UnicodeDecodeError:
             name = ""
         if not name or name in ids:
-            # Of two ids that spell the same the first one is produced.
+            # If two ids have the same spelling, the first one is used.
             name = placeholder(token_id)
         ids[name] = token_id
     return ids
 
 
 def _naming(kind: VocabularyKind, token_type: TokenType) -> _Naming:
-    """How ids of a type are named, from the piece and what it stands for; an empty name: text may not reach it."""
+    """The naming of ids of a type; an empty name means that text must not produce the id."""
     is_byte_level = kind is VocabularyKind.BYTE_LEVEL
     if token_type is TokenType.USER_DEFINED:
         return (lambda text, _: text) if is_byte_level else (lambda text, _: text.replace(SPACE_MARK, " "))
@@ -131,10 +134,10 @@ def _byte_level(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
 
 
 def _listed_merges(vocabulary: Vocabulary, ids: dict[str, int], **options: Any) -> models.BPE:
-    """Of the file's merges, without those of a token that text may not reach."""
+    """The file's merges, without those of tokens that text must not produce."""
     merges = merge_pairs(vocabulary.merges, vocabulary.pieces)
     try:
-        # The library looks up the parts of each, and what they make: to look before it does would take as long again.
+        # The library looks up both parts and the result of each merge. A check before that would take as long again.
         return models.BPE(vocab=ids, merges=merges, **options)
     except Exception:  # it raises bare ones
         require_tokens(merges, vocabulary.pieces)
@@ -157,7 +160,7 @@ def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str], ids: dict[st
 
 
 def _merges_by_score(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Every way to make a token of two others, best score first; of one token's ways by the ids of its parts."""
+    """All pairs of tokens that form a token, the best score first; pairs of one token by the ids of the parts."""
     scores = vocabulary.scores
     assert scores is not None
     is_normal = (vocabulary.types == TokenType.NORMAL).tolist()

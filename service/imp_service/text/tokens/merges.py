@@ -11,7 +11,10 @@ _NEITHER_BLANK_NOR_END = bytes(byte for byte in range(256) if byte not in b" \n"
 
 
 def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
-    """Of each line its two parts, tokens or not; raises TokenizerInvalid for the first line that has not two."""
+    """The two parts of each line, which may not be tokens.
+
+    Raises TokenizerInvalid for the first line without two parts.
+    """
     joined = b"\n".join([*lines, b""])
     if joined.translate(None, _NEITHER_BLANK_NOR_END) == b" \n" * len(lines):
         try:
@@ -20,7 +23,7 @@ def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
             return _pairs_one_by_one(lines)
         return list(zip(parts[::2], parts[1::2], strict=False))  # of no lines there is one part, an empty one
     pairs = _pairs_one_by_one(lines)
-    # Parts with blanks: in the library's vocabulary such names are of other tokens.
+    # Parts with blanks: the library's vocabulary uses such names for other tokens.
     require_tokens(pairs, pieces)
     return pairs
 
@@ -28,7 +31,7 @@ def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
 def _pairs_one_by_one(lines: Iterable[bytes]) -> list[Pair]:
     pairs: list[Pair] = []
     for rank, line in enumerate(lines):
-        # A part may begin with a blank, never hold one elsewhere.
+        # A part may begin with a blank, but contains none elsewhere.
         cut = line.find(b" ", 1)
         if cut < 0 or cut + 1 == len(line):
             raise _wrong(rank, "expected two parts with a space between them")
@@ -40,7 +43,7 @@ def _pairs_one_by_one(lines: Iterable[bytes]) -> list[Pair]:
 
 
 def require_tokens(pairs: Iterable[Pair], pieces: Sequence[bytes]) -> None:
-    """Raises TokenizerInvalid for the first merge of which a part, or what it makes, is no token."""
+    """Raises TokenizerInvalid for the first merge whose parts or result are not all tokens."""
     known = set(pieces)
     for rank, (left, right) in enumerate(pairs):
         for part in (left, right, left + right):

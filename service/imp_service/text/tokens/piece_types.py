@@ -1,4 +1,4 @@
-"""The kinds of vocabularies and of the pieces in them, and the bytes that a piece stands for."""
+"""The kinds of vocabularies and of their pieces, and the bytes of a piece."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _IS_SPELLED = np.isin(np.arange(len(_BYTE_OF_CODE)), list(_TO_LATIN1))
 
 
 def all_spelled_bytes(texts: Sequence[str]) -> list[bytes] | None:
-    """What each text spells, or None where a character of any is not of the alphabet. For a whole vocabulary."""
+    """The bytes that each text spells; None if a character of any text is not in the alphabet.
+
+    For a whole vocabulary.
+    """
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
     if not _IS_SPELLED.take(codes, mode="clip").all():
         return None
@@ -49,7 +52,7 @@ def all_spelled_bytes(texts: Sequence[str]) -> list[bytes] | None:
 
 
 def spelled_bytes(text: str) -> bytes | None:
-    """The bytes that `text` spells, or None where a character is not of the alphabet."""
+    """The bytes that `text` spells; None if a character is not in the alphabet."""
     if not _ALPHABET.issuperset(text):
         return None
     return text.translate(_TO_LATIN1).encode("latin-1")
@@ -80,12 +83,12 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
-# Types that are no text: rendered only where special tokens are asked for.
+# Types that are not text: rendered only if special tokens are requested.
 SPECIAL_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
 
 
 def render_pieces(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.uint8]) -> tuple[bytes, ...]:
-    """What each id stands for in text."""
+    """The bytes of each id in text."""
     # By type; enumerations are slow to ask for each of a hundred thousand tokens.
     rendering_of = {int(token_type): _rendering(kind, token_type) for token_type in TokenType}
     if kind is VocabularyKind.BYTE_LEVEL and (spelled := _all_spelled(pieces)) is not None:
@@ -96,7 +99,10 @@ def render_pieces(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.u
 
 
 def _all_spelled(pieces: list[bytes]) -> list[bytes] | None:
-    """All at once, where all are spelled in the alphabet: special tokens, which are plain, nearly always could be."""
+    """All at once, if all are spelled in the alphabet.
+
+    Special tokens are plain text, but nearly always use only its characters.
+    """
     try:
         return all_spelled_bytes([piece.decode() for piece in pieces])
     except UnicodeDecodeError:
@@ -104,7 +110,7 @@ def _all_spelled(pieces: list[bytes]) -> list[bytes] | None:
 
 
 def _rendering(kind: VocabularyKind, token_type: TokenType) -> Callable[[bytes], bytes]:
-    """What pieces of a type stand for in text."""
+    """Returns a function that renders pieces of a type."""
     if token_type is TokenType.BYTE and kind is not VocabularyKind.BYTE_LEVEL:
         return _fallback_byte
     if token_type in SPECIAL_TYPES:

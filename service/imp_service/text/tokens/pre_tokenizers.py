@@ -27,13 +27,13 @@ class Step(Enum):
 class PreTokenizer:
     """The pre-tokenizer of a name of `tokenizer.ggml.pre`."""
 
-    # Applied in order, each to the pieces of the one before. A string is a regular expression.
+    # Applied in order, each to the pieces of the previous one. A string is a regular expression.
     steps: tuple[str | Step, ...]
     # Canonical composition first, as in the model's own tokenizer: encoding is then not lossless.
     composes: bool = False
     # A word that is a token by itself is taken whole, whatever the merges say.
     ignores_merges: bool = False
-    # What holds where the file has no `add_bos_token`.
+    # The default for a file without `add_bos_token`.
     adds_bos: bool = False
     # Spaces are spelled U+2581 and unknown characters as byte tokens, as in SentencePiece.
     is_sentencepiece: bool = False
@@ -46,7 +46,7 @@ class PreTokenizer:
         return pre_tokenizers.Sequence(steps) if steps else None
 
     def build_normalizer(self) -> normalizers.Normalizer | None:
-        """What happens to the text before it is cut."""
+        """The normalization of the text before it is split."""
         if self.is_sentencepiece:
             return normalizers.Replace(" ", "\u2581")
         return normalizers.NFC() if self.composes else None
@@ -163,7 +163,7 @@ _BAILING_RULE = PreTokenizer((_BAILING,))
 _CHATGLM_RULE = PreTokenizer((_LLAMA3,))
 
 _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
-    # No model's own: what llama.cpp takes for files that name no rule. Its punctuation lacks the backtick.
+    # Not the rule of a model: llama.cpp uses it for files that name none. Its punctuation lacks the backtick.
     (("default",), PreTokenizer((r"[\p{P}$+<=>^~|]+", _WORDS, Step.DIGIT_RUNS, "[0-9][0-9][0-9]"))),
     (
         ("gpt-2", "phi-2", "jais", "trillion", "granite-docling", "gigachat", "a.x-4.0", "mellum", "exaone4"),

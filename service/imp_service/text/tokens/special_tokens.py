@@ -1,4 +1,4 @@
-"""Special tokens: which ids begin, end and separate a text, and which key or spelling of the file says so."""
+"""Special tokens: the ids that begin, end and separate a text, and the keys or spellings that define them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imp_service.text.errors import TokenizerInvalid
 from imp_service.text.tokens.metadata import PREFIX, TokenizerMetadata
 from imp_service.text.tokens.piece_types import TokenType
 
-# The ids that end a text, ascending, each with the keys and spellings that say so.
+# The ids that end a text, ascending, each with the keys and spellings that define it.
 EndSources = Mapping[int, tuple[str, ...]]
 
 # Keys of a GGUF file that hold one id.
@@ -72,7 +72,7 @@ def read_ends(
 def read_stated_ends(
     metadata: Mapping[str, object], n_tokens: int, override: Sequence[int] | None = None
 ) -> EndSources:
-    """The same without a vocabulary: what the keys alone say."""
+    """The same without a vocabulary: only from the keys."""
     return _by_id([*_stated(metadata, n_tokens)]) if override is None else _overriding(override, n_tokens)
 
 
@@ -126,19 +126,19 @@ def _spelled(pieces: Sequence[bytes], texts: Sequence[str]) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """Ids with a role of their own; None where the file names none."""
+    """Ids with a special role; None if the file names none."""
 
     bos: int | None
     eos: int | None
     unknown: int | None
     separator: int | None
-    # All that end a text, and what says so.
+    # All ids that end a text, and their sources.
     ends: EndSources
     # Never to be sampled.
     suppressed: tuple[int, ...]
 
 
-# Unicode's white space, which a stripping token removes from the text behind it.
+# Unicode's white space, which a stripping token removes from the text after it.
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 # A model file does not say which tokens strip white space. As in llama.cpp, the name of the model decides.
 _STRIPPING_MODELS = ("phi-3", "phi3")
@@ -146,7 +146,7 @@ _NOT_STRIPPING = frozenset({b"<unk>", b"<s>", b"<|endoftext|>"})
 
 
 def read_right_stripping(keys: TokenizerMetadata, pieces: Sequence[bytes], types: NDArray[np.uint8]) -> frozenset[int]:
-    """Ids of special tokens that strip the white space behind them."""
+    """Ids of special tokens that strip the white space after them."""
     name = keys.metadata.get("general.name")
     if not isinstance(name, str) or not any(part in name.lower() for part in _STRIPPING_MODELS):
         return frozenset()

@@ -18,7 +18,7 @@ from imp_service.text.tokens.piece_types import TokenType, VocabularyKind
 from imp_service.text.tokens.pre_tokenizers import Step
 from imp_service.text.tokens.vocabulary import Vocabulary
 
-# Characters of a part, about.
+# Approximate number of characters of a part.
 PART_CHARS = 16 * 1024
 # How many words of a window must follow a cut: no pattern looks further ahead.
 WORDS_BEYOND = 3
@@ -29,7 +29,7 @@ _SPELLED = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a text, and what the library is given for it."""
+    """A part of a text, and the text that the library gets for it."""
 
     text: str
     encoded: str
@@ -39,7 +39,7 @@ class TextCuts:
     """The places where the texts of one vocabulary may be cut. May be used from any thread.
 
     A cut before a space between two letters is safe if no token contains such a place: no merge reaches across it, and
-    neither a pattern of words nor a normalizer looks across it. The same holds for the place behind a single line feed.
+    neither a pattern of words nor a normalizer looks across it. The same holds for the place after a single line feed.
     If a text has no such place, the pre-tokenizer finds the ends of words.
     """
 
@@ -60,7 +60,7 @@ class TextCuts:
             begin = end
 
     def joined(self, pending: list[str], *, is_continued: bool) -> Iterator[Part]:
-        """The pending texts as one part, where there are any; they are pending no more.
+        """The pending texts as one part, if there are any. Clears the pending texts.
 
         Before each part the library may put a space: one that continues a text brings its own, which is left out.
         """
@@ -88,7 +88,7 @@ class TextCuts:
     def _cut_at_word(self, text: str, begin: int, n_window: int) -> int | None:
         """Where a word ends that is not among the last of a window, with no blank on either side.
 
-        The window begins where a word does: else its first words would not be the text's.
+        The window begins at a word: otherwise its first words would not be words of the text.
         """
         assert self._words is not None  # narrows
         window = text[begin : begin + n_window]
@@ -136,18 +136,18 @@ def _has_letter_at_an_end(token: bytes) -> bool:
 
 
 def _splits(vocabulary: Vocabulary) -> bool:
-    """The library cuts its texts at every space, so that nothing unknown reaches across one."""
+    """Whether the library splits texts at every space, so that no unknown token spans one."""
     return vocabulary.kind in (VocabularyKind.UNIGRAM, VocabularyKind.WORD_PIECE, VocabularyKind.BYTE_LEVEL)
 
 
 def _has_plain_words(vocabulary: Vocabulary) -> bool:
-    """Its words are cut by patterns over the text itself."""
+    """Whether patterns on the text itself split it into words."""
     rule = vocabulary.rule
     return rule is not None and not rule.is_sentencepiece and bool(rule.steps) and Step.BYTES not in rule.steps
 
 
 def _spellings(vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Tokens that are found in a text before its words are."""
+    """Tokens that are found in a text before it is split into words."""
     found = []
     for token, token_type in zip(vocabulary.token_bytes, vocabulary.types.tolist(), strict=True):
         if token_type in _SPELLED and token:

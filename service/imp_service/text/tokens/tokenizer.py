@@ -1,4 +1,4 @@
-"""The tokenizer of one model: text to ids and back, built once from the model file's metadata."""
+"""The tokenizer of one model. It is built once, from the model file's metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """A stretch of a prompt and whether special tokens spelled in it are meant as such."""
+    """A part of a prompt, and whether special tokens spelled in it are parsed."""
 
     text: str
     parses_special_tokens: bool
@@ -73,7 +73,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Ids of the vocabulary; a model may have further embedding rows, which are no tokens."""
+        """The number of ids. A model may have further embedding rows, which are not tokens."""
         return len(self._vocabulary)
 
     @property
@@ -82,7 +82,7 @@ class Tokenizer:
 
     @property
     def pre(self) -> str:
-        """The name of the word-cutting rule in force."""
+        """The name of the pre-tokenization rule."""
         return self._vocabulary.pre
 
     @property
@@ -100,7 +100,7 @@ class Tokenizer:
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """Ids that are no text."""
+        """Ids that are not text."""
         return self._table.special
 
     @property
@@ -115,7 +115,7 @@ class Tokenizer:
 
     @property
     def sha256(self) -> str:
-        """Names the vocabulary."""
+        """The digest of the vocabulary."""
         return self._sha256
 
     def archive(self, chat_template: str | None) -> bytes:
@@ -125,18 +125,18 @@ class Tokenizer:
         return tokenizer_archive(self._vocabulary, chat_template)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What the id stands for, special or not."""
+        """The bytes of the id, special or not."""
         self._check_ids((token_id,))
         return self._vocabulary.token_bytes[token_id]
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False) -> list[int]:
-        """Text to ids. Special tokens spelled in the text are text unless they are to be parsed."""
+        """Converts text to ids. Special tokens spelled in the text are text unless they are to be parsed."""
         return self.encode_spans([TextSpan(text, parse_special_tokens)], add_special_tokens=add_special_tokens)
 
     def encode_spans(
         self, spans: Sequence[TextSpan], *, add_special_tokens: bool, most: int | None = None
     ) -> list[int]:
-        """Ids of the joined text, in which only some stretches may hold special tokens.
+        """Ids of the joined text, of which only some parts may contain special tokens.
 
         Raises TooManyTokens as soon as there are more than `most`; before it encodes if the size alone shows that.
         """
@@ -198,15 +198,15 @@ class Tokenizer:
         yield Encoding(after, [position] * len(after))
 
     def least_tokens(self, n_bytes: int) -> int:
-        """Fewer tokens than these no text of so many bytes can have."""
+        """A lower bound for the number of tokens of a text with so many bytes."""
         return -(-n_bytes // self._most_bytes) if self._most_bytes else 0
 
     def decode_bytes(self, ids: Sequence[int], *, special_tokens: bool = False) -> bytes:
-        """The exact bytes; special tokens are left out unless asked for."""
+        """The exact bytes. Special tokens are left out unless requested."""
         return b"".join(self.decode_parts([ids], special_tokens=special_tokens))
 
     def decode_parts(self, parts: Iterable[Sequence[int]], *, special_tokens: bool = False) -> Iterator[bytes]:
-        """The same of ids that come in parts."""
+        """The same for ids in parts."""
         detokenizer = Detokenizer(self._table, special_tokens=special_tokens)
         for ids in parts:
             self._check_ids(ids)
@@ -240,7 +240,7 @@ class Tokenizer:
         return before, after
 
     def _stretches(self, spans: Sequence[TextSpan]) -> Iterator[int | Part]:
-        """Special ids and the joined stretches of text between them, long ones in parts.
+        """Special ids and the joined text between them, long texts in parts.
 
         Blanks that a special token strips are not encoded.
         """
@@ -266,7 +266,7 @@ class Tokenizer:
         yield from self._cuts.joined(pending, is_continued=is_continued)
 
     def _found(self, text: str) -> Iterator[int | str]:
-        """The special tokens that are spelled in a text, and what is between them."""
+        """The special tokens that are spelled in a text, and the text between them."""
         with native_boundary("tokenizers"):
             found = self._splitter.encode(text, add_special_tokens=False)
         for split_id, (start, end) in zip(found.ids, found.offsets, strict=True):
@@ -299,7 +299,7 @@ class Tokenizer:
 
 
 def _parsed_spellings(vocabulary: Vocabulary) -> dict[str, int]:
-    """What is looked for where special tokens are parsed: control tokens, and those that are found in any text."""
+    """The tokens to search if special tokens are parsed: control tokens, and those that are found in any text."""
     parsed = np.isin(vocabulary.types, (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED))
     spellings: dict[str, int] = {}
     for token_id in parsed.nonzero()[0].tolist():
@@ -313,7 +313,7 @@ def _parsed_spellings(vocabulary: Vocabulary) -> dict[str, int]:
 
 
 def _join_alike(spans: Sequence[TextSpan]) -> list[tuple[str, bool]]:
-    """Neighbours that are read in the same way are one text: a token may lie across their border."""
+    """Joins neighbouring spans that are parsed in the same way: a token may span their border."""
     joined: list[tuple[list[str], bool]] = []
     for span in spans:
         if joined and joined[-1][1] == span.parses_special_tokens:

@@ -22,7 +22,7 @@ _NO_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def tokenizer_archive(vocabulary: Vocabulary, chat_template: str | None) -> bytes:
-    """A zip, always of the same bytes for the same tokenizer: stored, as compressors differ between machines."""
+    """A zip with the same bytes for the same tokenizer: not compressed, because compressors differ between machines."""
     files = {
         "tokenizer.json": tokenizer_json(vocabulary).encode(),
         "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template).encode(),
@@ -41,7 +41,7 @@ def tokenizer_archive(vocabulary: Vocabulary, chat_template: str | None) -> byte
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> str:
-    """What the `tokenizers` library loads: it reads text as we do where special tokens are parsed and added."""
+    """A file for the `tokenizers` library. The result encodes text as imp does with special tokens parsed and added."""
     with native_boundary("tokenizers"):
         described = json.loads(build_backend(vocabulary).to_str())
         spellings = _spellings(vocabulary, described["model"]["vocab"])
@@ -61,7 +61,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
 
 
 def tokenizer_config_json(vocabulary: Vocabulary, chat_template: str | None) -> str:
-    """What goes with it where conversations are rendered."""
+    """The configuration for rendering conversations."""
     special = vocabulary.special
     ids = {"bos_token": special.bos, "eos_token": special.eos, "unk_token": special.unknown}
     config: dict[str, object] = {
@@ -79,7 +79,7 @@ def tokenizer_config_json(vocabulary: Vocabulary, chat_template: str | None) -> 
 
 
 def _spellings(vocabulary: Vocabulary, names: Any) -> dict[int, str]:
-    """What special tokens are spelled as; one that is spelled like another token keeps a name that no text has."""
+    """The spellings of special tokens. One that is spelled like another token keeps a name that no text contains."""
     taken = {entry if isinstance(entry, str) else entry[0] for entry in names}
     spellings: dict[int, str] = {}
     for token_id in sorted(vocabulary.special_ids()):
@@ -104,7 +104,7 @@ def _spell_out(model: dict[str, Any], spellings: dict[int, str]) -> None:
 
 
 def _post_processor(vocabulary: Vocabulary, spellings: dict[int, str]) -> dict[str, Any] | None:
-    """Puts the tokens around a text that the vocabulary has there."""
+    """Adds the vocabulary's begin and end tokens to a text."""
     special = vocabulary.special
     before = [special.bos] if vocabulary.adds_bos else []
     after = [special.separator] if vocabulary.adds_separator else []
@@ -130,7 +130,7 @@ def _post_processor(vocabulary: Vocabulary, spellings: dict[int, str]) -> dict[s
 
 
 def _decoder(vocabulary: Vocabulary) -> Any:
-    """From names of tokens to text."""
+    """Converts names of tokens to text."""
     match vocabulary.kind:
         case VocabularyKind.BYTE_LEVEL:
             return decoders.ByteLevel()

@@ -1,4 +1,4 @@
-"""A model's vocabulary as its file states it, checked: what each id spells and of which type it is."""
+"""A model's vocabulary from its file, checked: the bytes and the type of each id."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class Vocabulary:
     rule: PreTokenizer | None
     # As in the file: in the byte alphabet, with space marks, or plain.
     pieces: tuple[bytes, ...]
-    # What each id stands for in text.
+    # The bytes of each id in text.
     token_bytes: tuple[bytes, ...]
     types: NDArray[np.uint8]
     scores: NDArray[np.float32] | None
-    # As in the file; whoever builds a tokenizer of them checks them, and keeps nothing of that.
+    # As in the file. The code that builds a tokenizer checks them.
     merges: tuple[bytes, ...]
-    # Bytes that a byte-level vocabulary cannot spell: text that holds them cannot be encoded.
+    # Bytes that a byte-level vocabulary cannot spell: text that contains them cannot be encoded.
     missing_bytes: bytes
     special: SpecialIds
-    # Special tokens that strip the white space behind them.
+    # Special tokens that strip the white space after them.
     strips_right: frozenset[int]
     adds_bos: bool
     adds_eos: bool
@@ -65,7 +65,7 @@ class Vocabulary:
 
     @property
     def has_all_bytes(self) -> bool:
-        """Every byte is a token of its own: nothing is unknown."""
+        """Whether every byte is a token, so that no text is unknown."""
         is_byte = self.types == TokenType.BYTE
         return len({self.token_bytes[token_id] for token_id in is_byte.nonzero()[0].tolist()}) == 256
 
@@ -74,7 +74,7 @@ class Vocabulary:
         return frozenset(np.isin(self.types, SPECIAL_TYPES).nonzero()[0].tolist())
 
     def sha256(self) -> str:
-        """The digest of the table: models with equal digests read ids alike."""
+        """The digest of the table. Models with equal digests have the same ids."""
         return hashlib.sha256(self.table()).hexdigest()
 
     def table(self) -> bytes:
@@ -96,7 +96,7 @@ class Vocabulary:
 def read_vocabulary(
     metadata: Mapping[str, object], *, pre: str | None = None, end_ids: Sequence[int] | None = None
 ) -> Vocabulary:
-    """Checks the file's statements. `pre` replaces its `tokenizer.ggml.pre`, `end_ids` its ends."""
+    """Reads and checks the vocabulary. `pre` replaces the file's `tokenizer.ggml.pre`, `end_ids` its end tokens."""
     keys = TokenizerMetadata(metadata)
     pieces = _read_pieces(keys)
     kind, pre_name, rule = _read_kind(keys, pre)
@@ -178,7 +178,9 @@ def _find_rule(pre: str | None, override: str | None) -> PreTokenizer:
         found = "missing" if pre is None else f"unknown pre-tokenizer {pre[:64]!r}"
         key = "tokenizer.ggml.pre" if override is None else PRE_OVERRIDE
         known = ", ".join(sorted(PRE_TOKENIZERS))
-        raise UnknownPreTokenizer(key, f"{found}; set {PRE_OVERRIDE} to what the model's author says, one of {known}")
+        raise UnknownPreTokenizer(
+            key, f"{found}; set {PRE_OVERRIDE} to the rule that the model's author specifies, one of {known}"
+        )
     return rule
 
 
