@@ -39,7 +39,7 @@ def written(table: Table) -> str:
     if accepted:
         lines += [
             "",
-            "Accepted, since they ask for what happens anyway (other values are refused): " + "; ".join(accepted) + ".",
+            "Accepted, but without effect (other values are refused): " + "; ".join(accepted) + ".",
         ]
     if refused:
         lines += ["", "Refused:", "", *(f"- {line}" for line in refused)]

@@ -1,1 +1,1 @@
-"""The HTTP door: the paths that OpenAI's clients call, beside gRPC and over the same path of a call."""
+"""The HTTP transport: OpenAI's API, probes and the page. Calls take the same path as those over gRPC."""

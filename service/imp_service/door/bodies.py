@@ -16,7 +16,7 @@ MAX_DEPTH = 64
 
 
 async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """What `read` makes of the body's object. Raises FieldsInvalid, also for what is no JSON object."""
+    """The result of `read` on the body's object. Raises FieldsInvalid, also if the body is not a JSON object."""
     most = host.settings.limits.max_message_bytes
     content = await call.exchange.read_body(most)
     call.has_read_body = True

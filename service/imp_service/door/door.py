@@ -1,4 +1,4 @@
-"""Answers requests of HTTP: judges the head, finds the route, and runs the call on the path that every call takes."""
+"""Answers HTTP requests: checks the head, finds the route, and runs the call on the common call path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from imp_service.telemetry import Method
 
 API_KEY, AUTHORIZATION = "x-api-key", "authorization"
 REQUEST_ID = "x-request-id"
-# How a call is recorded whose body does not come as it should.
+# The records of calls whose body is malformed, too large or too slow.
 BODY_CODES = {
     HTTPStatus.BAD_REQUEST: "INVALID_ARGUMENT",
     HTTPStatus.REQUEST_TIMEOUT: "DEADLINE_EXCEEDED",
@@ -56,14 +56,14 @@ class Door:
             body = error_body(refused.status, refused.code, refused.message)
             await exchange.reply(refused.status, [*cors, *refused.headers], body, closes=refused.closes)
         except Exception as error:
-            # A call would have told its failure. This is a bug outside of every call.
+            # A call reports its own failures, so this is a bug outside of every call.
             self._host.telemetry.log.raised("bug", error, method=exchange.method)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             await exchange.reply(status, cors, error_body(status, "bug", "internal error"), closes=True)
 
     async def _run(self, exchange: Exchange, route: Route, part: str, cors: Headers) -> None:
         async def answer(call: HttpCall) -> None:
-            # A proxy's id names the request in its log and in ours.
+            # With the id that a proxy sent, the proxy's log and imp's have the same id.
             given = exchange.headers.get(REQUEST_ID, "")
             if _ID.fullmatch(given):
                 call.request_id = given

@@ -11,7 +11,7 @@ JSON = "application/json"
 
 
 class Exchange(ABC):
-    """One request and its response. A client that leaves cancels the task that runs it."""
+    """One request and its response. If the client disconnects, the task that runs it is cancelled."""
 
     method: str
     path: str

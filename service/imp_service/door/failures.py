@@ -1,4 +1,4 @@
-"""Failures in the form of OpenAI: a status, headers about a retry, and a body with message, type, param and code."""
+"""Failures in OpenAI's form: a status, headers about a retry, and a body with message, type, param and code."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ CODES: Mapping[str, str] = {
     "TENANT_LIMIT": "rate_limit_exceeded",
     "CANCELLED": "aborted",
 }
-# LangChain and LiteLLM know by these words of OpenAI's that the prompt is too long. They do not look at the code.
+# LangChain and LiteLLM recognize a prompt that is too long by these words of OpenAI's. They ignore the code.
 OPENAI_WORDS: Mapping[str, str] = {"CONTEXT_TOO_LONG": "Input tokens exceed the configured limit"}
 TYPES: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
-# OpenAI's clients repeat a call with such a status, unless a header says that it is of no use.
+# OpenAI's clients retry a call with such a status, unless a header says that a retry is useless.
 REPEATED = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
 RETRIED = frozenset({Retry.YES, Retry.ONCE, Retry.YES_ELSEWHERE})
 
@@ -66,7 +66,7 @@ def may_be_repeated(failure: Failure) -> bool:
 
 
 def headers_of(failure: Failure) -> Headers:
-    """When the call may be sent again, or that this is of no use."""
+    """Headers that say when the call may be retried, or that a retry is useless."""
     status = status_of(failure)
     headers: Headers = [("www-authenticate", "Bearer")] if status is HTTPStatus.UNAUTHORIZED else []
     if may_be_repeated(failure):

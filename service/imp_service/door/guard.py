@@ -1,4 +1,4 @@
-"""Judges a request by its head, before its body is read: who it is addressed to, which page sent it, what it carries.
+"""Checks the head of a request before its body is read: host, origin, and type and size of the body.
 
 A page on another site can make a browser send requests to this machine, and can have its own name resolve to this
 machine's address (DNS rebinding). The host and the origin reveal both.

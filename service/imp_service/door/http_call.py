@@ -1,4 +1,4 @@
-"""One call over HTTP as a handler sees it, and how it succeeds or fails."""
+"""One call over HTTP as its handler sees it, and its response."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HttpCall(Call):
 
     @property
     def own_headers(self) -> Headers:
-        """The headers that tell which call it is, and who answered it."""
+        """The headers that identify the call and the server."""
         return [("x-request-id", self.request_id), *self.identity[1:]]
 
     @property

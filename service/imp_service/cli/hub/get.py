@@ -12,8 +12,10 @@ from imp_service.cli.output import bytes_text, write_number_table
 
 
 def get_model(word: str, revision: str | None = None, folder: Path | None = None) -> Path:
-    """The path of the downloaded model. Raises CommandError. If the reference is ambiguous, prints the possible models
-    first."""
+    """The path of the downloaded model.
+
+    Raises CommandError. If the reference is ambiguous, prints the possible models first.
+    """
     reference = read_reference(word)
     try:
         repository = read_repository(reference, revision)

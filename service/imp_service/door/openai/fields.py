@@ -24,7 +24,7 @@ class Sets:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A field that asks for what happens anyway. Other values are refused."""
+    """A field whose accepted values have no effect in imp. Other values are refused."""
 
     kind: Kind
     about: str
@@ -43,21 +43,21 @@ Table = Mapping[str, Row]
 SAMPLING: Table = {
     "temperature": Sets(kinds.number, "sampling.temperature", "0 is greedy; unset: the model's default"),
     "top_p": Sets(kinds.number, "sampling.top_p", "unset: the model's default"),
-    "top_k": Sets(kinds.whole_or_all, "sampling.top_k", "0 keeps all tokens, and so does -1, as vLLM has it"),
+    "top_k": Sets(kinds.whole_or_all, "sampling.top_k", "0 keeps all tokens; so does -1, as in vLLM"),
     "min_p": Sets(kinds.number, "sampling.min_p", "tokens below this share of the best one's probability are dropped"),
     "typical_p": Sets(kinds.number, "sampling.typical_p", "locally typical sampling"),
     "frequency_penalty": Sets(kinds.number, "sampling.frequency_penalty", "grows with each repetition of a token"),
     "presence_penalty": Sets(kinds.number, "sampling.presence_penalty", "for tokens that occurred at all"),
     "repetition_penalty": Sets(kinds.number, "sampling.repetition_penalty", "divides the logits of repeated tokens"),
     "logit_bias": Sets(kinds.biases, "sampling.logit_bias", "token id -> bias"),
-    "seed": Sets(
-        kinds.seed, "sampling.seed", "the same seed gives the same answer, whatever the load; -1: another one each time"
-    ),
+    "seed": Sets(kinds.seed, "sampling.seed", "the same seed gives the same answer under any load; -1: a random seed"),
 }
 ENDS: Table = {
     "stop": Sets(kinds.text_or_texts, "stop.strings", "a text or a list of texts that end the output"),
     "stop_token_ids": Sets(kinds.token_ids, "stop.token_ids", "token ids that end the output"),
-    "min_tokens": Sets(kinds.whole, "stop.min_tokens", "no end token and no stop string counts before"),
+    "min_tokens": Sets(
+        kinds.whole, "stop.min_tokens", "end tokens and stop strings are ignored before this many tokens"
+    ),
     "ignore_eos": Sets(kinds.flag, "stop.ignore_eos", "the end token does not end the output"),
     "include_stop_str_in_output": Sets(kinds.flag, "stop.include_match", "the matched stop string stays in the output"),
     "time_limit": Sets(kinds.number, "stop.time_limit", "seconds; then the output ends with `length`"),
@@ -65,7 +65,7 @@ ENDS: Table = {
 OUTPUT: Table = {
     "n": Sets(kinds.whole, "num_sequences", "choices of each prompt"),
     "skip_special_tokens": Sets(kinds.flag, "", "false shows control tokens in the text"),
-    "prompt_logprobs": Sets(kinds.number_or_flag, "", "log probabilities of the prompt, with so many candidates"),
+    "prompt_logprobs": Sets(kinds.number_or_flag, "", "log probabilities of the prompt, with this many candidates"),
     "return_token_ids": Sets(kinds.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
     "max_chunk_tokens": Sets(kinds.whole, "", "most tokens of one event of a stream"),
     "stream": Sets(kinds.flag, "", "sends the answer as server-sent events"),
@@ -123,13 +123,13 @@ CHAT: Table = {
     "add_generation_prompt": Sets(
         kinds.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
     ),
-    "continue_final_message": Sets(kinds.flag, "chat.continue_final_message", "goes on with the last message"),
+    "continue_final_message": Sets(kinds.flag, "chat.continue_final_message", "continues the last message"),
     **COMMON,
 }
 COMPLETIONS: Table = {
     "prompt": Sets(kinds.anything, "prompt", "a text, token ids, or a list of either"),
     "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as OpenAI's"),
-    "logprobs": Sets(kinds.number_or_flag, "output.top_logprobs", "log probabilities with so many candidates"),
+    "logprobs": Sets(kinds.number_or_flag, "output.top_logprobs", "log probabilities with this many candidates"),
     "echo": Sets(kinds.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
     "best_of": Sets(kinds.whole, "", "only the value of `n`"),
     **COMMON,
@@ -139,7 +139,7 @@ RESPONSES: Table = {
     "instructions": Sets(kinds.text, "", "the system's message before the input"),
     "max_output_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: up to the context's end"),
     "include": Sets(kinds.texts, "", "only `message.output_text.logprobs`"),
-    "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "log probabilities with so many candidates"),
+    "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "log probabilities with this many candidates"),
     "text": Sets(kinds.members, "", "`format`: `text`, `json_object` or `json_schema`; always enforced"),
     "tools": Sets(kinds.entries, "chat.tools_json", "functions that the model may call"),
     "tool_choice": CHAT["tool_choice"],

@@ -17,11 +17,11 @@ from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 
 LOGPROBS = "message.output_text.logprobs"
-# What else clients ask to be included, and why it is not there.
+# Other values that clients include, and why imp does not support them.
 NOT_INCLUDED: Mapping[str, str] = {
     "reasoning.encrypted_content": "reasoning comes as text, send its items back as they are",
 }
-# Only `effort` has an effect. The other values ask for what happens anyway.
+# Only `effort` has an effect. The other values have none in imp.
 REASONING = {
     "effort": only("none", "minimal", "low", "medium", "high", "xhigh", "max"),
     "summary": only("auto"),
