@@ -24,7 +24,7 @@ from support.served_models import built_in
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"
 # Made by the build inside of the package.
-BUILT = {"kubernetes": ROOT / "conf" / "kubernetes", "proto": ROOT / "proto"}
+BUILT = {"kubernetes": ROOT / "conf" / "kubernetes", "proto": ROOT / "proto", "systemd": ROOT / "conf" / "systemd"}
 
 pytestmark = pytest.mark.skipif("IMP_WHEELHOUSE" not in os.environ, reason="IMP_WHEELHOUSE names no folder of wheels")
 
@@ -53,6 +53,7 @@ def test_lif_11_b09_it_holds_the_package_and_no_test_hook(wheel: zipfile.ZipFile
     }
     protos = {p.relative_to(BUILT["proto"]) for p in BUILT["proto"].rglob("*.proto")}
     built = {f"imp_service/kubernetes/{path}" for path in bases} | {f"imp_service/proto/{path}" for path in protos}
+    built |= {"imp_service/systemd/imp.service"}
     # Written where the source is a checkout.
     revision = {"imp_service/revision.txt"}
     assert set(names) - set(extensions) - revision == (sources() | built) - revision

@@ -1,10 +1,11 @@
-"""Manifests for Kubernetes: the bases of conf/kubernetes, filled in with what a model needs."""
+"""What runs imp for others, filled in with what a model needs: manifests for Kubernetes, and a unit of systemd."""
 
 from imp_service.deploy.bases import Base, BaseName, Document, read_base
 from imp_service.deploy.conf import pod_conf
 from imp_service.deploy.egress import egress_rules
 from imp_service.deploy.manifests import Filling, fill, placeholders
 from imp_service.deploy.sizing import Sizing, base_settings, size, termination_seconds
+from imp_service.deploy.unit import UnitFilling, fill_unit, read_unit
 
 __all__ = [
     "Base",
@@ -12,12 +13,15 @@ __all__ = [
     "Document",
     "Filling",
     "Sizing",
+    "UnitFilling",
     "base_settings",
     "egress_rules",
     "fill",
+    "fill_unit",
     "placeholders",
     "pod_conf",
     "read_base",
+    "read_unit",
     "size",
     "termination_seconds",
 ]

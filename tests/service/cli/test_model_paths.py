@@ -22,6 +22,7 @@ FILE_COMMANDS = {
     "bench": ("bench", "--prefill", "8", "--decode", "2", "--reps", "1", "-m", "{}"),
     "tune": ("tune", "--reps", "1", "-m", "{}"),
     "k8s": ("k8s", "-m", "{}"),
+    "systemd": ("systemd", "-m", "{}"),
     "config": ("config", "check", "--set", "model.path={}"),
     "doctor": ("doctor", "--set", "model.path={}"),
 }

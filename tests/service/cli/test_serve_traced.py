@@ -131,6 +131,7 @@ LOCAL_COMMANDS = [
     ("kernels",),
     ("config", "show"),
     ("k8s",),
+    ("systemd",),
     ("completion", "bash"),
     ("bench", "--help"),
     ("run", "Once", "-m", "own/model"),

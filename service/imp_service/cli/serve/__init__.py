@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import describe, report
 from imp_service.cli.options.settings import add_model_options, load_model_settings, read_model_settings
+from imp_service.cli.serve.notifier import READY, STOPPING, Notifier
 from imp_service.cli.serve.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -125,9 +126,13 @@ async def _until_stopped(
 ) -> None:
     from imp_service.telemetry.log_capture import capture
 
+    log, watchdog = service.host.telemetry.log, service.host.watchdog
+    notifier = Notifier(lambda message: log.warning("notify", message=message))
+
     def on_stop(name: str) -> None:
-        service.host.telemetry.log.info("signal", name=name)
+        log.info("signal", name=name)
         service.stop()
+        notifier.send(STOPPING, "draining")
 
     signals.call(asyncio.get_running_loop(), on_stop, service.host.reload.begin)
 
@@ -140,10 +145,12 @@ async def _until_stopped(
         if ready is not None:
             ready.write(facts(service))
         announce(service)
+        notifier.send(READY, f"serving {service.host.model.name}")
 
-    restore_logging = capture(service.host.telemetry.log)
+    restore_logging = capture(log)
     try:
-        await service.run(on_serving, _ignore if ready is None else ready.remove)
+        with notifier.keep_alive(lambda: watchdog.is_alive):
+            await service.run(on_serving, _ignore if ready is None else ready.remove)
     finally:
         line.clear()
         restore_logging()
