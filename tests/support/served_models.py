@@ -100,7 +100,6 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
 
     def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
         loaded = load(config)
-        loaded.client.close()
         scheduler = loaded.config.settings.scheduler
         options = {
             "n_blocks": loaded.model.n_blocks,
@@ -126,7 +125,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
         }
         core = _testing.ThreadedEngine(_testing.Script(rule, **given), _core.EngineOptions(**options))
         facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
-        return ModelRuntime(dataclasses.replace(loaded, model=facts, client=EngineClient(core)), clock)
+        return ModelRuntime(dataclasses.replace(loaded, model=facts, running=EngineClient(core)), clock)
 
     # The script's sampler knows neither truncations nor repetition: the file's own recommendation is put aside.
     off = tuple(f"model.overrides.default_sampling.{key}" for key in ("top_k=0", "top_p=1", "min_p=0"))

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.checkpoint import open_file
+from imp_service.core.directory import metadata_of
 from imp_service.core.load import LoadedModel, Progress, load
 
 T = TypeVar("T")
@@ -85,13 +86,12 @@ class WeightsLoad(BackgroundLoad[LoadedModel]):
         self._file: Future[_core.ModelFile] = Future()
         if file is not None:
             self._file.set_result(file)
-        super().__init__("imp-weights", self._open_and_load, lambda loaded: loaded.client.close())
+        super().__init__("imp-weights", self._open_and_load, LoadedModel.close)
 
     @cached_property
     def metadata(self) -> Mapping[str, object]:
-        """The file's metadata. Waits until the file is open. If it cannot be opened, raises the reason."""
-        metadata: Mapping[str, object] = self._file.result().metadata
-        return metadata
+        """The model's metadata. Waits until its file is open. If it cannot be opened, raises the reason."""
+        return metadata_of(self._file.result())
 
     def _open_and_load(self, progress: Progress) -> LoadedModel:
         if not self._file.done():

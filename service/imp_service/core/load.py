@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from imp_service import _core
@@ -14,6 +14,7 @@ from imp_service.config.host import MemoryLimit, memory_limit
 from imp_service.core.checkpoint import open_file
 from imp_service.core.cublaslt import cublaslt_places, naming_auto
 from imp_service.core.device import resolve_machine
+from imp_service.core.directory import metadata_of, name_of
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument
 from imp_service.core.isa import isa_of, isa_setting
@@ -25,24 +26,47 @@ from imp_service.tables import ENGINE_FIELDS
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoadedModel:
-    """A model on its device, with its engine. `config` has every `auto` decided."""
+    """A model on its device. `config` has every `auto` decided. Its engine starts at its first use."""
 
     name: str
+    # Of the model's file. In a directory also the texts of the tokenizer and of the templates, by the names of files.
     metadata: Mapping[str, object]
     model: _core.Model
-    client: EngineClient
     config: Config
     # Oddities of the model, and settings that have no effect.
     warnings: tuple[str, ...]
     # The files that the weights were read from, still open: other files may have their paths now.
     files: tuple[_core.OpenFile, ...]
+    # The engine that start() made.
+    running: EngineClient | None = None
 
     @property
     def cpus(self) -> list[int]:
         """The CPU of each compute thread; empty if threads are not pinned."""
         return cpus_of(self.config.settings)
+
+    @property
+    def client(self) -> EngineClient:
+        """The engine."""
+        return self.start()
+
+    def start(self, n_tokens: int | None = None, suppressed: Sequence[int] = ()) -> EngineClient:
+        """Starts the engine, unless it runs. It never draws `suppressed` tokens, nor ids from `n_tokens` on.
+
+        In a directory of safetensors, only the tokenizer knows how many rows of the embedding are tokens.
+        """
+        if self.running is None:
+            with _faults_of_settings():
+                options = _engine_options(self.config.settings, self.model, n_tokens, suppressed)
+                self.running = EngineClient(_core.Engine(self.model, options))
+        return self.running
+
+    def close(self) -> None:
+        """Stops the engine, if it runs."""
+        if self.running is not None:
+            self.running.close()
 
 
 def load(
@@ -61,19 +85,23 @@ def load(
     settings = config.settings
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
+    with _faults_of_settings(), naming_auto(config):
+        model = _read_model(settings, file, nodes, tuning, progress)
+    facts = metadata_of(file) if metadata is None else metadata()
+    name = settings.model.name or str(facts.get("general.name") or name_of(file))
+    warnings = (*model.warnings, *([remark] if remark else []))
+    return LoadedModel(name, facts, model, _decided(config, model), warnings, tuple(file.files))
+
+
+@contextmanager
+def _faults_of_settings() -> Iterator[None]:
+    """Every argument of the core comes from the settings: if it is refused, they do not fit the model or each other."""
     try:
-        with naming_auto(config):
-            model = _read_model(settings, file, nodes, tuning, progress)
-        engine = _core.Engine(model, _engine_options(settings, model))
+        yield
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":
             raise
-        # Every argument comes from the settings: they do not fit this model, or each other.
         raise ConfigError("settings", error.message) from None
-    facts = file.metadata if metadata is None else metadata()
-    name = settings.model.name or str(facts.get("general.name") or Path(file.path).stem)
-    warnings = (*model.warnings, *([remark] if remark else []))
-    return LoadedModel(name, facts, model, EngineClient(engine), _decided(config, model), warnings, tuple(file.files))
 
 
 def _read_model(
@@ -120,14 +148,17 @@ def load_arguments(settings: Settings, limit: MemoryLimit, tuning: Sequence[Pref
     }
 
 
-def _engine_options(settings: Settings, model: _core.Model) -> _core.EngineOptions:
+def _engine_options(
+    settings: Settings, model: _core.Model, n_tokens: int | None, suppressed: Sequence[int]
+) -> _core.EngineOptions:
     cpus = cpus_of(settings)
+    n_tokens = model.n_tokens if n_tokens is None else min(n_tokens, model.n_tokens)
     return _core.EngineOptions(
         **{name: _setting(settings, field.key) for name, field in ENGINE_FIELDS.items()},
         n_blocks=model.n_blocks,
         max_context=model.max_context,
-        n_tokens=model.n_tokens,
-        suppressed_tokens=model.suppressed_tokens,
+        n_tokens=n_tokens,
+        suppressed_tokens=sorted({*model.suppressed_tokens, *suppressed, *range(n_tokens, model.n_tokens)}),
         cpu=cpus[0] if cpus else None,
     )
 

@@ -18,7 +18,7 @@ OFF: Mapping[str, float] = {name: field.default for name, field in SAMPLER_FIELD
 DRY = DryOptions(**{name: field.default for name, field in DRY_FIELDS.items()})
 MAX_WINDOW = 2**31 - 1
 PREFIX = "general.sampling."
-# Keys by which a model file recommends a sampler -> our field.
+# Keys by which a model's file or directory recommends a sampler -> our field.
 FILE_KEYS: Mapping[str, str] = {
     "general.sampling.temp": "temperature",
     "general.sampling.top_k": "top_k",
@@ -26,6 +26,27 @@ FILE_KEYS: Mapping[str, str] = {
     "general.sampling.min_p": "min_p",
     "general.sampling.penalty_repeat": "repetition_penalty",
     "general.sampling.penalty_last_n": "penalty_window",
+    "generation_config.temperature": "temperature",
+    "generation_config.top_k": "top_k",
+    "generation_config.top_p": "top_p",
+    "generation_config.min_p": "min_p",
+    "generation_config.repetition_penalty": "repetition_penalty",
+}
+# False: the most probable token.
+_SAMPLES = "generation_config.do_sample"
+# What else a generation_config.json says of the choice of a token, and the value with which it has no effect.
+_NEUTRAL: Mapping[str, object] = {
+    "generation_config.typical_p": 1.0,
+    "generation_config.epsilon_cutoff": 0.0,
+    "generation_config.eta_cutoff": 0.0,
+    "generation_config.top_h": None,
+    "generation_config.no_repeat_ngram_size": 0,
+    "generation_config.num_beams": 1,
+    "generation_config.penalty_alpha": None,
+    "generation_config.guidance_scale": 1.0,
+    "generation_config.begin_suppress_tokens": None,
+    "generation_config.forced_bos_token_id": None,
+    "generation_config.forced_eos_token_id": None,
 }
 # In a file, a number below zero means what zero means here.
 _AS_ZERO = ("temperature", "top_k")
@@ -45,13 +66,13 @@ class FileSampling:
 
 
 def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
-    """The sampler of a file's metadata, in llama.cpp's keys."""
+    """The sampler of a model's metadata: llama.cpp's keys of a GGUF file, or those of generation_config.json."""
     values: dict[str, float] = {}
     warnings: dict[str, str] = {}
     for key, name in FILE_KEYS.items():
-        if key not in metadata:
+        said = metadata.get(key)
+        if key not in metadata or (said is None and not key.startswith(PREFIX)):
             continue
-        said = metadata[key]
         if isinstance(said, bool) or not isinstance(said, int | float):
             warnings[name] = f"{key}: is not a number; not used"
             continue
@@ -61,6 +82,8 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
             warnings[name] = f"{unfit[0]}; not used"
         else:
             values[name] = value
+    if metadata.get(_SAMPLES) is False:
+        values["temperature"] = 0
     is_unfit = "penalty_window" in warnings
     if is_unfit and "repetition_penalty" in values:
         warnings["penalty_window"] += f", nor is {PREFIX}penalty_repeat"
@@ -71,7 +94,12 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
 
 def _unknown(metadata: Mapping[str, object]) -> str:
     keys = [key for key in metadata if key.startswith(PREFIX) and key not in FILE_KEYS]
+    keys += [key for key, neutral in _NEUTRAL.items() if _has_effect(metadata.get(key), neutral)]
     return f"{excerpt(', '.join(keys), 300)}: imp has no such sampler; not used" if keys else ""
+
+
+def _has_effect(said: object, neutral: object) -> bool:
+    return said is not None and not (isinstance(said, int | float) and said == neutral)
 
 
 def _in_our_words(name: str, said: float) -> float:

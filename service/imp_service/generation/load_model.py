@@ -10,6 +10,7 @@ from imp_service.config import Config
 from imp_service.core import ModelFile, Progress
 from imp_service.core.background_load import STOP_SECONDS, WeightsLoad
 from imp_service.core.checkpoint import model_path
+from imp_service.core.directory import shown_name
 from imp_service.core.reserve import has_room_for_text
 from imp_service.core.settings_faults import CHAT_TEMPLATE, file_faults
 from imp_service.generation.runtime import ModelRuntime
@@ -22,7 +23,7 @@ def load_model(config: Config, file: ModelFile | None = None, progress: Progress
     """The settings' model, or `file` in its place, ready to generate."""
     weights = WeightsLoad(config, file)
     try:
-        return finish_load(weights, progress, None if file is None else Path(file.path).name)
+        return finish_load(weights, progress, None if file is None else shown_name(Path(file.path)))
     except BaseException:
         weights.stop(STOP_SECONDS)
         raise
@@ -33,7 +34,7 @@ def finish_load(weights: WeightsLoad, progress: Progress | None = None, name: st
     weights.on_progress = progress
     for fault in file_faults(weights.config, CHAT_TEMPLATE):  # before a long load
         raise fault
-    with naming_file(name or model_path(weights.config).name):
+    with naming_file(name or shown_name(model_path(weights.config))):
         make_tokenizer = _tokenizer_maker(weights)
         return ModelRuntime(weights.outcome.result(), make_tokenizer=make_tokenizer)
 

@@ -13,6 +13,7 @@ from imp_service.api.errors import invalid, refuse
 from imp_service.api.options import GenerationRequest, OutputOptions, Prompt, SamplingOptions, with_seed
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
+from imp_service.core.directory import shown_name
 from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.output_stream import OutputStream
@@ -59,21 +60,21 @@ class ModelRuntime:
     ) -> None:
         """`make_tokenizer` returns the file's tokenizer; without it one is built."""
         self.clock = clock
-        self.client = loaded.client
         self.name = loaded.name
         self.config = loaded.config
         self.core = loaded.model
         self.weight_files = loaded.files
         self.vocab_size: int = loaded.model.vocab_size
-        # Ids below it are tokens. Logits may have more entries.
-        self.n_tokens: int = loaded.model.n_tokens
         self.max_context: int = loaded.model.max_context
         self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, make_tokenizer)
         self.tokenizer = self.text.tokenizer
+        # Ids below it are tokens. Logits may have more entries.
+        self.n_tokens: int = min(loaded.model.n_tokens, self.tokenizer.vocab_size)
         self.eos_tokens: list[int] = sorted(self.tokenizer.eos_ids)
         wanted = loaded.config.settings.model.overrides.default_sampling
         self.default_sampling = default_sampling(loaded.metadata, wanted)
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
+        self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids)
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ class ModelRuntime:
         """
         templates = self.text.templates
         try:
-            with naming_file(model_path(self.config).name):
+            with naming_file(shown_name(model_path(self.config))):
                 found = templates.compile_all()
         except TemplateInvalid as error:
             if templates.is_named or self.config.settings.model.strict:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from imp_service.config.settings import Settings
 from imp_service.generation.text_side import TextSide
-from imp_service.text import TEMPLATE_KEY, TemplateInvalid, TextError
+from imp_service.text import TemplateInvalid, TextError
+from imp_service.text.templates.choice import read_sources
 from imp_service.text.tokens.piece_types import VocabularyKind
 from imp_service.text.tokens.special_tokens import EndSources, read_stated_ends
 
@@ -41,13 +42,13 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
         side = TextSide(metadata, settings, vocab_size)
     except TextError as error:
         ends = [EndToken(i, "", sources) for i, sources in _stated(metadata, n_tokens, settings).items()]
-        return TextReport("", str(error), TEMPLATE_KEY in metadata, "", "", ends, ())
+        return TextReport("", str(error), _has_template(metadata), "", "", ends, ())
     tokenizer, fault, warnings = side.tokenizer, "", []
     try:
         warnings = side.templates.compile_all()
     except TemplateInvalid as error:
         fault = str(error)
-    words = f", words cut as {tokenizer.pre}" if tokenizer.kind is VocabularyKind.BYTE_LEVEL else ""
+    words = f", words cut as {tokenizer.pre}" if tokenizer.pre and tokenizer.kind is VocabularyKind.BYTE_LEVEL else ""
     return TextReport(
         tokenizer=f"{tokenizer.kind.value}{words}, {tokenizer.vocab_size} tokens",
         fault="",
@@ -60,6 +61,13 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
         ],
         warnings=warnings,
     )
+
+
+def _has_template(metadata: Mapping[str, object]) -> bool:
+    try:
+        return bool(read_sources(metadata))
+    except TextError:
+        return True
 
 
 def _stated(metadata: Mapping[str, object], n_tokens: int, settings: Settings) -> EndSources:

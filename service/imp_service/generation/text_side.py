@@ -12,7 +12,9 @@ from imp_service.config import ConfigError
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
 from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer, TokenizerInvalid
+from imp_service.text.directory.recognise import is_directory
 from imp_service.text.templates.choice import FILE_OVERRIDE
+from imp_service.text.tokens.vocabulary import PRE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.api.constraint_spec import Constraint
@@ -109,9 +111,13 @@ class TextSide:
 
 def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Tokenizer:
     """The file's tokenizer, with the settings' overrides. May be called on any thread."""
-    if "model_type" in metadata and "tokenizer.ggml.model" not in metadata:
-        raise TokenizerInvalid("tokenizer.json", "imp reads no text from a directory of safetensors; use a GGUF file")
     overrides = settings.model.overrides
+    if is_directory(metadata):
+        if overrides.pre_tokenizer is not None:
+            raise TokenizerInvalid(PRE_OVERRIDE, "a directory's tokenizer.json says how words are cut, expected none")
+        n_rows = metadata.get("vocab_size")
+        rows = n_rows if isinstance(n_rows, int) else None
+        return Tokenizer.from_directory(metadata, n_rows=rows, end_ids=overrides.eos_token_ids)
     return Tokenizer.from_metadata(metadata, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# A file of a model directory, perhaps with the way to a value in it.
+_FILE = re.compile(r"[\w./-]+\.(?:json|jinja|model|txt)(?:: |$)")
 
 
 class TextError(Exception):
@@ -17,9 +21,9 @@ class TextError(Exception):
         self.message = message
 
     def in_file(self, name: str) -> None:
-        """Adds the file's name to an error about a key of a model file."""
-        if self.path.startswith("tokenizer."):
-            self.path = f"{name}: key {self.path}"
+        """Adds the model's name to an error about a key of its file, or about a file of its directory."""
+        if self.path.startswith("tokenizer.") or _FILE.match(self.path):
+            self.path = f"{name}/{self.path}" if _FILE.match(self.path) else f"{name}: key {self.path}"
             self.args = (f"{self.path}: {self.message}",)
 
 

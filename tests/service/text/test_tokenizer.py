@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import random
+import zipfile
 
 import numpy as np
 import pytest
@@ -264,10 +266,8 @@ def test_txt_16_special_tokens_of_a_stripping_model_swallow_the_blanks_behind_th
 def test_txt_16_other_programs_swallow_the_same_blanks() -> None:
     from tokenizers import Tokenizer as Library
 
-    from imp_service.text.tokens.tokenizer_files import tokenizer_json
-    from imp_service.text.tokens.vocabulary import read_vocabulary
-
-    library = Library.from_str(tokenizer_json(read_vocabulary(PHI)))
+    with zipfile.ZipFile(io.BytesIO(Tokenizer.from_metadata(PHI).archive(None))) as archive:
+        library = Library.from_str(archive.read("tokenizer.json").decode())
     for text in ("<|user|>\n b", "<|user|> <|end|> \n", "<s> a<|end|>", "a <|end|>\t\u2003b"):
         assert library.encode(text, add_special_tokens=False).ids == Tokenizer.from_metadata(PHI).encode(
             text, parse_special_tokens=True

@@ -61,6 +61,7 @@ def check_text(config: "Config | None") -> Check:
     from imp_service.config import Config
     from imp_service.config.config import build
     from imp_service.core import open_file
+    from imp_service.core.directory import metadata_of
     from imp_service.core.inspect import inspect_model
     from imp_service.generation.text_report import describe_text
 
@@ -70,7 +71,7 @@ def check_text(config: "Config | None") -> Check:
         report = inspect_model(file, config)
     except Exception:
         return Check("text", "warning", "tokenizer and chat template were not checked: see the check of the model")
-    text = describe_text(file.metadata, config.settings, report.vocab_size, report.n_tokens)
+    text = describe_text(metadata_of(file), config.settings, report.vocab_size, report.n_tokens)
     if text.fault:
         return Check("text", "blocked", f"TOKENIZER_INVALID: {text.fault}: imp can neither read nor write text")
     return _chat_template(text, config)

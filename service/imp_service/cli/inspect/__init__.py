@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from imp_service.cli.options.settings import (
 
 if TYPE_CHECKING:
     from imp_service.config import Config
-    from imp_service.core import ModelFile
     from imp_service.core.inspect import ModelReport
 
 
@@ -40,6 +40,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     from imp_service.core import open_file
+    from imp_service.core.directory import metadata_of
     from imp_service.core.inspect import inspect_model
     from imp_service.generation.defaults import sampling_warnings
     from imp_service.generation.text_report import describe_text
@@ -49,12 +50,13 @@ def run(arguments: Namespace) -> int:
     config = load_model_settings(arguments)
     file = open_file(config)
     report = inspect_model(file, config)
-    unfit = sampling_warnings(file.metadata, config.settings.model.overrides.default_sampling)
-    text = describe_text(file.metadata, config.settings, report.vocab_size, report.n_tokens)
+    metadata = metadata_of(file)
+    unfit = sampling_warnings(metadata, config.settings.model.overrides.default_sampling)
+    text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens)
     report = replace(report, warnings=(*report.warnings, *unfit, *text.warnings))
     if arguments.check:
         file.check(values=arguments.values)
-        _check_text(file, config, report)
+        _check_text(metadata, config, report)
     checked = ("data and values" if arguments.values else "data") if arguments.check else ""
     if arguments.json:
         from imp_service.cli.inspect.report import report_object
@@ -67,10 +69,12 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _check_text(file: "ModelFile", config: "Config", report: "ModelReport") -> None:
+def _check_text(metadata: Mapping[str, object], config: "Config", report: "ModelReport") -> None:
     """Raises if the tokenizer or a chat template is broken. Without a chat template, prompts still work."""
+    from imp_service.core.checkpoint import model_path
+    from imp_service.core.directory import shown_name
     from imp_service.generation.text_side import TextSide
     from imp_service.text.errors import naming_file
 
-    with naming_file(file.path.rpartition("/")[2]):
-        TextSide(file.metadata, config.settings, report.vocab_size).templates.compile_all()
+    with naming_file(shown_name(model_path(config))):
+        TextSide(metadata, config.settings, report.vocab_size).templates.compile_all()

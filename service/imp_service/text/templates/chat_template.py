@@ -80,14 +80,7 @@ class ChatTemplate:
                 raise TemplateInvalid(key, "not UTF-8") from error
         if not isinstance(source, str):
             raise TemplateInvalid(key, f"expected a string, found {type(source).__name__}")
-        ids = {"bos_token": tokenizer.special.bos, "eos_token": tokenizer.special.eos}
-        ids |= {"unk_token": tokenizer.special.unknown, "sep_token": tokenizer.special.separator}
-        texts = {
-            name: tokenizer.token_bytes(token_id).decode("utf-8", "replace")
-            for name, token_id in ids.items()
-            if token_id is not None
-        }
-        return cls(source, texts, key=key, limits=limits, now=now)
+        return cls(source, tokenizer.roles, key=key, limits=limits, now=now)
 
     @property
     def source(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imp_service.api.chat_prompt import ChatPrompt
+from imp_service.text.directory.recognise import is_directory
+from imp_service.text.directory.templates import DEFAULT, Sources, read_templates
 from imp_service.text.errors import TemplateInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.chat_prompt import offers_tools
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 TEMPLATE_KEY = "tokenizer.chat_template"
 NAME_OVERRIDE = "model.overrides.chat_template_name"
 FILE_OVERRIDE = "model.overrides.chat_template"
-# Where a file has several: the one that it names for conversations with tools.
-_TOOLS_KEY = f"{TEMPLATE_KEY}.tool_use"
+# Where a model has several: the one that it names for conversations with tools.
+_TOOLS = "tool_use"
 
 
 class TemplateChoice:
@@ -34,18 +36,17 @@ class TemplateChoice:
         name: str | None = None,
     ) -> None:
         """`file` is the content of a template that replaces all of the model's; `name` chooses one of them."""
-        self._metadata = metadata if file is None else {FILE_OVERRIDE: file}
         self._tokenizer = tokenizer
         self._limits = limits
         self._outcomes: dict[str, ChatTemplate | TemplateInvalid] = {}
         self.is_named = file is not None or name is not None
+        self._sources = read_sources(metadata) if file is None else {DEFAULT: (FILE_OVERRIDE, file)}
         if file is not None:
-            self._default = self._with_tools = FILE_OVERRIDE
+            name = DEFAULT
         elif name is not None:
-            self._default = self._with_tools = _key_of(name, metadata)
-        else:
-            self._default = TEMPLATE_KEY
-            self._with_tools = _TOOLS_KEY if _TOOLS_KEY in metadata else TEMPLATE_KEY
+            _require(name, self._sources)
+        self._default = DEFAULT if name is None else name
+        self._with_tools = _TOOLS if name is None and _TOOLS in self._sources else self._default
 
     def of(self, chat: ChatPrompt) -> ChatTemplate:
         """The template of a conversation; raises NoChatTemplate or TemplateInvalid."""
@@ -54,7 +55,7 @@ class TemplateChoice:
     @property
     def source(self) -> str | None:
         """The source of the template for conversations without tools, even if it does not compile; None if missing."""
-        source = self._metadata.get(self._default)
+        _, source = self._sources.get(self._default, ("", None))
         if isinstance(source, bytes):
             return source.decode("utf-8", "replace")
         return source if isinstance(source, str) else None
@@ -71,34 +72,40 @@ class TemplateChoice:
 
     def compile_all(self) -> list[str]:
         """Compiles the templates that conversations may need, and returns warnings. Raises TemplateInvalid."""
-        templates = [self.default] if self._default in self._metadata else []
+        templates = [self.default] if self._default in self._sources else []
         if self._with_tools != self._default:
             templates.append(self.with_tools)
         return [words for template in templates for words in template.warnings]
 
-    def _compiled(self, key: str) -> ChatTemplate:
-        """The template under a key, compiled once, even if that fails. Two threads at once may both compile it."""
-        outcome = self._outcomes.get(key)
+    def _compiled(self, name: str) -> ChatTemplate:
+        """The template of a name, compiled once, even if that fails. Two threads at once may both compile it."""
+        outcome = self._outcomes.get(name)
         if outcome is None:
-            outcome = self._outcomes[key] = self._compile(key)
+            outcome = self._outcomes[name] = self._compile(name)
         if isinstance(outcome, TemplateInvalid):
             raise TemplateInvalid(outcome.path, outcome.message)
         return outcome
 
-    def _compile(self, key: str) -> ChatTemplate | TemplateInvalid:
+    def _compile(self, name: str) -> ChatTemplate | TemplateInvalid:
         from imp_service.text.templates.chat_template import ChatTemplate
 
+        place, source = self._sources.get(name, (TEMPLATE_KEY, None))
         try:
-            return ChatTemplate.from_metadata(self._metadata, self._tokenizer, key=key, limits=self._limits)
+            return ChatTemplate.from_metadata({place: source}, self._tokenizer, key=place, limits=self._limits)
         except TemplateInvalid as error:
             return error
 
 
-def _key_of(name: str, metadata: Mapping[str, object]) -> str:
-    key = TEMPLATE_KEY if name == "default" else f"{TEMPLATE_KEY}.{name}"
-    if key not in metadata:
-        prefix = f"{TEMPLATE_KEY}."
-        names = [each.removeprefix(prefix) for each in metadata if each.startswith(prefix)]
-        known = [*(["default"] if TEMPLATE_KEY in metadata else []), *sorted(names)]
+def read_sources(metadata: Mapping[str, object]) -> Sources:
+    """The templates of a model, by name."""
+    if is_directory(metadata):
+        return read_templates(metadata)
+    prefix = f"{TEMPLATE_KEY}."
+    named = {key.removeprefix(prefix): (key, source) for key, source in metadata.items() if key.startswith(prefix)}
+    return {DEFAULT: (TEMPLATE_KEY, metadata[TEMPLATE_KEY]), **named} if TEMPLATE_KEY in metadata else named
+
+
+def _require(name: str, sources: Sources) -> None:
+    if name not in sources:
+        known = sorted(sources, key=lambda each: (each != DEFAULT, each))
         raise TemplateInvalid(NAME_OVERRIDE, f"{name}: no such template, known: {', '.join(known) or 'none'}")
-    return key

@@ -43,17 +43,6 @@ def build_backend(vocabulary: Vocabulary) -> Tokenizer:
     return backend
 
 
-def build_splitter(spellings: dict[str, int]) -> tuple[Tokenizer, tuple[int, ...]]:
-    """Finds the spellings in a text, leftmost and longest, in one linear pass.
-
-    The second value maps the splitter's own ids to token ids: the stretches between are its id 0.
-    """
-    splitter = Tokenizer(models.WordLevel({"rest": 0}, unk_token="rest"))
-    spellings = {text: token_id for text, token_id in spellings.items() if text != "rest"}
-    splitter.add_tokens([AddedToken(text, normalized=False, special=False) for text in spellings])
-    return splitter, (-1, *spellings.values())
-
-
 _PLACEHOLDER = " \0id "
 
 

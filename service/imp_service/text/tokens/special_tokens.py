@@ -20,8 +20,10 @@ EndSources = Mapping[int, tuple[str, ...]]
 _KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 # A key that holds several ids, which some writers add.
 _LIST_KEY = "eos_token_ids"
-# Keys of a directory's config.json and generation_config.json: one id or several.
-_DIRECTORY_KEYS = ("eos_token_id", "generation_config.eos_token_id")
+# Keys of a directory's config.json and generation_config.json, one id or several, and the token of
+# tokenizer_config.json.
+EOS_OF_CONFIG = "tokenizer_config.eos_token"
+_DIRECTORY_KEYS = ("eos_token_id", "generation_config.eos_token_id", EOS_OF_CONFIG)
 OVERRIDE = "model.overrides.eos_token_ids"
 
 # What ends a turn in the published families. Files name one or two of them at most, and some mark them as plain text:
@@ -99,11 +101,21 @@ def _stated(metadata: Mapping[str, object], n_tokens: int) -> Iterator[tuple[int
     for token_id in keys.token_ids(_LIST_KEY, n_tokens):
         yield token_id, PREFIX + _LIST_KEY
     for key in _DIRECTORY_KEYS:
-        value = metadata.get(key)
-        for token_id in [] if value is None else np.atleast_1d(np.asarray(value)).tolist():
-            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < n_tokens:
-                raise TokenizerInvalid(key, f"{token_id!r}, expected a token id from 0 to {n_tokens - 1}")
+        for token_id in _ids_under(metadata, key, n_tokens):
             yield token_id, key
+
+
+def _ids_under(metadata: Mapping[str, object], key: str, n_tokens: int) -> Iterator[int]:
+    value = metadata.get(key)
+    for token_id in [] if value is None else np.atleast_1d(np.asarray(value)).tolist():
+        if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < n_tokens:
+            raise TokenizerInvalid(key, f"{token_id!r}, expected a token id from 0 to {n_tokens - 1}")
+        yield token_id
+
+
+def read_suppressed(metadata: Mapping[str, object], n_tokens: int) -> tuple[int, ...]:
+    """Ids that a directory's generation_config.json suppresses, ascending."""
+    return tuple(sorted(set(_ids_under(metadata, "generation_config.suppress_tokens", n_tokens))))
 
 
 def _by_spelling(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,6 @@ from tokenizers import pre_tokenizers
 
 from imp_service.text.errors import native_boundary
 from imp_service.text.tokens.piece_types import TokenType, VocabularyKind
-from imp_service.text.tokens.pre_tokenizers import Step
 from imp_service.text.tokens.vocabulary import Vocabulary
 
 # Approximate number of characters of a part.
@@ -33,6 +32,8 @@ class Part:
 
     text: str
     encoded: str
+    # A vocabulary that puts a space before texts does it here.
+    takes_prefix: bool = True
 
 
 class TextCuts:
@@ -43,11 +44,14 @@ class TextCuts:
     If a text has no such place, the pre-tokenizer finds the ends of words.
     """
 
-    def __init__(self, vocabulary: Vocabulary, pre_tokenizer: pre_tokenizers.PreTokenizer | None) -> None:
-        self._adds_space = vocabulary.adds_space_prefix
-        self._places = _places(vocabulary)
-        self._words = pre_tokenizer if _has_plain_words(vocabulary) else None
-        self._composes = vocabulary.rule is not None and vocabulary.rule.composes
+    def __init__(
+        self, vocabulary: Vocabulary, pre_tokenizer: pre_tokenizers.PreTokenizer | None, *, cuts_prefix: bool = True
+    ) -> None:
+        """`cuts_prefix`: the library puts a space before every part, whether it takes a prefix or not."""
+        self._cuts_prefix = cuts_prefix and vocabulary.adds_space_prefix
+        self._places = _places(vocabulary) if vocabulary.cutting.is_allowed else None
+        self._words = pre_tokenizer if vocabulary.cutting.has_plain_words else None
+        self._composes = vocabulary.cutting.composes
         self._spellings = _spellings(vocabulary)
         self._longest_spelling = max(map(len, self._spellings), default=0)
 
@@ -59,15 +63,15 @@ class TextCuts:
             yield text[begin:end]
             begin = end
 
-    def joined(self, pending: list[str], *, is_continued: bool) -> Iterator[Part]:
+    def joined(self, pending: list[str], *, takes_prefix: bool) -> Iterator[Part]:
         """The pending texts as one part, if there are any. Clears the pending texts.
 
-        Before each part the library may put a space: one that continues a text brings its own, which is left out.
+        A part that takes no prefix, but which the library gives one, brings its own: that space is left out.
         """
         text = "".join(pending)
         pending.clear()
         if text:
-            yield Part(text, text[1:] if is_continued and self._adds_space else text)
+            yield Part(text, text[1:] if self._cuts_prefix and not takes_prefix else text, takes_prefix)
 
     def _next(self, text: str, begin: int, n_chars: int) -> int:
         if self._places is not None:
@@ -117,7 +121,7 @@ def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
         return None
     if vocabulary.removes_extra_spaces and not vocabulary.adds_space_prefix:
         return None
-    if not (vocabulary.has_all_bytes or _splits(vocabulary)):
+    if not (vocabulary.has_all_bytes or vocabulary.cutting.splits_at_spaces):
         return None
     joined = b"\0".join(vocabulary.token_bytes)
     if re.search(rb"[A-Za-z] [A-Za-z]", joined):
@@ -125,7 +129,8 @@ def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
     has_others = re.search(rb"[A-Za-z\x80-\xff] [A-Za-z\x80-\xff]", joined)
     letter = "[A-Za-z]" if has_others else r"[^\W\d_]"
     places = [rf"(?<={letter})(?= {letter})"]
-    keeps_feeds = not (vocabulary.adds_space_prefix or vocabulary.removes_extra_spaces)
+    strips_left = any(matching.strips_left for matching in vocabulary.matchings.values())
+    keeps_feeds = not (vocabulary.adds_space_prefix or vocabulary.removes_extra_spaces or strips_left)
     if keeps_feeds and not re.search(rb"\n[^\s\0]", joined):
         places.append(r"(?<=\S\n)(?=\S)")
     return re.compile("|".join(places))
@@ -133,17 +138,6 @@ def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
 
 def _has_letter_at_an_end(token: bytes) -> bool:
     return any(end.isalpha() or end >= b"\x80" for end in (token[:1], token[-1:]))
-
-
-def _splits(vocabulary: Vocabulary) -> bool:
-    """Whether the library splits texts at every space, so that no unknown token spans one."""
-    return vocabulary.kind in (VocabularyKind.UNIGRAM, VocabularyKind.WORD_PIECE, VocabularyKind.BYTE_LEVEL)
-
-
-def _has_plain_words(vocabulary: Vocabulary) -> bool:
-    """Whether patterns on the text itself split it into words."""
-    rule = vocabulary.rule
-    return rule is not None and not rule.is_sentencepiece and bool(rule.steps) and Step.BYTES not in rule.steps
 
 
 def _spellings(vocabulary: Vocabulary) -> tuple[str, ...]:
@@ -165,8 +159,8 @@ def most_token_bytes(vocabulary: Vocabulary) -> int:
         and vocabulary.has_all_bytes
     )
     # A token that strips white space covers any number of blanks.
-    if not is_lossless or vocabulary.strips_right:
+    strips = any(matching.strips_left or matching.strips_right for matching in vocabulary.matchings.values())
+    if not is_lossless or strips or not vocabulary.cutting.is_allowed:
         return 0
-    rule = vocabulary.rule
-    shrinks = COMPOSED_BYTES if rule is not None and rule.composes else 1
+    shrinks = COMPOSED_BYTES if vocabulary.cutting.composes else 1
     return shrinks * max(map(len, vocabulary.token_bytes))

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imp_service.text.errors import FieldInvalid, TokenizerInvalid, TooManyTokens, native_boundary
+from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
-from imp_service.text.tokens.library_tokenizer import build_backend, build_splitter
-from imp_service.text.tokens.piece_types import TokenType, VocabularyKind
+from imp_service.text.tokens.library_tokenizer import build_backend
+from imp_service.text.tokens.piece_types import VocabularyKind
 from imp_service.text.tokens.special_tokens import WHITE_SPACE, SpecialIds
+from imp_service.text.tokens.splitter import Found, Splitter
 from imp_service.text.tokens.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
-from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary
+from imp_service.text.tokens.vocabulary import Prefix, Vocabulary, read_vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +38,19 @@ class Encoding:
 class Tokenizer:
     """Immutable once built; every method may be called from any thread."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, backends: Backends, roles: Mapping[str, str] | None = None) -> None:
+        """`roles` are the spellings of special tokens by role, if they are not those of the ids with a role."""
         self._vocabulary = vocabulary
-        try:
-            with native_boundary("tokenizers"):
-                self._backend = build_backend(vocabulary)
-                self._splitter, self._split_ids = build_splitter(_parsed_spellings(vocabulary))
-        except TokenizerInvalid:
-            raise
-        except Exception as error:  # The library raises bare Exceptions.
-            raise TokenizerInvalid("tokenizer.ggml.tokens", f"refused by the tokenizer library: {error}") from error
+        self._backends = backends
+        self._splitter = backends.splitter
+        self._roles = _spelled_roles(vocabulary) if roles is None else roles
         self._table = TokenTable(
             token_bytes=vocabulary.token_bytes,
             special=vocabulary.special_ids(),
             bos=vocabulary.special.bos,
             adds_space_prefix=vocabulary.adds_space_prefix or vocabulary.kind is VocabularyKind.WORD_PIECE,
         )
-        self._cuts = TextCuts(vocabulary, self._backend.pre_tokenizer)
+        self._cuts = TextCuts(vocabulary, backends.first.pre_tokenizer, cuts_prefix=backends.rest is backends.first)
         self._most_bytes = most_token_bytes(vocabulary)
         self._spellable = bytes(set(range(256)) - set(vocabulary.missing_bytes))
         self._sha256 = vocabulary.sha256()
@@ -62,13 +60,29 @@ class Tokenizer:
         cls, metadata: Mapping[str, object], *, pre: str | None = None, end_ids: Sequence[int] | None = None
     ) -> Tokenizer:
         """Builds from a model file's key-values. `pre` replaces `tokenizer.ggml.pre`, `end_ids` the file's ends."""
-        return cls(read_vocabulary(metadata, pre=pre, end_ids=end_ids))
+        vocabulary = read_vocabulary(metadata, pre=pre, end_ids=end_ids)
+        with library_boundary("tokenizer.ggml.tokens"):
+            return cls(vocabulary, Backends.of(build_backend(vocabulary), Splitter(vocabulary)))
+
+    @classmethod
+    def from_directory(
+        cls, metadata: Mapping[str, object], *, n_rows: int | None = None, end_ids: Sequence[int] | None = None
+    ) -> Tokenizer:
+        """Builds from a model directory: the metadata of its config.json, and the content of its files by name.
+
+        An added token from `n_rows` on, the number of the model's embedding rows, is none. `end_ids` replace the ends
+        that the files name.
+        """
+        from imp_service.text.directory.tokenizer import read_directory
+
+        vocabulary, backends, names = read_directory(metadata, n_rows=n_rows, end_ids=end_ids)
+        return cls(vocabulary, backends, names.spelled)
 
     def require_rows(self, n_rows: int) -> None:
         """Raises TokenizerInvalid where the model has fewer embedding rows than there are ids."""
         if self.vocab_size > n_rows:
             raise TokenizerInvalid(
-                "tokenizer.ggml.tokens", f"{self.vocab_size} tokens, the model has {n_rows} embedding rows"
+                self._vocabulary.place, f"{self.vocab_size} tokens, the model has {n_rows} embedding rows"
             )
 
     @property
@@ -88,6 +102,11 @@ class Tokenizer:
     @property
     def special(self) -> SpecialIds:
         return self._vocabulary.special
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """What special tokens are spelled as, by the name of the role that they have in chat templates."""
+        return self._roles
 
     @property
     def bos_id(self) -> int | None:
@@ -122,7 +141,7 @@ class Tokenizer:
         """The tokenizer as a zip of files that other programs read. Takes a moment: keep it off an event loop."""
         from imp_service.text.tokens.tokenizer_files import tokenizer_archive
 
-        return tokenizer_archive(self._vocabulary, chat_template)
+        return tokenizer_archive(self._vocabulary, self._backends, chat_template)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes of the id, special or not."""
@@ -155,13 +174,11 @@ class Tokenizer:
         """The ids of `encode_spans`, part by part; the text is encoded only as far as the caller iterates."""
         before, after = self._added_ids() if add_special_tokens else ([], [])
         yield before
-        batch: list[int | str] = []
+        batch: list[Found | Part] = []
         n_chars = 0
         for stretch in self._stretches(spans):
-            if isinstance(stretch, int):
-                batch.append(stretch)
-            else:
-                batch.append(stretch.encoded)
+            batch.append(stretch)
+            if isinstance(stretch, Part):
                 n_chars += len(stretch.encoded)
             if n_chars >= PART_CHARS:
                 yield self._encode_batch(batch)
@@ -188,12 +205,11 @@ class Tokenizer:
         yield Encoding(before, [0] * len(before))
         position = 0
         for stretch in self._stretches([TextSpan(text, parse_special_tokens)]):
-            if isinstance(stretch, int):
-                yield Encoding([stretch], [position])
-                position += len(self._vocabulary.pieces[stretch])
-                continue
-            ids, starts = self._encode_part(stretch)
-            yield Encoding(ids, (starts + position).tolist())
+            if isinstance(stretch, Found):
+                yield Encoding([stretch.token_id], [position])
+            else:
+                ids, starts = self._encode_part(stretch)
+                yield Encoding(ids, (starts + position).tolist())
             position += len(stretch.text.encode())
         yield Encoding(after, [position] * len(after))
 
@@ -232,59 +248,79 @@ class Tokenizer:
             raise FieldInvalid("text", f"byte 0x{unspellable[0]:02X} has no token in this model's vocabulary")
 
     def _added_ids(self) -> tuple[list[int], list[int]]:
-        vocabulary, special = self._vocabulary, self._vocabulary.special
-        before = [special.bos] if vocabulary.adds_bos and special.bos is not None else []
-        after = [special.separator] if vocabulary.adds_separator and special.separator is not None else []
-        if vocabulary.adds_eos and special.eos is not None:
-            after.append(special.eos)
-        return before, after
+        return list(self._vocabulary.before), list(self._vocabulary.after)
 
-    def _stretches(self, spans: Sequence[TextSpan]) -> Iterator[int | Part]:
-        """Special ids and the joined text between them, long texts in parts.
+    def _stretches(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part]:
+        """Special tokens and the joined text between them, long texts in parts.
 
         Blanks that a special token strips are not encoded.
         """
         pending: list[str] = []
-        is_continued = swallows = False
-        for text, parses in _join_alike(spans):
+        takes_prefix, swallows = True, False
+        for piece in self._pieces(spans):
+            if isinstance(piece, str):
+                kept = piece.lstrip(WHITE_SPACE) if swallows else piece
+                if kept != piece:
+                    yield Part(piece[: len(piece) - len(kept)], "")
+                pending.append(kept)
+                swallows = swallows and not kept
+                continue
+            stripped = ""
+            if isinstance(piece, Found) and self._splitter.strips_left(piece.token_id):
+                pending, stripped = _without_end(pending)
+            takes_prefix_later = takes_prefix and not any(pending)
+            yield from self._cuts.joined(pending, takes_prefix=takes_prefix)
+            takes_prefix = takes_prefix_later
+            if isinstance(piece, Found):
+                yield Found(piece.token_id, stripped + piece.text)
+                takes_prefix = self._takes_prefix_behind(piece.token_id)
+                swallows = self._splitter.strips_right(piece.token_id)
+        yield from self._cuts.joined(pending, takes_prefix=takes_prefix)
+
+    def _takes_prefix_behind(self, token_id: int) -> bool:
+        if self._vocabulary.prefix is Prefix.NORMALIZED:
+            return self._splitter.ends_stretch(token_id)
+        return self._vocabulary.prefix is Prefix.EACH
+
+    def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | str | None]:
+        """Special tokens and what is between them; None where a text is cut."""
+        joined = _join_alike(spans)
+        for i, (text, parses) in enumerate(joined):
             self._check_text(text)
-            for i, part in enumerate(self._cuts.parts(text)):
-                if i:
-                    yield from self._cuts.joined(pending, is_continued=is_continued)
-                    is_continued = not swallows
-                for piece in self._found(part) if parses else (part,):
-                    if isinstance(piece, str):
-                        kept = piece.lstrip(WHITE_SPACE) if swallows else piece
-                        if kept != piece:
-                            yield Part(piece[: len(piece) - len(kept)], "")
-                        pending.append(kept)
-                        swallows = swallows and not kept
-                        continue
-                    yield from self._cuts.joined(pending, is_continued=is_continued)
-                    is_continued, swallows = False, piece in self._vocabulary.strips_right
-                    yield piece
-        yield from self._cuts.joined(pending, is_continued=is_continued)
+            before = joined[i - 1][0][-1:] if i else ""
+            after = joined[i + 1][0][:1] if i + 1 < len(joined) else ""
+            position = 0
+            for part in self._cuts.parts(text):
+                if position:
+                    yield None
+                    before = text[position - 1]
+                position += len(part)
+                if parses:
+                    yield from self._splitter.split(part, before=before, after=text[position : position + 1] or after)
+                else:
+                    yield part
 
-    def _found(self, text: str) -> Iterator[int | str]:
-        """The special tokens that are spelled in a text, and the text between them."""
-        with native_boundary("tokenizers"):
-            found = self._splitter.encode(text, add_special_tokens=False)
-        for split_id, (start, end) in zip(found.ids, found.offsets, strict=True):
-            yield self._split_ids[split_id] if split_id else text[start:end]
-
-    def _encode_batch(self, batch: Sequence[int | str]) -> list[int]:
-        texts = [each for each in batch if isinstance(each, str)]
-        with native_boundary("tokenizers"):
-            encoded = iter(self._backend.encode_batch_fast(texts, add_special_tokens=False))
+    def _encode_batch(self, batch: Sequence[Found | Part]) -> list[int]:
+        encoded = {}
+        for takes_prefix in (True, False):
+            texts = [each.encoded for each in batch if isinstance(each, Part) and each.takes_prefix == takes_prefix]
+            with native_boundary("tokenizers"):
+                library = self._backends.of_stretch(takes_prefix)
+                found = library.encode_batch_fast(texts, add_special_tokens=False) if texts else ()
+                encoded[takes_prefix] = iter(found)
         ids: list[int] = []
         for each in batch:
-            ids.extend((each,) if isinstance(each, int) else next(encoded).ids)
+            if isinstance(each, Found):
+                ids.append(each.token_id)
+            else:
+                ids += self._backends.token_ids(next(encoded[each.takes_prefix]).ids)
         return ids
 
     def _encode_part(self, part: Part) -> tuple[list[int], NDArray[np.int64]]:
         with native_boundary("tokenizers"):
-            encoding = self._backend.encode(part.encoded, add_special_tokens=False)
-        ids: list[int] = encoding.ids
+            library = self._backends.of_stretch(part.takes_prefix)
+            encoding = library.encode(part.encoded, add_special_tokens=False)
+        ids = self._backends.token_ids(encoding.ids)
         pieces = [self._vocabulary.token_bytes[token_id] for token_id in ids]
         raw, spelled = part.text.encode(), b"".join(pieces)
         ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
@@ -298,18 +334,19 @@ class Tokenizer:
         return ids, char_starts[[start for start, _ in encoding.offsets]] + n_left_out
 
 
-def _parsed_spellings(vocabulary: Vocabulary) -> dict[str, int]:
-    """The tokens to search if special tokens are parsed: control tokens, and those that are found in any text."""
-    parsed = np.isin(vocabulary.types, (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED))
-    spellings: dict[str, int] = {}
-    for token_id in parsed.nonzero()[0].tolist():
-        try:
-            text = vocabulary.token_bytes[token_id].decode()
-        except UnicodeDecodeError:
-            continue
-        if text:
-            spellings.setdefault(text, token_id)
-    return spellings
+def _spelled_roles(vocabulary: Vocabulary) -> dict[str, str]:
+    special = vocabulary.special
+    ids = {
+        "bos_token": special.bos,
+        "eos_token": special.eos,
+        "unk_token": special.unknown,
+        "sep_token": special.separator,
+    }
+    return {
+        role: vocabulary.token_bytes[token_id].decode("utf-8", "replace")
+        for role, token_id in ids.items()
+        if token_id is not None
+    }
 
 
 def _join_alike(spans: Sequence[TextSpan]) -> list[tuple[str, bool]]:
@@ -321,3 +358,10 @@ def _join_alike(spans: Sequence[TextSpan]) -> list[tuple[str, bool]]:
         else:
             joined.append(([span.text], span.parses_special_tokens))
     return [("".join(texts), parses) for texts, parses in joined]
+
+
+def _without_end(texts: list[str]) -> tuple[list[str], str]:
+    """The texts without the white space at their end, and that white space."""
+    joined = "".join(texts)
+    kept = joined.rstrip(WHITE_SPACE)
+    return [kept], joined[len(kept) :]

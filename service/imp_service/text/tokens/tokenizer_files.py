@@ -7,11 +7,14 @@ import zipfile
 from io import BytesIO
 from typing import Any
 
-from tokenizers import AddedToken, decoders
+import numpy as np
 from tokenizers import Tokenizer as Library
+from tokenizers import decoders
 
 from imp_service.text.errors import native_boundary
-from imp_service.text.tokens.library_tokenizer import build_backend, placeholder
+from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
+from imp_service.text.tokens.backends import Backends
+from imp_service.text.tokens.library_tokenizer import placeholder
 from imp_service.text.tokens.piece_types import SPACE_MARK, TokenType, VocabularyKind
 from imp_service.text.tokens.vocabulary import Vocabulary
 
@@ -21,10 +24,13 @@ VOCABULARY_FILE = "vocabulary.bin"
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def tokenizer_archive(vocabulary: Vocabulary, chat_template: str | None) -> bytes:
+def tokenizer_archive(vocabulary: Vocabulary, backends: Backends, chat_template: str | None) -> bytes:
     """A zip with the same bytes for the same tokenizer: not compressed, because compressors differ between machines."""
+    described = backends.document
     files = {
-        "tokenizer.json": tokenizer_json(vocabulary).encode(),
+        "tokenizer.json": (
+            tokenizer_json(vocabulary, backends.first) if described is None else amended(described, vocabulary)
+        ).encode(),
         "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template).encode(),
         VOCABULARY_FILE: vocabulary.table(),
     }
@@ -40,10 +46,10 @@ def tokenizer_archive(vocabulary: Vocabulary, chat_template: str | None) -> byte
     return out.getvalue()
 
 
-def tokenizer_json(vocabulary: Vocabulary) -> str:
+def tokenizer_json(vocabulary: Vocabulary, backend: Library) -> str:
     """A file for the `tokenizers` library. The result encodes text as imp does with special tokens parsed and added."""
     with native_boundary("tokenizers"):
-        described = json.loads(build_backend(vocabulary).to_str())
+        described = json.loads(backend.to_str())
         spellings = _spellings(vocabulary, described["model"]["vocab"])
         _spell_out(described["model"], spellings)
         described["post_processor"] = _post_processor(vocabulary, spellings)
@@ -51,7 +57,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         read_in_texts = (TokenType.CONTROL, TokenType.UNKNOWN)
         library.add_special_tokens(
             [
-                AddedToken(text, normalized=False, special=True, rstrip=token_id in vocabulary.strips_right)
+                library_token(text, vocabulary.matchings.get(token_id, AS_SPELLED), special=True)
                 for token_id, text in spellings.items()
                 if vocabulary.types[token_id] in read_in_texts
             ]
@@ -60,14 +66,38 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         return str(library.to_str())
 
 
+def amended(document: bytes, vocabulary: Vocabulary) -> str:
+    """The model's own tokenizer.json, with the tokens that are added here and none around the text but ours."""
+    described = json.loads(document)
+    kept = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+    spellings = {i: vocabulary.pieces[i].decode() for i in np.isin(vocabulary.types, kept).nonzero()[0].tolist()}
+    described["added_tokens"] = [_described_token(i, text, vocabulary) for i, text in spellings.items()]
+    described["post_processor"] = _post_processor(vocabulary, spellings)
+    described["truncation"] = described["padding"] = None
+    return json.dumps(described, ensure_ascii=False)
+
+
+def _described_token(token_id: int, text: str, vocabulary: Vocabulary) -> dict[str, object]:
+    matching = vocabulary.matchings.get(token_id, AS_SPELLED)
+    return {
+        "id": token_id,
+        "content": text,
+        "single_word": matching.is_whole_word,
+        "lstrip": matching.strips_left,
+        "rstrip": matching.strips_right,
+        "normalized": matching.is_normalized,
+        "special": bool(vocabulary.types[token_id] != TokenType.USER_DEFINED),
+    }
+
+
 def tokenizer_config_json(vocabulary: Vocabulary, chat_template: str | None) -> str:
     """The configuration for rendering conversations."""
     special = vocabulary.special
     ids = {"bos_token": special.bos, "eos_token": special.eos, "unk_token": special.unknown}
     config: dict[str, object] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "add_bos_token": vocabulary.adds_bos,
-        "add_eos_token": vocabulary.adds_eos,
+        "add_bos_token": special.bos in vocabulary.before,
+        "add_eos_token": special.eos in vocabulary.after,
         "clean_up_tokenization_spaces": False,
     }
     for name, token_id in ids.items():
@@ -105,21 +135,17 @@ def _spell_out(model: dict[str, Any], spellings: dict[int, str]) -> None:
 
 def _post_processor(vocabulary: Vocabulary, spellings: dict[int, str]) -> dict[str, Any] | None:
     """Adds the vocabulary's begin and end tokens to a text."""
-    special = vocabulary.special
-    before = [special.bos] if vocabulary.adds_bos else []
-    after = [special.separator] if vocabulary.adds_separator else []
-    after += [special.eos] if vocabulary.adds_eos else []
-    added = [token_id for token_id in (*before, *after) if token_id is not None]
+    added = (*vocabulary.before, *vocabulary.after)
     if not added:
         return None
     names = {token_id: spellings.get(token_id, placeholder(token_id)) for token_id in added}
 
-    def tokens(ids: list[int | None], type_id: int) -> list[dict[str, Any]]:
-        return [{"SpecialToken": {"id": names[i], "type_id": type_id}} for i in ids if i is not None]
+    def tokens(ids: tuple[int, ...], type_id: int) -> list[dict[str, Any]]:
+        return [{"SpecialToken": {"id": names[i], "type_id": type_id}} for i in ids]
 
     def around(sequence: str, type_id: int) -> list[dict[str, Any]]:
         text = {"Sequence": {"id": sequence, "type_id": type_id}}
-        return [*tokens(before, type_id), text, *tokens(after, type_id)]
+        return [*tokens(vocabulary.before, type_id), text, *tokens(vocabulary.after, type_id)]
 
     return {
         "type": "TemplateProcessing",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from imp_service.text.errors import UnknownPreTokenizer
+from imp_service.text.errors import TokenizerInvalid, UnknownPreTokenizer
+from imp_service.text.tokens.added_tokens import Matching, Matchings
 from imp_service.text.tokens.metadata import TokenizerMetadata
 from imp_service.text.tokens.piece_types import BYTE_TO_CHAR, SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
-from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer, Step
 from imp_service.text.tokens.special_tokens import (
     SpecialIds,
     counterparts_of_control,
@@ -21,6 +23,7 @@ from imp_service.text.tokens.special_tokens import (
     spelled_ends,
 )
 
+_TOKENS_KEY = "tokenizer.ggml.tokens"
 PRE_OVERRIDE = "model.overrides.pre_tokenizer"
 MAX_TOKENS = 4 << 20
 MAX_MERGES = 4 << 20
@@ -31,13 +34,41 @@ _BYTE_PIECES = frozenset(char.encode() for char in BYTE_TO_CHAR)
 _NEEDED_BYTES = frozenset([*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1)])
 
 
+class Prefix(Enum):
+    """Which stretches of text between special tokens begin with a space that is put there."""
+
+    NONE = "none"
+    FIRST = "the one with which the text begins"
+    EACH = "each"
+    # As EACH, but tokens that are found in normalized text do not end a stretch.
+    NORMALIZED = "each that is normalized by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """What decides whether a long text may be cut into parts that are encoded one by one."""
+
+    # Its words are cut by patterns over the text itself, each of which looks only a few words ahead.
+    has_plain_words: bool
+    # No token and no unknown stretch reaches across a space.
+    splits_at_spaces: bool
+    # Canonical composition comes first.
+    composes: bool
+    # Nothing is known that forbids it.
+    is_allowed: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """Checked facts; `Tokenizer` is built from it."""
 
     kind: VocabularyKind
+    # The key or the file that lists the tokens.
+    place: str
     pre: str
+    # Only of GGUF files: the library's own files describe their pre-tokenizer.
     rule: PreTokenizer | None
+    cutting: Cutting
     # As in the file: in the byte alphabet, with space marks, or plain.
     pieces: tuple[bytes, ...]
     # The bytes of each id in text.
@@ -49,12 +80,12 @@ class Vocabulary:
     # Bytes that a byte-level vocabulary cannot spell: text that contains them cannot be encoded.
     missing_bytes: bytes
     special: SpecialIds
-    # Special tokens that strip the white space after them.
-    strips_right: frozenset[int]
-    adds_bos: bool
-    adds_eos: bool
-    adds_separator: bool
-    adds_space_prefix: bool
+    # Of special tokens and of those that are found in any text.
+    matchings: Matchings
+    # The ids around a text that gets special tokens.
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    prefix: Prefix
     removes_extra_spaces: bool
     character_map: bytes
     lowercases: bool
@@ -62,6 +93,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.pieces)
+
+    @property
+    def adds_space_prefix(self) -> bool:
+        """Some text gets a space before it."""
+        return self.prefix is not Prefix.NONE
 
     @property
     def has_all_bytes(self) -> bool:
@@ -106,32 +142,35 @@ def read_vocabulary(
         raise keys.fail("scores", f"missing; {kind.value} needs them")
     special = read_special_ids(keys, pieces, types, end_ids)
     merges = _read_merges(keys, kind)
-    missing_bytes = _missing_bytes(keys, pieces) if kind is VocabularyKind.BYTE_LEVEL else b""
-    adds_bos, adds_eos, adds_separator = _read_additions(keys, kind, rule, special)
+    before, after = _read_additions(keys, kind, rule, special)
     lowercases = _or(keys.flag("normalizer.lowercase"), True)
     return Vocabulary(
         kind=kind,
+        place=_TOKENS_KEY,
         pre=pre_name,
         rule=rule,
+        cutting=_read_cutting(kind, rule),
         pieces=tuple(pieces),
         token_bytes=render_pieces(kind, pieces, types),
         types=types,
         scores=scores,
         merges=merges,
-        missing_bytes=missing_bytes,
+        missing_bytes=missing_bytes(_TOKENS_KEY, pieces) if kind is VocabularyKind.BYTE_LEVEL else b"",
         special=special,
-        strips_right=read_right_stripping(keys, pieces, types),
-        adds_bos=adds_bos,
-        adds_eos=adds_eos,
-        adds_separator=adds_separator,
-        adds_space_prefix=_or(
-            keys.flag("add_space_prefix"), kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM)
-        ),
+        matchings=dict.fromkeys(read_right_stripping(keys, pieces, types), Matching(strips_right=True)),
+        before=before,
+        after=after,
+        prefix=_read_prefix(keys, kind),
         removes_extra_spaces=_or(keys.flag("remove_extra_whitespaces"), False),
         character_map=keys.byte_string("precompiled_charsmap") or b"",
         lowercases=lowercases,
         strips_accents=_or(keys.flag("normalizer.strip_accents"), lowercases),
     )
+
+
+def _read_prefix(keys: TokenizerMetadata, kind: VocabularyKind) -> Prefix:
+    by_default = kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.UNIGRAM)
+    return Prefix.EACH if _or(keys.flag("add_space_prefix"), by_default) else Prefix.NONE
 
 
 def _or(value: bool | None, default: bool) -> bool:
@@ -142,12 +181,17 @@ def _read_pieces(keys: TokenizerMetadata) -> list[bytes]:
     pieces = keys.byte_strings("tokens")
     if not pieces:
         raise keys.fail("tokens", "missing or empty")
+    check_pieces(_TOKENS_KEY, pieces)
+    return pieces
+
+
+def check_pieces(path: str, pieces: Sequence[bytes]) -> None:
+    """Raises TokenizerInvalid if there are too many tokens, or if one is too long."""
     if len(pieces) > MAX_TOKENS:
-        raise keys.fail("tokens", f"{len(pieces)} tokens, limit {MAX_TOKENS}")
+        raise TokenizerInvalid(path, f"{len(pieces)} tokens, limit {MAX_TOKENS}")
     if max(map(len, pieces)) > MAX_TOKEN_BYTES:
         token_id = next(i for i, piece in enumerate(pieces) if len(piece) > MAX_TOKEN_BYTES)
-        raise keys.fail("tokens", f"token {token_id}: {len(pieces[token_id])} bytes, limit {MAX_TOKEN_BYTES}")
-    return pieces
+        raise TokenizerInvalid(path, f"token {token_id}: {len(pieces[token_id])} bytes, limit {MAX_TOKEN_BYTES}")
 
 
 def _read_kind(keys: TokenizerMetadata, override: str | None) -> tuple[VocabularyKind, str, PreTokenizer | None]:
@@ -224,18 +268,19 @@ def _read_merges(keys: TokenizerMetadata, kind: VocabularyKind) -> tuple[bytes, 
     return tuple(lines)
 
 
-def _missing_bytes(keys: TokenizerMetadata, pieces: list[bytes]) -> bytes:
+def missing_bytes(path: str, pieces: Sequence[bytes]) -> bytes:
+    """The bytes that a byte-level vocabulary cannot spell. Raises TokenizerInvalid if text needs one of them."""
     spelled = _BYTE_PIECES.intersection(pieces)
     missing = bytes(byte for byte, char in enumerate(BYTE_TO_CHAR) if char.encode() not in spelled)
     needed = [byte for byte in missing if byte in _NEEDED_BYTES]
     if needed:
-        raise keys.fail("tokens", f"no token for byte 0x{needed[0]:02X} ({len(missing)} of 256 are missing)")
+        raise TokenizerInvalid(path, f"no token for byte 0x{needed[0]:02X} ({len(missing)} of 256 are missing)")
     return missing
 
 
 def _read_additions(
     keys: TokenizerMetadata, kind: VocabularyKind, rule: PreTokenizer | None, special: SpecialIds
-) -> tuple[bool, bool, bool]:
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     by_default = {
         "bos": kind in (VocabularyKind.SCORED_MERGES, VocabularyKind.WORD_PIECE)
         or (rule is not None and rule.adds_bos),
@@ -243,10 +288,22 @@ def _read_additions(
         "sep": kind is VocabularyKind.WORD_PIECE,
     }
     ids = {"bos": special.bos, "eos": special.eos, "sep": special.separator}
-    adds: dict[str, bool] = {}
+    added: dict[str, tuple[int, ...]] = {}
     for name, token_id in ids.items():
         asked = keys.flag(f"add_{name}_token")
         if asked and token_id is None:
             raise keys.fail(f"add_{name}_token", "true, but the file names no such token")
-        adds[name] = (by_default[name] if asked is None else asked) and token_id is not None
-    return adds["bos"], adds["eos"], adds["sep"]
+        is_added = by_default[name] if asked is None else asked
+        added[name] = (token_id,) if is_added and token_id is not None else ()
+    return added["bos"], (*added["sep"], *added["eos"])
+
+
+def _read_cutting(kind: VocabularyKind, rule: PreTokenizer | None) -> Cutting:
+    return Cutting(
+        has_plain_words=rule is not None
+        and not rule.is_sentencepiece
+        and bool(rule.steps)
+        and Step.BYTES not in rule.steps,
+        splits_at_spaces=kind in (VocabularyKind.UNIGRAM, VocabularyKind.WORD_PIECE, VocabularyKind.BYTE_LEVEL),
+        composes=rule is not None and rule.composes,
+    )

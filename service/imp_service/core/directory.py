@@ -1,0 +1,87 @@
+"""The files of a model directory that hold no weights: its tokenizer, its chat templates."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from imp_service import _core
+from imp_service.core.errors import make_error
+
+MIB = 1 << 20
+# The text side refuses what is longer.
+_MOST_BYTES = {"tokenizer.json": 128 * MIB}
+_MOST_OTHER_BYTES = 4 * MIB
+_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_TEMPLATES = "additional_chat_templates"
+_MOST_TEMPLATES = 64
+
+
+def metadata_of(file: _core.ModelFile) -> Mapping[str, object]:
+    """The metadata of a model. That of a directory includes the content of its text files, by their names."""
+    metadata: Mapping[str, object] = file.metadata
+    return metadata if file.format != "safetensors" else {**metadata, **read_texts(Path(file.path).parent)}
+
+
+def read_texts(folder: Path) -> dict[str, bytes]:
+    """The files of a folder that say how its model reads and writes text; each up to one byte beyond its limit."""
+    names = [*_FILES, *_template_names(folder)]
+    found = {name: _read(folder, name) for name in names}
+    return {name: content for name, content in found.items() if content is not None}
+
+
+def name_of(file: _core.ModelFile) -> str:
+    """What a model is called whose metadata has no name: as its file, or as its directory."""
+    path = Path(file.path)
+    if file.format != "safetensors" or not path.stem.startswith("model"):
+        return path.stem
+    folder = path.absolute().parent
+    # The cache of a hub: models--OWNER--NAME/snapshots/REVISION.
+    repository = folder.parent.parent.name
+    if folder.parent.name == "snapshots" and repository.startswith("models--"):
+        return repository.rpartition("--")[2]
+    return folder.name or path.stem
+
+
+def shown_name(path: Path) -> str:
+    """How messages name a model: by its file, or by its directory."""
+    return path.name if path.is_dir() or path.suffix not in (".safetensors", ".json") else path.absolute().parent.name
+
+
+def _template_names(folder: Path) -> list[str]:
+    try:
+        names = sorted(path.name for path in (folder / _TEMPLATES).iterdir() if path.suffix == ".jinja")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise make_error("MODEL_PERMISSION", f"{_TEMPLATES}: {error.strerror}") from None
+    return [f"{_TEMPLATES}/{name}" for name in names[:_MOST_TEMPLATES]]
+
+
+def _read(folder: Path, name: str) -> bytes | None:
+    """None if there is no such file. A link to a file that is missing is an error: a download is not complete."""
+    path = folder / name
+    try:
+        # A FIFO must not block.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise make_error("MODEL_MISSING", f"{name}: a link to a file that does not exist") from None
+        return None
+    except OSError as error:
+        raise make_error("MODEL_PERMISSION", f"{name}: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as content:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise make_error("MODEL_MISSING", f"{name}: is no regular file")
+        try:
+            return content.read(_MOST_BYTES.get(name, _MOST_OTHER_BYTES) + 1)
+        except OSError as error:
+            raise make_error("MODEL_IO", f"{name}: {error.strerror}") from None

@@ -1,0 +1,156 @@
+"""Builds the library's objects of a tokenizer.json so that plain text never becomes a special token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from imp_service.text.directory.json_files import JsonObject
+from imp_service.text.directory.tokenizer_json import FILE, named_ids
+from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
+from imp_service.text.tokens.backends import Backends, library_boundary
+from imp_service.text.tokens.library_tokenizer import placeholder
+from imp_service.text.tokens.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind
+from imp_service.text.tokens.splitter import Splitter
+from imp_service.text.tokens.vocabulary import MAX_MERGES, Vocabulary
+
+_BPE_OPTIONS = ("fuse_unk", "byte_fallback", "ignore_merges")
+
+
+def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
+    """Raises TokenizerInvalid for what the library refuses."""
+    with library_boundary(FILE):
+        normalizer, pre_tokenizer = _around_model(document)
+        names = _names(document, vocabulary)
+        model = _model(document, vocabulary, names)
+        added = _found_in_any_text(vocabulary)
+        first = rest = _assembled(model, normalizer, pre_tokenizer, vocabulary, added)
+        if vocabulary.adds_space_prefix:
+            rest = _assembled(model, *_around_model(document, takes_prefix=False), vocabulary, added)
+        numbers = ((first.token_to_id(text), token_id) for text, token_id in added.items())
+        renumbered = {found: i for found, i in numbers if found is not None and found != i}
+        return Backends(first, rest, Splitter(vocabulary, normalizer), renumbered)
+
+
+def _around_model(
+    document: JsonObject, *, takes_prefix: bool = True
+) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer | None]:
+    """The file's normalizer and pre-tokenizer, with or without the parts that put a space before a text."""
+    parts = {name: document.members.get(name) for name in ("normalizer", "pre_tokenizer")}
+    if not takes_prefix:
+        parts = {name: _without_prefix(part) for name, part in parts.items()}
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    library = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model, **parts}))
+    return library.normalizer, library.pre_tokenizer
+
+
+def _without_prefix(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_prefix(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    match part.get("type"):
+        case "Prepend":
+            return {"type": "Sequence", "normalizers": []}
+        case "Metaspace":
+            return {**part, "prepend_scheme": "never", "add_prefix_space": False}
+        case "ByteLevel":
+            return {**part, "add_prefix_space": False}
+    return {name: _without_prefix(value) for name, value in part.items()}
+
+
+def _assembled(
+    model: models.Model,
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+    vocabulary: Vocabulary,
+    added: Mapping[str, int],
+) -> Tokenizer:
+    library = Tokenizer(model)
+    if normalizer is not None:
+        library.normalizer = normalizer
+    if pre_tokenizer is not None:
+        library.pre_tokenizer = pre_tokenizer
+    library.add_tokens([library_token(text, vocabulary.matchings.get(i, AS_SPELLED)) for text, i in added.items()])
+    return library
+
+
+def _found_in_any_text(vocabulary: Vocabulary) -> dict[str, int]:
+    """The added tokens that are no special ones, by spelling; of two that are spelled alike, the first."""
+    found: dict[str, int] = {}
+    for token_id in (vocabulary.types == TokenType.USER_DEFINED).nonzero()[0].tolist():
+        found.setdefault(vocabulary.pieces[token_id].decode(), token_id)
+    return found
+
+
+def _model(document: JsonObject, vocabulary: Vocabulary, names: list[str]) -> models.Model:
+    model = document.object("model")
+    assert model is not None  # it was read
+    unknown = vocabulary.special.unknown
+    if unknown is None and vocabulary.kind is not VocabularyKind.BYTE_LEVEL and not vocabulary.has_all_bytes:
+        raise model.fail("unk_token", "missing, and not every byte has a token: some text would be lost")
+    if vocabulary.kind is VocabularyKind.UNIGRAM:
+        return _unigram(model, names)
+    return _pair_merging(model, names, vocabulary)
+
+
+def _names(document: JsonObject, vocabulary: Vocabulary) -> list[str]:
+    """Of each id, in the library's vocabulary: where no text may reach it, a placeholder.
+
+    An added token that is not found wherever it is spelled is no token of the model, which would find it everywhere.
+    """
+    names = [piece.decode() for piece in vocabulary.pieces]
+    own = named_ids(document)
+    hidden = {i for i, each in vocabulary.matchings.items() if each.is_whole_word or each.is_normalized}
+    seen: set[str] = set()
+    for token_id, (name, token_type) in enumerate(zip(names, vocabulary.types.tolist(), strict=True)):
+        if token_type in SPECIAL_TYPES or name in seen or (token_id in hidden and name not in own):
+            names[token_id] = placeholder(token_id)
+        else:
+            seen.add(name)
+    return names
+
+
+def _unigram(model: JsonObject, names: list[str]) -> models.Model:
+    scores: list[float] = []
+    for entry in model.array("vocab"):
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], int | float):
+            raise model.fail("vocab", "expected pairs of a token and a number")
+        scores.append(entry[1])
+    # Tokens that the model lacks are found before it is asked: the score must only not change that of the unknown.
+    scores += [min(scores)] * (len(names) - len(scores))
+    return models.Unigram(
+        list(zip(names, scores, strict=True)), model.members.get("unk_id"), byte_fallback=model.flag("byte_fallback")
+    )
+
+
+def _pair_merging(model: JsonObject, names: list[str], vocabulary: Vocabulary) -> models.Model:
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.text(name):
+            raise model.fail(name, f"{model.text(name)!r:.40}, expected none")
+    ids = dict(zip(names, range(len(names)), strict=True))
+    options: dict[str, Any] = {name: model.flag(name) for name in _BPE_OPTIONS}
+    if vocabulary.special.unknown is not None and model.text("unk_token"):
+        options["unk_token"] = names[vocabulary.special.unknown]
+    return models.BPE(vocab=ids, merges=_merges(model, vocabulary), **options)
+
+
+def _merges(model: JsonObject, vocabulary: Vocabulary) -> list[tuple[str, str]]:
+    """The pairs, without those that have to do with a special token."""
+    lines = model.array("merges")
+    if len(lines) > MAX_MERGES:
+        raise model.fail("merges", f"{len(lines)} merges, limit {MAX_MERGES}")
+    pairs = [tuple(line.split(" ")) if isinstance(line, str) else line for line in lines]
+    for rank, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise model.fail(f"merges[{rank}]", "expected two tokens")
+    is_special = [token_type in SPECIAL_TYPES for token_type in vocabulary.types.tolist()]
+    hidden = {piece.decode() for piece, hides in zip(vocabulary.pieces, is_special, strict=True) if hides}
+    return [
+        (left, right)
+        for left, right in pairs
+        if left not in hidden and right not in hidden and left + right not in hidden
+    ]

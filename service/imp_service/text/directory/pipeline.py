@@ -1,0 +1,204 @@
+"""How a tokenizer.json treats text before and behind its model: recognised by the names of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from imp_service.text.directory.json_files import JsonObject
+from imp_service.text.tokens.piece_types import SPACE_MARK, VocabularyKind
+from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, Step
+from imp_service.text.tokens.vocabulary import Cutting, Prefix
+
+_LIST_OF_PARTS = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+}
+_MODELS = ("BPE", "Unigram")
+# Patterns whose words may be encoded one by one: those of GGUF files, which the tests try on long texts.
+_KNOWN_PATTERNS = frozenset(
+    step for rule in PRE_TOKENIZERS.values() for step in rule.steps if not isinstance(step, Step)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The facts of a tokenizer.json that are not its vocabulary."""
+
+    kind: VocabularyKind
+    prefix: Prefix
+    cutting: Cutting
+    # Text comes back as it went in, but for composition.
+    is_lossless: bool
+    # The ids around a text.
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+def read_pipeline(document: JsonObject) -> Pipeline:
+    """Raises TokenizerInvalid for a model or a way to spell text that imp does not read."""
+    model = _model_of(document)
+    normalizers = list(parts_of(document, "normalizer"))
+    splitters = list(parts_of(document, "pre_tokenizer"))
+    kind = _kind_of(document, model, normalizers, splitters)
+    before, after = _around(document)
+    changes = [part for part in normalizers if not _keeps_text(part)]
+    return Pipeline(
+        kind=kind,
+        prefix=_prefix_of(normalizers, splitters),
+        cutting=_cutting_of(kind, normalizers, splitters, is_plain=not changes),
+        is_lossless=not changes,
+        before=before,
+        after=after,
+    )
+
+
+def parts_of(document: JsonObject, name: str) -> Iterator[JsonObject]:
+    """The parts of a sequence in order, or the only one."""
+    part = document.object(name)
+    if part is not None:
+        yield from _flat(part, _LIST_OF_PARTS[name])
+
+
+def _flat(part: JsonObject, name_of_list: str) -> Iterator[JsonObject]:
+    if type_of(part) != "Sequence":
+        yield part
+        return
+    for inner in part.objects(name_of_list):
+        yield from _flat(inner, name_of_list)
+
+
+def type_of(part: JsonObject) -> str:
+    """What a part is, by the library's name."""
+    return part.text("type") or ""
+
+
+def pattern_of(part: JsonObject) -> str | None:
+    """The regular expression of a part, if it has one."""
+    pattern = part.members.get("pattern")
+    return pattern.get("Regex") if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str) else None
+
+
+def _model_of(document: JsonObject) -> str:
+    model = document.object("model")
+    if model is None:
+        raise document.fail("model", "missing")
+    # Old files do not name it.
+    found = model.text("type") or ("BPE" if "merges" in model.members else "")
+    if found not in _MODELS:
+        raise model.fail("type", f"{found or 'missing'}, expected one of {', '.join(_MODELS)}")
+    return found
+
+
+def _kind_of(
+    document: JsonObject, model: str, normalizers: list[JsonObject], splitters: list[JsonObject]
+) -> VocabularyKind:
+    spells_bytes = any(type_of(part) == "ByteLevel" for part in splitters)
+    marks_spaces = any(_marks_spaces(part) for part in (*normalizers, *splitters))
+    if any(type_of(part) == "ByteLevel" for part in normalizers):
+        raise document.fail("normalizer", "ByteLevel, which imp reads as a pre-tokenizer only")
+    if spells_bytes and model == "BPE":
+        return VocabularyKind.BYTE_LEVEL
+    if marks_spaces and not spells_bytes:
+        return VocabularyKind.LISTED_MERGES if model == "BPE" else VocabularyKind.UNIGRAM
+    expected = "ByteLevel, or spaces spelled \u2581" if model == "BPE" else "spaces spelled \u2581"
+    found = ", ".join(type_of(part) for part in splitters) or "none"
+    raise document.fail("pre_tokenizer", f"{found}, expected with {model}: {expected}")
+
+
+def _marks_spaces(part: JsonObject) -> bool:
+    """The part spells a space U+2581."""
+    if type_of(part) == "Metaspace":
+        return bool(part.members.get("replacement", SPACE_MARK) == SPACE_MARK)
+    return bool(
+        type_of(part) == "Replace"
+        and part.members.get("pattern") == {"String": " "}
+        and part.members.get("content") == SPACE_MARK
+    )
+
+
+def _keeps_text(normalizer: JsonObject) -> bool:
+    is_prefix = type_of(normalizer) == "Prepend" and normalizer.members.get("prepend") == SPACE_MARK
+    return is_prefix or _marks_spaces(normalizer) or type_of(normalizer) == "NFC"
+
+
+def _prefix_of(normalizers: list[JsonObject], splitters: list[JsonObject]) -> Prefix:
+    if any(type_of(part) == "Prepend" for part in normalizers):
+        return Prefix.NORMALIZED
+    for part in splitters:
+        if type_of(part) == "ByteLevel" and part.flag("add_prefix_space", True):
+            return Prefix.EACH
+        if type_of(part) == "Metaspace":
+            by_flag = "always" if part.flag("add_prefix_space", True) else "never"
+            scheme = part.text("prepend_scheme") or by_flag
+            return {"never": Prefix.NONE, "first": Prefix.FIRST}.get(scheme, Prefix.EACH)
+    return Prefix.NONE
+
+
+def _cutting_of(
+    kind: VocabularyKind, normalizers: list[JsonObject], splitters: list[JsonObject], *, is_plain: bool
+) -> Cutting:
+    cuts_at_spaces = any(type_of(part) == "Metaspace" and part.flag("split", True) for part in splitters)
+    *before, last = [type_of(part) for part in splitters] or [""]
+    spells_last = last == "ByteLevel" and "ByteLevel" not in before
+    is_known = all(_is_known(part) for part in splitters)
+    puts_space_into_words = kind is VocabularyKind.BYTE_LEVEL and _prefix_of(normalizers, splitters) is not Prefix.NONE
+    return Cutting(
+        has_plain_words=kind is VocabularyKind.BYTE_LEVEL and spells_last,
+        splits_at_spaces=kind is VocabularyKind.BYTE_LEVEL or cuts_at_spaces,
+        composes=any(type_of(part) == "NFC" for part in normalizers),
+        is_allowed=is_plain and is_known and not puts_space_into_words,
+    )
+
+
+def _is_known(splitter: JsonObject) -> bool:
+    if type_of(splitter) == "Split":
+        return pattern_of(splitter) in _KNOWN_PATTERNS
+    return type_of(splitter) in ("ByteLevel", "Metaspace", "Digits", "Punctuation")
+
+
+def _around(document: JsonObject) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids before and behind a text that gets special tokens."""
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    for part in parts_of(document, "post_processor"):
+        match type_of(part):
+            case "TemplateProcessing":
+                left, right = _around_template(part)
+            case "BertProcessing" | "RobertaProcessing":
+                left, right = _id_of_pair(part, "cls"), _id_of_pair(part, "sep")
+            case "ByteLevel":  # it only moves offsets
+                continue
+            case found:
+                raise part.fail("type", f"{found or 'missing'}, expected TemplateProcessing or ByteLevel")
+        before, after = left + before, after + right
+    return before, after
+
+
+def _around_template(part: JsonObject) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    named = part.object("special_tokens")
+    before: list[int] = []
+    after: list[int] = []
+    side = before
+    for step in part.objects("single"):
+        token = step.object("SpecialToken")
+        if token is None:
+            side = after
+            continue
+        name = token.text("id") or ""
+        found = None if named is None else named.object(name)
+        if found is None:
+            raise token.fail("id", f"{name}: not in special_tokens")
+        ids = found.array("ids")
+        if not all(type(each) is int for each in ids):
+            raise found.fail("ids", "expected token ids")
+        side += ids
+    return tuple(before), tuple(after)
+
+
+def _id_of_pair(part: JsonObject, name: str) -> tuple[int, ...]:
+    pair = part.array(name)
+    if len(pair) != 2 or type(pair[1]) is not int:
+        raise part.fail(name, "expected a token and its id")
+    return (pair[1],)

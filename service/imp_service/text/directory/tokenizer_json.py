@@ -1,0 +1,232 @@
+"""Reads tokenizer.json: the same facts that a GGUF file states, and the library's objects that the file describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES, JsonObject, read_json_object
+from imp_service.text.directory.pipeline import Pipeline, read_pipeline
+from imp_service.text.directory.special_names import SpecialNames
+from imp_service.text.errors import TokenizerInvalid
+from imp_service.text.tokens.added_tokens import Matching
+from imp_service.text.tokens.piece_types import TokenType, VocabularyKind, render_pieces
+from imp_service.text.tokens.special_tokens import (
+    EOS_OF_CONFIG,
+    SpecialIds,
+    counterparts_of_control,
+    read_ends,
+    read_suppressed,
+    spelled_ends,
+)
+from imp_service.text.tokens.vocabulary import MAX_TOKENS, Vocabulary, check_pieces, missing_bytes
+
+FILE = "tokenizer.json"
+_BYTE_NAMES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
+
+
+@dataclass(frozen=True, slots=True)
+class AddedEntry:
+    """An entry of `added_tokens`."""
+
+    token_id: int
+    text: str
+    is_special: bool
+    matching: Matching
+
+
+def read_tokenizer_json(content: bytes) -> JsonObject:
+    """The file's object, within its bounds."""
+    return read_json_object(FILE, content, max_bytes=MAX_TOKENIZER_BYTES)
+
+
+def vocabulary_of(
+    document: JsonObject,
+    names: SpecialNames,
+    metadata: Mapping[str, object],
+    *,
+    n_rows: int | None,
+    end_ids: Sequence[int] | None,
+) -> tuple[Vocabulary, Pipeline]:
+    """The checked facts. `metadata` is that of config.json, `n_rows` the number of the model's embedding rows.
+
+    An added token without a row is no token: Gemma 3 has one, of its image part.
+    """
+    pipeline = read_pipeline(document)
+    model = document.object("model")
+    assert model is not None  # read_pipeline refuses it
+    named = named_ids(document)
+    added = [token for token in _read_added(document, names) if n_rows is None or token.token_id < n_rows]
+    added = _with_roles(added, named, names)
+    pieces, types = _pieces_and_types(document, model, named, added, pipeline.kind)
+    ids = named | {token.text: token.token_id for token in added}
+    roles = {role: ids.get(text) for role, text in names.spelled.items()}
+    ends = read_ends({**metadata, EOS_OF_CONFIG: roles.get("eos_token")}, pieces, types, end_ids)
+    before, after = _around(pipeline, roles, names, len(pieces))
+    special = SpecialIds(
+        bos=_first_of(roles.get("bos_token"), roles.get("cls_token"), *before),
+        eos=roles.get("eos_token"),
+        unknown=_first_of(*np.flatnonzero(types == TokenType.UNKNOWN).tolist(), roles.get("unk_token")),
+        separator=roles.get("sep_token"),
+        ends=ends,
+        suppressed=read_suppressed(metadata, len(pieces)),
+    )
+    vocabulary = Vocabulary(
+        kind=pipeline.kind,
+        place=FILE,
+        pre="",
+        rule=None,
+        cutting=pipeline.cutting,
+        pieces=tuple(pieces),
+        token_bytes=render_pieces(pipeline.kind, pieces, types),
+        types=types,
+        scores=None,
+        merges=(),
+        missing_bytes=missing_bytes(FILE, pieces) if pipeline.kind is VocabularyKind.BYTE_LEVEL else b"",
+        special=special,
+        matchings={token.token_id: token.matching for token in added if token.matching != Matching()},
+        before=before,
+        after=after,
+        prefix=pipeline.prefix,
+        removes_extra_spaces=not pipeline.is_lossless,
+        character_map=b"",
+        lowercases=False,
+        strips_accents=False,
+    )
+    return vocabulary, pipeline
+
+
+def named_ids(document: JsonObject) -> dict[str, int]:
+    """The ids of the model's own vocabulary, without the added tokens, by name."""
+    model = document.object("model")
+    assert model is not None  # read_pipeline refuses it
+    vocab = model.members.get("vocab")
+    if isinstance(vocab, list):
+        names = [entry[0] if isinstance(entry, list) and entry else None for entry in vocab]
+        found: dict[Any, Any] = dict(zip(names, range(len(names)), strict=True))
+        if len(found) != len(names):
+            raise model.fail("vocab", "a token twice")
+    elif isinstance(vocab, dict):
+        found = vocab
+    else:
+        raise model.fail("vocab", "missing")
+    if not found:
+        raise model.fail("vocab", "empty")
+    if set(map(type, found)) != {str} or set(map(type, found.values())) != {int}:
+        raise model.fail("vocab", "expected names of tokens, each with an id")
+    if min(found.values()) < 0 or len(set(found.values())) != len(found):
+        raise model.fail("vocab", "expected ids from 0, each once")
+    return found
+
+
+def _read_added(document: JsonObject, names: SpecialNames) -> Iterator[AddedEntry]:
+    """The entries of tokenizer.json, then those that only tokenizer_config.json has."""
+    seen: set[str] = set()
+    for entry in document.objects("added_tokens"):
+        token = _entry(entry, entry.token_id("id"))
+        seen.add(token.text)
+        yield token
+    decoder = names.config.object("added_tokens_decoder")
+    for key in () if decoder is None else decoder.members:
+        assert decoder is not None  # narrows
+        entry_of_config = decoder.object(key)
+        if entry_of_config is None or not key.isdecimal():
+            raise decoder.fail(key, "expected an id and its token")
+        token = _entry(entry_of_config, int(key))
+        if token.text not in seen:
+            yield token
+
+
+def _entry(entry: JsonObject, token_id: int) -> AddedEntry:
+    text = entry.text("content")
+    if not text:
+        raise entry.fail("content", "missing or empty")
+    is_special = entry.flag("special")
+    matching = Matching(
+        strips_left=entry.flag("lstrip"),
+        strips_right=entry.flag("rstrip"),
+        is_whole_word=entry.flag("single_word"),
+        is_normalized=entry.flag("normalized", not is_special),
+    )
+    return AddedEntry(token_id, text, is_special, matching)
+
+
+def _with_roles(added: list[AddedEntry], named: Mapping[str, int], names: SpecialNames) -> list[AddedEntry]:
+    """The entries, and as special ones those of the vocabulary's tokens that have a role."""
+    spelled = set(names.spelled.values())
+    known = {token.text for token in added}
+    roles = [AddedEntry(named[text], text, True, Matching()) for text in spelled - known if text in named]
+    return [
+        *(AddedEntry(t.token_id, t.text, t.is_special or t.text in spelled, t.matching) for t in added),
+        *roles,
+    ]
+
+
+def _pieces_and_types(
+    document: JsonObject, model: JsonObject, named: Mapping[str, int], added: list[AddedEntry], kind: VocabularyKind
+) -> tuple[list[bytes], NDArray[np.uint8]]:
+    n_tokens = 1 + max(0, *named.values(), *(token.token_id for token in added))
+    if n_tokens > MAX_TOKENS:
+        raise TokenizerInvalid(FILE, f"{n_tokens} tokens, limit {MAX_TOKENS}")
+    texts = [""] * n_tokens
+    types = np.full(n_tokens, TokenType.UNUSED, dtype=np.uint8)
+    for text, token_id in named.items():
+        texts[token_id] = text
+    types[list(named.values())] = TokenType.NORMAL
+    if kind is not VocabularyKind.BYTE_LEVEL and model.flag("byte_fallback"):
+        types[[named[name] for name in _BYTE_NAMES if name in named]] = TokenType.BYTE
+    for token in added:
+        if texts[token.token_id] not in ("", token.text):
+            raise document.fail("added_tokens", f"{token.text!r:.40}: id {token.token_id} is another token's")
+        texts[token.token_id] = token.text
+        types[token.token_id] = TokenType.CONTROL if token.is_special else TokenType.USER_DEFINED
+    try:
+        pieces = [text.encode() for text in texts]
+    except UnicodeEncodeError as error:
+        raise model.fail("vocab", "a token holds half of a surrogate pair") from error
+    check_pieces(FILE, pieces)
+    types[spelled_ends(pieces)] = TokenType.CONTROL
+    types[counterparts_of_control(pieces, types)] = TokenType.CONTROL
+    unknown = unknown_id(model, named)
+    if unknown is not None:
+        types[unknown] = TokenType.UNKNOWN
+    types.flags.writeable = False
+    return pieces, types
+
+
+def unknown_id(model: JsonObject, named: Mapping[str, int]) -> int | None:
+    """The token of what the vocabulary cannot spell. `named` are the ids of the model's own tokens."""
+    if "unk_id" in model.members:
+        found = model.members["unk_id"]
+        if found is not None and (type(found) is not int or not 0 <= found < len(named)):
+            raise model.fail("unk_id", f"{found!r:.40}, expected a token id")
+        return found
+    name = model.text("unk_token")
+    if not name:
+        return None
+    if name not in named:
+        raise model.fail("unk_token", f"{name!r:.40}: not in the vocabulary")
+    return named[name]
+
+
+def _first_of(*ids: int | None) -> int | None:
+    return next((token_id for token_id in ids if token_id is not None), None)
+
+
+def _around(
+    pipeline: Pipeline, roles: Mapping[str, int | None], names: SpecialNames, n_tokens: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids before and behind a text: what the post-processor says, or the flags of the configuration."""
+    before, after = pipeline.before, pipeline.after
+    if names.adds_bos is not None:
+        bos, eos = roles.get("bos_token"), roles.get("eos_token")
+        before = (bos,) if names.adds_bos and bos is not None else ()
+        after = (eos,) if names.adds_eos and eos is not None else ()
+    for token_id in (*before, *after):
+        if not 0 <= token_id < n_tokens:
+            raise TokenizerInvalid(f"{FILE}: post_processor", f"token id {token_id}, expected 0 to {n_tokens - 1}")
+    return before, after

@@ -1,0 +1,51 @@
+"""The objects of the `tokenizers` library that encode the text of one vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tokenizers import Tokenizer
+
+from imp_service.text.errors import TextError, TokenizerInvalid, native_boundary
+from imp_service.text.tokens.splitter import Splitter
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """Tokenizers of plain text: they contain no control token, so that no text can become one."""
+
+    # For stretches that take a space before them, and for others. They differ only where there is such a space.
+    first: Tokenizer
+    rest: Tokenizer
+    splitter: Splitter
+    # Ids of the library that are other ids in the model.
+    renumbered: Mapping[int, int] = field(default_factory=dict)
+    # The tokenizer.json that describes them, if the model has one.
+    document: bytes | None = None
+
+    @classmethod
+    def of(cls, library: Tokenizer, splitter: Splitter) -> Backends:
+        """One tokenizer for every stretch."""
+        return cls(library, library, splitter)
+
+    def of_stretch(self, takes_prefix: bool) -> Tokenizer:
+        """The tokenizer of a stretch of text."""
+        return self.first if takes_prefix else self.rest
+
+    def token_ids(self, found: list[int]) -> list[int]:
+        """The model's ids, from the library's."""
+        return [self.renumbered.get(each, each) for each in found] if self.renumbered else found
+
+
+@contextmanager
+def library_boundary(path: str) -> Iterator[None]:
+    """Turns what the library says of a file's vocabulary into `TokenizerInvalid`."""
+    try:
+        with native_boundary("tokenizers"):
+            yield
+    except TextError:
+        raise
+    except Exception as error:  # The library raises bare Exceptions.
+        raise TokenizerInvalid(path, f"refused by the tokenizer library: {error}") from error

@@ -1,0 +1,105 @@
+"""Finds special tokens that are spelled in a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Tokenizer, models, normalizers
+
+from imp_service.text.errors import native_boundary
+from imp_service.text.tokens.added_tokens import AS_SPELLED, Matching, library_token
+from imp_service.text.tokens.piece_types import TokenType
+from imp_service.text.tokens.vocabulary import Vocabulary
+
+_WORD = re.compile(r"\w")
+_OTHER = "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A special token, and the text that it takes the place of: its spelling and the blanks that it strips."""
+
+    token_id: int
+    text: str
+
+
+class Splitter:
+    """The special tokens of one vocabulary. May be used from any thread.
+
+    The tokenizer library looks for the spellings: leftmost and longest, in one linear pass.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, normalizer: normalizers.Normalizer | None = None) -> None:
+        """`normalizer` is the one that comes before tokens which are looked for in normalized text."""
+        spellings = _parsed_spellings(vocabulary)
+        spellings.pop(_OTHER, None)
+        self._matchings = vocabulary.matchings
+        self._library = Tokenizer(models.WordLevel({_OTHER: 0}, unk_token=_OTHER))
+        if normalizer is not None:
+            self._library.normalizer = normalizer
+        self._keeps_blanks = normalizer is None or " " in normalizer.normalize_str("a b")
+        self._library.add_tokens([library_token(text, self._matching(i)) for text, i in spellings.items()])
+        # By the library's own ids; the stretches between are its id 0.
+        self._ids = (-1, *spellings.values())
+
+    def split(self, text: str, *, before: str, after: str) -> Iterator[Found | str]:
+        """The special tokens in a text, and what is between them. `before` and `after` are the text around it."""
+        with native_boundary("tokenizers"):
+            found = self._library.encode(text, add_special_tokens=False)
+        position = 0
+        for split_id, (start, end) in zip(found.ids, found.offsets, strict=True):
+            if split_id == 0 or (
+                self._matching(self._ids[split_id]).is_whole_word
+                and ((start == 0 and _ends_as_word(before)) or (end == len(text) and _begins_as_word(after)))
+            ):
+                continue
+            if start > position:
+                yield text[position:start]
+            yield Found(self._ids[split_id], text[start:end])
+            position = end
+        if position < len(text):
+            yield text[position:]
+
+    def strips_left(self, token_id: int) -> bool:
+        """The token takes the white space before it out of the text, also across the border of two spans."""
+        return self._matching(token_id).strips_left and self._sees_blanks(token_id)
+
+    def strips_right(self, token_id: int) -> bool:
+        """The same of the white space behind it."""
+        return self._matching(token_id).strips_right and self._sees_blanks(token_id)
+
+    def ends_stretch(self, token_id: int) -> bool:
+        """The text behind it is normalized apart from the text before it."""
+        return not self._matching(token_id).is_normalized
+
+    def _sees_blanks(self, token_id: int) -> bool:
+        """Where the token is looked for, a blank is not spelled in another way."""
+        return self._keeps_blanks or not self._matching(token_id).is_normalized
+
+    def _matching(self, token_id: int) -> Matching:
+        return self._matchings.get(token_id, AS_SPELLED)
+
+
+def _ends_as_word(text: str) -> bool:
+    return bool(text) and _WORD.match(text[-1]) is not None
+
+
+def _begins_as_word(text: str) -> bool:
+    return _WORD.match(text) is not None
+
+
+def _parsed_spellings(vocabulary: Vocabulary) -> dict[str, int]:
+    """The tokens to search if special tokens are parsed: control tokens, and those that are found in any text."""
+    parsed = np.isin(vocabulary.types, (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED))
+    spellings: dict[str, int] = {}
+    for token_id in parsed.nonzero()[0].tolist():
+        try:
+            text = vocabulary.token_bytes[token_id].decode()
+        except UnicodeDecodeError:
+            continue
+        if text:
+            spellings.setdefault(text, token_id)
+    return spellings
