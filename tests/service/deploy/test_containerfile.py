@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,15 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.commands import COMMANDS
+from imp_service.client.read_address import DEFAULT_PORT
+from support.command_line import clean_environment
+from support.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTAINERFILE = ROOT / "conf" / "Containerfile"
-INSTRUCTIONS = {"FROM", "ARG", "RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+INSTRUCTIONS = {"FROM", "ARG", "RUN", "COPY", "LABEL", "WORKDIR", "ENV", "USER"}
+INSTRUCTIONS |= {"EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+HEALTH_OPTIONS = {"interval", "timeout", "start-period", "retries"}
 
 
 @dataclass
@@ -110,9 +116,42 @@ def test_it_runs_as_nobody_and_is_stopped_by_sigterm(parts):
     assert final.all("STOPSIGNAL") == ["SIGTERM"]
     assert json.loads(*final.all("ENTRYPOINT")) == ["imp"]
     command = json.loads(*final.all("CMD"))
-    assert command == ["serve", "--listen", "0.0.0.0:50051"]
+    assert command == ["serve", "--listen", "0.0.0.0:50051", "--http", "0.0.0.0:8000"]
     assert command[0] in {known.name for known in COMMANDS}
-    assert final.all("EXPOSE") == ["50051"]
+    ports = [word.rpartition(":")[2] for word in command if ":" in word]
+    assert final.all("EXPOSE") == [" ".join(ports)]
+
+
+def test_its_health_is_that_of_the_server_that_it_starts(parts, tmp_path: Path):
+    """The command of HEALTHCHECK, against a server on the port of CMD and without one."""
+    _, (_, final) = parts
+    options, _, command = final.all("HEALTHCHECK")[0].partition("CMD ")
+    words = json.loads(command)
+    assert words[0] == "imp" and set(re.findall(r"--([\w-]+)=", options)) <= HEALTH_OPTIONS
+    check = [sys.executable, "-m", "imp_service", *words[1:]]
+    environment = clean_environment(tmp_path)
+    with server_process(tmp_path) as server:
+        target = {**environment, "IMP_TARGET": server.address}
+        assert subprocess.run(check, env=target, capture_output=True, check=False).returncode == 0
+    assert subprocess.run(check, env=target, capture_output=True, check=False).returncode != 0
+    # Without IMP_TARGET it calls the port of CMD.
+    assert json.loads(*final.all("CMD"))[2] == f"0.0.0.0:{DEFAULT_PORT}"
+
+
+def test_the_commit_reaches_the_package_and_the_label(parts, tmp_path: Path):
+    _, (build, final) = parts
+    (script,) = [run for run in build.all("RUN") if "commit.txt" in run]
+    (tmp_path / "csrc").mkdir()
+    commit = tmp_path / "csrc" / "commit.txt"
+    for given, expected in (("", "$Format:%H$\n"), ("a" * 40, "a" * 40 + "\n")):
+        commit.write_bytes((ROOT / "csrc" / "commit.txt").read_bytes())
+        subprocess.run(["sh", "-c", script], env={"REVISION": given}, cwd=tmp_path, check=True)
+        assert commit.read_text() == expected
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', *final.all("LABEL")))
+    assert labels.keys() == {"title", "description", "version", "revision", "licenses"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (labels["revision"], labels["licenses"]) == ("$REVISION", project["license"])
+    assert "REVISION=" in build.all("ARG") and "REVISION=" in final.all("ARG")
 
 
 def test_the_reader_of_statements_joins_lines_and_refuses_what_it_does_not_know():
