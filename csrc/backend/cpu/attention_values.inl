@@ -69,7 +69,8 @@ inline void add_values_lanes(const HeadValues& v, int begin, int end, int elemen
   }
 }
 
-// Some elements of n_queries queries: as many at once as there are accumulators.
+// Adds the weighted values of elements [element, end_element) for n_queries queries. Each step handles as many
+// elements as the accumulators allow.
 template <class Storage, int n_queries>
 inline void add_values(const HeadValues& v, int begin, int end, int element, int end_element, const float* weights,
                        float* values) {
@@ -112,8 +113,8 @@ inline void add_values_of_query(const HeadValues& v, KeyRange tokens, const floa
   }
 }
 
-// Queries of a block may see different keys. Steps that all of them see are processed together; the tokens before and
-// after, per query.
+// The queries of a block may see different keys. A step that all of them see is processed for all at once; the tokens
+// before and after the common steps are processed per query.
 struct CommonSteps {
   int begin, end;  // equal if no step is common: then all tokens come after
 };

@@ -160,9 +160,9 @@ def test_txt_22_t38_nesting() -> None:
         (r"\bword\b", "look"),
         ("a{1025}", "1025"),
         ("a{2,4000}", "4000"),
-        ("(a{1000}){1000}{1000}", "repeats come to more"),
-        ("((a{1,99}b){99}c){99}", "repeats come to more"),
-        ("([ab]{500}|c){500}", "repeats come to more"),
+        ("(a{1000}){1000}{1000}", "repeats expand to more"),
+        ("((a{1,99}b){99}c){99}", "repeats expand to more"),
+        ("([ab]{500}|c){500}", "repeats expand to more"),
         ("a" * 8193, "8193 bytes"),
         (r"\p{Nope}", "Unicode"),
     ],
@@ -202,8 +202,8 @@ def test_regexes_that_only_look_large(source: str) -> None:
         ('root ::= "a"{1,2,3}', "bad repeat"),
         ('root ::= "a"{99999}', "repeat"),
         ('root ::= "a"{', "bad repeat"),
-        ('root ::= (("a"{1000}){1000}){1000}', "repeats come to more"),
-        ('root ::= x{1000}\nx ::= y{1000}\ny ::= "a"{1000}', "repeats come to more"),
+        ('root ::= (("a"{1000}){1000}){1000}', "repeats expand to more"),
+        ('root ::= x{1000}\nx ::= y{1000}\ny ::= "a"{1000}', "repeats expand to more"),
         ('root ::= "a', "not closed"),
         ("root ::= [a", "not closed"),
         ("root ::= []", "empty"),
@@ -228,7 +228,7 @@ def test_txt_22_t41_grammars_that_cannot_be(source: str, said: str) -> None:
 def test_t41_doubling_rules_stay_small() -> None:
     """Thirty rules, each twice the next: a regular expression of a thousand million characters if written out."""
     source = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(30)) + '\nr30 ::= "a"'
-    assert "repeats come to more" in _refusal(ConstraintKind.GBNF, source).message
+    assert "repeats expand to more" in _refusal(ConstraintKind.GBNF, source).message
     source = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1}? | r{i + 1} root" for i in range(400)) + '\nr400 ::= "a"'
     COMPILER.compile(ConstraintSpec(ConstraintKind.GBNF, source))
 

@@ -67,7 +67,7 @@ def _percent(fraction: Spread) -> str:
 
 def _tail(report: BenchReport) -> list[str]:
     return [
-        f"a step beside its forward pass, batch {overhead.batch}, {overhead.threads} "
+        f"a step outside its forward pass, batch {overhead.batch}, {overhead.threads} "
         f"thread{'s' if overhead.threads != 1 else ''}: engine {_microseconds(overhead.engine)}, "
         f"sampling {_microseconds(overhead.sampling)}"
         for overhead in report.overheads

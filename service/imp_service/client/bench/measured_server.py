@@ -6,20 +6,20 @@ from typing import Protocol
 
 from .measure import RequestResult
 
-# Sends a request that was made before, and measures it.
+# Sends a prepared request and measures it.
 Ask = Callable[[], Awaitable[RequestResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says about itself. Empty texts: it does not say."""
+    """Facts that a server states about itself. Texts are empty if the server does not state them."""
 
     address: str
     model: str
     weights: str
     server: str
     device: str
-    max_context: int | None = None  # tokens; None: it does not say
+    max_context: int | None = None  # tokens; None: not stated
 
 
 class MeasuredServer(Protocol):
@@ -27,7 +27,7 @@ class MeasuredServer(Protocol):
 
     @property
     def facts(self) -> ServerFacts:
-        """What is measured."""
+        """The facts of the server that is measured."""
         ...
 
     def prepare(self, stream: int, identity: tuple[int, ...], output_tokens: int) -> Ask:

@@ -98,11 +98,11 @@ NOT_SPARSE = "sparse prefill is not built into this server"
 
 RULES: Mapping[str, MessageRules] = {
     # Shared.
-    "TokenIds": MessageRules({"ids": ANYTHING}),  # with the field that has them
+    "TokenIds": MessageRules({"ids": ANYTHING}),  # checked with the field that holds them
     "ChatMessage": MessageRules(
         dict.fromkeys(
             ("role", "content", "name", "tool_call_id", "tool_calls_json", "reasoning_content"),
-            ANYTHING,  # with the conversation
+            ANYTHING,  # checked with the conversation
         )
     ),
     "ChatPrompt": MessageRules(
@@ -111,13 +111,13 @@ RULES: Mapping[str, MessageRules] = {
                 *("messages", "tools_json", "add_generation_prompt", "continue_final_message"),
                 *("template_kwargs_json", "documents_json"),
             ),
-            ANYTHING,  # with the conversation
+            ANYTHING,  # checked with the conversation
         )
     ),
     "SamplingOptions": MessageRules(
         dict.fromkeys((*SAMPLER_FIELDS, "logit_bias", "seed", "dry"), ANYTHING), (whole.as_the_library_checks,)
     ),
-    "DryOptions": MessageRules(dict.fromkeys((*DRY_FIELDS, "breakers"), ANYTHING)),  # with the sampler
+    "DryOptions": MessageRules(dict.fromkeys((*DRY_FIELDS, "breakers"), ANYTHING)),  # checked with the sampler
     "StopOptions": MessageRules(
         {
             "max_tokens": values.MAX_TOKENS,
@@ -195,7 +195,7 @@ RULES: Mapping[str, MessageRules] = {
             "sparse_prefill": NESTED,
             "speculation": NESTED,
             "tool_choice": values.TOOL_CHOICE,
-            "parallel_tool_calls": ANYTHING,  # with the tools
+            "parallel_tool_calls": ANYTHING,  # checked with the tools
         },
         (whole.exactly_one("prompt"), whole.fits_its_session),
     ),
@@ -222,7 +222,7 @@ RULES: Mapping[str, MessageRules] = {
             "step": NESTED,
             "ttl": DurationIn(Seconds(0, lambda served: served.settings.sessions.max_ttl.total_seconds(), above=True)),
             "cache": NESTED,
-            "base": ANYTHING,  # against what the session holds
+            "base": ANYTHING,  # checked against the session's state
         },
         (whole.exactly_one("input"), whole.prompt_scores_allowed),
     ),

@@ -21,7 +21,7 @@ _MAX_REGEX = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class CompiledGrammar:
-    """What the library is given: a regular expression, or a grammar in its own notation."""
+    """The library's input: a regular expression, or a grammar in the library's own notation."""
 
     source: str
     is_regex: bool
@@ -120,7 +120,7 @@ def _check_expansion(rules: dict[str, Node], order: list[str] | None, path: str)
     for name in order if order is not None else rules:
         sizes[name] = _expansion(rules[name], sizes)
         if sizes[name] > MAX_EXPANSION:
-            raise FieldInvalid(path, f"rule {name[:64]!r}: repeats come to more than {MAX_EXPANSION} characters")
+            raise FieldInvalid(path, f"rule {name[:64]!r}: repeats expand to more than {MAX_EXPANSION} characters")
 
 
 def _expansion(node: Node, sizes: dict[str, int]) -> int:

@@ -82,7 +82,7 @@ def check_regex(source: str, path: str, limits: TextLimits) -> None:
                 size += 1
             position = _after_atom(source, position, path, limits)
         if size > MAX_EXPANSION:
-            raise FieldInvalid(path, f"offset {position}: repeats come to more than {MAX_EXPANSION} characters")
+            raise FieldInvalid(path, f"offset {position}: repeats expand to more than {MAX_EXPANSION} characters")
 
 
 def _times(counted: re.Match[str], position: int, path: str, limits: TextLimits) -> int:

@@ -13,10 +13,10 @@ from imp_service.text.errors import FieldInvalid, NativePanic, native_boundary
 if TYPE_CHECKING:
     from imp_service.text.constraints.program import ConstraintProgram
 
-# The library's error begins so if the lexer, which several sequences share, is exhausted or broken, ...
+# The library's error begins with this text if the lexer, which several sequences share, is exhausted or broken, ...
 _NO_ROOM = "lexer error: too many states"
 _SPENT = ("lexer error", "panic:")
-# ... and so if this sequence alone exceeded a limit.
+# ... and with this one if this sequence alone exceeded a limit.
 _TOO_COMPLEX = ("parser error", "Parser Error: Current row")
 # Limit of processor time for one mask: the library's own limits do not bound the work on an ambiguous grammar.
 MASK_SECONDS = 0.1
@@ -27,7 +27,7 @@ _TOKENS_PER_REFILL = 64
 class ConstraintState:
     """Follows one sequence. Only one thread at a time may use it; computing a mask releases Python's lock.
 
-    If the shared program is exhausted, the state goes on with a new one, which allows the same tokens.
+    If the shared program is exhausted, the state continues with a newly compiled one, which allows the same tokens.
     """
 
     def __init__(self, program: ConstraintProgram) -> None:
@@ -39,7 +39,7 @@ class ConstraintState:
         # This sequence has a lexer of its own: if that is exhausted, no other sequence is the cause.
         self._is_alone = False
         self._tokens: list[int] = []
-        # Outputs from the end token on: with ignore_eos the caller goes on after it. 0: not ended.
+        # Outputs from the end token on: with ignore_eos the caller continues after it. 0: not ended.
         self._n_after_end = 0
         self._mask: bytes | None = None
 

@@ -47,7 +47,7 @@ def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInval
         if not chat.messages or chat.messages[-1].role != "assistant":
             yield FieldInvalid(f"{path}.continue_final_message", "the last message is not the assistant's")
         if chat.add_generation_prompt:
-            yield FieldInvalid(f"{path}.continue_final_message", "add_generation_prompt is set beside it")
+            yield FieldInvalid(f"{path}.continue_final_message", "add_generation_prompt is also set")
 
 
 def offers_tools(chat: ChatPrompt) -> bool:
