@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "rpc": {"rpc", "api", "pb", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
     "door": {"door", "api", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
     "server": {"server", "rpc", "door", "serving", "generation", "core", "config"},
-    "ray_app": {"ray_app", "rpc", "pb", "serving", "config"},
+    "ray_app": {"ray_app", "rpc", "door", "pb", "serving", "config"},
     "cli": {
         "cli",
         "api",
@@ -80,6 +80,7 @@ ONLY_IN = {
     "aiohttp": {"door/listener.py", "client/bench/openai_api.py"},
     "numpy": {"generation", "rpc", "text"},
     "ray": {"ray_app"},
+    "starlette": {"ray_app"},
     "smg_grpc_proto": {"rpc/vllm/engine.py", "rpc/vllm/replies.py"},
     "prometheus_client": {"telemetry"},
     "opentelemetry": {"telemetry"},

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -45,12 +46,21 @@ def free_ports(n: int) -> list[int]:
     raise AssertionError("no free ports")
 
 
+@dataclass(frozen=True)
+class RayAddresses:
+    """Of Ray's proxies."""
+
+    grpc: str
+    # As OpenAI's clients take it.
+    url: str
+
+
 @contextlib.contextmanager
-def serve_behind_ray(folder: Path) -> Iterator[str]:
-    """The address of Ray's gRPC proxy, with two replicas behind it; `folder` is its processes' home."""
+def serve_behind_ray(folder: Path, **arguments: str) -> Iterator[RayAddresses]:
+    """Two replicas behind Ray's proxies; `folder` is its processes' home, `arguments` are the application's."""
     config = yaml.safe_load((ROOT / "conf" / "ray" / "serve.yaml").read_text())
     config["grpc_options"]["port"], config["http_options"]["port"] = free_ports(2)
-    config["applications"][0]["args"]["kv.bytes"] = "8MiB"
+    config["applications"][0]["args"] |= {"kv.bytes": "8MiB", **arguments}
     (folder / "serve.yaml").write_text(yaml.safe_dump(config))
     environment = {**clean_environment(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", **PATIENT}
     with (folder / "log.txt").open("wb") as log:
@@ -58,9 +68,11 @@ def serve_behind_ray(folder: Path) -> Iterator[str]:
             [str(SERVE), "run", "serve.yaml"], cwd=folder, env=environment, stdout=log, stderr=log
         )
     target = f"127.0.0.1:{config['grpc_options']['port']}"
+    prefix = config["applications"][0]["route_prefix"]
+    url = f"http://127.0.0.1:{config['http_options']['port']}{prefix}/v1"
     try:
         _wait_until_served(target, process, folder / "log.txt")
-        yield target
+        yield RayAddresses(target, url)
     finally:
         process.send_signal(signal.SIGINT)
         try:

@@ -137,28 +137,43 @@ async def _replica(settings: Sequence[str]) -> Replica:
 
 
 @contextlib.contextmanager
-def serve_behind_stand_in(n_replicas: int, settings: Sequence[str]) -> Iterator[str]:
-    """The address at which replicas with these settings answer by turns."""
+def replicas_in_this_process(n: int, settings: Sequence[str]) -> Iterator[list[Replica]]:
+    """Replicas on the shared loop. At the end nothing may hold them any more."""
     thread = loop_thread()
     replicas: list[Replica] = []
 
-    async def start() -> tuple[grpc.aio.Server, int]:
-        replicas.extend(await asyncio.gather(*(_replica(settings) for _ in range(n_replicas))))
-        server = grpc.aio.server()
-        add_services_to_server(None, RoutingServer(server, replicas))  # type: ignore[arg-type]
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        return server, port
+    async def make() -> None:
+        replicas.extend(await asyncio.gather(*(_replica(settings) for _ in range(n))))
 
-    async def stop() -> None:
-        await server.stop(0)
+    async def check() -> None:
         for replica in replicas:
             replica.check_health()
 
-    server, port = thread.run(start())
+    thread.run(make())
     try:
-        yield f"127.0.0.1:{port}"
+        yield replicas
     finally:
-        thread.run(stop())
+        thread.run(check())
         thread.call(replicas.clear)
         gc.collect()
+
+
+@contextlib.contextmanager
+def serve_behind_stand_in(n_replicas: int, settings: Sequence[str]) -> Iterator[str]:
+    """The address at which replicas with these settings answer by turns."""
+    thread = loop_thread()
+    with replicas_in_this_process(n_replicas, settings) as replicas:
+
+        async def start() -> tuple[grpc.aio.Server, int]:
+            server = grpc.aio.server()
+            add_services_to_server(None, RoutingServer(server, replicas))  # type: ignore[arg-type]
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            return server, port
+
+        server, port = thread.run(start())
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            thread.run(server.stop(0))
+            del server

@@ -8,6 +8,8 @@ from http import HTTPStatus
 
 Headers = Iterable[tuple[str, str]]
 JSON = "application/json"
+# Of every response.
+FIXED_HEADERS = {"server": "imp", "x-content-type-options": "nosniff"}
 
 
 class Exchange(ABC):

@@ -15,7 +15,7 @@ from aiohttp import HttpVersion10, web
 from aiohttp.web_protocol import RequestHandler
 
 from imp_service.config.server_settings import Http
-from imp_service.door.exchange import JSON, Exchange, Headers
+from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers
 from imp_service.door.failures import error_body
 from imp_service.door.guard import HeadRefused, too_large
 
@@ -27,7 +27,6 @@ MAX_HEADERS = 100
 # once, the client's system could drop the response before the client has read it.
 LINGER_SECONDS = 2.0
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-FIXED_HEADERS = {"server": "imp", "x-content-type-options": "nosniff"}
 # aiohttp would report requests that it cannot parse, which are the client's fault.
 QUIET = logging.getLogger("imp.http")
 QUIET.addHandler(logging.NullHandler())

@@ -33,26 +33,34 @@ BACKLOG = 128
 
 def make_routes(host: Host) -> Routes:
     """Every path."""
-    openai, models, tokens, probes = OpenAi(host), Models(host), Tokens(host), Probes(host)
+    models, probes = Models(host), Probes(host)
     page = [Route("GET", "/", EVERYONE, playground)] if host.settings.http.playground else []
     return Routes(
         [
             *page,
-            Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
-            Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
-            Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
-            Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
-            Route("GET", "/v1/models", READS, models.list, alias="/models"),
-            Route("GET", "/v1/models/{id}", READS, models.get),
-            Route("POST", "/tokenize", READS, tokens.tokenize),
-            Route("POST", "/detokenize", READS, tokens.detokenize),
+            *api_routes(host),
             Route("GET", "/health", PROBE, probes.ready),
             Route("GET", "/health/live", PROBE, probes.alive),
             Route("GET", "/metrics", PUBLIC if host.settings.http.public_metrics else SHOWS, probes.metrics),
-            Route("GET", "/version", SHOWS, models.version),
             Route("GET", "/load", SHOWS, models.load),
         ]
     )
+
+
+def api_routes(host: Host) -> list[Route]:
+    """The paths whose answers are the same from every server with this model."""
+    openai, models, tokens = OpenAi(host), Models(host), Tokens(host)
+    return [
+        Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
+        Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
+        Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
+        Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
+        Route("GET", "/v1/models", READS, models.list, alias="/models"),
+        Route("GET", "/v1/models/{id}", READS, models.get),
+        Route("POST", "/tokenize", READS, tokens.tokenize),
+        Route("POST", "/detokenize", READS, tokens.detokenize),
+        Route("GET", "/version", SHOWS, models.version),
+    ]
 
 
 class HttpServer:

@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 
 from imp_service.config import load as load_config
+from imp_service.ray_app.http_side import HttpSide
 from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
 from imp_service.ray_app.proxied_services import SERVICES
 from imp_service.ray_app.sessionless import SessionlessInference
@@ -23,6 +24,9 @@ from imp_service.serving.security.authentication import Authentication
 
 if TYPE_CHECKING:  # Ray is an extra: without it, the tests still drive every method
     from ray.serve.grpc_util import RayServegRPCContext
+    from starlette.requests import Request
+
+    from imp_service.ray_app.http_response import DoorResponse
 
 # What Ray hands to a method, one message or an iterator of many -> its messages.
 ContentsOf = Callable[[Any], AsyncIterator[bytes]]
@@ -62,10 +66,19 @@ class Replica:
         self._host = Host(settings)
         self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
         self._handlers = Handlers()
-        path = GrpcCallPath(self._host, Authentication(None, public_health=True))
+        # Whoever reaches Ray's proxy may call.
+        authentication = Authentication(None, public_health=True)
+        self.http = HttpSide(self._host, authentication)
+        path = GrpcCallPath(self._host, authentication)
         servicers: Mapping[Any, object] = {**make_servicers(self._host), INFERENCE: SessionlessInference(self._host)}
         for service, servicer in servicers.items():
             path.register(cast(grpc.aio.Server, self._handlers), service, servicer)
+
+    async def __call__(self, request: Request) -> DoorResponse:
+        """A request over HTTP. Ray sends the answer by calling it."""
+        from imp_service.ray_app.http_response import DoorResponse
+
+        return DoorResponse(self.http)
 
     def behavior(self, method: str) -> Behavior:
         """The handler of a method by its full name."""

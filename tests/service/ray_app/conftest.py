@@ -10,7 +10,7 @@ import pytest
 
 from imp_service.pb import inference_pb2_grpc
 from support.checked_channel import checked
-from support.ray_serve import serve_behind_ray
+from support.ray_serve import RayAddresses, serve_behind_ray
 from support.ray_stand_in import serve_behind_stand_in
 
 BEHIND_STAND_IN = ("device.threads=1", "kv.bytes=8MiB")
@@ -24,10 +24,16 @@ def ray_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def ray_address(ray_home: Path) -> Iterator[str]:
-    """Of Ray's gRPC proxy, with two replicas behind it."""
-    with serve_behind_ray(ray_home) as address:
-        yield address
+def ray_addresses(ray_home: Path) -> Iterator[RayAddresses]:
+    """Of Ray's proxies, with two replicas behind them."""
+    with serve_behind_ray(ray_home) as addresses:
+        yield addresses
+
+
+@pytest.fixture(scope="session")
+def ray_address(ray_addresses: RayAddresses) -> str:
+    """Of Ray's gRPC proxy."""
+    return ray_addresses.grpc
 
 
 @pytest.fixture(scope="module", params=["stand_in", "ray"])

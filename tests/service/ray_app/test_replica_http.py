@@ -1,0 +1,168 @@
+"""OpenAI's API of a replica, without Ray: each answer is that of imp's own door."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.asgi_calls import AsgiCall, AsgiReplica, serve_over_asgi
+from support.http_served import DEMO_MODEL, HttpServed, serve_http
+from support.loop_thread import loop_thread
+from support.patience import HANGS_AFTER
+
+SETTINGS = ("device.threads=1", "kv.bytes=8MiB", "text.threads=1")
+SAID = [{"role": "user", "content": "Hello"}]
+CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": (CHAT, {"model": DEMO_MODEL, "messages": SAID, "max_tokens": 8, "temperature": 0, "logprobs": True}),
+    "completion": (COMPLETIONS, {"prompt": "the cat", "max_tokens": 8, "seed": 3, "n": 2, "stop": "e"}),
+    "response": (RESPONSES, {"input": "Hello", "max_output_tokens": 8, "temperature": 0}),
+    "tokens": ("/tokenize", {"prompt": "Once upon"}),
+    "bad field": (CHAT, {"messages": SAID, "temperature": 500}),
+    "unknown field": (CHAT, {"messages": SAID, "nonsense": 1}),
+    "other model": (CHAT, {"model": "other", "messages": SAID}),
+    "no JSON": (CHAT, b"{"),  # type: ignore[dict-item]
+    "no embeddings": ("/v1/embeddings", {"input": "a", "model": DEMO_MODEL}),
+}
+# Of one request, or of one process.
+OWN = {"id", "created", "created_at", "completed_at", "system_fingerprint"}
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[AsgiReplica]:
+    with serve_over_asgi(*SETTINGS) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def direct() -> Iterator[HttpServed]:
+    with serve_http(*SETTINGS) as it:
+        yield it
+
+
+def common(value: Any) -> Any:
+    """An answer without what differs between two requests."""
+    if isinstance(value, dict):
+        return {name: common(each) for name, each in value.items() if name not in OWN}
+    return [common(each) for each in value] if isinstance(value, list) else value
+
+
+def events(content: bytes) -> list[Any]:
+    """The objects of a stream."""
+    data = [line.removeprefix(b"data: ") for line in content.splitlines() if line.startswith(b"data: ")]
+    return [common(json.loads(each)) for each in data if each != b"[DONE]"]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_gwy_7_an_answer_is_that_of_the_door(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
+    path, body = CALLS[name]
+    expected, found = direct.client.post(path, body), replica.post(path, body)
+    assert found.status == expected.status
+    found_json, expected_json = found.json, expected.json
+    assert common(found_json) == common(expected_json)
+    kept = ("content-type", "server", "x-content-type-options", "x-should-retry", "imp-ignored")
+    assert [found.headers.get(each) for each in kept] == [expected.headers.get(each) for each in kept]
+    assert int(found.headers["content-length"]) == len(found.content)
+
+
+@pytest.mark.parametrize("name", ["chat", "completion", "response"])
+def test_gwy_7_a_stream_is_that_of_the_door(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
+    path, body = CALLS[name]
+    asked = {**body, "stream": True, **({} if name == "response" else {"stream_options": {"include_usage": True}})}
+    found = replica.post(path, asked)
+    assert found.headers["content-type"] == "text/event-stream"
+    assert "content-length" not in found.headers
+    objects = events(found.content)
+    assert joined(objects) == joined(direct.client.stream(path, asked).objects) != {}
+    assert len(objects) > 2
+
+
+def joined(found: list[Any]) -> dict[str, str]:
+    """The text of each choice; how it is cut into events depends on the time."""
+    texts: dict[str, str] = {}
+    for each in found:
+        for choice in each.get("choices", ()):
+            text = choice.get("text") or choice.get("delta", {}).get("content") or ""
+            texts[str(choice["index"])] = texts.get(str(choice["index"]), "") + text
+        if each.get("type") == "response.output_text.delta":
+            texts["response"] = texts.get("response", "") + each["delta"]
+    return texts
+
+
+def test_gwy_7_the_request_id_is_that_of_the_proxy(replica: AsgiReplica) -> None:
+    reply = replica.post(*CALLS["chat"])
+    # Ray adds the header to the response itself.
+    assert "x-request-id" not in reply.headers
+    assert "of-the-proxy" in reply.json["id"]
+    assert reply.headers["imp-instance-id"]
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/load", "/nowhere"])
+def test_gwy_7_what_is_of_one_process_is_not_served(replica: AsgiReplica, path: str) -> None:
+    """Ray chooses a replica for each request; its own metrics and health checks see all of them."""
+    reply = replica.ask("GET", path)
+    assert (reply.status, reply.error["code"]) == (404, "not_found")
+
+
+def test_gwy_7_methods_and_heads_are_judged(replica: AsgiReplica) -> None:
+    assert replica.ask("GET", "/v1/models").json["data"][0]["id"] == DEMO_MODEL
+    head = replica.ask("HEAD", "/v1/models")
+    assert (head.status, head.content) == (200, b"")
+    assert replica.ask("GET", CHAT).status == 405
+    assert replica.ask("POST", CHAT, {}, (b"content-type", b"text/plain")).status == 415
+    assert replica.ask("GET", "/v1/models", None, (b"host", b"evil.example.com")).status == 421
+    assert replica.ask("GET", "/v1/models", None, (b"origin", b"http://localhost:3000")).status == 403
+
+
+def test_gwy_7_a_large_body_is_refused() -> None:
+    with serve_over_asgi(*SETTINGS, "limits.max_message_bytes=64KiB") as small:
+        reply = small.post(CHAT, {"messages": [{"role": "user", "content": "a" * 70_000}]})
+        assert (reply.status, reply.error["code"]) == (413, "message_too_large")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_gwy_7_a_client_that_leaves_frees_its_sequence(replica: AsgiReplica, stream: bool) -> None:
+    """Ray cancels the task of its request."""
+    body = {"prompt": "the cat", "max_tokens": 480, "ignore_eos": True, "stream": stream, "n": 8}
+    host = replica.replica._host
+
+    async def leave() -> None:
+        call = AsgiCall("POST", COMPLETIONS, (json.dumps(body).encode(),))
+        task = asyncio.ensure_future(replica.replica.http.answer(call.scope, call.receive, call.send))
+        while not any(each.has_started for each in host.requests):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(host.requests) == 0
+        assert not call.sent or call.sent[-1].get("more_body", True)
+        async with asyncio.timeout(HANGS_AFTER):
+            while host.model.client.engine.stats().blocks_live:
+                await asyncio.sleep(0)
+
+    loop_thread().run(leave())
+
+
+def test_gwy_7_a_client_that_leaves_before_its_body_ends_gets_no_answer(replica: AsgiReplica) -> None:
+    async def leave() -> None:
+        call = AsgiCall("POST", COMPLETIONS, (b'{"prompt":', None))
+        with pytest.raises(asyncio.CancelledError):
+            await replica.replica.http.answer(call.scope, call.receive, call.send)
+        assert call.sent == []
+
+    loop_thread().run(leave())
+
+
+def test_gwy_7_a_body_that_never_comes_ends_the_request() -> None:
+    with serve_over_asgi(*SETTINGS, "http.head_timeout=10ms") as hasty:
+
+        async def wait() -> AsgiCall:
+            call = AsgiCall("POST", COMPLETIONS, ())
+            await hasty.replica.http.answer(call.scope, call.receive, call.send)
+            return call
+
+        assert loop_thread().run(wait()).reply.status == 408
