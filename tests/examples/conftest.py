@@ -114,4 +114,5 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "curl": _curl,
     "python with openai": lambda program: _python(program, "openai"),
     "node with openai": lambda program: _node(program, "openai"),
+    "node with ai": lambda program: _node(program, "vercel"),
 }

@@ -1,4 +1,4 @@
-"""The examples with OpenAI's clients: they print the answer that gRPC gives, and tell failures by their code."""
+"""The examples with clients of OpenAI's API: they print the answer that gRPC gives, and tell failures by their code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
 
-CLIENTS = ("python with openai", "node with openai")
+CLIENTS = ("python with openai", "node with openai", "node with ai")
 QUESTION = "What is the sky?"
 MAX_TOKENS = 24
 

@@ -1,0 +1,55 @@
+"""One server for the clients of OpenAI's API, with a chat template that has tools."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from imp_service.models import demo_model_path
+from support.http_served import HttpServed, serve_http
+from support.served_models import from_file
+from support.tool_templates import HERMES
+
+# The built-in model has 512, and the histories of LangChain's suite need more. Beyond that it says anything.
+CONTEXT = 4096
+CONTEXT_KEY = b"qwen3.context_length"
+UINT32 = struct.pack("<I", 4)
+# Of LangChain's suite: prompts that are no text, and answers that were recorded.
+NOT_FOR_IMP = (
+    "test_pdf_inputs",
+    "test_audio_inputs",
+    "test_image_inputs",
+    "test_image_tool_message",
+    "test_pdf_tool_message",
+    "test_anthropic_inputs",
+    "test_stream_time",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if item.name.partition("[")[0] in NOT_FOR_IMP]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
+    """Over the built-in model: its words have no sense, so tests hold its form against the client's promises."""
+    folder = tmp_path_factory.mktemp("served")
+    template, model = folder / "chat.jinja", folder / "imp-demo.gguf"
+    template.write_text(HERMES)
+    model.write_bytes(with_context(demo_model_path(), CONTEXT))
+    settings = (f"model.overrides.chat_template={template}", "kv.bytes=256MiB")
+    with serve_http(*settings, model=from_file(model)) as served:
+        yield served
+
+
+def with_context(path: Path, n_tokens: int) -> bytes:
+    """The file with another length of its context."""
+    content = bytearray(path.read_bytes())
+    at = content.index(CONTEXT_KEY + UINT32) + len(CONTEXT_KEY) + len(UINT32)
+    content[at : at + 4] = struct.pack("<I", n_tokens)
+    return bytes(content)
