@@ -90,5 +90,5 @@ def target_of(address: str | None, options: ConnectOptions) -> Target:
 
 
 def is_header(text: str) -> bool:
-    """gRPC's metadata can hold it."""
+    """Whether gRPC's metadata can hold the text."""
     return bool(text) and text.isascii() and text.isprintable()

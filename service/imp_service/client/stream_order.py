@@ -2,7 +2,7 @@
 
 from ..pb.inference_pb2 import GenerateResponse
 
-# Matches that are tokens themselves.
+# Matches that are single tokens.
 STOP_TOKENS = ("token_id", "eos_token_id")
 
 

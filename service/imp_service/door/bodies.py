@@ -26,7 +26,7 @@ async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any
 
 
 def parse_object(content: bytes, max_bytes: int) -> Mapping[str, Any]:
-    """The object. Raises FieldsInvalid."""
+    """The JSON object in a body. Raises FieldsInvalid."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ from imp_service.telemetry import Method
 
 API_KEY, AUTHORIZATION = "x-api-key", "authorization"
 REQUEST_ID = "x-request-id"
-# The records of calls whose body is malformed, too large or too slow.
+# HTTP status of a malformed, large or slow body -> the gRPC code in the call's log record and metrics.
 BODY_CODES = {
     HTTPStatus.BAD_REQUEST: "INVALID_ARGUMENT",
     HTTPStatus.REQUEST_TIMEOUT: "DEADLINE_EXCEEDED",

@@ -11,7 +11,7 @@ from imp_service.serving.errors.error_table import Detail, Retry
 from imp_service.serving.errors.failures import MAX_MESSAGE_BYTES, Failure, shown
 
 Headers = list[tuple[str, str]]
-# Of all violations in one message.
+# The most bytes of one message with all violations.
 MAX_VIOLATIONS_BYTES = 4096
 
 # Status code of gRPC -> status of HTTP. Others are errors of the server.

@@ -53,7 +53,7 @@ class Guard:
     max_head_bytes: int
 
     def check(self, pairs: Sequence[tuple[str, str]], *, has_host: bool) -> list[tuple[str, str]]:
-        """Raises HeadRefused. Returns the headers with which the reply allows the page that asks."""
+        """Raises HeadRefused, or returns the CORS headers of the reply."""
         headers = dict(reversed(pairs))
         self._check_form(pairs, headers.get("transfer-encoding", CHUNKED))
         host = headers.get("host")
@@ -64,7 +64,7 @@ class Guard:
         return self._check_origin(headers.get("origin"), host)
 
     def preflight(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:
-        """The headers that answer a browser's question whether a page may send a request."""
+        """The reply's headers to a CORS preflight: whether a page may send a request."""
         asked = headers.get("access-control-request-headers", "")
         return [
             ("access-control-allow-methods", METHODS),
@@ -108,7 +108,7 @@ class Guard:
         ]
 
     def _is_same(self, origin: str, host: str | None) -> bool:
-        """Whether the page came from this server."""
+        """Whether the page that sends the request came from this server."""
         scheme, _, rest = origin.partition("://")
         return host is not None and scheme in ("http", "https") and rest.lower() == host.lower()
 

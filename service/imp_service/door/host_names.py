@@ -11,7 +11,7 @@ _INTERNAL = (".svc", ".cluster.local", ".local", ".internal")
 
 
 def name_of(host: str) -> str:
-    """The name without its port, in lower case. Empty for what is no host."""
+    """The name without its port, in lower case. Empty if the header is no valid host."""
     match = _NAME.fullmatch(host)
     if match is None or (match["six"] and not _is_address(match["six"])):
         return ""

@@ -22,7 +22,7 @@ class HttpCall(Call):
     """Answers with one body, or with a stream of events."""
 
     exchange: Exchange
-    # That allow a page of another origin to read the response.
+    # CORS headers: they allow a page of another origin to read the response.
     cors: Headers
     headers: Headers = field(default_factory=list)
     # The whole response, if it is no stream.
@@ -33,11 +33,11 @@ class HttpCall(Call):
     error_code: str | None = None
     # Writes the body of a failure as the last event of a stream.
     failure_event: Callable[[bytes], bytes] = b"data: %s\n\n".__mod__
-    # The connection ends with a response that comes before the body was read.
+    # The connection is closed after a response that is sent before the body was read.
     has_read_body: bool = True
 
     def time_remaining(self) -> float | None:
-        """None: HTTP has no deadline. A client that gives up leaves."""
+        """None: HTTP has no deadline. A client that gives up disconnects."""
         return None
 
     def answer_with(self, body: bytes, content_type: str = JSON, status: HTTPStatus = HTTPStatus.OK) -> None:

@@ -1,4 +1,4 @@
-"""The playground: a page of one file that tries the model. It holds no secret; its calls need the key that any has."""
+"""The playground: a page of one file for trying the model. It holds no secret; its calls need a key, as all do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paths of the door: what each requires of its caller, and what answers it. A path without a row is 404."""
+"""The paths of the HTTP transport: what each requires of its caller, and its handler. Other paths give 404."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLIC = Policy("anyone", is_health=True)
 OLLAMA = "/api/"
 
 Handler = Callable[[HttpCall], Awaitable[None]]
-# With the part of the path that a `{id}` matched.
+# Called with the part of the path that `{id}` matched.
 HandlerOfPart = Callable[[HttpCall, str], Awaitable[None]]
 
 
@@ -32,7 +32,7 @@ class Route:
     path: str
     policy: Policy
     answer: Handler | HandlerOfPart
-    # Another path with the same answer.
+    # Another path with the same handler.
     alias: str = ""
 
     @property

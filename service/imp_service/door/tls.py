@@ -1,4 +1,4 @@
-"""TLS of the HTTP listeners. A handshake uses the files as they are then. Running connections keep what they have."""
+"""TLS of the HTTP listeners. Each handshake uses the files as they are then. Open connections are not affected."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 
-if TYPE_CHECKING:  # Ray is an extra, and a call needs no more of it than the object that Ray hands over.
+if TYPE_CHECKING:  # Ray is an extra. A call needs only the object that Ray passes to it.
     from ray.serve.grpc_util import RayServegRPCContext
 
 Pairs = Sequence[tuple[str, str | bytes]]
@@ -45,7 +45,7 @@ class ProxiedContext:
         return tuple(self._proxy.invocation_metadata())
 
     def peer(self) -> str:
-        """The client, as the proxy sees it."""
+        """The address of the client, as the proxy sees it."""
         return str(self._proxy.peer())
 
     def time_remaining(self) -> None:

@@ -29,11 +29,11 @@ class ProxiedService(grpc.GenericRpcHandler):
     """Routes of one service; messages stay bytes, for the replica reads them."""
 
     def __init__(self, service: ServiceDescriptor) -> None:
-        # Ray replaces the values by handlers that call a replica. It knows them by this name.
+        # Ray replaces the values by handlers that call a replica. It finds them by this attribute's name.
         self._method_handlers = {f"/{service.full_name}/{m.name}": _unrouted(m) for m in service.methods}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """The handler of a call, None where the method is another service's."""
+        """The handler of a call, None if the method belongs to another service."""
         routed: Any = self._method_handlers.get(handler_call_details.method)
         if routed is None:
             return None
@@ -56,7 +56,7 @@ def _unrouted(method: MethodDescriptor) -> Any:
 def _with_initial_metadata(routed: Callable[..., Any]) -> Callable[..., Any]:
     async def answer(request: bytes, context: Any) -> bytes:
         reply: bytes = await routed(request, context)
-        if context.code() in (0, grpc.StatusCode.OK):  # as it is before anybody sets it, and as Ray sets it
+        if context.code() in (0, grpc.StatusCode.OK):  # before it is set, and as Ray sets it
             await context.send_initial_metadata(_split(context)[0])
             context.set_trailing_metadata(_split(context)[1])
         return reply

@@ -22,7 +22,7 @@ MIB = 1024**2
 
 
 def write_table(report: BenchReport, out: TextIO) -> None:
-    """The cases, then what a step costs in addition to its forward pass."""
+    """Writes the cases, then the cost of a step outside its forward pass."""
     for line in _head(report):
         out.write(line + "\n")
     rows = [_row(case) for case in report.cases]

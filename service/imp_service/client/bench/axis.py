@@ -23,7 +23,7 @@ class Axis:
 
 
 def linear_axis(values: Sequence[float], n_ticks: int = 5) -> Axis:
-    """Begins at zero: otherwise lengths would mislead."""
+    """A linear axis. It begins at zero: otherwise lengths would mislead."""
     top = max(values, default=0.0) or 1.0
     power = 10.0 ** math.floor(math.log10(top / n_ticks))
     step = next(s * power for s in (*_STEPS, 10) if s * power * n_ticks >= top)

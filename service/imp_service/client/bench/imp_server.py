@@ -48,7 +48,7 @@ class ImpServer:
 
 @asynccontextmanager
 async def open_imp_server(target: Target, plan: LadderPlan) -> AsyncIterator[ImpServer]:
-    """Connections to the server. CallFailure where it cannot be asked what it is."""
+    """Connects to the server. Raises CallFailure if the server's facts cannot be read."""
     async with AsyncExitStack() as stack:
         n_connections = -(-max(plan.levels) // STREAMS_PER_CONNECTION)
         channels = [

@@ -26,10 +26,10 @@ async def climb(server: MeasuredServer, plan: LadderPlan, tell: Callable[[str], 
 
 
 async def _run(server: MeasuredServer, rep: int, level: int, n_requests: int, output_tokens: int) -> LevelRun:
-    """Runs `level` streams; each sends so many requests one after the other."""
+    """Runs `level` streams; each sends `n_requests` requests, one after the other."""
 
     async def stream(number: int) -> list[RequestResult]:
-        # Made before the clock starts: a prompt of thousands of tokens takes its time.
+        # Prepared before the clock starts, since making a prompt of thousands of tokens takes time.
         asks = [server.prepare(number, (rep, level, number, i), output_tokens) for i in range(n_requests)]
         await everyone_is_ready.wait()
         return [await ask() for ask in asks]

@@ -24,12 +24,12 @@ def level_row(level: LevelReport) -> tuple[str, ...]:
 
 
 def failures_text(level: LevelReport) -> str:
-    """As "3 QUEUE_FULL, 1 LOADING"; empty without any."""
+    """Failures as text, such as "3 QUEUE_FULL, 1 LOADING". Empty if there are none."""
     return ", ".join(f"{count} {reason}" for reason, count in level.failures.items())
 
 
 def duration_text(seconds: float) -> str:
-    """With three digits, as "1.23 ms"; "–" where there is none."""
+    """A time with three digits, such as "1.23 ms"; "–" for NaN."""
     if math.isnan(seconds):
         return "–"
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
@@ -39,7 +39,7 @@ def duration_text(seconds: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    """With three digits or more, without a unit."""
+    """A number with three digits or more, without a unit."""
     return "0" if value == 0 else _digits(value)
 
 

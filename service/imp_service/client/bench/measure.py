@@ -13,7 +13,7 @@ class RequestResult:
     arrivals: list[tuple[float, int]] = field(default_factory=list)  # (when, tokens) of each message with tokens
     ended_at: float = 0.0
     failure: str = ""
-    prompt_tokens: int = 0  # as the server counts them; 0: it did not say
+    prompt_tokens: int = 0  # as the server counts them; 0: not stated
 
     @property
     def first_token_seconds(self) -> float:
@@ -24,14 +24,14 @@ class RequestResult:
         return sum(n_tokens for _, n_tokens in self.arrivals)
 
     def inter_token_seconds(self) -> list[float]:
-        """A time for each token after the first message. Tokens that came together share the wait for them."""
+        """A time for each token after the first message. Tokens of one message share its waiting time."""
         times = []
         for (before, _), (after, n_tokens) in zip(self.arrivals, self.arrivals[1:], strict=False):
             times += [(after - before) / n_tokens] * n_tokens
         return times
 
     def end(self) -> None:
-        """Now. An answer without a token is a failure."""
+        """Ends the measurement now. An answer without a token is a failure."""
         if not self.failure and not self.arrivals:
             self.failure = "NO_TOKEN"
         self.ended_at = time.perf_counter()
@@ -39,7 +39,7 @@ class RequestResult:
 
 @dataclass(frozen=True, slots=True)
 class LevelRun:
-    """One level, once."""
+    """One repetition of one level."""
 
     level: int
     results: list[RequestResult]

@@ -15,10 +15,11 @@ from .measure import RequestResult
 from .openai_stream import StreamedTokens, StreamFailure, reason_of
 from .server_sent_events import EventReader
 
-# Less than servers keep an idle connection, so that none is closed under a request: uvicorn's 5 s are the least.
+# Shorter than the time for which servers keep idle connections, so that none closes during a request. uvicorn's 5 s
+# are the shortest known.
 IDLE_SECONDS = 4.0
 CONNECT_SECONDS = 30.0
-# HTTP status -> the code of gRPC after which the exit status is chosen.
+# HTTP status -> the code of gRPC that determines the exit status.
 CODES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -36,7 +37,7 @@ class OpenAiApi:
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self.base = base
-        self.server = ""  # as the last answer named its server
+        self.server = ""  # the header `server` of the last answer
         self._session = session
 
     async def fetch(self, path: str, body: bytes | None = None) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def _explained(url: str) -> Iterator[None]:
 
 
 def _failure(status: int, content: bytes) -> CallFailure:
-    """What the server says: OpenAI's error, vLLM's older one without `error` around it, or only the status."""
+    """The server's message: in OpenAI's form, or in vLLM's older form without the key `error`, or only the status."""
     code = CODES.get(status, "UNAVAILABLE" if status >= 500 else "UNIMPLEMENTED")
     try:
         body = json.loads(content)
@@ -117,7 +118,7 @@ def _failure(status: int, content: bytes) -> CallFailure:
 
 @asynccontextmanager
 async def open_openai_api(url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> AsyncIterator[OpenAiApi]:
-    """`tls`: None trusts what the system trusts."""
+    """`tls`: None trusts the system's authorities."""
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, ssl=True if tls is None else tls)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     sent = {**headers, "content-type": "application/json"}

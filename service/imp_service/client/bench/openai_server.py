@@ -34,7 +34,7 @@ class Dialect:
 
 
 DIALECTS = tuple(Dialect(path, extras) for path in ("/completions", "/chat/completions") for extras in (True, False))
-# Codes of a server that does not know a path, or a field.
+# Codes with which a server refuses an unknown path or field.
 NO_SUCH_PATH = ("NOT_FOUND", "UNIMPLEMENTED")
 NOT_KNOWN = (*NO_SUCH_PATH, "INVALID_ARGUMENT")
 

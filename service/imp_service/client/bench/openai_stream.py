@@ -19,7 +19,7 @@ class StreamFailure(Exception):
 class StreamedTokens:
     """Counts by the `usage` of each event where the server sends it (`continuous_usage_stats`).
 
-    Where only the last event has a usage, its tokens are spread over the events with text. Without any usage an event
+    If only the last event has a usage, its tokens are spread over the events with text. Without any usage an event
     counts as one token.
     """
 
@@ -27,7 +27,7 @@ class StreamedTokens:
         self._result = result
         self._texts: list[float] = []  # when events with text came
         self._n_counted = 0  # tokens by the last usage
-        self._n_arrived = 0  # those among the arrivals
+        self._n_arrived = 0  # how many of them `arrivals` has
         self._is_continuous = False
         self._is_done = False
 
@@ -55,7 +55,7 @@ class StreamedTokens:
         self._result.prompt_tokens = int(usage.get("prompt_tokens") or 0)
 
     def end(self) -> None:
-        """After the last byte."""
+        """Ends the answer, after its last byte."""
         if not self._is_continuous:
             n_tokens, n_texts = self._n_counted or len(self._texts), len(self._texts)
             shares = [n_tokens * (i + 1) // n_texts - n_tokens * i // n_texts for i in range(n_texts)]
@@ -66,7 +66,7 @@ class StreamedTokens:
 
 
 def reason_of(error: object) -> str:
-    """The code of an error in the spelling of the error table, as QUEUE_FULL; empty without one."""
+    """The code of an error in the spelling of the error table, such as QUEUE_FULL; empty if there is none."""
     code = (error.get("code") or error.get("type")) if isinstance(error, dict) else None
     return code.upper() if isinstance(code, str) else ""
 

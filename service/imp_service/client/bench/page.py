@@ -64,7 +64,7 @@ def _latency(title: str, levels: Sequence[LevelReport], times: Sequence[Percenti
     measured = [value for one in series for value in one.values if value > 0]
     if not measured:
         return "<p>No request ended well.</p>"
-    # Tokens of one read of the socket arrive together: a logarithm has no place for no time at all.
+    # Tokens of one read of the socket arrive together, with zero time between them: zero has no logarithm.
     least = min(measured)
     shown = [Series(one.name, tuple(v if math.isnan(v) else max(v, least) for v in one.values)) for one in series]
     return _chart(title, levels, log_axis(measured), duration_text).svg(shown)

@@ -17,7 +17,7 @@ class PlanRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LadderPlan:
-    """Each level keeps so many streams busy; each of them asks `requests` times, one after the other."""
+    """Each level runs that many concurrent streams. Each stream sends `requests` requests, one after the other."""
 
     levels: tuple[int, ...] = (1, 4, 16, 64)
     prompt_tokens: int = 128

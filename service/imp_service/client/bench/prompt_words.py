@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from .plan import PlanRefused
 
-# One token each in most vocabularies.
+# Each word is one token in most vocabularies.
 WORDS = (
     "the", "of", "and", "to", "in", "is", "you", "that", "it", "he", "was", "for", "on", "are", "as", "with", "his",
     "they", "at", "be", "this", "have", "from", "or", "one", "had", "by", "word", "but", "not", "what", "all", "were",
@@ -16,7 +16,7 @@ WORDS = (
     "day", "did", "get", "come", "made", "may", "part",
 )  # fmt: skip
 
-# Words of a prompt -> tokens of it.
+# Number of words in a prompt -> its number of tokens.
 Count = Callable[[str], Awaitable[int]]
 
 
@@ -35,6 +35,6 @@ async def words_for(n_tokens: int, count: Count) -> int:
         shortest = await count(words(1, 3))
         raise PlanRefused(f"prompts of {n_tokens} tokens, expected more: one word makes {shortest} tokens there")
     n_words = max(1, round((n_tokens - added) / per_word))
-    # Closer, since words of several tokens differ.
+    # A second estimate is closer, since words can have several tokens.
     per_word = max(1e-3, (await count(words(n_words, 4)) - added) / n_words)
     return max(1, round((n_tokens - added) / per_word))

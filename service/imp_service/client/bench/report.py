@@ -10,13 +10,13 @@ from .measure import LevelRun
 from .measured_server import ServerFacts
 from .plan import LadderPlan
 
-# Of the JSON: raised when a field changes its meaning.
+# The version of the JSON: increases when a field changes its meaning.
 REPORT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """In seconds, each one a time that was measured; `n` is of how many. Without any, NaN."""
+    """Percentiles in seconds, each of them a measured time, of `n` times. NaN if there are none."""
 
     p50: float
     p90: float
@@ -28,7 +28,7 @@ class Percentiles:
         ordered = sorted(values)
 
         def at(share: float) -> float:
-            """The least value that is not below this share of them."""
+            """The nearest-rank percentile."""
             return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
         return cls(at(0.5), at(0.9), at(0.99), len(ordered))
@@ -36,10 +36,10 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """All repetitions of one level. Times are of the requests that ended well."""
+    """All repetitions of one level. Times are those of requests that succeeded."""
 
     level: int
-    tokens_per_s: tuple[float, ...]  # of each repetition
+    tokens_per_s: tuple[float, ...]  # in each repetition
     first_token: Percentiles
     inter_token: Percentiles
     tokens_per_message: float
@@ -60,7 +60,7 @@ class Span:
 
     @classmethod
     def of(cls, values: Sequence[int], planned: int) -> "Span":
-        """`planned` without any."""
+        """`planned` if there are no values."""
         return cls(min(values, default=planned), max(values, default=planned))
 
     def __str__(self) -> str:

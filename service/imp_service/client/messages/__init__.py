@@ -1,1 +1,1 @@
-"""Between the plain data of the API and the messages of imp.v1."""
+"""Converts between the plain data of the Python API and the messages of imp.v1."""

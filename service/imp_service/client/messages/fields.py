@@ -35,7 +35,7 @@ class MessageWriter:
         self._violations: list[Violation] = []
 
     def finish(self) -> None:
-        """Raises what fill() and put() found."""
+        """Raises the violations that fill() and put() found."""
         refuse(self._violations)
 
     def fill(self, message: Message, options: Any, path: str) -> None:

@@ -27,13 +27,13 @@ from ...api.tool_calls import ToolCallDelta
 from ...pb import inference_pb2, model_pb2, types_pb2
 
 NS = 1e-9  # seconds
-# Tokens of one part of scores.
+# The number of tokens in one part of the scores.
 PART_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class WireScores:
-    """Scores as they came, read when they are asked for."""
+    """Scores as received; they are parsed when they are used."""
 
     message: types_pb2.TokenScores
 
@@ -50,7 +50,7 @@ class WireScores:
             )
 
     def whole(self) -> TokenScores:
-        """All of them in one."""
+        """All of them in one object."""
         message = self.message
         return TokenScores(list(message.token_ids), list(message.logprobs), read_candidates(message.candidates))
 

@@ -31,9 +31,9 @@ from imp_service.serving.model_names import public_name, require_served
 
 T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
-# Of the digest, in hexadecimal digits.
+# The hexadecimal digits of the digest that a fingerprint shows.
 FINGERPRINT_DIGITS = 8
-# Of the ignored fields, in a header.
+# The most characters of the header that names ignored fields.
 MAX_NAMED = 16
 
 
@@ -122,7 +122,7 @@ class OpenAi:
                 prompt, reply = pending
                 content = await self._written(reply, partial(events.write, prompt, reply))
                 n_tokens = len(getattr(reply, "token_ids", ()))
-                # While the caller does not read, only the bytes are kept.
+                # While the caller does not read, only the encoded bytes stay in memory.
                 del pending, reply
                 if content:
                     await call.write(content)
@@ -156,7 +156,7 @@ class OpenAi:
         return Delivery(wish.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
 
     async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
-        """The first reply. While it takes long, comments keep the connection in use."""
+        """The first reply. While it takes long, comments are sent so that proxies do not close an idle connection."""
         heartbeat = self._host.settings.http.heartbeat.total_seconds()
         waiting = asyncio.ensure_future(anext(replies, None))
         try:

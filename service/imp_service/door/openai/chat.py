@@ -16,7 +16,7 @@ from imp_service.door.openai.requests import Wish
 
 @dataclass(slots=True)
 class Message:
-    """What one choice says."""
+    """The output of one choice so far."""
 
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ KIND = "text_completion"
 
 @dataclass(slots=True)
 class Text:
-    """What one choice says."""
+    """The output of one choice so far."""
 
     logprobs: CompletionLogprobs | None
     texts: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Text:
 
 
 class Choices:
-    """The choices of all prompts. Those of prompt p are the n that begin at p · n."""
+    """The choices of all prompts. Prompt p has the n choices from index p · n."""
 
     def __init__(self, wish: Wish, pieces: Pieces) -> None:
         self._wish = wish
@@ -159,7 +159,7 @@ class CompletionEvents:
         return self._events.usage(usage_fields(sum_of(self._used))) + DONE
 
     def _new(self, index: int) -> bytes:
-        """An event with what a choice has new, if it has something."""
+        """An event with the new output of a choice, if there is any."""
         text = self._choices.all[index]
         has_new = any(text.texts) or text.extra or (text.logprobs is not None and text.logprobs.tokens)
         return self._event(index) if has_new or (self._wish.returns_token_ids and text.token_ids) else b""

@@ -46,7 +46,7 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
 
 
 def _place(name: str, value: Any) -> str:
-    """Where in a field its constraint is."""
+    """The path of the constraint within its field."""
     if name == "response_format":
         return ".json_schema.schema"
     if name == "text":

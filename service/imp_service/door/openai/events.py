@@ -16,7 +16,7 @@ class Events:
     """Writes the events of one stream."""
 
     def __init__(self, head: Head, kind: str, *, has_usage: bool) -> None:
-        """`has_usage`: every event has a usage, null but for those that give one."""
+        """`has_usage`: every event has the key `usage`, which is null if the event has no usage."""
         self._prefix = f"data: {dumps(head.of(kind))[:-1]},"
         self._tail = ',"usage":null}\n\n' if has_usage else "}\n\n"
 
@@ -31,10 +31,10 @@ class Events:
 
 
 def event_of(value: object) -> bytes:
-    """An event of its own."""
+    """An event with any JSON value."""
     return f"data: {dumps(value)}\n\n".encode()
 
 
 def dumps(value: object) -> str:
-    """JSON without spaces. All of it is ASCII, since some clients take U+2028 for the end of a line."""
+    """JSON without spaces. All of it is ASCII, since some clients treat U+2028 as the end of a line."""
     return json.dumps(value, separators=(",", ":"))

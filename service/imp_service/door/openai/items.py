@@ -57,7 +57,7 @@ def _message_of(value: Any, has_developer: bool) -> ChatMessage:
 
 
 def _goes_on(before: ChatMessage, message: ChatMessage) -> bool:
-    """Both are one turn of the assistant: reasoning, then a text, then calls."""
+    """Whether both belong to one turn of the assistant: reasoning, then a text, then calls."""
     if before.role != ASSISTANT or message.role != ASSISTANT:
         return False
     has_only_calls = not message.content and not message.reasoning_content
@@ -86,7 +86,7 @@ def _output(found: Mapping[str, Any]) -> ChatMessage:
 
 
 def _reasoning(found: Mapping[str, Any]) -> ChatMessage:
-    """A summary counts only where the reasoning itself is missing."""
+    """The summary is used only if the reasoning itself is missing."""
     return ChatMessage(ASSISTANT, "", reasoning_content=found.get("content") or found.get("summary", ""))
 
 
@@ -116,7 +116,7 @@ class Item:
     readers: Mapping[str, Callable[[Any], Any]]
 
 
-# What every item may have, and imp does not use.
+# Fields that every item may have, and that imp does not use.
 ANY_ITEM: Mapping[str, Callable[[Any], Any]] = {"type": text, "id": text, "status": text}
 ITEMS: Mapping[str, Item] = {
     "message": Item(

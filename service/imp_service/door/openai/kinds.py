@@ -9,7 +9,7 @@ from typing import Any
 from imp_service.tables import LIMITS
 
 MAX_SHOWN = 64
-# As OpenAI's, for `metadata`.
+# OpenAI's limits of `metadata`.
 MAX_LABELS, MAX_LABEL_NAME, MAX_LABEL = 16, 64, 512
 
 # Takes a value and returns it in the form that imp uses. Raises Mismatch.
@@ -78,7 +78,7 @@ def whole_or_all(value: Any) -> int:
 
 
 def seed(value: Any) -> int | None:
-    """A whole number. -1 is no seed at all, as in other servers."""
+    """A whole number. -1 means no seed, as in other servers."""
     return None if whole(value) == -1 else value
 
 
@@ -90,7 +90,7 @@ def members(value: Any) -> Mapping[str, Any]:
 
 
 def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
-    """The members of a JSON object, each as its reader has it. A null is an unset member, another name is refused."""
+    """The members of a JSON object, each converted by its reader. A null is an unset member."""
     given = {name: each for name, each in members(value).items() if each is not None}
     unknown = sorted(given.keys() - readers.keys())
     if unknown:
@@ -99,7 +99,7 @@ def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
 
 
 def labels(value: Any) -> Mapping[str, str]:
-    """Names with texts."""
+    """A JSON object whose values are texts."""
     if len(members(value)) > MAX_LABELS:
         raise Mismatch(f"{len(value)} entries, expected at most {MAX_LABELS}")
     for name, each in value.items():
@@ -173,5 +173,5 @@ def anything(value: Any) -> Any:
 
 
 def number_or_flag(value: Any) -> int | None:
-    """A whole number; true is 1 and false is no value at all."""
+    """A whole number. true means 1, and false means unset."""
     return whole(value) if not isinstance(value, bool) else 1 if value else None

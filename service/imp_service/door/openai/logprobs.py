@@ -22,7 +22,7 @@ class Pieces:
 
     table: TokenTable
     shows_special: bool
-    # Entries name the ids of tokens, so that a caller can go on from any of them.
+    # Entries contain token ids, so that a caller can continue from any token.
     shows_ids: bool = False
 
     def content(self, token: int) -> bytes:
@@ -64,7 +64,7 @@ class CompletionLogprobs:
     token_logprobs: list[float | None] = field(default_factory=list)
     top_logprobs: list[dict[str, float] | None] = field(default_factory=list)
     text_offset: list[int] = field(default_factory=list)
-    # The entries of a chat, which name ids: the lists above have texts alone, and two tokens may have one text.
+    # The entries of a chat, which name ids: the lists above have only texts, and two tokens may have the same text.
     content: list[dict[str, Any]] = field(default_factory=list)
     _n_characters: int = 0
     # A character of several tokens counts with its last one.
@@ -84,7 +84,7 @@ class CompletionLogprobs:
                 self.content.append(_chat_entry(self.pieces, token, logprob, items))
 
     def take(self) -> dict[str, Any]:
-        """What was added since the last time."""
+        """Returns what was added since the last call, and removes it."""
         taken: dict[str, Any] = {
             "tokens": self.tokens,
             "token_logprobs": self.token_logprobs,
@@ -97,7 +97,7 @@ class CompletionLogprobs:
         return taken
 
     def _top(self, items: Sequence[Candidate]) -> dict[str, float]:
-        """By text. Two tokens may have one text: the likelier one comes first, and stays."""
+        """Log probabilities by text. If two tokens have the same text, the likelier one, which comes first, is kept."""
         found: dict[str, float] = {}
         for each in items:
             found.setdefault(self.pieces.text(each.token_id), finite(each.logprob))

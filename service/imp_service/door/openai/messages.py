@@ -14,7 +14,7 @@ NO_TEXT = "is not supported: messages are text"
 
 
 def read_messages(value: list[Any], *, has_developer: bool) -> tuple[ChatMessage, ...]:
-    """The messages. `has_developer`: the template knows the role `developer`; if not, such a message is the system's.
+    """The messages. Without `has_developer`, the role `developer` becomes `system`: the template does not know it.
 
     Raises Mismatch. The rules of roles and sizes are those of imp's conversations.
     """

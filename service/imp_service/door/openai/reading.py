@@ -20,12 +20,13 @@ MAX_HINTS = 8
 
 
 class UnknownFields(FieldsInvalid):
-    """The body has fields that no table knows."""
+    """Raised if the body has fields that no table knows."""
 
 
 class Reading:
-    """The fields of one body that are set and of the right kind, by the caller's names. A null is an unset field,
-    also if no table knows it: clients send fields that they do not use as nulls.
+    """The fields of one body that are set and of the right kind, by the caller's names.
+
+    A null is an unset field, also if no table knows it: clients send fields that they do not use as nulls.
     """
 
     def __init__(self, body: Mapping[str, Any], table: Table, *, ignores_unknown: bool) -> None:

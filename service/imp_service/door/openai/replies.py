@@ -1,4 +1,4 @@
-"""What replies of chats and completions share: who answers, how an output ended, and what it used."""
+"""The common parts of replies: head, finish reason and usage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Head:
 
 
 def finish_reason(end: Finished, *, has_calls: bool = False) -> str:
-    """How a choice ended, in OpenAI's words. Raises for one that an operator aborted."""
+    """OpenAI's finish reason of a choice. Raises if an operator aborted the choice."""
     if end.reason in LENGTHS:
         return "length"
     if end.reason != "stop":

@@ -16,7 +16,7 @@ def check_size(wish: Wish, request: GenerationRequest, n_prompt: int, served: Se
     output = request.output
     per_token = ENTRY_BYTES + CANDIDATE_BYTES * output.top_logprobs
     if wish.returns_token_ids:
-        # A completion has its entries in both forms.
+        # A completion has each entry twice: in the older form and in the form of chats.
         per_token *= 2
     n_tokens = n_prompt if output.prompt_logprobs else 0
     if output.logprobs and (wish.repeats_answer or not wish.is_streamed):

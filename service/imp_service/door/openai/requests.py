@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's requests as generations of imp."""
+"""Converts bodies of OpenAI's requests to generations of imp."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
 MAX_PROMPTS = 64
-# As OpenAI's, for completions alone.
+# OpenAI's default of `max_tokens`, for completions only.
 COMPLETION_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a request's headers say."""
+    """The caller's options that are headers of the request."""
 
     priority: int = 0
     tenant: str = ""
@@ -52,7 +52,7 @@ class Caller:
 class Wish:
     """What one HTTP request asks for."""
 
-    # One for each prompt. Choices are numbered through: those of the second prompt follow those of the first.
+    # One for each prompt. Choices are numbered over all prompts: those of the second follow those of the first.
     requests: Sequence[GenerationRequest]
     # Names the caller's field in an error about an option.
     reading: Reading
@@ -61,11 +61,11 @@ class Wish:
     continuous_usage: bool = False
     echo: bool = False
     returns_token_ids: bool = False
-    # The last events of a stream have the whole answer again.
+    # The last events of a stream repeat the whole answer.
     repeats_answer: bool = False
-    # Each token is a reply of its own, also in a whole answer: scores stay with the item that the token belongs to.
+    # Each token is its own reply, also without streaming: so log probabilities stay with the token's item.
     token_by_token: bool = False
-    # Most tokens of an event; None: the server's setting.
+    # The most tokens of an event; None: the server's setting.
     chunk_tokens: int | None = None
     ignored: Sequence[str] = ()
 
@@ -194,7 +194,7 @@ def generation_of(
 
 
 def wish_of(reading: Reading, requests: Sequence[GenerationRequest]) -> Wish:
-    """The generations with how they are answered. Raises FieldsInvalid with everything that is wrong."""
+    """The generations, and the form of their answer. Raises FieldsInvalid with everything that is wrong."""
     no_options: dict[str, bool] = {}
     options = reading.read("stream_options", _stream_options, no_options)
     if options and not reading.get("stream"):
@@ -245,7 +245,7 @@ def template_variables(reading: Reading, effort: str | None = None) -> str:
 
 
 def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -> Iterator[Finding]:
-    """What is beyond the limits of the server, or switched off."""
+    """Adds options that exceed the server's limits, or that are switched off."""
     stop, path = request.stop, reading.caller_path
     yield from _prompt_limits(reading, request.prompt, served)
     if stop.max_tokens is not None:

@@ -1,4 +1,4 @@
-"""The items of a response's output as they grow, and the events that tell it."""
+"""The items of a response's output while they grow, and their events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from imp_service.api.tool_calls import ToolCallDelta
 
 T = TypeVar("T", bound="TextItem")
-# Without its number, which the stream adds.
+# An event without its sequence number, which the stream adds.
 Event = dict[str, Any]
 Entry = Mapping[str, Any]
 
@@ -26,11 +26,11 @@ class Item(ABC):
         self._id = f"{self.PREFIX}_{response}-{index}"
 
     def begin(self) -> list[Event]:
-        """The events before anything is in it."""
+        """The events that begin the item."""
         return [self._item_event("added", self._fields(IN_PROGRESS))]
 
     def end(self, status: str) -> tuple[dict[str, Any], list[Event]]:
-        """The whole item, and the events after all is in it."""
+        """The whole item, and the events that end it."""
         whole = self._fields(status)
         return whole, [*self._done(), self._item_event("done", whole)]
 
@@ -40,7 +40,7 @@ class Item(ABC):
 
     @abstractmethod
     def _done(self) -> list[Event]:
-        """The events that end its content."""
+        """The events that end the item's content."""
 
     def _item_event(self, kind: str, fields: dict[str, Any]) -> Event:
         return {"type": f"response.output_item.{kind}", "output_index": self._index, "item": fields}
@@ -59,7 +59,7 @@ class TextItem(Item):
         self._texts: list[str] = []
 
     def begin(self) -> list[Event]:
-        """The item is empty, then it has an empty part."""
+        """Two events: the item is added without parts, then an empty part is added."""
         return [*super().begin(), self._part_event("content_part.added", part=self._part())]
 
     def grow(self, text: str) -> Event:
@@ -82,7 +82,7 @@ class TextItem(Item):
 
 
 class Reasoning(TextItem):
-    """What the model thinks before it answers."""
+    """The model's reasoning before its answer."""
 
     PREFIX, PART = "rs", "reasoning_text"
 
@@ -91,7 +91,7 @@ class Reasoning(TextItem):
 
 
 class Message(TextItem):
-    """What the model answers."""
+    """The model's answer."""
 
     PREFIX, PART = "msg", "output_text"
 
@@ -140,22 +140,22 @@ class Call(Item):
 
 
 class Output:
-    """All items of one response. One at a time grows."""
+    """All items of one response. At most one item grows at a time."""
 
     def __init__(self, response: str) -> None:
         self._response = response
         self._open: Item | None = None
-        # Those that have ended.
+        # The items that have ended.
         self.items: list[dict[str, Any]] = []
 
     @property
     def is_saying(self) -> bool:
-        """A message grows."""
+        """Whether the item that grows is a message."""
         return isinstance(self._open, Message)
 
     @property
     def is_empty(self) -> bool:
-        """There is no item yet."""
+        """Whether there is no item yet."""
         return self._open is None and not self.items
 
     def reason(self, text: str) -> list[Event]:
@@ -175,11 +175,11 @@ class Output:
             ended = self.end(COMPLETED)
             self._open = Call(self._response, len(self.items), delta)
             events = [*ended, *self._open.begin()]
-        assert isinstance(self._open, Call)  # the deltas of a call follow its first one
+        assert isinstance(self._open, Call)  # all deltas of a call come in a row
         return [*events, self._open.grow(delta.arguments)] if delta.arguments else events
 
     def end(self, status: str) -> list[Event]:
-        """Ends what still grows."""
+        """Ends the item that still grows."""
         if self._open is None:
             return []
         item, events = self._open.end(status)
@@ -188,7 +188,7 @@ class Output:
         return events
 
     def _turn_to(self, kind: type[T]) -> tuple[T, list[Event]]:
-        """The item of this kind that grows. A new one if it is another kind that grows."""
+        """The growing item of this kind. Ends an item of another kind, and begins a new one."""
         if isinstance(self._open, kind):
             return self._open, []
         ended = self.end(COMPLETED)
@@ -198,7 +198,7 @@ class Output:
 
 
 def _without_bytes(logprobs: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Log probabilities as events of text have them."""
+    """Log probabilities in the form that text events have: without bytes."""
     return [{**_scored(entry), "top_logprobs": [_scored(each) for each in entry["top_logprobs"]]} for entry in logprobs]
 
 

@@ -1,4 +1,4 @@
-"""Bodies of /v1/responses as generations of imp. Nothing is stored: each body has the whole conversation."""
+"""Converts bodies of /v1/responses to generations. Nothing is stored: each body has the whole conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOGPROBS = "message.output_text.logprobs"
 NOT_INCLUDED: Mapping[str, str] = {
     "reasoning.encrypted_content": "reasoning comes as text, send its items back as they are",
 }
-# Only `effort` has an effect. The other values have none in imp.
+# Only `effort` has an effect. The other members have none in imp.
 REASONING = {
     "effort": only("none", "minimal", "low", "medium", "high", "xhigh", "max"),
     "summary": only("auto"),

@@ -27,7 +27,7 @@ REPEATED = (
 
 
 class Response:
-    """One response as it grows."""
+    """One response while it grows."""
 
     def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
         self._head = head
@@ -35,7 +35,7 @@ class Response:
         self._pieces = pieces
         self._has_logprobs = wish.requests[0].output.logprobs
         self._output = Output(head.id.removeprefix(PREFIX))
-        # Log probabilities of tokens whose text is held back.
+        # Log probabilities of tokens whose text was not sent yet.
         self._waiting: list[Entry] = []
         self.status = IN_PROGRESS
         self._usage: Usage | None = None
@@ -134,7 +134,7 @@ class ResponseEvents:
         return self._event({"type": f"response.{self._response.status}", "response": self._response.fields()})
 
     def failure(self, body: bytes) -> bytes:
-        """A failure as the last event. `body` is what a failed call would have as its body."""
+        """A failure as the last event. `body` is the body that a failed call without a stream would have."""
         error = json.loads(body)["error"]
         return self._event({"type": "error", **{name: error[name] for name in ("code", "message", "param")}})
 
@@ -145,7 +145,7 @@ class ResponseEvents:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """The tokens of a response. Those of reasoning are not counted apart, nor those that the cache takes."""
+    """The tokens of a response. Reasoning tokens and tokens written to the cache are not counted separately."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_prompt_tokens, "cache_write_tokens": 0},

@@ -1,4 +1,4 @@
-"""Runs the generations of one request, one for each prompt, and gives their replies as they come."""
+"""Runs the generations of one request, one for each prompt, and merges their replies as they arrive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def _replies(prompt: int, generation: GenerationStream) -> AsyncIterator[N
 
 @asynccontextmanager
 async def _all(requests: Sequence[GenerationRequest], start: Start) -> AsyncIterator[AsyncIterator[Numbered]]:
-    # One place: while the reader is away, so is each generation's.
+    # One element: while the caller does not read, no generation is read.
     taken: asyncio.Queue[Numbered | Exception | None] = asyncio.Queue(1)
 
     async def run(prompt: int, request: GenerationRequest) -> None:

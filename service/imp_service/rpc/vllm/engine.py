@@ -21,14 +21,14 @@ from imp_service.serving.model_names import public_name
 
 SERVICE: ServiceDescriptor = vllm.DESCRIPTOR.services_by_name["VllmEngine"]
 ANSWERED = {"Generate", "Abort", "HealthCheck", "GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
-# What the protocol calls any server that speaks it.
+# The protocol's name for every server that speaks it.
 SERVER_TYPE = "vllm-grpc"
-# What a gateway fills in where a request leaves it out.
+# Options that a gateway fills in if a request does not set them.
 DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
 class VllmEngineServicer:
-    """On the event loop's thread."""
+    """Answers every method. Runs on the event loop's thread."""
 
     # Embeddings, the cache's administration, and its events. A protocol of a later release may have more.
     UNIMPLEMENTED = frozenset(method.name for method in SERVICE.methods) - ANSWERED

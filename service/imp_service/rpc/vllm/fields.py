@@ -1,4 +1,4 @@
-"""Every field of VllmEngine's GenerateRequest: it has a field of imp.v1, or is refused, or is ignored."""
+"""Every field of VllmEngine's GenerateRequest: each sets a field of imp.v1, or is refused, or is ignored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAPPED: Mapping[str, str] = {
     "sampling_params.json_object": "constraint.json_object",
     "sampling_params.choice.choices": "constraint.choices.values",
 }
-# Decides how the answer is sent, and has no field in imp.v1.
+# Determines how the answer is sent, and has no field in imp.v1.
 STREAM = "stream"
 
 # Why a request with the field set is refused.

@@ -1,4 +1,4 @@
-"""VllmEngine's Generate: a generation as those of imp.v1, with the caller's names in errors."""
+"""VllmEngine's Generate: runs a generation as imp.v1 does; errors have the field names of VllmEngine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from imp_service.rpc.vllm.requests import checked, translate
 from imp_service.serving.generations import WHOLE, Generations, Wanted, refuse_late
 from imp_service.serving.host import Host
 
-# A score of the prompt is a message of its own: a tag, a length and another tag.
+# Each score of the prompt is a message, which costs a tag, a length and another tag.
 SCORE_FRAME_BYTES = 3
 
 
@@ -35,7 +35,7 @@ class Generate:
             while (reply := await generation.next_reply()) is not None:
                 messages = await self._written(replies, reply)
                 n_tokens = len(reply.token_ids) if isinstance(reply, Chunk) else 0
-                # While the caller does not read, only the bytes are kept.
+                # While the caller does not read, only the encoded bytes stay in memory.
                 del reply
                 await call.admit()
                 for message in messages:
@@ -49,7 +49,7 @@ class Generate:
         return await self._host.workers.write(write) if replies.takes_long(reply) else write()
 
     async def _wanted(self, request: Any, call: GrpcCall) -> Wanted:
-        """The generation of a request, which is checked."""
+        """Checks a request, and converts it to a generation."""
         host, began = self._host, self._host.clock()
         refuse_late(call)
         translated = translate(request)

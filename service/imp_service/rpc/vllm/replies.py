@@ -12,7 +12,7 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as vllm
 from imp_service.api.replies import Candidate, Chunk, Finished, Reply, Started
 from imp_service.serving.generations import is_large
 
-# vLLM has no other words; a gateway repeats a request that ended with "error".
+# vLLM's finish reasons. Not "error": a gateway repeats a request that ended with it.
 FINISH_REASONS: Mapping[str, str] = {
     "stop": "stop",
     "max_tokens": "length",
@@ -24,7 +24,7 @@ FINISH_REASONS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class _Output:
-    """One sequence so far. Of a stream only the number of tokens is kept."""
+    """The output of one sequence so far. If the answer is streamed, only the number of tokens is kept."""
 
     n_tokens: int = 0
     token_ids: list[int] = field(default_factory=list)
@@ -32,7 +32,7 @@ class _Output:
 
 
 class Replies:
-    """The answer to one request: a stream of chunks with an end for each sequence, or each sequence whole."""
+    """The answer to one request: chunks and an end for each sequence, or one message for each whole sequence."""
 
     def __init__(self, request: Any, n_sequences: int) -> None:
         self._is_streamed = request.stream
@@ -88,7 +88,7 @@ class Replies:
             input_logprobs=None if self._is_streamed else self._prompt,
             **self._counts(),
         )
-        # As in vLLM, the model's own end is no match.
+        # As in vLLM, the model's end token is not reported as a match.
         if end.match is not None and end.match.text is not None:
             complete.matched_stop_str = end.match.text
         elif end.match is not None and end.match.token_id is not None:
@@ -96,7 +96,7 @@ class Replies:
         return complete
 
     def _counts(self) -> Mapping[str, int]:
-        """Of the prompt. A generation that ends before it starts has read none."""
+        """The token counts of the prompt; none if the generation ended before it started."""
         if self._started is None:
             return {}
         return {"prompt_tokens": self._started.prompt_tokens, "cached_tokens": self._started.cached_prompt_tokens}
@@ -107,7 +107,7 @@ class Replies:
             return None
         found = vllm.InputLogProbs(token_ids=prompt.token_ids)
         for logprob in prompt.logprobs:
-            # The first token has none.
+            # The first token has no log probability.
             found.token_logprobs.add(**({} if math.isnan(logprob) else {"value": logprob}))
         found.top_logprobs.extend(
             _top(items, self._n_prompt_top) for items in _asked(prompt.candidates, self._n_prompt_top)
@@ -124,7 +124,7 @@ def _output_logprobs(chunk: Chunk, n_top: int) -> Any:
 
 
 def _asked(candidates: Sequence[Sequence[Candidate]], n_top: int) -> Sequence[Sequence[Candidate]]:
-    """None if the request asks for none of this kind."""
+    """The candidates, or an empty list if the request asks for none of this kind."""
     return candidates if n_top else ()
 
 

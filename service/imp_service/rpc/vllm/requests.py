@@ -1,8 +1,8 @@
-"""VllmEngine's GenerateRequest as imp.v1's, and what is wrong with it.
+"""Checks VllmEngine's GenerateRequest, and converts it to that of imp.v1.
 
-A field without presence is 0 if the caller has not set it. 0 is no value of `top_p`, `repetition_penalty` and `n`:
-then the model's default holds, or one sequence. 0 switches `top_k` and `min_p` off, as in vLLM: a gateway fills in the
-defaults that GetModelInfo reports.
+A field without presence is 0 if the caller has not set it. 0 is no valid value of `top_p`,
+`repetition_penalty` and `n`, so it means unset: the model's default, or one sequence. 0 switches `top_k` and `min_p`
+off, as in vLLM: a gateway fills in the defaults that GetModelInfo reports.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from imp_service.serving.rules.kinds import Finding
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import LIMITS
 
-# As in vLLM: the same as no seed.
+# Means no seed, as in vLLM.
 NO_SEED = -1
-# 0 is their default, and no value of theirs that changes anything but the model's own default.
+# Options for which 0 means unset.
 UNSET_AT_ZERO = ("top_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
 ALWAYS_SET = ("top_k", "min_p")
 
 
 async def checked(request: Any, translated: inference_pb2.GenerateRequest, n_bytes: int, host: Host) -> ServedModel:
-    """Raises everything that is wrong, in the caller's words. On a worker if the request is large."""
+    """Raises all violations, with the caller's field names. Checks on a worker if the request is large."""
 
     def check_both(served: ServedModel) -> None:
         check.refuse_findings(chain(_findings(request, served), _renamed(findings(translated, "", served))))
@@ -83,7 +83,7 @@ def _stop(params: Any, stop: types_pb2.StopOptions) -> None:
 
 
 def _output(params: Any, output: types_pb2.OutputOptions) -> None:
-    """Where both scores are asked for, both have the larger number of candidates, and the answer is cut to each."""
+    """If both kinds of log probabilities are requested, both get the larger number of candidates; replies cut each."""
     output.special_tokens = not params.skip_special_tokens
     output.logprobs = params.HasField("logprobs")
     output.prompt_logprobs = output.prompt_token_ids = params.HasField("prompt_logprobs")
@@ -107,7 +107,7 @@ def _constraint(params: Any, found: inference_pb2.GenerateRequest) -> None:
 
 
 def _findings(request: Any, served: ServedModel) -> Iterator[Finding]:
-    """What is wrong with fields that translate() does not pass on as they are."""
+    """Violations of fields that translate() does not pass on unchanged."""
     yield from _refused(request, "")
     if request.WhichOneof("input") is None:
         yield Violation("input", "not set, expected tokenized or text")
@@ -132,7 +132,7 @@ def _refused(message: Any, path: str) -> Iterator[Violation]:
 
 
 def _renamed(found: Iterable[Finding]) -> Iterator[Finding]:
-    """In the caller's words. A missing prompt is named by _findings()."""
+    """The findings with the caller's field names. A missing prompt is reported by _findings()."""
     for finding in found:
         if isinstance(finding, Violation):
             if finding.path != "prompt":
