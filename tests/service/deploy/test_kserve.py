@@ -1,4 +1,4 @@
-"""conf/kubernetes/kserve: KServe knows each field, and a server started like the container answers probes and a chat."""
+"""conf/kubernetes/kserve: KServe knows each field, and a server started like the container answers a chat."""
 
 from __future__ import annotations
 
