@@ -13,8 +13,11 @@ _GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
 # What imp reads of a directory. Nothing else is downloaded: no code, no pickles.
 _OF_DIRECTORY = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template)\.json"
-    r"|merges\.txt|tokenizer\.model|chat_template\.jinja|[^/]+\.safetensors(\.index\.json)?"
+    r"|merges\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
+    r"|[^/]+\.safetensors(\.index\.json)?"
 )
+# The same weights once more, in Mistral's own form, next to those that imp reads.
+_CONSOLIDATED = re.compile(r"consolidated.*\.safetensors(\.index\.json)?")
 
 
 class HubFile(NamedTuple):
@@ -48,6 +51,8 @@ def choices_of(files: Iterable[HubFile]) -> list[Choice]:
             directory.files.append(file)
     if found:
         return list(found.values())
+    if any(file.name.startswith("model") and "safetensors" in file.name for file in directory.files):
+        directory.files[:] = [file for file in directory.files if not _CONSOLIDATED.fullmatch(file.name)]
     return [directory] if any(file.name.endswith(".safetensors") for file in directory.files) else []
 
 

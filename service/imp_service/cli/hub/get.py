@@ -29,7 +29,9 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
         return cached / choice.files[0].name if choice.name != "." else cached
     choice = _only_choice(word, reference, repository)
     paths = download(reference, choice, revision, folder)
-    return paths[0] if choice.name != "." else paths[0].parent
+    if choice.name != ".":
+        return paths[0]
+    return next(path.parent for file, path in zip(choice.files, paths, strict=True) if "/" not in file.name)
 
 
 def _only_choice(word: str, reference: Reference, repository: Repository) -> Choice:

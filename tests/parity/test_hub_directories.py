@@ -1,0 +1,227 @@
+"""A directory that transformers saves gives what transformers gives: ids, prompts of conversations, greedy tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer
+
+import imp_service
+from imp_service import ChatMessage, ChatPrompt, LanguageModel
+from support.chat_templates import CHATML, GEMMA, LLAMA3, MISTRAL, PHI3, TOOLS
+from support.hf_export import fill
+from support.hub_tokenizers import KINDS, random_texts
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+SIZES = {
+    "hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512, "attn_implementation": "eager",
+    "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, its tokenizer with further special tokens, and its template."""
+
+    architecture: str
+    config: str
+    kind: str
+    template: str
+    special: tuple[str, ...]
+    eos: str
+    bos: str | None = None
+    # Special tokens that take the white space behind them.
+    strips: bool = False
+    padding: int = 0
+
+
+CASES = {
+    "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", "byte level", TOOLS, (), "<|im_end|>", padding=11),
+    "llama 3": Case(
+        "LlamaForCausalLM", "LlamaConfig", "byte level, llama 3", LLAMA3,
+        ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        "<|eot_id|>", "<|begin_of_text|>",
+    ),
+    "llama 2": Case("LlamaForCausalLM", "LlamaConfig", "pairs, prepended", CHATML, (), "</s>", "<s>"),
+    "mistral": Case(
+        "MistralForCausalLM", "MistralConfig", "pairs, first", MISTRAL, ("[INST]", "[/INST]"), "</s>", "<s>",
+    ),
+    "gemma": Case(
+        "Gemma3ForCausalLM", "Gemma3TextConfig", "pairs, never", GEMMA, ("<start_of_turn>", "<end_of_turn>"),
+        "<end_of_turn>", "<s>",
+    ),
+    "phi": Case(
+        "MistralForCausalLM", "MistralConfig", "pairs, prepended", PHI3,
+        ("<|user|>", "<|assistant|>", "<|system|>", "<|end|>"), "<|end|>", "<s>", strips=True,
+    ),
+}  # fmt: skip
+USER = [{"role": "user", "content": "Hello there"}]
+SYSTEM = [{"role": "system", "content": "Be brief."}, *USER]
+TURNS = [
+    *USER,
+    {"role": "assistant", "content": "  Good day!\n"},
+    {"role": "user", "content": "\u4e16\u754c \U0001f600  "},
+]
+FIND = {"type": "function", "function": {"name": "find", "description": "Finds.", "parameters": {"type": "object"}}}
+CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "function": {"name": "find", "arguments": {"a": 1}}}],
+}
+CONVERSATIONS: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = [
+    (USER, []),
+    (SYSTEM, []),
+    (TURNS, []),
+    ([*SYSTEM, *TURNS[1:]], []),
+    ([{"role": "user", "content": ""}], []),
+    ([{"role": "user", "content": "e\u0301 \ufb01 1234 don't\t\t\n\n x"}], []),
+    ([{"role": "user", "content": "x" * 300}], []),
+    (USER, [FIND]),
+    (SYSTEM, [FIND, FIND]),
+    ([*USER, CALL, {"role": "tool", "content": "{\"a\": 1}"}], [FIND]),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The directory in imp and in transformers."""
+
+    ours: LanguageModel
+    tokenizer: Any
+    peer: Any
+    folder: Path
+
+
+def library_of(case: Case) -> Tokenizer:
+    library = KINDS[case.kind]()
+    added = [AddedToken(text, normalized=False, special=True, rstrip=case.strips) for text in case.special]
+    library.add_special_tokens(added)
+    return library
+
+
+def write(case: Case, folder: Path, seed: int = 0) -> tuple[Any, Any]:
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    library = library_of(case)
+    named = {"eos_token": case.eos, "bos_token": case.bos} if case.bos else {"eos_token": case.eos}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=library, **named)
+    tokenizer.chat_template = case.template
+    tokenizer.save_pretrained(folder)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    config = getattr(transformers, case.config)(
+        **SIZES, vocab_size=library.get_vocab_size() + case.padding, eos_token_id=library.token_to_id(case.eos),
+        bos_token_id=None if case.bos is None else library.token_to_id(case.bos), pad_token_id=None,
+    )  # fmt: skip
+    peer = getattr(transformers, case.architecture)(config).eval()
+    fill(peer, seed)
+    peer.save_pretrained(folder)
+    return tokenizer, peer
+
+
+@pytest.fixture(scope="module", params=CASES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("hub") / "model"
+    tokenizer, peer = write(CASES[request.param], folder)
+    with imp_service.load(folder, "device.threads=1", "kv.dtype=f32") as ours:
+        assert ours.warnings == ()
+        yield Pair(ours, tokenizer, peer, folder)
+
+
+def test_hub_9_ids_are_those_of_transformers(pair: Pair) -> None:
+    spelled = [*pair.tokenizer.get_added_vocab(), "x"]
+    for text in random_texts(500, seed=11, spelled=spelled):
+        for added in (True, False):
+            expected = pair.tokenizer(text, add_special_tokens=added)["input_ids"]
+            assert pair.ours.tokenize(text, add_special_tokens=added, parse_special_tokens=True) == expected, text
+
+
+def chat_of(messages: list[dict[str, Any]], tools: list[dict[str, Any]], *, asks: bool) -> ChatPrompt:
+    return ChatPrompt(
+        tuple(
+            ChatMessage(
+                each["role"],
+                each["content"],
+                tool_calls_json=json.dumps(each["tool_calls"]) if "tool_calls" in each else "",
+            )
+            for each in messages
+        ),
+        json.dumps(tools) if tools else "",
+        add_generation_prompt=asks,
+    )
+
+
+def test_hub_9_prompts_of_conversations_are_those_of_transformers(pair: Pair) -> None:
+    n_rendered = 0
+    for messages, tools in CONVERSATIONS:
+        for asks in (True, False):
+            chat = chat_of(messages, tools, asks=asks)
+            asked: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": asks}
+            try:
+                expected = pair.tokenizer.apply_chat_template(messages, tokenize=False, **asked)
+            except Exception:
+                with pytest.raises(imp_service.InvalidArgument):
+                    pair.ours.chat(chat, max_tokens=1)
+                continue
+            text = pair.ours._runtime.text
+            assert text.render(chat).text == expected
+            ids = pair.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **asked)
+            assert text.chat_ids(chat) == ids
+            n_rendered += 1
+    assert n_rendered >= 8
+
+
+def generated(tokenizer: Any, peer: Any, ids: list[int], n_tokens: int, ends: list[int]) -> list[int]:
+    """The most probable tokens, of those that are tokens."""
+    beyond = list(range(len(tokenizer), peer.config.vocab_size)) or None
+    asked = {"do_sample": False, "suppress_tokens": beyond, "eos_token_id": ends or [peer.config.vocab_size]}
+    with torch.no_grad():
+        whole = peer.generate(torch.tensor([ids]), max_new_tokens=n_tokens, **asked)
+    return whole[0].tolist()[len(ids) :]
+
+
+def test_hub_9_greedy_tokens_are_those_of_transformers(pair: Pair) -> None:
+    for prompt in ("Hello world", "\u4e16\u754c", "don't 1234"):
+        ids = pair.tokenizer(prompt)["input_ids"]
+        expected = generated(pair.tokenizer, pair.peer, ids, 24, pair.ours.eos_token_ids)
+        found = pair.ours.generate(prompt, max_tokens=24, temperature=0).result()
+        ends = expected[-1] in pair.ours.eos_token_ids
+        assert list(found.token_ids) == (expected[:-1] if ends else expected)
+        assert found.finish_reason == ("stop" if ends else "max_tokens")
+    messages = USER
+    ids = pair.tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True, return_dict=False)
+    found = pair.ours.chat(messages, max_tokens=16, temperature=0).result()
+    expected = generated(pair.tokenizer, pair.peer, ids, 16, pair.ours.eos_token_ids)
+    assert list(found.token_ids) == [token for token in expected if token not in pair.ours.eos_token_ids]
+
+
+def test_hub_9_a_turn_ends_where_transformers_ends_it(pair: Pair) -> None:
+    free = generated(pair.tokenizer, pair.peer, pair.tokenizer("Hello world")["input_ids"], 16, [])
+    end = next(token for token in free[4:] if token not in free[:4])
+    (pair.folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [end, free[9]]}))
+    with imp_service.load(pair.folder, "device.threads=1", "kv.dtype=f32") as model:
+        found = model.generate("Hello world", max_tokens=16, temperature=0).result()
+        cut = next(i for i, token in enumerate(free) if token in model.eos_token_ids)
+    assert cut <= 9 and {end, free[9]} <= set(model.eos_token_ids)
+    assert (list(found.token_ids), found.finish_reason) == (free[:cut], "stop")
+
+
+def test_hub_9_hon_1_another_template_or_another_weight_is_seen(tmp_path: Path) -> None:
+    case = CASES["qwen3"]
+    tokenizer, peer = write(case, tmp_path / "model")
+    ids = tokenizer("Hello world")["input_ids"]
+    expected = generated(tokenizer, peer, ids, 24, [tokenizer.eos_token_id])
+    prompt = tokenizer.apply_chat_template(USER, tokenize=False, add_generation_prompt=True)
+    write(case, tmp_path / "model", seed=1)
+    template = tmp_path / "model" / "chat_template.jinja"
+    template.write_text(template.read_text().replace("assistant", "helper"))
+    with imp_service.load(tmp_path / "model", "device.threads=1") as other:
+        assert list(other.generate("Hello world", max_tokens=24, temperature=0).result().token_ids) != expected
+        assert other._runtime.text.render(chat_of(USER, [], asks=True)).text != prompt
