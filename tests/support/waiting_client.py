@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 import imp_service
-from imp_service import AsyncClient
+from imp_service import AsyncClient, SessionStep
 from imp_service.api.replies import GenerationResult, Reply
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -29,6 +30,13 @@ class WaitingClient:
 
     def chat(self, *arguments: Any, **options: Any) -> WaitingGeneration:
         return WaitingGeneration(self._client.chat(*arguments, **options), self._run)
+
+    def open(self, *arguments: Any, **options: Any) -> WaitingSession:
+        return WaitingSession(self._client.open(*arguments, **options), self._run)
+
+    def decode_step(self, steps: list[SessionStep]) -> Any:
+        inner = [replace(each, session=each.session.session) for each in steps]  # type: ignore[attr-defined]
+        return self._run(self._client.decode_step(inner))
 
     def tokenize(self, *arguments: Any, **options: Any) -> Any:
         return self._run(self._client.tokenize(*arguments, **options))
@@ -66,3 +74,43 @@ class WaitingGeneration(Iterator[Reply]):
 
     async def _next(self) -> Reply | None:
         return await anext(self._generation, None)
+
+
+class WaitingSession:
+    """The same for one session."""
+
+    def __init__(self, session: Any, run: Run) -> None:
+        self.session = session
+        self._run = run
+
+    @property
+    def position(self) -> int:
+        return int(self.session.position)
+
+    @property
+    def seed(self) -> int:
+        return int(self.session.seed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._run(self.session.close())
+
+    def prefill(self, *arguments: Any, **options: Any) -> Any:
+        return self._run(self.session.prefill(*arguments, **options))
+
+    def decode_step(self, *arguments: Any, **options: Any) -> Any:
+        return self._run(self.session.decode_step(*arguments, **options))
+
+    def generate(self, *arguments: Any, **options: Any) -> WaitingGeneration:
+        return WaitingGeneration(self.session.generate(*arguments, **options), self._run)
+
+    def fork(self, *arguments: Any) -> WaitingSession:
+        return WaitingSession(self._run(self.session.fork(*arguments)), self._run)
+
+    def truncate(self, position: int) -> None:
+        self._run(self.session.truncate(position))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 
-from .connection import Metadata
+from .connection import LAST_CALLS_SECONDS, Metadata
 from .failure import CallFailure, failure_of
 from .target import Target, open_async_channel
 
@@ -26,6 +26,7 @@ class AsyncConnection:
         self._deadline = deadline
         self._channel: grpc.aio.Channel | None = None
         self._is_closed = False
+        self._started: set[asyncio.Task[None]] = set()
 
     @property
     def channel(self) -> grpc.aio.Channel:
@@ -37,7 +38,9 @@ class AsyncConnection:
         return self._channel
 
     async def close(self) -> None:
-        """Ends every call."""
+        """Ends every call, but waits a moment for those of start()."""
+        if self._started:
+            await asyncio.wait(self._started, timeout=LAST_CALLS_SECONDS)
         self._is_closed = True
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -54,6 +57,12 @@ class AsyncConnection:
         """The reply. Raises CallFailure. Cancelling the task cancels the call."""
         with self.failures():
             return await method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it without waiting for its end."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._started.add(task)  # a loop refers to its tasks weakly
+        task.add_done_callback(self._started.discard)
 
     def stream(
         self,

@@ -1,8 +1,10 @@
 """A channel to one server for programs that wait in threads, with deadline, metadata and failures."""
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 
@@ -13,6 +15,8 @@ from .target import Target, open_channel
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Metadata = tuple[tuple[str, str], ...]
+# How long close() waits for calls whose replies nobody wants.
+LAST_CALLS_SECONDS = 1.0
 
 
 class Connection:
@@ -23,6 +27,7 @@ class Connection:
         self._target = target
         self._metadata = target.call_metadata
         self._deadline = deadline
+        self._started: set[grpc.Future[Any]] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -30,6 +35,14 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every call, but waits a moment for those of start()."""
+        deadline = time.monotonic() + LAST_CALLS_SECONDS
+        for call in tuple(self._started):
+            with suppress(grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError):
+                call.exception(timeout=max(0.0, deadline - time.monotonic()))
         self.channel.close()
 
     def unary(
@@ -48,6 +61,21 @@ class Connection:
                 return call.result()
         except grpc.RpcError as error:
             raise failure_of(error, self._target) from None
+
+    def start(
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[Request, Response]",
+        request: Request,
+        *,
+        metadata: Metadata = (),
+    ) -> None:
+        """Makes a call without waiting for its end. Has no effect on a closed connection."""
+        try:
+            call = method.future(request, timeout=self._deadline, metadata=(*self._metadata, *metadata))
+        except ValueError:  # closed
+            return
+        self._started.add(call)  # gRPC cancels a call that nobody refers to
+        call.add_done_callback(self._started.discard)
 
     def stream(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -41,6 +42,8 @@ _NAMES = {
     "imp-tenant": "tenant",
     "imp-priority": "priority",
 }
+# Of a call with one session. Of several, each failure is told with its session.
+_STEP = re.compile(r"^steps\[\d+\]\.")
 
 
 def kind_of(reason: str, code: str) -> type[Error]:
@@ -61,7 +64,8 @@ def error_of_failure(failure: CallFailure) -> Error:
 
 
 def _path_of(path: str) -> str:
-    """The path of a field, as the API has it."""
+    """The path of a field, as the API has it: of a step, without the session's place in the call."""
+    path = _STEP.sub("", path)
     name, bracket, index = path.partition("[")
     return _NAMES.get(name, name) + bracket + index
 

@@ -7,21 +7,42 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
-from ...api.arguments import CHAT_PARAMETERS, GENERATION_PARAMETERS, Message, chat_of, request_of
+from ...api.arguments import (
+    CHAT_PARAMETERS,
+    GENERATION_PARAMETERS,
+    SAMPLING_PARAMETERS,
+    Message,
+    chat_of,
+    request_of,
+    sampling_of,
+)
 from ...api.chat_prompt import ChatPrompt
-from ...api.keywords import takes_options
-from ...api.options import GenerationRequest, Prompt
+from ...api.errors import Error
+from ...api.keywords import parameters_of, take, takes_options
+from ...api.options import (
+    DEFAULT_CACHE,
+    CacheOptions,
+    GenerationRequest,
+    Prompt,
+    SamplingOptions,
+    SessionStep,
+    with_seed,
+)
+from ...api.replies import StepOutput
 from ...api.reports import LoadReport, ModelInfo
+from ...pb.inference_pb2 import GenerateResponse
 from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ...pb.model_pb2_grpc import ModelServiceStub
 from ...pb.tokenizer_pb2_grpc import TokenizerServiceStub
-from ..async_connection import AsyncConnection
+from ..async_connection import AsyncConnection, AsyncReplies
 from ..messages.errors import errors_of_the_api
 from ..messages.replies import read_load, read_model_info
 from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .async_generation import AsyncGeneration
+from .async_session import AsyncSession, AsyncSessionServer, decode_together
 from .reception import Reception
+from .session_state import SessionState
 
 
 class AsyncClient:
@@ -35,6 +56,7 @@ class AsyncClient:
     def __init__(self, connection: AsyncConnection, model: str = "") -> None:
         self._connection = connection
         self._model = model
+        self._sessions = AsyncSessionServer(connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,6 +68,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Closes the connection. Whoever still waits for a reply gets an error with the reason CANCELLED."""
+        self._sessions.release_dropped()
         await self._connection.close()
 
     async def info(self, *, timeout: float | None = None) -> ModelInfo:
@@ -77,6 +100,34 @@ class AsyncClient:
         """
         return self._begin(request_of(chat_of(messages, options), options), timeout)
 
+    @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))
+    def open(
+        self,
+        sampling: SamplingOptions | None = None,
+        *,
+        tenant: str = "",
+        priority: int = 0,
+        cache: CacheOptions = DEFAULT_CACHE,
+        ttl: float | None = None,
+        **options: Any,
+    ) -> AsyncSession:
+        """A session that holds nothing yet, with the sampler of its steps. Its first step opens it on the server.
+
+        The server frees it after `ttl` seconds without use; None is the server's own time.
+        """
+        asked, cache = with_seed(sampling_of(sampling, options) or SamplingOptions()), take(cache, options)
+        metadata = caller_metadata(tenant, priority)
+        return AsyncSession(self._sessions, SessionState(asked, cache, self._model, ttl, metadata))
+
+    async def decode_step(
+        self, steps: Sequence[SessionStep], *, timeout: float | None = None
+    ) -> list[StepOutput | Error]:
+        """Steps several sessions at once: one output or one error for each. An error leaves the other sessions whole.
+
+        A failure of the call itself is raised.
+        """
+        return await decode_together(self._sessions, steps, timeout)
+
     async def tokenize(
         self,
         text: str,
@@ -104,7 +155,7 @@ class AsyncClient:
         message = write_generation(request, self._model)
         metadata = caller_metadata(request.tenant, request.priority)
 
-        def begin() -> Any:
+        async def begin() -> AsyncReplies[GenerateResponse]:
             return self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
 
         return AsyncGeneration(begin, Reception(request))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +20,7 @@ class AsyncGeneration(AsyncIterator[Reply]):
     memory within one step.
     """
 
-    def __init__(self, begin: Callable[[], AsyncReplies[GenerateResponse]], reception: Reception) -> None:
+    def __init__(self, begin: Callable[[], Awaitable[AsyncReplies[GenerateResponse]]], reception: Reception) -> None:
         self._begin = begin
         self._messages: AsyncReplies[GenerateResponse] | None = None
         self._reception = reception
@@ -39,6 +39,9 @@ class AsyncGeneration(AsyncIterator[Reply]):
             self._is_over = True
             raise StopAsyncIteration
         return reply
+
+    def __del__(self) -> None:
+        self._reception.is_left = True  # its messages cancel the call
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,7 +70,7 @@ class AsyncGeneration(AsyncIterator[Reply]):
     async def _next(self) -> Reply | None:
         """The next reply; None after the last."""
         if self._messages is None:
-            self._messages = self._begin()
+            self._messages = await self._begin()
         async for message in self._messages:
             reply = self._reception.take(message)
             if reply is not None:
@@ -76,6 +79,6 @@ class AsyncGeneration(AsyncIterator[Reply]):
         return None
 
     def _leave(self) -> None:
-        self._is_over = True
+        self._is_over = self._reception.is_left = True
         if self._messages is not None:
             self._messages.cancel()

@@ -7,10 +7,28 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ...api.arguments import CHAT_PARAMETERS, GENERATION_PARAMETERS, Message, chat_of, request_of
+from ...api.arguments import (
+    CHAT_PARAMETERS,
+    GENERATION_PARAMETERS,
+    SAMPLING_PARAMETERS,
+    Message,
+    chat_of,
+    request_of,
+    sampling_of,
+)
 from ...api.chat_prompt import ChatPrompt
-from ...api.keywords import takes_options
-from ...api.options import GenerationRequest, Prompt, SamplingOptions
+from ...api.errors import Error
+from ...api.keywords import parameters_of, take, takes_options
+from ...api.options import (
+    DEFAULT_CACHE,
+    CacheOptions,
+    GenerationRequest,
+    Prompt,
+    SamplingOptions,
+    SessionStep,
+    with_seed,
+)
+from ...api.replies import StepOutput
 from ...api.reports import LoadReport, ModelInfo
 from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
@@ -22,6 +40,8 @@ from ..messages.replies import read_load, read_model_info
 from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .generation import Generation
 from .reception import Reception
+from .session import Session, SessionServer, decode_together
+from .session_state import SessionState
 
 if TYPE_CHECKING:
     from ...api.async_generation import AsyncGeneration
@@ -41,6 +61,7 @@ class Client:
         self._connection = connection
         self._model = model
         self._inference = InferenceServiceStub(connection.channel)
+        self._sessions = SessionServer(connection, self._inference)
         self._models = ModelServiceStub(connection.channel)
         self._tokenizer = TokenizerServiceStub(connection.channel)
 
@@ -52,7 +73,8 @@ class Client:
 
     def close(self) -> None:
         """Closes the connection. Calls that still wait for a reply raise an error with the reason CANCELLED."""
-        self._connection.channel.close()
+        self._sessions.release_dropped()
+        self._connection.close()
 
     @cached_property
     def _info(self) -> ModelInfo:
@@ -130,6 +152,32 @@ class Client:
     ) -> AsyncGeneration:
         """As chat(), for `async for`."""
         return self._begin_async(request_of(chat_of(messages, options), options), timeout)
+
+    @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))
+    def open(
+        self,
+        sampling: SamplingOptions | None = None,
+        *,
+        tenant: str = "",
+        priority: int = 0,
+        cache: CacheOptions = DEFAULT_CACHE,
+        ttl: float | None = None,
+        **options: Any,
+    ) -> Session:
+        """A session that holds nothing yet, with the sampler of its steps. Its first step opens it on the server.
+
+        The server frees it after `ttl` seconds without use; None is the server's own time.
+        """
+        asked, cache = with_seed(sampling_of(sampling, options) or SamplingOptions()), take(cache, options)
+        metadata = caller_metadata(tenant, priority)
+        return Session(self._sessions, SessionState(asked, cache, self._model, ttl, metadata))
+
+    def decode_step(self, steps: Sequence[SessionStep], *, timeout: float | None = None) -> list[StepOutput | Error]:
+        """Steps several sessions at once: one output or one error for each. An error leaves the other sessions whole.
+
+        A failure of the call itself is raised.
+        """
+        return decode_together(self._sessions, steps, timeout)
 
     @errors_of_the_api()
     def tokenize(

@@ -38,9 +38,8 @@ class Generation(Iterator[Reply]):
         self.close()
 
     def __del__(self) -> None:
-        messages = getattr(self, "_messages", None)
-        if messages is not None:
-            messages.cancel()
+        if hasattr(self, "_replies"):
+            self.close()
 
     def result(self) -> GenerationResult:
         """Waits for the end and returns the whole output, with what was read before."""
@@ -64,6 +63,7 @@ class Generation(Iterator[Reply]):
 
     def close(self) -> None:
         """Cancels what still runs. Replies not yet read are dropped."""
+        self._reception.is_left = True
         self._messages.cancel()
         self._replies = iter(())
 
@@ -77,9 +77,11 @@ def _read(messages: Replies[GenerateResponse], reception: Reception) -> Iterator
                 yield reply
         reception.end()
     except StreamBroken:
+        reception.is_left = True
         messages.cancel()
         raise
     except CallFailure as failure:
+        reception.is_left = True
         if not (reception.is_cancelled and failure.code == "CANCELLED"):
             raise
         yield from reception.cancelled()

@@ -22,8 +22,12 @@ class Reception:
         self._replies: list[Reply] = []
         self._asked_at = time.monotonic()
         self._started_at = 0.0
-        # The caller has ended it.
+        # The caller has ended it, and still reads.
         self.is_cancelled = False
+        # Nobody reads it any more.
+        self.is_left = False
+        # Tokens that the continued session holds in the end.
+        self.position: int | None = None
 
     def take(self, message: GenerateResponse) -> Reply | None:
         """The reply of the next message; None for a kind of a later revision."""
@@ -31,6 +35,8 @@ class Reception:
         reply = read_reply(message)
         if reply is not None:
             self._replies.append(reply)
+        if message.finished.HasField("position"):
+            self.position = message.finished.position
         if isinstance(reply, Started):
             self._started_at = time.monotonic()
         return reply
@@ -49,6 +55,20 @@ class Reception:
     def n_tokens(self) -> int:
         """Tokens that came, over all sequences."""
         return sum(len(each.token_ids) for each in self._replies if isinstance(each, Chunk))
+
+    @property
+    def n_prompt_tokens(self) -> int:
+        """Of a session: the pending token, 1 or 0."""
+        return 0 if self.started is None else self.started.prompt_tokens
+
+    @property
+    def last_token(self) -> int | None:
+        """The last token that came, unless it ended the sequence."""
+        last = self._replies[-1] if self._replies else None
+        if isinstance(last, Finished) and last.match is not None:
+            return None
+        chunks = (each for each in reversed(self._replies) if isinstance(each, Chunk))
+        return next((each.token_ids[-1] for each in chunks), None)
 
     def cancelled(self) -> Iterator[Reply]:
         """How a generation ends that its caller has cancelled: each open sequence with the reason `cancelled`.

@@ -1,0 +1,204 @@
+"""A session on a server, for a task of asyncio: the methods of `Session` as coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ...api.arguments import GENERATION_PARAMETERS, NO_PROMPT, STEP_PARAMETERS, request_of, sampling_of
+from ...api.errors import Error
+from ...api.keywords import take, takes_options
+from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions, SessionStep, StepOptions
+from ...api.replies import StepOutput
+from ...pb import inference_pb2 as pb
+from ...pb.inference_pb2_grpc import InferenceServiceStub
+from ..async_connection import AsyncConnection, AsyncReplies
+from ..failure import CallFailure
+from ..messages.errors import errors_of_the_api
+from ..messages.requests import Metadata
+from . import session_calls
+from .async_generation import AsyncGeneration
+from .reception import Reception
+from .session_calls import Calls
+from .session_state import Asked, SessionState
+
+T = TypeVar("T")
+
+
+class AsyncSessionServer:
+    """Makes the calls of sessions on one connection."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        # Sessions that were dropped without close(): a destructor may run anywhere.
+        self.dropped: deque[SessionState] = deque()
+
+    @cached_property
+    def _stub(self) -> Any:
+        """Made with the channel, by the first call."""
+        return InferenceServiceStub(self._connection.channel)
+
+    @cached_property
+    def _methods(self) -> dict[type, Any]:
+        return {
+            pb.PrefillRequest: self._stub.Prefill,
+            pb.DecodeStepRequest: self._stub.DecodeStep,
+            pb.ForkSessionRequest: self._stub.ForkSession,
+            pb.TruncateSessionRequest: self._stub.TruncateSession,
+        }
+
+    async def run(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
+        """Makes the calls one after the other, and returns what they come to."""
+        self.release_dropped()
+        with errors_of_the_api():
+            try:
+                resume: Callable[[], Any] = partial(next, calls)
+                while True:
+                    resume = await self._answered(calls, resume(), metadata, timeout)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    def stream(
+        self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None
+    ) -> AsyncReplies[pb.GenerateResponse]:
+        """Begins a generation."""
+        return self._connection.stream(self._stub.Generate, message, metadata=metadata, timeout=timeout)
+
+    async def release(self, state: SessionState) -> None:
+        """Frees a session. If the server cannot be reached, it frees the session after its ttl."""
+        request = session_calls.release(state)
+        if request is not None:
+            with suppress(CallFailure):
+                await self._connection.unary(self._stub.ReleaseSession, request, metadata=state.metadata)
+
+    def release_dropped(self) -> None:
+        """Frees sessions that were dropped, without waiting for it."""
+        while self.dropped:
+            self._connection.start(self.release(self.dropped.popleft()))
+
+    async def _answered(
+        self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None
+    ) -> Callable[[], Any]:
+        """Answers a request. The function that it returns goes on with the calls."""
+        if isinstance(request, float):
+            await asyncio.sleep(request)
+            return partial(calls.send, None)
+        method = self._methods[type(request)]
+        try:
+            reply = await self._connection.unary(method, request, metadata=metadata, timeout=timeout)
+        except CallFailure as failure:
+            return partial(calls.throw, failure)
+        return partial(calls.send, reply)
+
+
+class AsyncSession:
+    """A sequence of tokens that its caller extends, forks and truncates. For one task at a time.
+
+    It is what `Session` is; closing it, by close() or an `async with` block, frees it on the server.
+    """
+
+    def __init__(self, server: AsyncSessionServer, state: SessionState) -> None:
+        self._server = server
+        self._state = state
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_state"):
+            self._server.dropped.append(self._state)
+
+    @property
+    def position(self) -> int:
+        """How many tokens it holds."""
+        return self._state.position
+
+    @property
+    def seed(self) -> int:
+        """The seed of its sampler."""
+        return self._state.seed
+
+    @takes_options(STEP_PARAMETERS)
+    async def prefill(
+        self,
+        prompt: Prompt,
+        step: StepOptions = DEFAULT_STEP,
+        *,
+        sampling: SamplingOptions | None = None,
+        position: int | None = None,
+        base: int | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> StepOutput:
+        """Evaluates a prompt after what is held, and samples, as `Session.prefill` does."""
+        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        return await self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
+
+    @takes_options(STEP_PARAMETERS)
+    async def decode_step(
+        self,
+        tokens: Sequence[int] = (),
+        step: StepOptions = DEFAULT_STEP,
+        *,
+        sampling: SamplingOptions | None = None,
+        position: int | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> StepOutput:
+        """Evaluates `tokens`, or the pending one if there are none, and samples."""
+        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        return await self._run(session_calls.decode_step(self._state, tokens, asked), timeout)
+
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, request: GenerationRequest = NO_PROMPT, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration:
+        """Goes on by itself after what is held. It takes the options of `AsyncClient.generate`."""
+        state, request = self._state, request_of(request, options)
+        message = state.generation(request)
+        reception = Reception(request)
+
+        async def begin() -> AsyncReplies[pb.GenerateResponse]:
+            await self._run(session_calls.begin_generation(state), timeout)
+            state.generating(message, reception)
+            return self._server.stream(message, state.metadata, timeout)
+
+        return AsyncGeneration(begin, reception)
+
+    async def fork(self, position: int | None = None, *, timeout: float | None = None) -> AsyncSession:
+        """A session that shares the first `position` tokens, or all of them and the pending one."""
+        return AsyncSession(self._server, await self._run(session_calls.fork(self._state, position), timeout))
+
+    async def truncate(self, position: int, *, timeout: float | None = None) -> None:
+        """Drops what follows the first `position` tokens, and the pending one."""
+        await self._run(session_calls.truncate(self._state, position), timeout)
+
+    async def close(self) -> None:
+        """Frees it. Closing it twice does nothing."""
+        await self._server.release(self._state)
+
+    async def _run(self, calls: Calls[T], timeout: float | None) -> T:
+        return await self._server.run(calls, self._state.metadata, timeout)
+
+
+async def decode_together(
+    server: AsyncSessionServer, steps: Sequence[SessionStep], timeout: float | None
+) -> list[StepOutput | Error]:
+    """Steps sessions of one server, those of one caller in one call."""
+    parts = session_calls.parts_of(steps, AsyncSession)
+    results: dict[int, StepOutput | Error] = {}
+    for metadata, places in session_calls.by_caller(parts).items():
+        outputs = await server.run(session_calls.decode_together([parts[i] for i in places]), metadata, timeout)
+        results |= dict(zip(places, outputs, strict=True))
+    return [results[i] for i in range(len(parts))]

@@ -1,0 +1,200 @@
+"""A session on a server: the caller decides token by token, and each call waits for its answer."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ...api.arguments import GENERATION_PARAMETERS, NO_PROMPT, STEP_PARAMETERS, request_of, sampling_of
+from ...api.errors import Error
+from ...api.keywords import take, takes_options
+from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions, SessionStep, StepOptions
+from ...api.replies import StepOutput
+from ...pb import inference_pb2 as pb
+from ...pb.inference_pb2_grpc import InferenceServiceStub
+from ..connection import Connection
+from ..failure import CallFailure
+from ..messages.errors import errors_of_the_api
+from ..messages.requests import Metadata
+from . import session_calls
+from .generation import Generation
+from .reception import Reception
+from .session_calls import Calls
+from .session_state import Asked, SessionState
+
+T = TypeVar("T")
+
+
+class SessionServer:
+    """Makes the calls of sessions on one connection."""
+
+    def __init__(self, connection: Connection, stub: InferenceServiceStub) -> None:
+        self._connection = connection
+        self._stub = stub
+        # Sessions that were dropped without close(). A destructor may run inside gRPC, where a call would never return.
+        self.dropped: deque[SessionState] = deque()
+        self._methods: dict[type, Any] = {
+            pb.PrefillRequest: stub.Prefill,
+            pb.DecodeStepRequest: stub.DecodeStep,
+            pb.ForkSessionRequest: stub.ForkSession,
+            pb.TruncateSessionRequest: stub.TruncateSession,
+        }
+
+    def run(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
+        """Makes the calls one after the other, and returns what they come to."""
+        self.release_dropped()
+        with errors_of_the_api():
+            try:
+                resume: Callable[[], Any] = partial(next, calls)
+                while True:
+                    resume = self._answered(calls, resume(), metadata, timeout)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+
+    def stream(
+        self, message: pb.GenerateRequest, reception: Reception, metadata: Metadata, timeout: float | None
+    ) -> Generation:
+        """Begins a generation."""
+        messages = self._connection.stream(self._stub.Generate, message, metadata=metadata, timeout=timeout)
+        return Generation(messages, reception)
+
+    def release(self, state: SessionState) -> None:
+        """Frees a session. If the server cannot be reached, it frees the session after its ttl."""
+        request = session_calls.release(state)
+        if request is not None:
+            with suppress(CallFailure):
+                self._connection.unary(self._stub.ReleaseSession, request, metadata=state.metadata)
+
+    def release_dropped(self) -> None:
+        """Frees sessions that were dropped, without waiting for it."""
+        while self.dropped:
+            state = self.dropped.popleft()
+            request = session_calls.release(state)
+            if request is not None:
+                self._connection.start(self._stub.ReleaseSession, request, metadata=state.metadata)
+
+    def _answered(self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None) -> Callable[[], Any]:
+        """Answers a request. The function that it returns goes on with the calls."""
+        if isinstance(request, float):
+            time.sleep(request)
+            return partial(calls.send, None)
+        try:
+            reply = self._connection.unary(self._methods[type(request)], request, metadata=metadata, timeout=timeout)
+        except CallFailure as failure:
+            return partial(calls.throw, failure)
+        return partial(calls.send, reply)
+
+
+class Session:
+    """A sequence of tokens that its caller extends, forks and truncates. For one thread at a time.
+
+    It holds `position` tokens, and perhaps a pending one: sampled, but not yet evaluated. A step evaluates the tokens
+    that it is given, or the pending one, and samples the next. Sampling options that are given to a step hold from then
+    on. The first step opens the session on the server; closing it, by close() or a `with` block, frees it there. The
+    server frees a session that is not used for its `ttl`.
+    """
+
+    def __init__(self, server: SessionServer, state: SessionState) -> None:
+        self._server = server
+        self._state = state
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_state"):
+            self._server.dropped.append(self._state)
+
+    @property
+    def position(self) -> int:
+        """How many tokens it holds."""
+        return self._state.position
+
+    @property
+    def seed(self) -> int:
+        """The seed of its sampler."""
+        return self._state.seed
+
+    @takes_options(STEP_PARAMETERS)
+    def prefill(
+        self,
+        prompt: Prompt,
+        step: StepOptions = DEFAULT_STEP,
+        *,
+        sampling: SamplingOptions | None = None,
+        position: int | None = None,
+        base: int | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> StepOutput:
+        """Evaluates a prompt after what is held, and samples.
+
+        Text gets the model's special tokens if nothing is held yet. If `position` is given and is not what the session
+        holds, nothing happens but the error POSITION_MISMATCH. `base` is where output 0 would be, for a sampler that
+        goes on with the draws of an earlier session.
+        """
+        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        return self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
+
+    @takes_options(STEP_PARAMETERS)
+    def decode_step(
+        self,
+        tokens: Sequence[int] = (),
+        step: StepOptions = DEFAULT_STEP,
+        *,
+        sampling: SamplingOptions | None = None,
+        position: int | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> StepOutput:
+        """Evaluates `tokens`, or the pending one if there are none, and samples."""
+        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        return self._run(session_calls.decode_step(self._state, tokens, asked), timeout)
+
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, request: GenerationRequest = NO_PROMPT, *, timeout: float | None = None, **options: Any
+    ) -> Generation:
+        """Goes on by itself after what is held. It takes the options of `Client.generate`."""
+        state, request = self._state, request_of(request, options)
+        message = state.generation(request)
+        self._run(session_calls.begin_generation(state), timeout)
+        reception = Reception(request)
+        state.generating(message, reception)
+        return self._server.stream(message, reception, state.metadata, timeout)
+
+    def fork(self, position: int | None = None, *, timeout: float | None = None) -> Session:
+        """A session that shares the first `position` tokens, or all of them and the pending one."""
+        return Session(self._server, self._run(session_calls.fork(self._state, position), timeout))
+
+    def truncate(self, position: int, *, timeout: float | None = None) -> None:
+        """Drops what follows the first `position` tokens, and the pending one."""
+        self._run(session_calls.truncate(self._state, position), timeout)
+
+    def close(self) -> None:
+        """Frees it. Closing it twice does nothing."""
+        self._server.release(self._state)
+
+    def _run(self, calls: Calls[T], timeout: float | None) -> T:
+        return self._server.run(calls, self._state.metadata, timeout)
+
+
+def decode_together(
+    server: SessionServer, steps: Sequence[SessionStep], timeout: float | None
+) -> list[StepOutput | Error]:
+    """Steps sessions of one server, those of one caller in one call."""
+    parts = session_calls.parts_of(steps, Session)
+    results: dict[int, StepOutput | Error] = {}
+    for metadata, places in session_calls.by_caller(parts).items():
+        outputs = server.run(session_calls.decode_together([parts[i] for i in places]), metadata, timeout)
+        results |= dict(zip(places, outputs, strict=True))
+    return [results[i] for i in range(len(parts))]

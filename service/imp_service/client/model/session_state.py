@@ -1,0 +1,232 @@
+"""What a client knows of a session on a server, whoever makes the calls. It uses no thread and no connection."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ...api.errors import InvalidArgument, StateError, error_of, invalid
+from ...api.options import CacheOptions, GenerationRequest, Prompt, SamplingOptions, StepOptions, with_seed
+from ...api.replies import StepOutput
+from ...pb import inference_pb2 as pb
+from ...pb import types_pb2
+from ..failure import CallFailure
+from ..messages.fields import MessageWriter
+from ..messages.requests import Metadata, write_generation, write_prompt
+from .reception import Reception
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller asks of a step."""
+
+    step: StepOptions
+    sampling: SamplingOptions | None = None
+    position: int | None = None
+
+
+@dataclass(slots=True)
+class SessionState:
+    """One session. The first call opens it on the server, by a name of the client, so that calls can be repeated."""
+
+    sampling: SamplingOptions  # of the call that opens it; with a seed
+    cache: CacheOptions
+    model: str = ""
+    ttl: float | None = None  # seconds
+    metadata: Metadata = ()
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # A call may have opened it.
+    is_asked: bool = False
+    is_open: bool = False
+    held: int = 0
+    seed: int = 0
+    # The token that was sampled last and not yet evaluated, if the client knows it.
+    pending: int | None = None
+    # The server may have dropped the pending token: a step that needs it brings it.
+    is_pending_lost: bool = False
+    # The last generation, until settled() says what it has left.
+    running: Reception | None = None
+
+    def __post_init__(self) -> None:
+        self.seed = self.sampling.seed or 0
+
+    @property
+    def position(self) -> int:
+        """How many tokens it holds."""
+        running = self.running
+        if running is None:
+            return self.held
+        if running.position is not None:
+            return running.position
+        # What was read, but for its last token, which is pending.
+        return self.held + (running.n_prompt_tokens + running.n_tokens - 1 if running.n_tokens else 0)
+
+    # A generation.
+
+    def generation(self, request: GenerationRequest) -> pb.GenerateRequest:
+        """Goes on by itself after what is held. Without a sampling option it keeps the sampler."""
+        if request.prompt:
+            raise invalid("prompt", "given, expected none: the session holds it")
+        self.require_tokens()
+        if request.sampling != SamplingOptions():
+            request = replace(request, sampling=with_seed(request.sampling))
+        return write_generation(request, self.model, self.name)
+
+    def generating(self, message: pb.GenerateRequest, reception: Reception) -> None:
+        """The call begins."""
+        self.running = reception
+        if message.sampling.HasField("seed"):
+            self.seed = message.sampling.seed
+
+    def settling(self) -> pb.TruncateSessionRequest | None:
+        """The call after which the session holds what was read of a generation that was left; None: it does already."""
+        running = self.running
+        if running is None or (running.position is None and not running.is_left):
+            return None
+        if running.position is None:
+            return pb.TruncateSessionRequest(session_id=self.name, position=self.position)
+        self._settled(running, is_lost=False)
+        return None
+
+    def settled(self) -> None:
+        """The call has been made."""
+        if self.running is not None:
+            self._settled(self.running, is_lost=True)
+
+    def _settled(self, running: Reception, *, is_lost: bool) -> None:
+        position = self.position
+        if running.n_tokens:
+            all_tokens = self.held + running.n_prompt_tokens + running.n_tokens
+            self.pending = running.last_token if position == all_tokens - 1 else None
+        self.held, self.running = position, None
+        self.is_pending_lost = is_lost and self.pending is not None
+
+    def evaluating_pending(self) -> pb.DecodeStepRequest | None:
+        """The step that a generation needs first if the server has dropped the pending token."""
+        if not self.is_pending_lost:
+            return None
+        silent = StepOptions(sample=False)
+        return pb.DecodeStepRequest(steps=[self.step((), Asked(silent))])
+
+    # Steps.
+
+    def prefill(self, prompt: Prompt, asked: Asked, base: int | None) -> pb.PrefillRequest:
+        """Evaluates a prompt after what is held."""
+        message, writer = pb.PrefillRequest(session_id=self.name, model=self.model), MessageWriter()
+        write_prompt(writer, message, prompt)
+        writer.put(message, "step", asked.step, "step")
+        if base is not None:
+            writer.put(message, "base", base, "base")
+        if not self.is_open:
+            self._put_opening(writer, message, asked)
+        else:
+            self._put_position(writer, message, asked.position)
+            if asked.sampling is not None:
+                writer.put(message, "sampling", with_seed(asked.sampling), "sampling")
+        writer.finish()
+        self.is_asked = True
+        return message
+
+    def first_step(self, tokens: Sequence[int], asked: Asked) -> pb.PrefillRequest:
+        """A step of a session that the server does not have: a prefill, as that alone opens one."""
+        if not len(tokens):
+            self.require_tokens()
+        return self.prefill(tokens, asked, base=None)
+
+    def step(self, tokens: Sequence[int], asked: Asked) -> pb.SessionStep:
+        """Evaluates tokens, or the pending one."""
+        message, writer = pb.SessionStep(session_id=self.name), MessageWriter()
+        if not len(tokens) and self.is_pending_lost and self.pending is not None:
+            tokens = (self.pending,)
+        writer.put(message, "token_ids", tokens, "token_ids")
+        writer.put(message, "step", asked.step, "step")
+        self._put_position(writer, message, asked.position)
+        if asked.sampling is not None:
+            writer.put(message, "sampling", with_seed(asked.sampling), "sampling")
+        writer.finish()
+        return message
+
+    def stepped(self, output: StepOutput, sampling: types_pb2.SamplingOptions) -> StepOutput:
+        """The server has made a step, whose request had this sampler."""
+        self.is_open = True
+        self.held, self.pending, self.is_pending_lost = output.position, output.token_id, False
+        if sampling.HasField("seed"):
+            self.seed = sampling.seed
+        return output
+
+    def failed(self, failure: CallFailure) -> None:
+        """A call has failed. One that names another position than the session's has what it holds."""
+        if failure.reason == "POSITION_MISMATCH" and failure.metadata.get("held", "").isdecimal():
+            held = int(failure.metadata["held"])
+            if held != self.held:
+                self.is_open = True
+                self.held, self.pending, self.is_pending_lost = held, None, False
+
+    # Forks and truncations.
+
+    def fork(self, position: int | None) -> tuple[SessionState, pb.ForkSessionRequest]:
+        """A copy that shares the first tokens, or all and the pending one; and the call that makes it."""
+        twin = SessionState(
+            self.sampling, self.cache, self.model, self.ttl, self.metadata, is_asked=self.is_asked, is_open=self.is_open
+        )
+        twin.seed, twin.held = self.seed, self.position if position is None else position
+        if position is None:
+            twin.pending, twin.is_pending_lost = self.pending, self.is_pending_lost
+        message, writer = pb.ForkSessionRequest(session_id=self.name, new_session_id=twin.name), MessageWriter()
+        if position is not None:
+            writer.put(message, "position", position, "position")
+        writer.finish()
+        return twin, message
+
+    def truncation(self, position: int) -> pb.TruncateSessionRequest:
+        """Drops what follows the first tokens."""
+        message, writer = pb.TruncateSessionRequest(session_id=self.name), MessageWriter()
+        writer.put(message, "position", position, "position")
+        writer.finish()
+        return message
+
+    def truncated(self, position: int) -> None:
+        """The call has been made."""
+        if position != self.held:
+            self.held, self.pending, self.is_pending_lost = position, None, False
+
+    def require_empty_end(self, position: int) -> None:
+        """Refuses to cut a session that holds nothing, and that the server does not have."""
+        if position:
+            raise error_of(
+                InvalidArgument,
+                "POSITION_BEYOND_END",
+                f"position {position} is beyond the 0 tokens held",
+                {"position": str(position), "held": "0"},
+            )
+
+    def require_tokens(self) -> None:
+        """Refuses to go on after nothing."""
+        if not self.is_open:
+            words = "the request has no tokens and none is pending"
+            raise error_of(StateError, "NO_PENDING_TOKEN", words, {"held": "0"})
+
+    def _put_opening(self, writer: MessageWriter, message: pb.PrefillRequest, asked: Asked) -> None:
+        """What a session begins with. Position 0 opens it, and makes that safe to repeat."""
+        if asked.position:
+            words = f"position {asked.position} was expected, the session holds 0"
+            raise error_of(StateError, "POSITION_MISMATCH", words, {"expected": str(asked.position), "held": "0"})
+        message.position = 0
+        sampling = self.sampling if asked.sampling is None else with_seed(asked.sampling)
+        writer.put(message, "sampling", sampling, "sampling")
+        writer.put(message, "cache", self.cache, "cache")
+        if self.ttl is not None:
+            writer.put(message, "ttl", self.ttl, "ttl")
+
+    def _put_position(
+        self, writer: MessageWriter, message: pb.PrefillRequest | pb.SessionStep, position: int | None
+    ) -> None:
+        """The caller's, else the client's own, so that a call that gRPC repeats is not made twice.
+
+        At zero the server would open a session that it has lost.
+        """
+        if position is not None:
+            writer.put(message, "position", position, "position")
+        elif self.held:
+            message.position = self.held
