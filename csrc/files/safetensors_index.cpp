@@ -13,7 +13,7 @@ namespace imp::safetensors {
 namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{32} << 20;
-// Models with many experts have up to a hundred thousand, with scales for each 8-bit weight.
+// Models with many experts and 8-bit weights have up to a hundred thousand tensors, including their scales.
 constexpr std::size_t kMaxIndexed = std::size_t{1} << 18;
 constexpr JsonRules kRules{Reason::MODEL_SHARD, Reason::MODEL_SHARD, 8};
 

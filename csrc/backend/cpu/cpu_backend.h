@@ -81,7 +81,7 @@ class CpuBackend final : public Backend {
   Activate activation(GatedActivation kind) const noexcept {
     return kind == GatedActivation::silu ? ops_.silu : ops_.gelu_tanh;
   }
-  // For the product of an average expert.
+  // The kernel for the mean number of rows per expert.
   static std::string_view kernel_name(const ExpertTerm& term, const ExpertRows& rows) noexcept;
 
   // Calls body(row) for each row. A wide row is a task; narrow rows share one.

@@ -27,7 +27,7 @@ class EndAt:
 
 @dataclass(frozen=True, slots=True)
 class AllowNext:
-    """To the engine: the tokens that this output may be. None: the stream must end."""
+    """To the engine: the tokens allowed as this output. None: the stream must end."""
 
     stream: int
     output: int
@@ -69,8 +69,8 @@ class GenerationFold:
         self.is_ended = False
         # Tokens that the caller can take now, over all sequences.
         self.n_unread_tokens = 0
-        self._n_untold_ends = 0
-        self._is_start_told = False
+        self._n_undelivered_ends = 0
+        self._is_start_delivered = False
         self._turn = 0  # the stream of the next reply
         # Commands for the engine, in order. Whoever sends them empties the list.
         self.commands: list[Command] = [
@@ -80,7 +80,7 @@ class GenerationFold:
     @property
     def is_done(self) -> bool:
         """Whether the caller has the end of every sequence."""
-        return all(stream.is_told for stream in self._streams)
+        return all(stream.is_delivered for stream in self._streams)
 
     def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> bool:
         """Takes the next event of the run. Returns True for a token that the caller will get."""
@@ -97,7 +97,7 @@ class GenerationFold:
             return True
         if isinstance(event, FinishedEvent):
             self._streams[event.stream].finished = event
-            self._n_untold_ends += 1
+            self._n_undelivered_ends += 1
             self.is_ended = all(stream.finished is not None for stream in self._streams)
         else:
             self._started = cast(StartedEvent, event)
@@ -124,9 +124,9 @@ class GenerationFold:
 
     def is_reply_due(self, max_tokens: int) -> bool:
         """Whether a reply must not wait for more tokens: a start, a first token, a full chunk or an end is unread."""
-        if not self._is_start_told:
+        if not self._is_start_delivered:
             return self._started is not None or self.is_ended
-        if self._n_untold_ends:
+        if self._n_undelivered_ends:
             return True
         return any(
             (n := len(stream.token_ids)) >= max_tokens or (n and not stream.n_delivered) for stream in self._streams
@@ -134,18 +134,18 @@ class GenerationFold:
 
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:
         """The next reply, or None if there is nothing. One chunk has the new tokens of one sequence."""
-        if not self._is_start_told:
+        if not self._is_start_delivered:
             if self._started is None and not self.is_ended:
                 return None
-            self._is_start_told = True
+            self._is_start_delivered = True
             return self._start_reply()
-        if not (self.n_unread_tokens or self._n_untold_ends):
+        if not (self.n_unread_tokens or self._n_undelivered_ends):
             return None
         for _ in self._streams:
-            # Each in turn, so that none waits until another has no tokens left.
+            # Round robin, so that no stream waits until another has no tokens left.
             stream = self._streams[self._turn]
             self._turn = (self._turn + 1) % len(self._streams)
-            if stream.is_told:
+            if stream.is_delivered:
                 continue
             if stream.finished is not None:
                 self._settle(stream, stream.finished)
@@ -195,8 +195,8 @@ class GenerationFold:
         if match is None and reason == "stop" and event.stop_token >= 0:
             token = event.stop_token
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
-        stream.is_told = True
-        self._n_untold_ends -= 1
+        stream.is_delivered = True
+        self._n_undelivered_ends -= 1
         rest, (usage, timings) = stream.rest(), self._totals(event)
         return Finished(stream.index, reason, match, rest.text, usage, timings, rest.reasoning, rest.tool_calls)
 

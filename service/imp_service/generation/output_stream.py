@@ -91,8 +91,8 @@ class OutputStream:
         "finished",
         "index",
         "is_complete",
+        "is_delivered",
         "is_settled",
-        "is_told",
         "match",
         "n_delivered",
         "seeks_stop",
@@ -124,9 +124,9 @@ class OutputStream:
         # The constraint allows only the end.
         self.is_complete = False
         self.finished: FinishedEvent | None = None
-        # The stop token was added, if the caller asked for it.
+        # Whether a stop token that the caller asked for was added.
         self.is_settled = False
-        self.is_told = False
+        self.is_delivered = False
 
     def add(self, event: TokenEvent) -> None:
         """Keeps an output until the caller takes it. Sets `match` if it completes a stop string."""

@@ -125,7 +125,7 @@ class GenerationRun:
         return is_output
 
     def absorb(self) -> None:
-        """Folds the events kept so far, and tells the engine what follows from them."""
+        """Folds the events kept so far, and sends the engine the commands that follow from them."""
         self._or_cancel(self._absorb)
 
     def next_reply(self, max_tokens: int | None = None) -> Reply | None:

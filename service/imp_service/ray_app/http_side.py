@@ -18,21 +18,21 @@ class HttpSide:
 
     def __init__(self, host: Host, authentication: Authentication) -> None:
         settings = host.settings
-        # Whoever reaches the proxy reaches the replica: only http.hosts says which names are ours.
+        # Every client of the proxy reaches the replica, so only the names in http.hosts are accepted.
         guard = Guard(settings.http.hosts, settings.http.origins, False, settings.limits.max_metadata_bytes)
         self._door = Door(host, authentication, Routes(api_routes(host)), guard)
         self._body_timeout = settings.http.head_timeout.total_seconds()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends exactly one response. Cancelling it, as for a client that leaves, cancels the call."""
+        """Sends exactly one response. Cancelling it, as when the client disconnects, cancels the call."""
         exchange = AsgiExchange(scope, receive, send, self._body_timeout)
 
         async def run() -> None:
             await self._door.answer(exchange)
-            # A stream ends here; a whole response has ended before.
+            # Ends a stream. A whole response has already ended.
             await exchange.end()
 
-        # A task of its own: a call may be cancelled and go on, as that of a request that takes too long.
+        # A separate task, since a cancelled call may still have work to do, such as one that exceeded its time.
         call = asyncio.ensure_future(run())
         try:
             await asyncio.shield(call)

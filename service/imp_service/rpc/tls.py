@@ -11,7 +11,7 @@ from imp_service.serving.security.reloaded_files import ReloadedFiles
 
 
 class TlsCredentials:
-    """gRPC asks at each handshake whether there is something new; running connections keep what they have."""
+    """Credentials for gRPC, which asks for new files at each handshake. Open connections are not affected."""
 
     def __init__(self, files: ReloadedFiles[Identity]) -> None:
         self.files = files
@@ -22,7 +22,7 @@ class TlsCredentials:
         )
 
     def _fetch(self) -> Any:
-        """On a thread of gRPC's. None: nothing new."""
+        """The new configuration, or None if the files have not changed. Runs on a thread of gRPC."""
         current = self.files.value
         if current is self._given:
             return None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# A file of a model directory, perhaps with the way to a value in it.
+# The name of a file of a model directory, at the end or followed by the path of a value in it.
 _FILE = re.compile(r"[\w./-]+\.(?:json|jinja|model|txt)(?:: |$)")
 
 

@@ -15,7 +15,8 @@ namespace imp::cuda {
 namespace {
 
 constexpr int kBlocksPerProcessor = 2;
-// For states of splits. 128 MiB hold 4032 of 64 heads of 128 elements, which is a million tokens.
+// The most memory for the partial states of splits. For 64 heads of 128 elements, 128 MiB hold 4032 states, enough for
+// a million tokens.
 constexpr std::size_t kMaxBytes = std::size_t{128} << 20;
 constexpr int kMaxStates = 1 << 15;  // sums over 65535 sequences stay below 2^31
 

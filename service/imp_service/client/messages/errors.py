@@ -1,4 +1,4 @@
-"""A failed call as the error that the library would raise."""
+"""Converts a failed call to the error that the library would raise."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _KIND_OF_CODE: Mapping[str, type[Error]] = {
     "INTERNAL": InternalError,
     "UNKNOWN": InternalError,
 }
-# Reasons whose class is not that of their code.
+# Reasons whose class differs from that of their code.
 _KIND_OF_REASON: Mapping[str, type[Error]] = {"DEVICE_FAULT": DeviceError, "TEMPLATE_INVALID": ModelError}
-# The names of fields whose place in a call is not that in the API.
+# Fields whose path in a call differs from their path in the API.
 _NAMES = {
     "token_ids.ids": "token_ids",
     "constraint.choices.values": "constraint.choices",

@@ -90,7 +90,10 @@ def members(value: Any) -> Mapping[str, Any]:
 
 
 def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
-    """The members of a JSON object, each converted by its reader. A null is an unset member."""
+    """The members of a JSON object, each converted by its reader. A null is an unset member.
+
+    Other members are refused.
+    """
     given = {name: each for name, each in members(value).items() if each is not None}
     unknown = sorted(given.keys() - readers.keys())
     if unknown:

@@ -30,7 +30,7 @@ class Function:
 
     @classmethod
     def of(cls, tool: Tool) -> Function:
-        """The function of a tool."""
+        """Makes the function of a tool."""
         return cls(tool.name, json.dumps(tool.schema), tool.path)
 
 
@@ -49,7 +49,7 @@ class CallConstraint:
 
     @property
     def path(self) -> str:
-        """The field it came in."""
+        """The field of the request that the constraint comes from."""
         return "chat.tools_json"
 
     def rules(self, limits: TextLimits) -> str:

@@ -81,17 +81,17 @@ class ChannelStream:
     def feed(self, token_id: int) -> ChannelDelta:
         """Takes the next output. Not to be called after a match or after `finish`."""
         self._n_outputs += 1
-        return self._told(self._splitter.feed(self._detokenizer.feed(token_id)))
+        return self._delta(self._splitter.feed(self._detokenizer.feed(token_id)))
 
     def feed_all(self, token_ids: Sequence[int]) -> ChannelDelta:
         """The delta of several outputs together. Not for a stream with stop strings."""
-        return self._told(self._splitter.feed(b"".join([self._detokenizer.feed(each) for each in token_ids])))
+        return self._delta(self._splitter.feed(b"".join([self._detokenizer.feed(each) for each in token_ids])))
 
     def finish(self) -> ChannelDelta:
         """The text that was held back. Call it after the last token."""
         if self._has_ended:
             return ChannelDelta()
-        delta = self._told(self._splitter.finish())
+        delta = self._delta(self._splitter.finish())
         if not self._has_ended:
             delta.text += self._content.finish()
             delta.reasoning += self._reasoning.decode(b"", True)
@@ -99,7 +99,7 @@ class ChannelStream:
                 delta.tool_calls = joined_calls([*delta.tool_calls, call])
         return delta
 
-    def _told(self, pieces: Sequence[Piece]) -> ChannelDelta:
+    def _delta(self, pieces: Sequence[Piece]) -> ChannelDelta:
         delta = ChannelDelta()
         for piece in pieces:
             if piece.kind is Kind.CONTENT:

@@ -80,10 +80,10 @@ def _candidates(rows: Iterable[Dialect]) -> Iterator[Dialect]:
 def _reads_back(dialect: Dialect, before: str, ids: list[int], tokenizer: Tokenizer) -> bool:
     plan = ParsePlan(dialect, opens_reasoning(dialect, before), read_tools(TOOLS_JSON), (0,))
     stream = ChannelStream(visible(tokenizer.table, dialect, tokenizer.eos_ids), plan)
-    told = joined([stream.feed_all(ids), stream.finish()])
-    if len(told.tool_calls) != 1 or _NAME in told.text + told.reasoning:
+    found = joined([stream.feed_all(ids), stream.finish()])
+    if len(found.tool_calls) != 1 or _NAME in found.text + found.reasoning:
         return False
-    call = told.tool_calls[0]
+    call = found.tool_calls[0]
     try:
         return call.name == _NAME and json.loads(call.arguments) == _ARGUMENTS
     except ValueError:

@@ -96,7 +96,7 @@ class ChatTemplate:
         text = self._run(variables)
         if marker is not None:
             if text.count(marker) != 1:
-                raise TemplateFailed("chat", "the template does not show the final message once, so none to continue")
+                raise TemplateFailed("chat", "the template does not render the final message once, to continue it")
             text = cut_text(text, 0, text.index(marker))
         spans = tuple(TextSpan(part, trusted) for part, trusted in text.spans())
         return RenderedChat("".join(span.text for span in spans), spans)
@@ -127,7 +127,7 @@ class ChatTemplate:
             yield piece
 
     def _without_quotes(self, error: TemplateError) -> str:
-        """The library's message, unless it quotes text that is not the template's: it may be the conversation's."""
+        """The library's message, unless it quotes text that may be the conversation's: text that the template lacks."""
         message = error.message or ""
         is_own = all(quote in self._source or quote in _TYPE_NAMES for quote in _QUOTED.findall(message))
         return _shown(message) if message and is_own else f"{type(error).__name__} in the template"
