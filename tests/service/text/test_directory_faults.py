@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer as Library
 
 from imp_service.text import Tokenizer, TokenizerInvalid
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES
 from imp_service.text.directory.templates import read_templates
-from support.hub_tokenizers import library_of, word_piece
+from support.hub_tokenizers import library_of, random_texts, word_piece
 
 JSON = dict[str, Any]
 
@@ -59,6 +61,7 @@ def deep(n: int) -> Any:
 
 
 BYTES, PAIRS, PIECES = "byte level", "pairs, prepended", "unigram"
+WORDS = ("pre_tokenizer", "pretokenizers", 0, "pattern")
 # A kind of tokenizer, a change of its file, and what the message says behind the file's name.
 CHANGES: list[tuple[str, Callable[[JSON], object], str]] = [
     (BYTES, at("model", value=None), "model: missing"),
@@ -91,7 +94,8 @@ CHANGES: list[tuple[str, Callable[[JSON], object], str]] = [
     (BYTES, at("pre_tokenizer", value=None), "pre_tokenizer: none, expected with BPE: ByteLevel"),
     (BYTES, at("pre_tokenizer", value={"type": "Whitespace"}), "pre_tokenizer: Whitespace, exp"),
     (BYTES, at("pre_tokenizer", "pretokenizers", 0, value=3), "pre_tokenizer.pretokenizers[0]: a"),
-    (BYTES, at("pre_tokenizer", "pretokenizers", 0, "pattern", value={"Regex": "("}), "refused"),
+    (BYTES, at(*WORDS, value={"Regex": "("}), "refused"),
+    (BYTES, at(*WORDS, value={"Regex": r"\p{L}+(?=\d)"}), r"pre_tokenizer.pretokenizers[0].pattern: '\\p{L}+(?=\\d)': its"),
     (BYTES, at("post_processor", value={"type": "Own"}), "post_processor.type: Own, expected Te"),
     (BYTES, at("added_tokens", value={}), "added_tokens: an object, expected a list"),
     (BYTES, at("added_tokens", 0, value=3), "added_tokens[0]: a number, expected an object"),
@@ -180,3 +184,14 @@ def test_hub_8_a_file_has_a_most_size_and_word_pieces_are_refused_by_name() -> N
     assert refusal(config) == "tokenizer_config.json: more than 4194304 bytes"
     pieces = {"tokenizer.json": word_piece().to_str().encode()}
     assert refusal(pieces) == "tokenizer.json: model.type: WordPiece, expected one of BPE, Unigram"
+
+
+def test_hub_8_a_published_pattern_of_quadratic_time_is_replaced_by_a_linear_one() -> None:
+    files = changed("byte level, gpt-2", at(*WORDS, value={"Regex": r"\s+$"}))
+    library = Library.from_str(files["tokenizer.json"].decode())
+    tokenizer = Tokenizer.from_directory(files)
+    for text in random_texts(300, spelled=("  ", "\n \n", "a  ", "\t")):
+        assert tokenizer.encode(text) == library.encode(text).ids, text
+    begin = time.process_time()
+    tokenizer.encode(" " * 200_000 + "x")
+    assert time.process_time() - begin < 5  # the published one takes a minute

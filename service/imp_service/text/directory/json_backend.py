@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from imp_service.text.directory.json_files import JsonObject
+from imp_service.text.directory.pattern_cost import FASTER, is_superlinear
+from imp_service.text.directory.pipeline import KNOWN_PATTERNS, parts_of, pattern_of
 from imp_service.text.directory.tokenizer_json import FILE, named_ids
 from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
 from imp_service.text.tokens.backends import Backends, library_boundary
@@ -24,6 +28,7 @@ def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
     """Raises TokenizerInvalid for what the library refuses."""
     with library_boundary(FILE):
         normalizer, pre_tokenizer = _around_model(document)
+        _require_linear(document)
         names = _names(document, vocabulary)
         model = _model(document, vocabulary, names)
         added = _found_in_any_text(vocabulary)
@@ -39,12 +44,32 @@ def _around_model(
     document: JsonObject, *, takes_prefix: bool = True
 ) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer | None]:
     """The file's normalizer and pre-tokenizer, with or without the parts that put a space before a text."""
-    parts = {name: document.members.get(name) for name in ("normalizer", "pre_tokenizer")}
+    parts = {name: _with_fast_patterns(document.members.get(name)) for name in ("normalizer", "pre_tokenizer")}
     if not takes_prefix:
         parts = {name: _without_prefix(part) for name, part in parts.items()}
     model = {"type": "BPE", "vocab": {}, "merges": []}
     library = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model, **parts}))
     return library.normalizer, library.pre_tokenizer
+
+
+def _require_linear(document: JsonObject) -> None:
+    for name in ("normalizer", "pre_tokenizer"):
+        for part in parts_of(document, name):
+            pattern = pattern_of(part)
+            if pattern is None or pattern in KNOWN_PATTERNS or pattern in FASTER:
+                continue
+            if is_superlinear(pattern):
+                raise part.fail("pattern", f"{pattern!r:.80}: its time grows faster than the text")
+
+
+def _with_fast_patterns(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_with_fast_patterns(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    if set(part) == {"Regex"} and isinstance(part["Regex"], str):
+        return {"Regex": FASTER.get(part["Regex"], part["Regex"])}
+    return {name: _with_fast_patterns(value) for name, value in part.items()}
 
 
 def _without_prefix(part: Any) -> Any:
@@ -103,13 +128,17 @@ def _names(document: JsonObject, vocabulary: Vocabulary) -> list[str]:
     An added token that is not found wherever it is spelled is no token of the model, which would find it everywhere.
     """
     names = [piece.decode() for piece in vocabulary.pieces]
-    own = named_ids(document)
-    hidden = {i for i, each in vocabulary.matchings.items() if each.is_whole_word or each.is_normalized}
-    seen: set[str] = set()
-    for token_id, (name, token_type) in enumerate(zip(names, vocabulary.types.tolist(), strict=True)):
-        if token_type in SPECIAL_TYPES or name in seen or (token_id in hidden and name not in own):
-            names[token_id] = placeholder(token_id)
-        else:
+    hidden = set(np.isin(vocabulary.types, SPECIAL_TYPES).nonzero()[0].tolist())
+    own = named_ids(document) if vocabulary.matchings else {}
+    for token_id, matching in vocabulary.matchings.items():
+        if (matching.is_whole_word or matching.is_normalized) and names[token_id] not in own:
+            hidden.add(token_id)
+    for token_id in hidden:
+        names[token_id] = placeholder(token_id)
+    if len(set(names)) < len(names):  # of two that are spelled alike the first one is produced
+        seen: set[str] = set()
+        for token_id, name in enumerate(names):
+            names[token_id] = placeholder(token_id) if name in seen else name
             seen.add(name)
     return names
 
@@ -144,13 +173,21 @@ def _merges(model: JsonObject, vocabulary: Vocabulary) -> list[tuple[str, str]]:
     if len(lines) > MAX_MERGES:
         raise model.fail("merges", f"{len(lines)} merges, limit {MAX_MERGES}")
     pairs = [tuple(line.split(" ")) if isinstance(line, str) else line for line in lines]
-    for rank, pair in enumerate(pairs):
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise model.fail(f"merges[{rank}]", "expected two tokens")
-    is_special = [token_type in SPECIAL_TYPES for token_type in vocabulary.types.tolist()]
-    hidden = {piece.decode() for piece, hides in zip(vocabulary.pieces, is_special, strict=True) if hides}
+    if (
+        not {tuple, list} >= set(map(type, pairs))
+        or set(map(len, pairs)) - {2}
+        or set(map(type, chain(*pairs))) - {str}
+    ):
+        rank = next(rank for rank, pair in enumerate(pairs) if not _is_pair(pair))
+        raise model.fail(f"merges[{rank}]", "expected two tokens")
+    special = np.isin(vocabulary.types, SPECIAL_TYPES).nonzero()[0].tolist()
+    hidden = {vocabulary.pieces[token_id].decode() for token_id in special}
     return [
         (left, right)
         for left, right in pairs
         if left not in hidden and right not in hidden and left + right not in hidden
     ]
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)

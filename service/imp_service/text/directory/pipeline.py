@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from imp_service.text.directory.json_files import JsonObject
+from imp_service.text.directory.pattern_cost import FASTER
 from imp_service.text.tokens.piece_types import SPACE_MARK, VocabularyKind
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, Step
 from imp_service.text.tokens.vocabulary import Cutting, Prefix
@@ -17,7 +18,7 @@ _LIST_OF_PARTS = {
 }
 _MODELS = ("BPE", "Unigram")
 # Patterns whose words may be encoded one by one: those of GGUF files, which the tests try on long texts.
-_KNOWN_PATTERNS = frozenset(
+KNOWN_PATTERNS = frozenset(
     step for rule in PRE_TOKENIZERS.values() for step in rule.steps if not isinstance(step, Step)
 )
 
@@ -142,7 +143,8 @@ def _cutting_of(
     cuts_at_spaces = any(type_of(part) == "Metaspace" and part.flag("split", True) for part in splitters)
     *before, last = [type_of(part) for part in splitters] or [""]
     spells_last = last == "ByteLevel" and "ByteLevel" not in before
-    is_known = all(_is_known(part) for part in splitters)
+    has_no_space = any(_marks_spaces(part) for part in normalizers)
+    is_known = all(_is_known(part, has_no_space=has_no_space) for part in splitters)
     puts_space_into_words = kind is VocabularyKind.BYTE_LEVEL and _prefix_of(normalizers, splitters) is not Prefix.NONE
     return Cutting(
         has_plain_words=kind is VocabularyKind.BYTE_LEVEL and spells_last,
@@ -152,9 +154,11 @@ def _cutting_of(
     )
 
 
-def _is_known(splitter: JsonObject) -> bool:
+def _is_known(splitter: JsonObject, *, has_no_space: bool) -> bool:
     if type_of(splitter) == "Split":
-        return pattern_of(splitter) in _KNOWN_PATTERNS
+        if has_no_space and splitter.members.get("pattern") == {"String": " "}:
+            return True  # as Gemma has it: there is nothing to split
+        return FASTER.get(pattern_of(splitter) or "", pattern_of(splitter)) in KNOWN_PATTERNS
     return type_of(splitter) in ("ByteLevel", "Metaspace", "Digits", "Punctuation")
 
 

@@ -25,5 +25,5 @@ def read_directory(
         raise TokenizerInvalid(FILE, "missing: imp reads a directory's text with it")
     names = read_special_names(files)
     document = read_tokenizer_json(files[FILE])
-    vocabulary, _ = vocabulary_of(document, names, metadata, n_rows=n_rows, end_ids=end_ids)
+    vocabulary = vocabulary_of(document, names, metadata, n_rows=n_rows, end_ids=end_ids)
     return vocabulary, replace(build_backends(document, vocabulary), document=files[FILE]), names

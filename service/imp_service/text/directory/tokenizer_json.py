@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from imp_service.text.directory.added_entries import AddedEntry, read_added
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES, JsonObject, read_json_object
 from imp_service.text.directory.pipeline import Pipeline, read_pipeline
 from imp_service.text.directory.special_names import SpecialNames
@@ -29,16 +29,6 @@ FILE = "tokenizer.json"
 _BYTE_NAMES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
 
 
-@dataclass(frozen=True, slots=True)
-class AddedEntry:
-    """An entry of `added_tokens`."""
-
-    token_id: int
-    text: str
-    is_special: bool
-    matching: Matching
-
-
 def read_tokenizer_json(content: bytes) -> JsonObject:
     """The file's object, within its bounds."""
     return read_json_object(FILE, content, max_bytes=MAX_TOKENIZER_BYTES)
@@ -51,18 +41,12 @@ def vocabulary_of(
     *,
     n_rows: int | None,
     end_ids: Sequence[int] | None,
-) -> tuple[Vocabulary, Pipeline]:
-    """The checked facts. `metadata` is that of config.json, `n_rows` the number of the model's embedding rows.
-
-    An added token without a row is no token: Gemma 3 has one, of its image part.
-    """
+) -> Vocabulary:
+    """The checked facts. `metadata` is that of config.json, `n_rows` the number of the model's embedding rows."""
     pipeline = read_pipeline(document)
-    model = document.object("model")
-    assert model is not None  # read_pipeline refuses it
     named = named_ids(document)
-    added = [token for token in _read_added(document, names) if n_rows is None or token.token_id < n_rows]
-    added = _with_roles(added, named, names)
-    pieces, types = _pieces_and_types(document, model, named, added, pipeline.kind)
+    added = read_added(document, names, named, n_rows)
+    pieces, types = _pieces_and_types(document, named, added, pipeline.kind)
     ids = named | {token.text: token.token_id for token in added}
     roles = {role: ids.get(text) for role, text in names.spelled.items()}
     ends = read_ends({**metadata, EOS_OF_CONFIG: roles.get("eos_token")}, pieces, types, end_ids)
@@ -75,7 +59,7 @@ def vocabulary_of(
         ends=ends,
         suppressed=read_suppressed(metadata, len(pieces)),
     )
-    vocabulary = Vocabulary(
+    return Vocabulary(
         kind=pipeline.kind,
         place=FILE,
         pre="",
@@ -97,7 +81,6 @@ def vocabulary_of(
         lowercases=False,
         strips_accents=False,
     )
-    return vocabulary, pipeline
 
 
 def named_ids(document: JsonObject) -> dict[str, int]:
@@ -123,52 +106,11 @@ def named_ids(document: JsonObject) -> dict[str, int]:
     return found
 
 
-def _read_added(document: JsonObject, names: SpecialNames) -> Iterator[AddedEntry]:
-    """The entries of tokenizer.json, then those that only tokenizer_config.json has."""
-    seen: set[str] = set()
-    for entry in document.objects("added_tokens"):
-        token = _entry(entry, entry.token_id("id"))
-        seen.add(token.text)
-        yield token
-    decoder = names.config.object("added_tokens_decoder")
-    for key in () if decoder is None else decoder.members:
-        assert decoder is not None  # narrows
-        entry_of_config = decoder.object(key)
-        if entry_of_config is None or not key.isdecimal():
-            raise decoder.fail(key, "expected an id and its token")
-        token = _entry(entry_of_config, int(key))
-        if token.text not in seen:
-            yield token
-
-
-def _entry(entry: JsonObject, token_id: int) -> AddedEntry:
-    text = entry.text("content")
-    if not text:
-        raise entry.fail("content", "missing or empty")
-    is_special = entry.flag("special")
-    matching = Matching(
-        strips_left=entry.flag("lstrip"),
-        strips_right=entry.flag("rstrip"),
-        is_whole_word=entry.flag("single_word"),
-        is_normalized=entry.flag("normalized", not is_special),
-    )
-    return AddedEntry(token_id, text, is_special, matching)
-
-
-def _with_roles(added: list[AddedEntry], named: Mapping[str, int], names: SpecialNames) -> list[AddedEntry]:
-    """The entries, and as special ones those of the vocabulary's tokens that have a role."""
-    spelled = set(names.spelled.values())
-    known = {token.text for token in added}
-    roles = [AddedEntry(named[text], text, True, Matching()) for text in spelled - known if text in named]
-    return [
-        *(AddedEntry(t.token_id, t.text, t.is_special or t.text in spelled, t.matching) for t in added),
-        *roles,
-    ]
-
-
 def _pieces_and_types(
-    document: JsonObject, model: JsonObject, named: Mapping[str, int], added: list[AddedEntry], kind: VocabularyKind
+    document: JsonObject, named: Mapping[str, int], added: list[AddedEntry], kind: VocabularyKind
 ) -> tuple[list[bytes], NDArray[np.uint8]]:
+    model = document.object("model")
+    assert model is not None  # read_pipeline refuses it
     n_tokens = 1 + max(0, *named.values(), *(token.token_id for token in added))
     if n_tokens > MAX_TOKENS:
         raise TokenizerInvalid(FILE, f"{n_tokens} tokens, limit {MAX_TOKENS}")
