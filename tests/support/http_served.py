@@ -10,10 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp  # noqa: F401  # imported on the loop it would hold the loop for longer than any step may
-
 from imp_service.config.address import Address
-from imp_service.door.server import HttpServer
 from support.http_calls import HttpClient, Reply
 from support.patience import HANGS_AFTER
 from support.served import Served, serve
@@ -29,15 +26,7 @@ class HttpServed:
         self._tls = tls
         self._key = key
 
-        async def start() -> HttpServer:
-            http = HttpServer(served.host, served.access)
-            http.bind()
-            http.start()
-            assert http._starting is not None
-            await http._starting
-            return http
-
-        self.http = served.run(start())
+        self.http = served.http
         self.client = self.connect()
 
     @property

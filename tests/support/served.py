@@ -16,9 +16,11 @@ import grpc
 
 from imp_service import _core
 from imp_service.config import load as load_config
+from imp_service.door.server import HttpServer
 from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
+from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from support.checked_channel import checked
 from support.loop_thread import loop_thread
@@ -56,6 +58,8 @@ class Served:
         self.access: Access
         self._channels: list[grpc.Channel] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        if any(setting.startswith(("listen.http=", "listen.metrics=")) for setting in settings):
+            import aiohttp  # noqa: F401  # on the loop it would hold the loop for longer than any step may
         try:
             self.run(self._start([*DEFAULTS, *model.settings, *settings]))
         except BaseException:
@@ -72,9 +76,15 @@ class Served:
         try:
             self.access = Access(self.host)
             self.server = Server(self.host, self.access)
-            await self.server.start()
+            self.http = HttpServer(self.host, self.access)
+            addresses = checked_addresses(config.settings.listen, self.host.telemetry.log)
+            self.http.bind(addresses)
+            await self.server.start(addresses)
             self.access.watch()
             self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
+            self.http.start()
+            if self.http._starting is not None:
+                await self.http._starting
         except BaseException:
             self.host.close()
             raise
@@ -95,7 +105,7 @@ class Served:
 
     async def _stop(self) -> None:
         self.access.stop()
-        await self.server.stop(0)
+        await asyncio.gather(self.server.stop(0), self.http.stop(0))
         self.host.close()
 
     # Clients.

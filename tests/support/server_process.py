@@ -37,6 +37,7 @@ class ServerProcess:
         stderr: int | None = None,
         inside: Sequence[str] = (),
         is_traced: bool = True,
+        listen: Sequence[str] = ("--listen", "127.0.0.1:0"),
     ) -> None:
         """`settings` are texts of --set; `stderr` is a descriptor in the place of the file.
 
@@ -47,7 +48,7 @@ class ServerProcess:
         self.ready_file = folder / "ready.json"
         self.stderr_file = folder / "stderr.txt"
         sets = [word for setting in ("device.threads=1", *settings) for word in ("--set", setting)]
-        listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
+        listen = () if "--listen" in arguments else listen
         ready = ["--ready-file", str(self.ready_file)]
         self.ready_file.unlink(missing_ok=True)
         given = environment or {}

@@ -31,7 +31,7 @@ class Listen:
     admin: str | None = key(
         ADDRESS, None, "AdminService and channelz; loopback or Unix socket", example="127.0.0.1:50053"
     )
-    metrics: str | None = key(ADDRESS, None, "Prometheus text over HTTP", example="[::]:9090")
+    metrics: str | None = key(ADDRESS, None, "/metrics alone, over HTTP without TLS and tokens", example="[::]:9090")
     reflection: bool = key(Boolean(), True, "let generic clients list services and methods")
     compat: tuple[str, ...] = key(
         ListOf(Choice("vllm"), 1), (), "protocols of other servers on listen.grpc, for gateways (extra: smg)"

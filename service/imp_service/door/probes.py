@@ -7,8 +7,7 @@ from http import HTTPStatus
 from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.events import dumps
 from imp_service.serving.host import Host
-
-METRICS = "text/plain; version=0.0.4; charset=utf-8"
+from imp_service.telemetry.metrics_page import CONTENT_TYPE, MetricsPage
 
 
 class Probes:
@@ -16,6 +15,7 @@ class Probes:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._page = MetricsPage(host.telemetry.metrics.render, host.clock)
         self._is_alive = True
         host.watchdog.watch(self._set_alive)
 
@@ -30,7 +30,7 @@ class Probes:
 
     async def metrics(self, call: HttpCall) -> None:
         """The metrics of Prometheus."""
-        call.answer_with(self._host.telemetry.metrics.render(), METRICS)
+        call.answer_with(self._page.get(), CONTENT_TYPE)
 
     def _set_alive(self, is_alive: bool) -> None:
         self._is_alive = is_alive

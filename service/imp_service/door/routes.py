@@ -16,6 +16,8 @@ SHOWS = Policy("read")
 EVERYONE = Policy("anyone", is_public=True)
 PROBE = Policy("anyone", is_health=True)
 PUBLIC = Policy("anyone", is_health=True)
+# On the listener of metrics, which has no tokens.
+SCRAPED = Policy("anyone", is_health=True, is_public=True)
 
 OLLAMA = "/api/"
 

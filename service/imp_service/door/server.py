@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,12 @@ from imp_service.door.openai.api import OpenAi
 from imp_service.door.page import playground
 from imp_service.door.probes import Probes
 from imp_service.door.refusals import embeddings
-from imp_service.door.routes import EVERYONE, GENERATES, PROBE, PUBLIC, READS, SHOWS, Route, Routes
+from imp_service.door.routes import EVERYONE, GENERATES, PROBE, PUBLIC, READS, SCRAPED, SHOWS, Route, Routes
 from imp_service.door.tls import server_context
 from imp_service.door.tokens import Tokens
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
-from imp_service.serving.listening import bind_socket, bindable, check_all
+from imp_service.serving.listening import Addresses, bind_socket
 from imp_service.serving.security.access import Access
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
 # Importing at once would take the processor from reading the weights.
 IMPORT_DELAY = 0.5
 BACKLOG = 128
+# Connections of the listener of metrics.
+MAX_SCRAPERS = 32
 
 
-def make_routes(host: Host) -> Routes:
+def make_routes(host: Host, probes: Probes) -> Routes:
     """Every path."""
-    models, probes = Models(host), Probes(host)
+    models = Models(host)
     page = [Route("GET", "/", EVERYONE, playground)] if host.settings.http.playground else []
     return Routes(
         [
@@ -63,6 +66,15 @@ def api_routes(host: Host) -> list[Route]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound socket that no library listens on yet."""
+
+    listening: socket.socket
+    address: Address
+    is_for_metrics: bool = False
+
+
 class HttpServer:
     """Listens from bind() to stop(). On the event loop's thread."""
 
@@ -71,22 +83,28 @@ class HttpServer:
         self._host = host
         self._access = access
         self._tls = None if access.identity is None else server_context(access.identity)
-        self._routes = make_routes(host)
+        probes = Probes(host)
+        self._routes = make_routes(host, probes)
+        self._scraped = Routes([Route("GET", "/metrics", SCRAPED, probes.metrics)])
         # The bound addresses, with the ports that were chosen.
         self.addresses: list[str] = []
-        self._bound: list[tuple[Address, socket.socket]] = []
+        self.metrics_address: str | None = None
+        self._bound: list[Bound] = []
         self._listeners: list[Listener] = []
         self._starting: asyncio.Task[None] | None = None
 
-    def bind(self) -> None:
-        """Binds every address. Requests wait until start() has imported the library. Raises ListenError."""
-        addresses = [bindable(text, self._host.telemetry.log) for text in self._host.settings.listen.http]
-        check_all(addresses)
-        for address in addresses:
-            listening, bound = bind_socket(address)
-            listening.listen(BACKLOG)
-            self.addresses.append(bound)
-            self._bound.append((Address(bound), listening))
+    def bind(self, addresses: Addresses) -> None:
+        """Binds those of HTTP. Requests wait until start() has imported the library. Raises ListenError."""
+        for address in addresses.http:
+            self.addresses.append(self._bind(address))
+        if addresses.metrics is not None:
+            self.metrics_address = self._bind(addresses.metrics, is_for_metrics=True)
+
+    def _bind(self, address: Address, *, is_for_metrics: bool = False) -> str:
+        listening, bound = bind_socket(address)
+        listening.listen(BACKLOG)
+        self._bound.append(Bound(listening, Address(bound), is_for_metrics))
+        return bound
 
     def start(self) -> None:
         """Answers soon: once the server serves, or after a while of loading."""
@@ -98,28 +116,34 @@ class HttpServer:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait((self._starting,))
-        await asyncio.gather(*(listener.stop(grace_seconds) for listener in self._listeners))
-        for address, listening in self._bound:
-            listening.close()
-            if address.socket_path is not None:
-                address.socket_path.unlink(missing_ok=True)
+        listeners, self._listeners = self._listeners, []
+        await asyncio.gather(*(listener.stop(grace_seconds) for listener in listeners))
+        while self._bound:
+            bound = self._bound.pop()
+            bound.listening.close()
+            if bound.address.socket_path is not None:
+                bound.address.socket_path.unlink(missing_ok=True)
 
     async def _start(self) -> None:
         await self._until_serving(IMPORT_DELAY)
         # On a worker: running calls would wait for it.
         await self._host.workers.write(lambda: import_module("imp_service.door.listener"))
+        self._listeners = [self._listener(bound) for bound in self._bound]
+        for listener in self._listeners:
+            await listener.start()
+
+    def _listener(self, bound: Bound) -> Listener:
         from imp_service.door.listener import Listener, Server
 
         settings = self._host.settings
-        for address, listening in self._bound:
-            limit = settings.limits.max_metadata_bytes
-            guard = Guard(settings.http.hosts, settings.http.origins, address.is_local, limit)
-            door = Door(self._host, self._access.authentication, self._routes, guard)
-            server = Server(door.answer, settings.http, settings.connection.max_connections, limit)
-            tls = self._tls if address.socket_path is None else None
-            self._listeners.append(Listener(listening, server, tls))
-        for listener in self._listeners:
-            await listener.start()
+        limit = settings.limits.max_metadata_bytes
+        guard = Guard(settings.http.hosts, settings.http.origins, bound.address.is_local, limit)
+        routes, n_connections, tls = self._routes, settings.connection.max_connections, self._tls
+        if bound.is_for_metrics:
+            routes, n_connections, tls = self._scraped, MAX_SCRAPERS, None
+        door = Door(self._host, self._access.authentication, routes, guard)
+        server = Server(door.answer, settings.http, n_connections, limit)
+        return Listener(bound.listening, server, tls if bound.address.socket_path is None else None)
 
     async def _until_serving(self, seconds: float) -> None:
         """Returns when the model is loaded, at the latest after `seconds`."""

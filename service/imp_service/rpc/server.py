@@ -11,7 +11,6 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health_pb2
 
-from imp_service.config.address import Address
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
 from imp_service.rpc.admin import AdminServicer
 from imp_service.rpc.call_path import GrpcCallPath
@@ -27,9 +26,8 @@ from imp_service.rpc.tokenizer import TokenizerServicer
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host
-from imp_service.serving.listening import bind_socket, bindable, check_all
+from imp_service.serving.listening import Addresses
 from imp_service.serving.security.access import Access
-from imp_service.telemetry.metrics_listener import MetricsListener
 
 
 def require_native_runtime() -> None:
@@ -76,36 +74,28 @@ class Server:
         self.addresses: list[str] = []
         self.health_address: str | None = None
         self.admin_address: str | None = None
-        self.metrics_address: str | None = None
         self._data = make_servicers(host)
         self.health = Health(
             host.lifecycle, (service.full_name for service in {**dict.fromkeys(ALL_SERVICES), **self._data})
         )
         host.watchdog.watch(self.health.set_alive)
         self._servers: list[grpc.aio.Server] = []
-        self._metrics: MetricsListener | None = None
         self._access = access
         self._tls = None if access.identity is None else TlsCredentials(access.identity)
         self._path = GrpcCallPath(host, access.authentication)
 
-    async def start(self) -> None:
+    async def start(self, addresses: Addresses) -> None:
         """Binds every listener, or none if one of them fails. Health is bound first."""
-        listen = self._host.settings.listen
-        data = [bindable(text, self._host.telemetry.log) for text in listen.grpc]
-        others = (listen.health, listen.admin, listen.metrics)
-        health, admin, metrics = (bindable(text, self._host.telemetry.log) if text else None for text in others)
-        check_all([*data, *(address for address in (health, admin, metrics) if address)])
         try:
-            if health is not None:
-                self.health_address = bind(self._make({}, is_bare=True), health)
-            if admin is not None:
-                self.admin_address = bind(self._make(make_admin_servicers(self._host), is_admin=True), admin)
-            server = self._make(self._data)
-            for address in data:
+            if addresses.health is not None:
+                self.health_address = bind(self._make({}, is_bare=True), addresses.health)
+            if addresses.admin is not None:
+                admin = self._make(make_admin_servicers(self._host), is_admin=True)
+                self.admin_address = bind(admin, addresses.admin)
+            server = self._make(make_servicers(self._host))
+            for address in addresses.grpc:
                 credentials = self._tls.credentials if self._tls and address.socket_path is None else None
                 self.addresses.append(bind(server, address, credentials))
-            if metrics is not None:
-                await self._listen_for_scrapes(metrics)
             for server in self._servers:
                 await server.start()
         except BaseException:
@@ -117,15 +107,6 @@ class Server:
         self._host.calls.end_others(cut_short())
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
-        if self._metrics is not None:
-            await self._metrics.stop()
-        if self.metrics_address is not None and (path := Address(self.metrics_address).socket_path) is not None:
-            path.unlink(missing_ok=True)
-
-    async def _listen_for_scrapes(self, address: Address) -> None:
-        listening, self.metrics_address = bind_socket(address)
-        self._metrics = MetricsListener(listening, self._host.telemetry.metrics.render, clock=self._host.clock)
-        await self._metrics.start()
 
     def _make(
         self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False, is_bare: bool = False

@@ -14,6 +14,7 @@ from imp_service.generation import ModelRuntime
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
+from imp_service.serving.listening import checked_addresses
 from imp_service.serving.loading import MakeModel, make_model
 from imp_service.serving.packed_weights import PackedWeights
 from imp_service.serving.security.access import Access
@@ -74,8 +75,9 @@ class Service:
         """
         has_drained = False
         try:
-            self.http.bind()
-            await self.server.start()
+            addresses = checked_addresses(self.host.settings.listen, self.host.telemetry.log)
+            self.http.bind(addresses)
+            await self.server.start(addresses)
             self.http.start()
             self._access.watch()
             if await self._load():

@@ -9,9 +9,11 @@ import socket
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service.config.address import Address
+from imp_service.config.server_settings import Listen
 from imp_service.telemetry.log import Log
 
 _IN_USE = frozenset((errno.EADDRINUSE,))
@@ -135,6 +137,35 @@ def bindable(text: str, log: Log) -> Address:
         return address
     log.warning("listen", message=f"this kernel has no IPv6: {address.without_ipv6.text} in place of {text}")
     return address.without_ipv6
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a server listens."""
+
+    grpc: tuple[Address, ...]
+    http: tuple[Address, ...]
+    health: Address | None
+    admin: Address | None
+    metrics: Address | None
+
+
+def checked_addresses(listen: Listen, log: Log) -> Addresses:
+    """The addresses of every listener, whatever it speaks. Raises ListenError if one of them cannot be bound."""
+
+    def one(text: str | None) -> Address | None:
+        return None if text is None else bindable(text, log)
+
+    found = Addresses(
+        grpc=tuple(bindable(text, log) for text in listen.grpc),
+        http=tuple(bindable(text, log) for text in listen.http),
+        health=one(listen.health),
+        admin=one(listen.admin),
+        metrics=one(listen.metrics),
+    )
+    others = (found.health, found.admin, found.metrics)
+    check_all([*found.grpc, *found.http, *(address for address in others if address is not None)])
+    return found
 
 
 def check_all(addresses: Iterable[Address]) -> None:

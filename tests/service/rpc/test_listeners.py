@@ -174,7 +174,7 @@ def test_rpc_27_w26_exactly_what_is_configured_listens(tmp_path: Path) -> None:
             [f"unix://{tmp_path}/data.sock"],
             f"unix://{tmp_path}/admin.sock",
         ]
-        ports = {str(address).rpartition(":")[2] for address in (server.health_address, server.metrics_address)}
+        ports = {str(address).rpartition(":")[2] for address in (server.health_address, served.http.metrics_address)}
         new = {address.replace("[::ffff:127.0.0.1]", "127.0.0.1") for address in listening_addresses() - before}
         assert new == {f"unix {tmp_path}/{name}.sock" for name in ("data", "admin")} | {
             f"tcp 127.0.0.1:{port}" for port in ports

@@ -24,6 +24,7 @@ from imp_service.pb import model_pb2 as pb
 from imp_service.pb import model_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
+from imp_service.serving.listening import checked_addresses
 from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.security.access import Access
 from imp_service.telemetry.engine_numbers import EngineCollector
@@ -197,7 +198,7 @@ def test_rpc_40_before_the_model_is_loaded() -> None:
         config = load_config(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1"])
         host = Host(config, clock=thread.clock, wall=thread.clock.wall)
         server = Server(host, Access(host))
-        await server.start()
+        await server.start(checked_addresses(config.settings.listen, host.telemetry.log))
         return host, server
 
     host, server = thread.run(start())

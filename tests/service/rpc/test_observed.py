@@ -268,7 +268,7 @@ def test_r16_a_lost_wake_up_ends_as_stalled(monkeypatch: pytest.MonkeyPatch) -> 
 def test_obs_7_metrics_are_served_where_they_are_asked_for() -> None:
     with serve("listen.metrics=127.0.0.1:0", model=scripted()) as served:
         list(served.inference.Generate(ask([400], 7)))
-        with urllib.request.urlopen(f"http://{served.server.metrics_address}/metrics") as reply:
+        with urllib.request.urlopen(f"http://{served.http.metrics_address}/metrics") as reply:
             series = series_of(reply.read().decode())
     assert series["imp_output_tokens_total"] == 7
     (model,) = [name for name in series if name.startswith("imp_model_info")]
@@ -276,7 +276,7 @@ def test_obs_7_metrics_are_served_where_they_are_asked_for() -> None:
     labels = "[grpc_method=Generate][grpc_service=imp.v1.InferenceService][grpc_type=server_stream]"
     assert series[f"grpc_server_started_total{labels}"] == 1
     with serve(model=scripted()) as served:
-        assert served.server.metrics_address is None
+        assert served.http.metrics_address is None
 
 
 def test_obs_7_a_method_that_is_not_ours_makes_no_series(served: Served) -> None:

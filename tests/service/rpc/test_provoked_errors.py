@@ -23,6 +23,7 @@ from imp_service.pb import tokenizer_pb2 as tok
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
+from imp_service.serving.listening import checked_addresses
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.access import Access
 from support.admin_calls import LISTENS
@@ -48,7 +49,7 @@ def without_model(*settings: str) -> Iterator[grpc.Channel]:
         config = load_config(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1", *settings])
         host = Host(config, clock=thread.clock, wall=thread.clock.wall)
         server = Server(host, Access(host))
-        await server.start()
+        await server.start(checked_addresses(config.settings.listen, host.telemetry.log))
         return host, server
 
     async def stop() -> None:

@@ -59,9 +59,9 @@ def code_of(method: str, address: Callable[[Served], str | None] = lambda served
 
 def scraped(served: Served) -> int | str:
     """The HTTP status of a scrape."""
-    if served.server.metrics_address is None:
+    if served.http.metrics_address is None:
         return "nowhere"
-    with urllib.request.urlopen(f"http://{served.server.metrics_address}/metrics") as reply:
+    with urllib.request.urlopen(f"http://{served.http.metrics_address}/metrics") as reply:
         return int(reply.status)
 
 

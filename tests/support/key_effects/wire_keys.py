@@ -11,6 +11,7 @@ import grpc
 from imp_service.config import load as load_config
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
+from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from support.key_effects.core_keys import Asked
 from support.key_effects.effect import Effect, Observe
@@ -28,7 +29,8 @@ def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
     async def start() -> None:
         host = Host(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
         try:
-            await Server(host, Access(host)).start()
+            addresses = checked_addresses(host.settings.listen, host.telemetry.log)
+            await Server(host, Access(host)).start(addresses)
         except Asked:
             pass
         finally:

@@ -22,7 +22,7 @@ def facts(service: "Service") -> dict[str, object]:
         "grpc": server.addresses,
         "http": service.http.addresses or None,
         "health": server.health_address,
-        "metrics": server.metrics_address,
+        "metrics": service.http.metrics_address,
         "admin": server.admin_address,
         "pid": os.getpid(),
         "model": service.host.model.name,
@@ -59,7 +59,7 @@ def _memory_text(memory: dict[str, Any]) -> str:
 def _print_message(service: "Service") -> None:
     host, server = service.host, service.server
     name = "built-in demo" if is_built_in(host.config) else host.model.name
-    others = {"health": server.health_address, "admin": server.admin_address, "metrics": server.metrics_address}
+    others = {"health": server.health_address, "admin": server.admin_address, "metrics": service.http.metrics_address}
     lines = [
         f"imp {__version__}  model: {name}  {device_text(host.model)}",
         f"memory: {_memory_text(host.model.core.memory)}",

@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 from imp_service.config import load as load_config
 from imp_service.door.server import HttpServer
 from imp_service.serving.host import Host
+from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from support.http_served import HttpServed, serve_http
 from support.loop_thread import loop_thread
@@ -208,7 +209,7 @@ def test_ply_2_it_waits_for_the_model_and_begins_by_itself(visit: Any) -> None:
     async def start() -> tuple[Host, HttpServer]:
         host = Host(config, clock=loop.clock, wall=loop.clock.wall)
         server = HttpServer(host, Access(host))
-        server.bind()
+        server.bind(checked_addresses(config.settings.listen, host.telemetry.log))
         server.start()
         return host, server
 
