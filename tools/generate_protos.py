@@ -25,9 +25,11 @@ def generate() -> dict[str, str]:
     """File name in the package -> its text."""
     protos = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.rglob("*.proto"))
     with tempfile.TemporaryDirectory() as folder:
-        out = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
+        out = [f"--{kind}{folder}" for kind in ("python_out=", "pyi_out=", "grpc_python_out=", "mypy_grpc_out=quiet:")]
         well_known = str(files("grpc_tools") / "_proto")
-        status = protoc.main(["protoc", f"-I{PROTO}", f"-I{well_known}", *out, *protos])
+        # Of mypy-protobuf: the types of the stubs, which protoc does not write.
+        plugin = f"--plugin={Path(sys.executable).with_name('protoc-gen-mypy_grpc')}"
+        status = protoc.main(["protoc", f"-I{PROTO}", f"-I{well_known}", plugin, *out, *protos])
         if status != 0:
             raise SystemExit(status)
         made = sorted(path for path in Path(folder).rglob("*.py*") if has_content(path))
@@ -35,8 +37,8 @@ def generate() -> dict[str, str]:
 
 
 def has_content(path: Path) -> bool:
-    """A proto without services has stubs of no class."""
-    return not path.name.endswith("_pb2_grpc.py") or "class " in path.read_text()
+    """A proto without services has no stub."""
+    return "_pb2_grpc." not in path.name or "Stub" in path.read_text()
 
 
 def rewritten(text: str) -> str:

@@ -20,6 +20,7 @@ import pytest
 
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
+from support.imp_client_package import put_together
 from support.patience import HANGS_AFTER
 from support.server_process import ServerProcess, server_process
 
@@ -185,6 +186,8 @@ def test_a_command_ends_well(
 def test_a_program_runs(program: Printed, tmp_path: Path, server: ServerProcess) -> None:
     http = server.wait_until_ready()["http"][0]
     text = program.text.replace("127.0.0.1:50051", server.address).replace("127.0.0.1:8000", http)
+    if "imp_client" in text:
+        put_together(tmp_path)
     command = [sys.executable, "-W", "error", "-c", text]
     ran = subprocess.run(
         command, cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True, check=False

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -23,6 +24,10 @@ from .measure import RequestResult
 from .measured_server import Ask, ServerFacts
 from .plan import LadderPlan
 
+if TYPE_CHECKING:
+    from ...pb.inference_pb2_grpc import InferenceServiceAsyncStub
+    from ...pb.model_pb2_grpc import ModelServiceAsyncStub
+
 # Servers bound the streams of one connection, many of them at 100.
 STREAMS_PER_CONNECTION = 64
 
@@ -33,8 +38,8 @@ class ImpServer:
     """A connection for every 64 streams."""
 
     def __init__(
-        self, facts: ServerFacts, model: GetModelInfoResponse, stubs: Sequence[InferenceServiceStub], plan: LadderPlan,
-        metadata: Metadata,
+        self, facts: ServerFacts, model: GetModelInfoResponse, stubs: "Sequence[InferenceServiceAsyncStub]",
+        plan: LadderPlan, metadata: Metadata,
     ) -> None:  # fmt: skip
         self.facts = facts
         self._model, self._stubs, self._metadata = model, stubs, metadata
@@ -60,7 +65,7 @@ async def open_imp_server(target: Target, plan: LadderPlan) -> AsyncIterator[Imp
         yield ImpServer(facts_of(target.address, model, server), model, stubs, plan, target.call_metadata)
 
 
-async def _ask(stub: ModelServiceStub, target: Target) -> tuple[GetModelInfoResponse, GetServerInfoResponse]:
+async def _ask(stub: "ModelServiceAsyncStub", target: Target) -> tuple[GetModelInfoResponse, GetServerInfoResponse]:
     try:
         model = await stub.GetModelInfo(GetModelInfoRequest(), metadata=target.call_metadata)
         return model, await stub.GetServerInfo(GetServerInfoRequest(), metadata=target.call_metadata)
@@ -96,7 +101,9 @@ def _ordinary(draw: random.Random, n_tokens: int, special: set[int]) -> int:
     return token
 
 
-async def measure_request(stub: InferenceServiceStub, request: GenerateRequest, metadata: Metadata) -> RequestResult:
+async def measure_request(
+    stub: "InferenceServiceAsyncStub", request: GenerateRequest, metadata: Metadata
+) -> RequestResult:
     result, order = RequestResult(time.perf_counter()), StreamOrder()
     try:
         async for response in stub.Generate(request, metadata=metadata):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...api.arguments import (
     CHAT_PARAMETERS,
@@ -43,6 +43,11 @@ from .async_generation import AsyncGeneration
 from .async_session import AsyncSession, AsyncSessionServer, decode_together
 from .reception import Reception
 from .session_state import SessionState
+
+if TYPE_CHECKING:
+    from ...pb.inference_pb2_grpc import InferenceServiceAsyncStub
+    from ...pb.model_pb2_grpc import ModelServiceAsyncStub
+    from ...pb.tokenizer_pb2_grpc import TokenizerServiceAsyncStub
 
 
 class AsyncClient:
@@ -149,7 +154,7 @@ class AsyncClient:
         with errors_of_the_api():
             request = write_detokenize(token_ids, special_tokens=special_tokens)
             reply = await self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout)
-            return str(reply.texts[0])
+            return reply.texts[0]
 
     def _begin(self, request: GenerationRequest, timeout: float | None) -> AsyncGeneration:
         message = write_generation(request, self._model)
@@ -163,13 +168,13 @@ class AsyncClient:
     # Made with the channel, by the first call.
 
     @cached_property
-    def _inference(self) -> Any:
+    def _inference(self) -> InferenceServiceAsyncStub:
         return InferenceServiceStub(self._connection.channel)
 
     @cached_property
-    def _models(self) -> Any:
+    def _models(self) -> ModelServiceAsyncStub:
         return ModelServiceStub(self._connection.channel)
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def _tokenizer(self) -> TokenizerServiceAsyncStub:
         return TokenizerServiceStub(self._connection.channel)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...api.arguments import GENERATION_PARAMETERS, NO_PROMPT, STEP_PARAMETERS, request_of, sampling_of
 from ...api.errors import Error
@@ -27,6 +27,9 @@ from .reception import Reception
 from .session_calls import Calls
 from .session_state import Asked, SessionState
 
+if TYPE_CHECKING:
+    from ...pb.inference_pb2_grpc import InferenceServiceAsyncStub
+
 T = TypeVar("T")
 
 
@@ -39,7 +42,7 @@ class AsyncSessionServer:
         self.dropped: deque[SessionState] = deque()
 
     @cached_property
-    def _stub(self) -> Any:
+    def _stub(self) -> InferenceServiceAsyncStub:
         """Made with the channel, by the first call."""
         return InferenceServiceStub(self._connection.channel)
 

@@ -199,7 +199,7 @@ class Client:
     ) -> str:
         """The text of ids. It leaves out special tokens, unless they are asked for."""
         request = write_detokenize(token_ids, special_tokens=special_tokens)
-        return str(self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout).texts[0])
+        return self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout).texts[0]
 
     def _begin(self, request: GenerationRequest, timeout: float | None) -> Generation:
         message = write_generation(request, self._model)
