@@ -12,12 +12,14 @@ from imp_service.core.errors import make_error
 
 MIB = 1 << 20
 # The text side refuses what is longer.
-_MOST_BYTES = {"tokenizer.json": 128 * MIB}
-_MOST_OTHER_BYTES = 4 * MIB
+_MOST_VOCABULARY_BYTES = 128 * MIB
+_MOST_BYTES = 4 * MIB
+# The first of these files that there is has the vocabulary: the others are as large, and would not be used.
+_VOCABULARIES = (("tokenizer.json",), ("tokenizer.model",), ("tekken.json",), ("vocab.json", "merges.txt"))
 _FILES = (
-    "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",
 )
@@ -33,8 +35,12 @@ def metadata_of(file: _core.ModelFile) -> Mapping[str, object]:
 
 def read_texts(folder: Path) -> dict[str, bytes]:
     """The files of a folder that say how its model reads and writes text; each up to one byte beyond its limit."""
-    names = [*_FILES, *_template_names(folder)]
-    found = {name: _read(folder, name) for name in names}
+    found = {name: _read(folder, name, _MOST_BYTES) for name in [*_FILES, *_template_names(folder)]}
+    for names in _VOCABULARIES:
+        vocabulary = {name: _read(folder, name, _MOST_VOCABULARY_BYTES) for name in names}
+        if None not in vocabulary.values():
+            found |= vocabulary
+            break
     return {name: content for name, content in found.items() if content is not None}
 
 
@@ -66,7 +72,7 @@ def _template_names(folder: Path) -> list[str]:
     return [f"{_TEMPLATES}/{name}" for name in names[:_MOST_TEMPLATES]]
 
 
-def _read(folder: Path, name: str) -> bytes | None:
+def _read(folder: Path, name: str, most_bytes: int) -> bytes | None:
     """None if there is no such file. A link to a file that is missing is an error: a download is not complete."""
     path = folder / name
     try:
@@ -82,6 +88,6 @@ def _read(folder: Path, name: str) -> bytes | None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise make_error("MODEL_MISSING", f"{name}: is no regular file")
         try:
-            return content.read(_MOST_BYTES.get(name, _MOST_OTHER_BYTES) + 1)
+            return content.read(most_bytes + 1)
         except OSError as error:
             raise make_error("MODEL_IO", f"{name}: {error.strerror}") from None

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, cast
 from imp_service.config import ConfigError
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
-from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer, TokenizerInvalid
+from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer
 from imp_service.text.directory.recognise import is_directory
 from imp_service.text.templates.choice import FILE_OVERRIDE
-from imp_service.text.tokens.vocabulary import PRE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.api.constraint_spec import Constraint
@@ -113,11 +112,11 @@ def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Token
     """The file's tokenizer, with the settings' overrides. May be called on any thread."""
     overrides = settings.model.overrides
     if is_directory(metadata):
-        if overrides.pre_tokenizer is not None:
-            raise TokenizerInvalid(PRE_OVERRIDE, "a directory's tokenizer.json says how words are cut, expected none")
         n_rows = metadata.get("vocab_size")
         rows = n_rows if isinstance(n_rows, int) else None
-        return Tokenizer.from_directory(metadata, n_rows=rows, end_ids=overrides.eos_token_ids)
+        return Tokenizer.from_directory(
+            metadata, n_rows=rows, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids
+        )
     return Tokenizer.from_metadata(metadata, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids)
 
 

@@ -177,5 +177,5 @@ def test_hub_8_what_is_wrong_is_told_with_its_file(breaks: Callable[[Path], None
 
 
 def test_hub_8_a_rule_for_words_is_refused_where_a_file_has_one(folder: Path) -> None:
-    with pytest.raises(ModelError, match=r"model\.overrides\.pre_tokenizer: a directory's tokenizer\.json says"):
+    with pytest.raises(ModelError, match=r"model\.overrides\.pre_tokenizer: tokenizer\.json states how words are cut"):
         load(folder, "model.overrides.pre_tokenizer=gpt-2")

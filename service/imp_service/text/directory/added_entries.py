@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from imp_service.text.directory.json_files import JsonObject
+from imp_service.text.directory.json_files import JsonObject, read_json_object
 from imp_service.text.directory.special_names import SpecialNames
 from imp_service.text.tokens.added_tokens import Matching
+
+_ADDED_FILE = "added_tokens.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,18 @@ def read_added(
         elif text in named:
             found[text] = AddedEntry(named[text], text, True, Matching())
     return [token for token in found.values() if n_rows is None or token.token_id < n_rows]
+
+
+def read_further(files: Mapping[str, bytes], names: SpecialNames, n_rows: int | None) -> list[AddedEntry]:
+    """The tokens that are added to a vocabulary without a tokenizer.json, by id: later files replace earlier ones."""
+    older = read_json_object(_ADDED_FILE, files.get(_ADDED_FILE, b"{}"))
+    found = {}
+    for text in older.members:
+        token_id = older.token_id(text)
+        found[token_id] = AddedEntry(token_id, text, text in names.special, Matching())
+    for token in _of_config(names.config):
+        found[token.token_id] = replace(token, is_special=token.is_special or token.text in names.special)
+    return [found[i] for i in sorted(found) if n_rows is None or i < n_rows]
 
 
 def _of_tokenizer(document: JsonObject) -> Iterator[AddedEntry]:

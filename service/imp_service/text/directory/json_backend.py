@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.pattern_cost import FASTER, is_superlinear
 from imp_service.text.directory.pipeline import KNOWN_PATTERNS, parts_of, pattern_of
-from imp_service.text.directory.tokenizer_json import FILE, named_ids
+from imp_service.text.directory.tokenizer_json import named_ids
 from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
 from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.library_tokenizer import placeholder
@@ -26,7 +26,7 @@ _BPE_OPTIONS = ("fuse_unk", "byte_fallback", "ignore_merges")
 
 def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
     """Raises TokenizerInvalid for what the library refuses."""
-    with library_boundary(FILE):
+    with library_boundary(document.path):
         normalizer, pre_tokenizer = _around_model(document)
         _require_linear(document)
         names = _names(document, vocabulary)

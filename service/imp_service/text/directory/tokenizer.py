@@ -1,29 +1,89 @@
-"""Builds the tokenizer of a model directory."""
+"""Builds the tokenizer of a model directory, from the first of its files that imp reads."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from imp_service.text.directory import pair_files, tokenizer_json
 from imp_service.text.directory.json_backend import build_backends
+from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.special_names import SpecialNames, read_special_names
-from imp_service.text.directory.tokenizer_json import FILE, read_tokenizer_json, vocabulary_of
 from imp_service.text.errors import TokenizerInvalid
-from imp_service.text.tokens.backends import Backends
-from imp_service.text.tokens.vocabulary import Vocabulary
+from imp_service.text.tokens.backends import Backends, library_boundary
+from imp_service.text.tokens.library_tokenizer import build_backend
+from imp_service.text.tokens.metadata import PREFIX
+from imp_service.text.tokens.splitter import Splitter
+from imp_service.text.tokens.vocabulary import PRE_OVERRIDE, Vocabulary, read_vocabulary
+
+SENTENCEPIECE_FILE = "tokenizer.model"
 
 
 def read_directory(
+    metadata: Mapping[str, object], *, n_rows: int | None, pre: str | None, end_ids: Sequence[int] | None
+) -> tuple[Vocabulary, Backends, Mapping[str, str]]:
+    """Vocabulary, library objects, and the spellings of special tokens by their roles.
+
+    `metadata` is that of config.json, with the content of files. `pre` names the rule for words, if the settings do.
+    """
+    files = {name: content for name, content in metadata.items() if isinstance(content, bytes)}
+    names = read_special_names(files)
+    if tokenizer_json.FILE in files:
+        _refuse_rule(tokenizer_json.FILE, pre)
+        content = files[tokenizer_json.FILE]
+        document = tokenizer_json.read_tokenizer_json(content)
+    elif SENTENCEPIECE_FILE in files:
+        _refuse_rule(SENTENCEPIECE_FILE, pre)
+        return _of_sentencepiece(files, names, metadata, n_rows, end_ids)
+    elif pair_files.TEKKEN_FILE in files:
+        _refuse_rule(pair_files.TEKKEN_FILE, pre)
+        document, roles = pair_files.of_tekken(files)
+        names, content = replace(names, spelled={**roles, **names.spelled}), b""
+    elif pair_files.VOCAB_FILE in files and pair_files.MERGES_FILE in files:
+        document, content = pair_files.of_vocab_and_merges(files, names, pre), b""
+    else:
+        known = "tokenizer.json, tokenizer.model, tekken.json, or vocab.json with merges.txt"
+        raise TokenizerInvalid(tokenizer_json.FILE, f"missing: imp reads a directory's text with one of {known}")
+    vocabulary = tokenizer_json.vocabulary_of(document, names, metadata, n_rows=n_rows, end_ids=end_ids)
+    backends = build_backends(document, vocabulary)
+    return vocabulary, replace(backends, document=content or _written(document)), names.spelled
+
+
+def _written(document: JsonObject) -> bytes:
+    return json.dumps(document.members, ensure_ascii=False).encode()
+
+
+def _refuse_rule(file: str, pre: str | None) -> None:
+    if pre is not None:
+        raise TokenizerInvalid(PRE_OVERRIDE, f"{file} states how words are cut, expected none")
+
+
+def _of_sentencepiece(
+    files: Mapping[str, bytes],
+    names: SpecialNames,
     metadata: Mapping[str, object],
-    *,
     n_rows: int | None,
     end_ids: Sequence[int] | None,
-) -> tuple[Vocabulary, Backends, SpecialNames]:
-    """Vocabulary and library objects of a directory. `metadata` is that of config.json, with the content of files."""
-    files = {name: content for name, content in metadata.items() if isinstance(content, bytes)}
-    if FILE not in files:
-        raise TokenizerInvalid(FILE, "missing: imp reads a directory's text with it")
-    names = read_special_names(files)
-    document = read_tokenizer_json(files[FILE])
-    vocabulary = vocabulary_of(document, names, metadata, n_rows=n_rows, end_ids=end_ids)
-    return vocabulary, replace(build_backends(document, vocabulary), document=files[FILE]), names
+) -> tuple[Vocabulary, Backends, Mapping[str, str]]:
+    # Only these vocabularies need the library of protobuf messages.
+    from imp_service.text.directory.sentencepiece_model import keys_of_model
+
+    keys = keys_of_model(files[SENTENCEPIECE_FILE], files, names, metadata, n_rows)
+    try:
+        vocabulary = replace(read_vocabulary({**metadata, **keys}, end_ids=end_ids), place=SENTENCEPIECE_FILE)
+        with library_boundary(SENTENCEPIECE_FILE):
+            backends = Backends.of(build_backend(vocabulary), Splitter(vocabulary))
+    except TokenizerInvalid as error:
+        place = error.path.replace(PREFIX, f"{SENTENCEPIECE_FILE}: ")
+        raise TokenizerInvalid(place, error.message) from error
+    spelled = {
+        f"{role}_token": vocabulary.token_bytes[token_id].decode("utf-8", "replace")
+        for role, token_id in (
+            ("bos", vocabulary.special.bos),
+            ("eos", vocabulary.special.eos),
+            ("unk", vocabulary.special.unknown),
+        )
+        if token_id is not None
+    }
+    return vocabulary, backends, {**spelled, **names.spelled}

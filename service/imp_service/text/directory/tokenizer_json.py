@@ -50,7 +50,7 @@ def vocabulary_of(
     ids = named | {token.text: token.token_id for token in added}
     roles = {role: ids.get(text) for role, text in names.spelled.items()}
     ends = read_ends({**metadata, EOS_OF_CONFIG: roles.get("eos_token")}, pieces, types, end_ids)
-    before, after = _around(pipeline, roles, names, len(pieces))
+    before, after = _around(document, pipeline, roles, names, len(pieces))
     special = SpecialIds(
         bos=_first_of(roles.get("bos_token"), roles.get("cls_token"), *before),
         eos=roles.get("eos_token"),
@@ -61,7 +61,7 @@ def vocabulary_of(
     )
     return Vocabulary(
         kind=pipeline.kind,
-        place=FILE,
+        place=document.path,
         pre="",
         rule=None,
         cutting=pipeline.cutting,
@@ -70,7 +70,7 @@ def vocabulary_of(
         types=types,
         scores=None,
         merges=(),
-        missing_bytes=missing_bytes(FILE, pieces) if pipeline.kind is VocabularyKind.BYTE_LEVEL else b"",
+        missing_bytes=missing_bytes(document.path, pieces) if pipeline.kind is VocabularyKind.BYTE_LEVEL else b"",
         special=special,
         matchings={token.token_id: token.matching for token in added if token.matching != Matching()},
         before=before,
@@ -113,7 +113,7 @@ def _pieces_and_types(
     assert model is not None  # read_pipeline refuses it
     n_tokens = 1 + max(0, *named.values(), *(token.token_id for token in added))
     if n_tokens > MAX_TOKENS:
-        raise TokenizerInvalid(FILE, f"{n_tokens} tokens, limit {MAX_TOKENS}")
+        raise TokenizerInvalid(document.path, f"{n_tokens} tokens, limit {MAX_TOKENS}")
     texts = [""] * n_tokens
     types = np.full(n_tokens, TokenType.UNUSED, dtype=np.uint8)
     for text, token_id in named.items():
@@ -130,7 +130,7 @@ def _pieces_and_types(
         pieces = [text.encode() for text in texts]
     except UnicodeEncodeError as error:
         raise model.fail("vocab", "a token holds half of a surrogate pair") from error
-    check_pieces(FILE, pieces)
+    check_pieces(document.path, pieces)
     types[spelled_ends(pieces)] = TokenType.CONTROL
     types[counterparts_of_control(pieces, types)] = TokenType.CONTROL
     unknown = unknown_id(model, named)
@@ -160,7 +160,7 @@ def _first_of(*ids: int | None) -> int | None:
 
 
 def _around(
-    pipeline: Pipeline, roles: Mapping[str, int | None], names: SpecialNames, n_tokens: int
+    document: JsonObject, pipeline: Pipeline, roles: Mapping[str, int | None], names: SpecialNames, n_tokens: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids before and behind a text: what the post-processor says, or the flags of the configuration."""
     before, after = pipeline.before, pipeline.after
@@ -170,5 +170,5 @@ def _around(
         after = (eos,) if names.adds_eos and eos is not None else ()
     for token_id in (*before, *after):
         if not 0 <= token_id < n_tokens:
-            raise TokenizerInvalid(f"{FILE}: post_processor", f"token id {token_id}, expected 0 to {n_tokens - 1}")
+            raise document.fail("post_processor", f"token id {token_id}, expected 0 to {n_tokens - 1}")
     return before, after

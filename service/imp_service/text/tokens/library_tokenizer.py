@@ -141,11 +141,24 @@ def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str], ids: dict[st
     else:
         merging = _listed_merges(vocabulary, ids, **options)
     backend = Tokenizer(merging)
-    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", SPACE_MARK)]
+    steps = _rewriting(vocabulary)
     if vocabulary.adds_space_prefix:
-        steps.insert(0, normalizers.Prepend(SPACE_MARK))
-    backend.normalizer = normalizers.Sequence(steps)
+        steps.append(normalizers.Prepend(SPACE_MARK))
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE_MARK)])
     return backend
+
+
+def _rewriting(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
+    """The changes of a SentencePiece text before spaces are marked."""
+    steps: list[normalizers.Normalizer] = []
+    if vocabulary.character_map:
+        try:
+            steps.append(normalizers.Precompiled(vocabulary.character_map))
+        except Exception as error:
+            raise TokenizerInvalid("tokenizer.ggml.precompiled_charsmap", f"cannot be read: {error}") from error
+    if vocabulary.removes_extra_spaces:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    return steps
 
 
 def _merges_by_score(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> list[tuple[str, str]]:
@@ -174,18 +187,12 @@ def _unigram(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     is_byte = vocabulary.types == TokenType.BYTE
     entries = list(zip(names, np.where(is_byte, _NEVER, scores).tolist(), strict=True))
     backend = Tokenizer(models.Unigram(entries, vocabulary.special.unknown, byte_fallback=vocabulary.has_all_bytes))
-    steps: list[normalizers.Normalizer] = []
-    if vocabulary.character_map:
-        try:
-            steps.append(normalizers.Precompiled(vocabulary.character_map))
-        except Exception as error:
-            raise TokenizerInvalid("tokenizer.ggml.precompiled_charsmap", f"cannot be read: {error}") from error
-    if vocabulary.removes_extra_spaces:
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    steps = _rewriting(vocabulary)
+    if vocabulary.adds_space_prefix:  # also before a space, which Metaspace would not do
+        steps.append(normalizers.Prepend(SPACE_MARK))
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
-    scheme = "always" if vocabulary.adds_space_prefix else "never"
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme=scheme)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never")
     return backend
 
 

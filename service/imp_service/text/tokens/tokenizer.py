@@ -66,17 +66,21 @@ class Tokenizer:
 
     @classmethod
     def from_directory(
-        cls, metadata: Mapping[str, object], *, n_rows: int | None = None, end_ids: Sequence[int] | None = None
+        cls,
+        metadata: Mapping[str, object],
+        *,
+        n_rows: int | None = None,
+        pre: str | None = None,
+        end_ids: Sequence[int] | None = None,
     ) -> Tokenizer:
         """Builds from a model directory: the metadata of its config.json, and the content of its files by name.
 
-        An added token from `n_rows` on, the number of the model's embedding rows, is none. `end_ids` replace the ends
-        that the files name.
+        An added token from `n_rows` on, the number of the model's embedding rows, is none. `pre` names the rule for
+        words, which only vocab.json needs. `end_ids` replace the ends that the files name.
         """
         from imp_service.text.directory.tokenizer import read_directory
 
-        vocabulary, backends, names = read_directory(metadata, n_rows=n_rows, end_ids=end_ids)
-        return cls(vocabulary, backends, names.spelled)
+        return cls(*read_directory(metadata, n_rows=n_rows, pre=pre, end_ids=end_ids))
 
     def require_rows(self, n_rows: int) -> None:
         """Raises TokenizerInvalid where the model has fewer embedding rows than there are ids."""
