@@ -1,8 +1,9 @@
 """Writes bill_of_materials.cdx.json: what imp is made of and runs with, as CycloneDX; --check says whether it is fresh.
 
 It lists what pyproject.toml asks for, with the range of versions that may be installed, and what the extension is
-linked with. --installed prints the bill of this environment instead: exact versions, and what those need in turn. A
-scanner takes either: `osv-scanner --sbom FILE`, or any other that reads CycloneDX, with whatever database it has.
+linked with; --with-cuda prints the bill of a build with CUDA code. --installed prints the bill of this environment
+instead: exact versions, and what those need in turn. A scanner takes any of them: `osv-scanner --sbom FILE`, or any
+other that reads CycloneDX, with whatever database it has.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ LICENCES = {
 # What the extension is linked with when it is loaded: the machine's own, of whatever version.
 LINKED = {"glibc": "LGPL-2.1-or-later", "libgcc": "GPL-3.0-or-later WITH GCC-exception-3.1"}
 LINKED["libstdc++"] = LINKED["libgcc"]
+CUDA_LICENCE = "https://docs.nvidia.com/cuda/eula/"
 
 Component = dict[str, Any]
 
@@ -90,7 +92,7 @@ def package(requirement: Requirement, scope: str, role: str) -> Component:
     }
 
 
-def declared() -> Iterator[Component]:
+def declared(*, with_cuda: bool = False) -> Iterator[Component]:
     """The dependencies of pyproject.toml and of the build."""
     tables = project()
     for text in tables["project"]["dependencies"]:
@@ -108,6 +110,15 @@ def declared() -> Iterator[Component]:
             "scope": "required",
             "licenses": [{"expression": licence}],
             "properties": [{"name": "imp:role", "value": "linked by the extension"}],
+        }
+    if with_cuda:
+        yield {
+            "type": "library",
+            "bom-ref": "contained:cudart",
+            "name": "cudart",
+            "scope": "required",
+            "licenses": [{"license": {"name": "NVIDIA Software License Agreement", "url": CUDA_LICENCE}}],
+            "properties": [{"name": "imp:role", "value": "contained in the extension"}],
         }
     for path in sorted(MODELS.glob("*.gguf")):
         yield {
@@ -173,9 +184,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail where the file is out of date")
     parser.add_argument("--installed", action="store_true", help="print the bill of this environment")
+    parser.add_argument("--print", action="store_true", dest="prints", help="print the bill of these sources")
+    parser.add_argument("--with-cuda", action="store_true", help="print that of a build with CUDA code")
     arguments = parser.parse_args()
     if arguments.installed:
         print(bill(installed()), end="")
+        return 0
+    if arguments.prints or arguments.with_cuda:
+        print(bill(declared(with_cuda=arguments.with_cuda)), end="")
         return 0
     text = bill(declared())
     if arguments.check:

@@ -10,8 +10,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from imp_service import __version__
 from imp_service.api.revision import API_REVISION
 from imp_service.cli.version import DISTRIBUTIONS, installed_distributions
@@ -19,19 +17,14 @@ from imp_service.core.installation import backends, revision
 from support.command_line import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-# Versions of imp as documents and manifests spell them: a tag of an image.
-IMAGE_TAG = re.compile(r"registry\.example/(?:\w+/)?imp:([\w.]+)|newName: registry\.example\S+, newTag: \"([\w.]+)\"")
-ENTRY = re.compile(r"^## (\S+)$", re.MULTILINE)
+# Versions of imp as documents and manifests spell them: tags and a label of images.
+TAGS = (r"registry\.example/(?:\w+/)?imp:([\w.]+)", r'newName: registry\.example\S+, newTag: "([\w.]+)"')
+IMAGE_VERSION = re.compile("|".join((*TAGS, r'org\.opencontainers\.image\.version="([\w.]+)"')))
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "conf").rglob("*.yaml")]
-
-
-def entries(changelog: str) -> dict[str, str]:
-    """The versions of a changelog, in its order, each with its text."""
-    _, *parts = ENTRY.split(changelog)
-    return {version: text.strip() for version, text in zip(parts[::2], parts[1::2], strict=True)}
+    files = [ROOT / "README.md", ROOT / "conf" / "Containerfile"]
+    return [*files, *(ROOT / "docs").glob("*.md"), *(ROOT / "conf").rglob("*.yaml")]
 
 
 def test_pkg_1_the_project_states_the_version_once() -> None:
@@ -52,22 +45,11 @@ def test_pkg_1_the_bill_of_materials_has_this_version() -> None:
     assert bill["metadata"]["component"]["version"] == __version__
 
 
-def test_pkg_1_the_changelog_begins_with_this_version() -> None:
-    found = entries((ROOT / "CHANGELOG.md").read_text())
-    assert next(iter(found)) == __version__
-    assert all(found.values())
-
-
-@pytest.mark.parametrize("changelog", ["", "# Changes\n", "# Changes\n\n## 9.9.9\n\n- More.\n"])
-def test_pkg_1_a_changelog_without_this_version_is_found(changelog: str) -> None:
-    assert __version__ not in entries(changelog)
-
-
 def test_pkg_1_documents_and_manifests_name_this_version() -> None:
-    found = {path: IMAGE_TAG.findall(path.read_text()) for path in pages()}
-    tags = {path: {first or second for first, second in tags} for path, tags in found.items() if tags}
-    assert len(tags) >= 2
-    assert {path: versions for path, versions in tags.items() if versions != {__version__}} == {}
+    found = {path: IMAGE_VERSION.findall(path.read_text()) for path in pages()}
+    versions = {path: {"".join(groups) for groups in matches} for path, matches in found.items() if matches}
+    assert len(versions) >= 3
+    assert {path: named for path, named in versions.items() if named != {__version__}} == {}
 
 
 def test_pkg_1_imp_version_says_what_is_installed(tmp_path: Path) -> None:

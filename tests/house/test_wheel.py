@@ -1,21 +1,31 @@
-"""The wheel as it is released: what is in it, and that it serves from a wheelhouse alone, without a network.
+"""What tools/release.py makes: the content of the wheels, their tags, and that they serve without compiler and network.
 
-`pip wheel --wheel-dir FOLDER .` makes it with all that it needs; IMP_WHEELHOUSE=FOLDER asks for these tests.
+IMP_RELEASED=FOLDER names the folder that it filled, and asks for these tests.
 """
 
 from __future__ import annotations
 
+import email.parser
+import hashlib
+import json
 import os
+import re
 import signal
 import subprocess
-import sys
+import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
+from imp_service import __version__
 from imp_service.pb import inference_pb2_grpc
+from release.build import Tools, build_sdist
+from release.checkout import read_checkout
+from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, Distribution
 from support.confined import confined
 from support.patience import HANGS_AFTER
 from support.served import ask, tokens_of
@@ -25,14 +35,35 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"
 # Made by the build inside of the package.
 BUILT = {"kubernetes": ROOT / "conf" / "kubernetes", "proto": ROOT / "proto", "systemd": ROOT / "conf" / "systemd"}
+RELEASED = Path(os.environ.get("IMP_RELEASED", "")).resolve()
+GLIBC = re.compile(r"@+GLIBC_(\d+)\.(\d+)")
 
-pytestmark = pytest.mark.skipif("IMP_WHEELHOUSE" not in os.environ, reason="IMP_WHEELHOUSE names no folder of wheels")
+pytestmark = pytest.mark.skipif("IMP_RELEASED" not in os.environ, reason="IMP_RELEASED names no folder of a release")
 
 
 @pytest.fixture(scope="module")
-def wheel() -> zipfile.ZipFile:
-    (path,) = Path(os.environ["IMP_WHEELHOUSE"]).glob("imp_service-*.whl")
-    return zipfile.ZipFile(path)
+def tools() -> Tools:
+    return Tools(RELEASED / "tools")
+
+
+@pytest.fixture(scope="module", params=DISTRIBUTIONS, ids=lambda distribution: distribution.name)
+def distribution(request: pytest.FixtureRequest) -> Distribution:
+    found: Distribution = request.param
+    if found is CUDA and not (RELEASED / "raw" / found.name).exists():
+        pytest.skip("no CUDA toolkit: the release has no wheel with CUDA code")
+    return found
+
+
+@pytest.fixture(scope="module")
+def path(distribution: Distribution) -> Path:
+    (found,) = (RELEASED / "dist").glob(f"{distribution.file_name}-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def wheel(path: Path) -> Iterator[zipfile.ZipFile]:
+    with zipfile.ZipFile(path) as archive:
+        yield archive
 
 
 def sources() -> set[str]:
@@ -42,8 +73,19 @@ def sources() -> set[str]:
     return {f"imp_service/{path}" for path in files if not made & set(path.parts) and path.suffix != ".so"}
 
 
+def metadata(wheel: zipfile.ZipFile) -> Any:
+    (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    return email.parser.Parser().parsestr(wheel.read(name).decode())
+
+
+def newest_glibc(library: Path) -> tuple[int, int]:
+    """The newest symbols of glibc that a library asks for."""
+    listed = subprocess.run(["nm", "-D", str(library)], capture_output=True, text=True, check=True).stdout
+    return max((int(major), int(minor)) for major, minor in GLIBC.findall(listed))
+
+
 def test_lif_11_b09_it_holds_the_package_and_no_test_hook(wheel: zipfile.ZipFile):
-    names = [name for name in wheel.namelist() if ".dist-info/" not in name]
+    names = [name for name in wheel.namelist() if ".dist-info/" not in name and not name.endswith("/")]
     extensions = [name for name in names if name.endswith(".so")]
     assert [Path(name).name.split(".")[0] for name in extensions] == ["_core"]
     bases = {
@@ -53,23 +95,41 @@ def test_lif_11_b09_it_holds_the_package_and_no_test_hook(wheel: zipfile.ZipFile
     }
     protos = {p.relative_to(BUILT["proto"]) for p in BUILT["proto"].rglob("*.proto")}
     built = {f"imp_service/kubernetes/{path}" for path in bases} | {f"imp_service/proto/{path}" for path in protos}
-    built |= {"imp_service/systemd/imp.service"}
-    # Written where the source is a checkout.
-    revision = {"imp_service/revision.txt"}
-    assert set(names) - set(extensions) - revision == (sources() | built) - revision
+    built |= {"imp_service/systemd/imp.service", "imp_service/revision.txt"}
+    assert set(names) - set(extensions) == sources() | built
     assert [name for name in names if b"IMP_FAULT" in wheel.read(name)] == []
     assert not any(b"emulated GPU" in wheel.read(name) for name in extensions)
 
 
-def test_lif_11_b07_it_is_installed_and_serves_without_a_network(wheel: zipfile.ZipFile, tmp_path: Path):
-    """In an environment of its own; the second half as a pod would confine it."""
+def test_pkg_1_the_wheel_says_what_it_is(wheel: zipfile.ZipFile, distribution: Distribution):
+    said = metadata(wheel)
+    assert (said["Name"], said["Version"]) == (distribution.name, __version__)
+    assert (said["License-Expression"], said["Author"]) == (distribution.licence, "The imp authors")
+    assert "Typing :: Typed" in said.get_all("Classifier") and said["Keywords"]
+    assert said["Description-Content-Type"] == "text/markdown"
+
+
+def test_lif_11_pkg_2_cuda_code_is_in_one_distribution_alone(wheel: zipfile.ZipFile, distribution: Distribution):
+    (extension,) = [wheel.read(name) for name in wheel.namelist() if name.endswith(".so")]
+    assert (b".nv_fatbin" in extension) == (distribution is CUDA)
+
+
+def test_pkg_2_the_tag_is_the_one_that_auditwheel_gives(path: Path, tools: Tools, tmp_path: Path):
+    found = re.search(r"-manylinux_(\d+)_(\d+)_(\w+)\.whl$", path.name)
+    assert found is not None  # narrows
+    said = " ".join(tools.run(["auditwheel", "show", str(path)]).split())
+    assert f'consistent with the following platform tag: "manylinux_{found[1]}_{found[2]}_{found[3]}"' in said
+    with zipfile.ZipFile(path) as archive:
+        libraries = [Path(archive.extract(n, tmp_path)) for n in archive.namelist() if n.endswith(".so")]
+    # Without auditwheel's own tables: no library asks for symbols of a glibc that is newer than the tag says.
+    assert libraries and all(newest_glibc(library) <= (int(found[1]), int(found[2])) for library in libraries)
+
+
+def test_pkg_2_it_serves_confined_as_a_pod(distribution: Distribution, tmp_path: Path):
+    """In the environment in which the release installed it, without a compiler and without a network."""
     canary = built_in().canary
     assert canary is not None  # narrows
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=300)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    wheels = str(Path(os.environ["IMP_WHEELHOUSE"]).resolve())
-    offline = ["-m", "pip", "install", "--quiet", "--no-index", "--find-links", wheels, "imp-service"]
-    subprocess.run([python, *offline], check=True, timeout=300)
+    python = str(RELEASED / "trial" / distribution.name / "bin" / "python")
     config = [python, "-I", "-m", "imp_service", "config", "check", "--set", "device.kind=cuda_emulated"]
     assert b"--set device.kind: " in subprocess.run(config, check=False, capture_output=True, timeout=300).stderr
     words = ["serve", "--listen", f"unix://{tmp_path}/imp.sock", "--set", "device.threads=1"]
@@ -86,3 +146,50 @@ def test_lif_11_b07_it_is_installed_and_serves_without_a_network(wheel: zipfile.
     finally:
         process.kill()
         process.wait()
+
+
+def test_b07_everything_that_it_needs_was_installed_from_wheels(distribution: Distribution):
+    python = str(RELEASED / "trial" / distribution.name / "bin" / "python")
+    listed = subprocess.run([python, "-I", "-m", "pip", "list", "--format=json"], capture_output=True, check=True)
+    installed = {each["name"].lower() for each in json.loads(listed.stdout)} - {"pip", "setuptools", distribution.name}
+    wheels = {path.name.split("-")[0].lower().replace("_", "-") for path in (RELEASED / "wheelhouse").glob("*.whl")}
+    assert {name.replace("_", "-") for name in installed} <= wheels and "grpcio" in installed
+
+
+def test_pkg_3_two_builds_of_one_commit_give_one_source_distribution(tools: Tools, tmp_path: Path):
+    """In another folder, and with other permissions of new files."""
+    (released,) = (RELEASED / "dist").glob("*.tar.gz")
+    (tmp_path / "dist").mkdir()
+    before = os.umask(0o077)
+    try:
+        again = build_sdist(tools, read_checkout(), tmp_path / "dist", tmp_path / "work")
+    finally:
+        os.umask(before)
+    assert again.name == released.name
+    assert again.read_bytes() == released.read_bytes()
+
+
+def test_pkg_3_the_sums_are_those_of_every_file():
+    lines = (RELEASED / "dist" / "SHA256SUMS").read_text().splitlines()
+    listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    files = {path.name: path for path in (RELEASED / "dist").iterdir() if path.name != "SHA256SUMS"}
+    assert listed == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def test_pkg_3_b13_every_wheel_has_its_bill_of_materials(distribution: Distribution):
+    bill = json.loads((RELEASED / "dist" / f"{distribution.file_name}-{__version__}.cdx.json").read_text())
+    told = bill["metadata"]["component"]
+    assert (told["name"], told["version"]) == (distribution.name, __version__)
+    assert ("cudart" in {each["name"] for each in bill["components"]}) == (distribution is CUDA)
+    committed = json.loads((ROOT / "bill_of_materials.cdx.json").read_text())
+    if distribution is PLAIN:
+        assert bill == committed
+
+
+def test_pkg_2_cibuildwheel_builds_for_every_python_and_processor(tools: Tools):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    prefix = "Programming Language :: Python :: 3."
+    minors = [line.removeprefix(prefix) for line in project["classifiers"] if line.startswith(prefix + "1")]
+    printed = tools.run(["cibuildwheel", "--print-build-identifiers", "--platform", "linux", str(ROOT)])
+    expected = {f"cp3{minor}-manylinux_{processor}" for minor in minors for processor in ("x86_64", "aarch64")}
+    assert set(printed.split()) == expected

@@ -1,0 +1,151 @@
+"""What tools/release.py refuses: changes without a commit, a version without an entry, wheels of another commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from imp_service import __version__
+from imp_service.cli import version
+from release.build import check_wheel
+from release.checkout import Checkout, ReleaseError, changelog, export, read_checkout, read_version
+from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, rename
+from release.main import how_to_publish, write_sums
+from release.trial import fits_here
+
+ROOT = Path(__file__).resolve().parents[2]
+AUTHOR = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+def git(folder: Path, *words: str) -> str:
+    environment = {**os.environ, **AUTHOR, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    ran = subprocess.run(["git", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with what the checks read."""
+    root = tmp_path / "checkout"
+    package = root / "service" / "imp_service"
+    package.mkdir(parents=True)
+    (root / "csrc").mkdir()
+    (package / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (root / "CHANGELOG.md").write_text("# Changes\n\n## 1.2.3\n\n- More.\n\n## 1.2.2\n\n- Less.\n")
+    for name in (".gitattributes", "csrc/commit.txt"):
+        (root / name).write_bytes((ROOT / name).read_bytes())
+    git(root, "init", "--quiet")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "First")
+    return root
+
+
+def make_wheel(folder: Path, name: str, commit: str, *more: str) -> Path:
+    path = folder / name
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("imp_service/revision.txt", f"{commit}\n")
+        for file in more:
+            archive.writestr(file, "")
+    return path
+
+
+def test_pkg_3_a_clean_checkout_can_be_released(checkout: Path) -> None:
+    found = read_checkout(checkout)
+    assert found == Checkout(checkout, git(checkout, "rev-parse", "HEAD"), "1.2.3")
+    git(checkout, "tag", "v1.2.3")
+    assert read_checkout(checkout) == found  # again, after it was published
+
+
+def test_pkg_3_changes_without_a_commit_cannot(checkout: Path) -> None:
+    (checkout / "new.py").write_text("")
+    with pytest.raises(ReleaseError, match=r"the checkout has changes, expected none: \?\? new\.py"):
+        read_checkout(checkout)
+
+
+@pytest.mark.parametrize("text", ["# Changes\n", "# Changes\n\n## 1.2.2\n\n- Less.\n", None])
+def test_pkg_3_pkg_1_a_version_without_an_entry_cannot(checkout: Path, text: str | None) -> None:
+    path = checkout / "CHANGELOG.md"
+    path.unlink() if text is None else path.write_text(text)
+    git(checkout, "commit", "--quiet", "--all", "--message", "Forget the entry")
+    newest = "1.2.2" if text and "1.2.2" in text else None
+    with pytest.raises(ReleaseError, match=f"the newest entry of CHANGELOG.md is {newest}, expected one of 1.2.3"):
+        read_checkout(checkout)
+
+
+def test_pkg_3_a_version_of_another_commit_cannot(checkout: Path) -> None:
+    git(checkout, "tag", "v1.2.3")
+    git(checkout, "commit", "--quiet", "--allow-empty", "--message", "Second")
+    with pytest.raises(ReleaseError, match=r"v1\.2\.3 is another commit"):
+        read_checkout(checkout)
+
+
+def test_pkg_3_what_is_exported_names_its_commit(checkout: Path, tmp_path: Path) -> None:
+    found = read_checkout(checkout)
+    export(found, tmp_path / "exported")
+    assert (tmp_path / "exported" / "csrc" / "commit.txt").read_text() == f"{found.commit}\n"
+    assert (checkout / "csrc" / "commit.txt").read_text() == "$Format:%H$\n"
+
+
+def test_pkg_3_wheels_from_elsewhere_are_of_this_commit(tmp_path: Path) -> None:
+    checkout = Checkout(ROOT, "a" * 40, "1.2.3")
+    name = "imp_service-1.2.3-cp311-cp311-linux_x86_64.whl"
+    assert check_wheel(make_wheel(tmp_path, name, "a" * 40), checkout) is PLAIN
+    cuda = make_wheel(tmp_path, name.replace("imp_service", "imp_service_cuda13"), "a" * 40)
+    assert check_wheel(cuda, checkout) is CUDA
+    for bad, commit, more, words in (
+        (name, "b" * 40, (), f"was built of {'b' * 40}"),
+        (name, "", (), "was built of no checkout"),
+        (name.replace("1.2.3", "1.2.2"), "a" * 40, (), "expected imp_service-1.2.3-"),
+        (name.replace("imp", "pim"), "a" * 40, (), "expected imp_service-1.2.3-"),
+        (name, "a" * 40, ("imp_service/_testing.cpython-311.so",), "has the extension for tests"),
+    ):
+        with pytest.raises(ReleaseError, match=words):
+            check_wheel(make_wheel(tmp_path, bad, commit, *more), checkout)
+
+
+def test_pkg_2_only_wheels_for_this_machine_are_tried() -> None:
+    here = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    machine = os.uname().machine
+    assert fits_here(Path(f"imp_service-1-{here}-{here}-manylinux_2_35_{machine}.whl"))
+    assert not fits_here(Path(f"imp_service-1-cp39-cp39-manylinux_2_35_{machine}.whl"))
+    assert not fits_here(Path(f"imp_service-1-{here}-{here}-manylinux_2_35_s390x.whl"))
+
+
+def test_pkg_2_both_distributions_come_from_the_same_sources(tmp_path: Path) -> None:
+    assert tuple(distribution.name for distribution in DISTRIBUTIONS) == version.DISTRIBUTIONS
+    before = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    rename(tmp_path, CUDA)
+    after = tomllib.loads((tmp_path / "pyproject.toml").read_text())
+    assert (after["project"]["name"], after["project"]["license"]) == (CUDA.name, CUDA.licence)
+    assert after["project"] | {"name": PLAIN.name, "license": PLAIN.licence} == before["project"]
+    assert {**after, "project": None} == {**before, "project": None}
+
+
+def test_pkg_3_the_sums_can_be_checked(tmp_path: Path) -> None:
+    (tmp_path / "one.whl").write_bytes(b"one")
+    (tmp_path / "two.tar.gz").write_bytes(b"two")
+    write_sums(tmp_path)
+    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    (tmp_path / "two.tar.gz").write_bytes(b"too")
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+
+
+def test_pkg_3_the_next_commands_are_printed(tmp_path: Path) -> None:
+    (tmp_path / "one.whl").write_bytes(b"one")
+    text = how_to_publish(Checkout(ROOT, "a" * 40, "1.2.3"), tmp_path, [Path("imp_service-1.2.3-cp39.whl")])
+    assert "Nothing was published." in text and f"git tag -a v1.2.3 {'a' * 40}" in text
+    assert "one.whl" in text and "Not tried" in text and "imp_service-1.2.3-cp39.whl" in text
+
+
+def test_pkg_1_this_version_is_read_where_it_is_stated() -> None:
+    assert read_version() == __version__
+    entries = changelog()
+    assert next(iter(entries)) == __version__ and all(entries.values())

@@ -1,0 +1,111 @@
+"""The steps of a release in their order, up to what publishes it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from release import build, trial
+from release.checkout import ROOT, Checkout, ReleaseError, read_checkout
+from release.distributions import CUDA, DISTRIBUTIONS, Distribution
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Makes the files and tries them."""
+    parser = argparse.ArgumentParser(prog="tools/release.py", description="Make and try the files of a release.")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "release", help="a folder, which is emptied")
+    parser.add_argument("--without-cuda", action="store_true", help=f"build no wheel of {CUDA.name}")
+    parser.add_argument("--wheel", type=Path, action="append", default=[], help="take this wheel; may be given again")
+    arguments = parser.parse_args(words)
+    try:
+        release(arguments.out.resolve(), [path.resolve() for path in arguments.wheel], arguments.without_cuda)
+    except ReleaseError as error:
+        print(f"tools/release.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def release(out: Path, given: Sequence[Path], without_cuda: bool) -> None:
+    """Fills the folder. Raises ReleaseError."""
+    checkout = read_checkout()
+    print(f"imp {checkout.version} of commit {checkout.commit}")
+    given_of = {wheel: build.check_wheel(wheel, checkout) for wheel in given}
+    wanted = [each for each in DISTRIBUTIONS if not (without_cuda and each is CUDA)]
+    if CUDA in wanted and CUDA not in given_of.values() and shutil.which("nvcc") is None:
+        raise ReleaseError(f"{CUDA.name} needs nvcc on the PATH, expected that or --without-cuda")
+    shutil.rmtree(out, ignore_errors=True)
+    dist, wheelhouse = out / "dist", out / "wheelhouse"
+    dist.mkdir(parents=True)
+
+    with step("install the tools"):
+        tools = build.Tools.install(checkout, out / "tools")
+    with step("build the source distribution"):
+        sdist = build.build_sdist(tools, checkout, dist, out / "first")
+        again = build.build_sdist(tools, checkout, out / "second", out / "second" / "work")
+        if sdist.read_bytes() != again.read_bytes():
+            raise ReleaseError(f"{sdist.name}: a second build has other bytes")
+    wheels: list[tuple[Distribution, Path]] = []
+    for distribution in wanted:
+        source = build.unpack(sdist, distribution, out / "sources" / distribution.name)
+        (dist / f"{distribution.file_name}-{checkout.version}.cdx.json").write_text(bill(tools, distribution, source))
+        raw = [wheel for wheel, of in given_of.items() if of is distribution]
+        if not raw:
+            with step(f"build a wheel of {distribution.name}"):
+                raw = [build.build_wheel(tools, distribution, source, out / "raw" / distribution.name)]
+        for wheel in raw:
+            build.check_wheel(wheel, checkout)
+            wheels.append((distribution, build.repair(tools, wheel, dist)))
+    with step("check the descriptions"):
+        tools.run(["twine", "check", "--strict", str(sdist), *(str(wheel) for _, wheel in wheels)])
+    tried = [(distribution, wheel) for distribution, wheel in wheels if trial.fits_here(wheel)]
+    with step("gather what imp needs"):
+        for _, wheel in tried:
+            trial.gather(tools, wheel, wheelhouse)
+    for distribution, wheel in tried:
+        with step(f"install {wheel.name} and serve"):
+            print(trial.try_wheel(checkout, distribution, wheel, wheelhouse, out / "trial" / distribution.name), end="")
+    write_sums(dist)
+    print(how_to_publish(checkout, dist, [wheel for _, wheel in wheels if not trial.fits_here(wheel)]))
+
+
+def bill(tools: build.Tools, distribution: Distribution, source: Path) -> str:
+    """The bill of materials of a distribution."""
+    option = "--with-cuda" if distribution is CUDA else "--print"
+    return tools.run(["python", str(source / "tools" / "write_bill_of_materials.py"), option])
+
+
+def write_sums(dist: Path) -> None:
+    """SHA256SUMS, as `sha256sum --check` reads it."""
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(dist.iterdir())}
+    (dist / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+
+
+def how_to_publish(checkout: Checkout, dist: Path, not_tried: Sequence[Path]) -> str:
+    """What a person does next."""
+    lines = ["", f"{dist} has:", *(f"  {path.name}" for path in sorted(dist.iterdir()))]
+    if not_tried:
+        lines += ["Not tried, because they are for another Python or processor:", *(f"  {p.name}" for p in not_tried)]
+    return "\n".join(
+        [
+            *lines,
+            "Nothing was published. To publish it:",
+            f"  git tag -a v{checkout.version} {checkout.commit} && git push origin v{checkout.version}",
+            f"  twine upload {dist}/*.whl {dist}/*.tar.gz",
+            "  and SHA256SUMS, *.cdx.json and the entry of CHANGELOG.md where the project announces releases.",
+        ]
+    )
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Prints the step when it begins, and its seconds when it ends."""
+    began = time.monotonic()
+    print(f"- {name}", flush=True)
+    yield
+    print(f"  {time.monotonic() - began:.0f} s", flush=True)

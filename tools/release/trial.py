@@ -1,0 +1,46 @@
+"""Installs a wheel as its users will, without a compiler and without a network, and serves from it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from release.build import Tools, run
+from release.checkout import Checkout, ReleaseError
+from release.distributions import Distribution
+
+SERVES = Path(__file__).with_name("serves.py")
+
+
+def fits_here(wheel: Path) -> bool:
+    """Whether this Python and this machine can install it."""
+    _, _, python, _, platforms = wheel.name.removesuffix(".whl").split("-")
+    return python == f"cp{sys.version_info.major}{sys.version_info.minor}" and platforms.endswith(platform.machine())
+
+
+def gather(tools: Tools, wheel: Path, folder: Path) -> None:
+    """Downloads wheels of all that imp needs. A package without a wheel for this machine is an error."""
+    tools.run(["python", "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(folder), str(wheel)])
+
+
+def try_wheel(checkout: Checkout, distribution: Distribution, wheel: Path, wheelhouse: Path, folder: Path) -> str:
+    """Installs the wheel in a new environment in `folder`, and serves. Returns what the check prints."""
+    run([sys.executable, "-m", "venv", "--clear", str(folder)])
+    python = str(folder / "bin" / "python")
+    # No program but those of the environment can be found: no compiler.
+    bare = {"PATH": str(folder / "bin"), "HOME": str(folder), "PIP_CONFIG_FILE": "/dev/null"}
+    run(
+        [python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheelhouse), str(wheel)], env=bare
+    )
+    printed = run([python, "-I", str(SERVES)], env=bare)
+    expected = {
+        f"imp {checkout.version}",
+        f"distribution: {distribution.name}",
+        f"revision: {checkout.commit}",
+        f"backends: {distribution.backends}",
+    }
+    missing = expected - set(printed.splitlines())
+    if missing:
+        raise ReleaseError(f"{wheel.name}: imp --version lacks {sorted(missing)}:\n{printed}")
+    return printed
