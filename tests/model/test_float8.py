@@ -216,7 +216,7 @@ SCALES = "weight_scale_inv"
 WHERE = "model.safetensors: tensor model.layers.0.mlp.up_proj."
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({SCALES: None}, "MODEL_TENSOR", f"{WHERE}weight_scale: missing, and so is model.layers.0.mlp.up_proj.{SCALES}"),
-    ({"weight_scale": floats(1)}, "MODEL_TENSOR", f"{WHERE}weight_scale: beside"),
+    ({"weight_scale": floats(1)}, "MODEL_TENSOR", f"{WHERE}weight_scale: exists together with"),
     (
         {SCALES: floats(2, 3)},
         "MODEL_SHAPE",

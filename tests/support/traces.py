@@ -7,6 +7,7 @@ import json
 import mimetypes
 import os
 import re
+import ssl
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _RESOLVER_FILES = ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/netsvc.conf",
 
 # aiohttp, which serves HTTP, reads the system's tables of file types when it is imported.
 _FILE_TYPES = tuple(mimetypes.knownfiles)
+# The same import loads the certificates that OpenSSL trusts, for aiohttp's client.
+_CERTIFICATES = (ssl.get_default_verify_paths().cafile, ssl.get_default_verify_paths().capath)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Configured:
         if act.kind == "write":
             return self._may_write(subject, named)
         return (
-            subject in (*_SYSTEM_FILES, *_RESOLVER_FILES, *_FILE_TYPES, *self._places_of_settings())
+            subject in (*_SYSTEM_FILES, *_RESOLVER_FILES, *_FILE_TYPES, *_CERTIFICATES, *self._places_of_settings())
             or subject in map(os.path.dirname, self._sockets(named))
             or _is_below(subject, (*_CODE, *_SYSTEM, *named))
         )

@@ -38,6 +38,7 @@ NOT_RUN = {
     r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
+    r"serve run conf/ray/serve\.yaml": "needs the extra ray; tests/service/ray_app runs it on other ports",
     r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
     r"python tools/gpu_check\.py (--out|--only|--stages|--wheels) .*": "needs a GPU; tests/gpu runs it emulated",
     r"python tools/gpu_check\.py --gather .*": "fetches packages of NVIDIA from the network",
