@@ -17,14 +17,37 @@
 #include "backend/gemm.h"
 #include "backend/gemm_registry.h"
 #include "backend/kv_pool.h"
+#include "backend/op_names.h"
 #include "backend/op_trace.h"
 #include "backend/rows.h"
 #include "backend/sampler.h"
 #include "backend/step_graph_counts.h"
+#include "base/error.h"
 
 namespace imp {
 
 enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
+
+// An activation without a gate.
+enum class PlainActivation : std::uint8_t {
+  gelu_tanh,
+  relu_squared,  // max(x, 0)²
+  xielu,         // "Deriving Activation Functions Using Integration"
+};
+
+// With x > 0: positive · x² + slope · x, else negative · (exp(min(x, largest)) - 1 - x) + slope · x.
+struct XieluParams {
+  float positive = 0;
+  float negative = 0;
+  float slope = 0;
+  float largest = 0;  // just below 0
+};
+
+// Rows at position p are multiplied by 1 + growth · ln(1 + floor(p / period)).
+struct PositionScale {
+  float growth = 0;  // 0: none
+  int period = 1;
+};
 
 // Increase when the bytes of a layout change meaning: packed weights are cached on disk.
 inline constexpr int kLayoutRevision = 1;
@@ -87,13 +110,14 @@ struct GatedTerm {
   Rows out;                           // [x.n_rows, n]; does not overlap x
 };
 
-// RMS normalization of runs of elements.
+// Normalization of runs of elements.
 struct Norm {
   const Vector* weight = nullptr;  // as long as a run; null: no normalization
   float epsilon = 0;
   // The weight of the product that reads the result in the next op, if any. The backend may then also write the result
   // in the format that this product reads.
   const Linear* reader = nullptr;
+  const Vector* bias = nullptr;  // as long as a run, or null; of layer_norm alone
 };
 
 // Rows of heads: each head is normalized by itself and rotated.
@@ -115,6 +139,7 @@ struct WorkspaceNeeds {
   int max_sequences = 0;    // of a batch
   int vocab_size = 0;
   int max_context = 0;
+  std::vector<Op> ops = {};                 // in use, of those that a backend may lack
   AttentionParams attention = {};           // the largest of any layer
   std::vector<const Linear*> weights = {};  // without those of experts
   ExpertRouting experts = {};
@@ -256,6 +281,23 @@ class Backend {
 
   // x[i, :] += sigmoid(gates[i, 0]) · y[i, :]
   virtual void add_gated(Rows x, Rows y, Rows gates) = 0;
+
+  // Ops that a backend may lack. It then refuses WorkspaceNeeds that name them.
+
+  // x = factor · x
+  virtual void scale(Rows /*x*/, float /*factor*/) { IMP_CHECK(false); }
+
+  // out[i, :] = (x[i, :] - mean) / sqrt(variance + epsilon) · weight + bias. out may be x.
+  virtual void layer_norm(Rows /*x*/, const Norm& /*norm*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // x = activation(x). The parameters are those of xielu.
+  virtual void activate(PlainActivation /*kind*/, const XieluParams& /*params*/, Rows /*x*/) { IMP_CHECK(false); }
+
+  // Multiplies each row by the factor of its position.
+  virtual void scale_by_position(Rows /*x*/, std::span<const std::int32_t> /*positions*/,
+                                 const PositionScale& /*scale*/) {
+    IMP_CHECK(false);
+  }
 
   // x = cap · tanh(x / cap)
   virtual void soft_cap(Rows x, float cap) = 0;

@@ -36,3 +36,16 @@ def silu_oracle(gate: Array, up: Array) -> Array:
 
 def gelu_oracle(gate: Array, up: Array) -> Array:
     return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
+
+
+def layer_norm_oracle(x: Array, weight: Array, bias: Array | None, epsilon: float) -> Array:
+    wide = x.astype(np.float64)
+    deviations = wide - wide.mean(axis=-1, keepdims=True)
+    variance = np.mean(deviations**2, axis=-1, keepdims=True)
+    normed = deviations / np.sqrt(variance + np.float64(np.float32(epsilon))) * weight
+    return normed if bias is None else normed + bias
+
+
+def xielu_oracle(x: Array, positive: float, negative: float, slope: float, largest: float) -> Array:
+    below = negative * (np.expm1(np.minimum(x, largest)) - x)
+    return np.where(x > 0, positive * x**2, below) + slope * x

@@ -122,6 +122,18 @@ def rms_norm(x: Float64s, weight: Float64s) -> Float64s:
     return (exact * rounding_of_sum(n // 2 + 8) + flushed).reshape(x.shape)
 
 
+def layer_norm(x: Float64s, weight: Float64s, bias: Float64s | None) -> Float64s:
+    """The mean of n elements is off by gamma(n) of their magnitude, and moves every deviation as far."""
+    n = weight.size
+    deviations = x - x.mean(axis=-1, keepdims=True)
+    spread = np.sqrt(np.mean(deviations**2, axis=-1, keepdims=True) + FLOAT32_TINY)
+    of_mean = np.mean(np.abs(x), axis=-1, keepdims=True) * rounding_of_sum(n)
+    moved = of_mean + np.abs(deviations) * (rounding_of_sum(n // 2 + 8) + of_mean / spread)
+    normed = np.abs(weight) / spread * moved
+    last = 0 if bias is None else (np.abs(deviations * weight) / spread + np.abs(bias)) * rounding_of_sum(1)
+    return normed + last + FLOAT32_TINY * (1 + np.abs(weight))
+
+
 def elementwise(exact: Float64s, n_roundings: int) -> Float64s:
     """A chain of products, quotients and our own exp or tanh (2 roundings each), none of which cancels."""
     return np.abs(exact) * rounding_of_sum(n_roundings) + 2 * FLOAT32_TINY

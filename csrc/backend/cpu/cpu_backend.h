@@ -64,6 +64,10 @@ class CpuBackend final : public Backend {
   void mix_experts(Rows grouped, const ExpertRows& rows, Rows out) override;
   void add(Rows x, Rows y) override;
   void add_gated(Rows x, Rows y, Rows gates) override;
+  void scale(Rows x, float factor) override;
+  void layer_norm(Rows x, const Norm& norm, Rows out) override;
+  void activate(PlainActivation kind, const imp::XieluParams& params, Rows x) override;
+  void scale_by_position(Rows x, std::span<const std::int32_t> positions, const PositionScale& scale) override;
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;

@@ -1,5 +1,6 @@
 // The CPU backend's ops: each divides its rows among the threads.
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
@@ -208,6 +209,44 @@ void CpuBackend::add_gated(Rows x, Rows y, Rows gates) {
   const OpTimer timer = run(Op::add_gated);
   for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
     ops_.add_gated(row_of(x, row) + first, row_of(y, row) + first, n, *row_of(gates, row));
+  });
+}
+
+void CpuBackend::scale(Rows x, float factor) {
+  const OpTimer timer = run(Op::scale);
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.scale(row_of(x, row) + first, n, factor); });
+}
+
+void CpuBackend::layer_norm(Rows x, const Norm& norm, Rows out) {
+  const OpTimer timer = run(Op::layer_norm);
+  const float* const bias = norm.bias != nullptr ? norm.bias->data() : nullptr;
+  for_rows(x.n_rows, x.width, [&](int row) {
+    ops_.layer_norm(row_of(x, row), norm.weight->data(), bias, x.width, norm.epsilon, row_of(out, row));
+  });
+}
+
+void CpuBackend::activate(PlainActivation kind, const imp::XieluParams& params, Rows x) {
+  const OpTimer timer = run(Op::activate);
+  const XieluParams xielu = {params.positive, params.negative, params.slope, params.largest};
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
+    float* const piece = row_of(x, row) + first;
+    switch (kind) {
+      case PlainActivation::gelu_tanh:
+        return ops_.plain_gelu_tanh(piece, n);
+      case PlainActivation::relu_squared:
+        return ops_.relu_squared(piece, n);
+      case PlainActivation::xielu:
+        return ops_.xielu(piece, n, xielu);
+    }
+  });
+}
+
+void CpuBackend::scale_by_position(Rows x, std::span<const std::int32_t> positions, const PositionScale& scale) {
+  const OpTimer timer = run(Op::scale_by_position);
+  for_rows(x.n_rows, x.width, [&](int row) {
+    const double turns = positions[static_cast<std::size_t>(row)] / scale.period;
+    const double factor = 1 + static_cast<double>(scale.growth) * std::log1p(turns);
+    if (factor != 1) ops_.scale(row_of(x, row), x.width, static_cast<float>(factor));
   });
 }
 

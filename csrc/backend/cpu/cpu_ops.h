@@ -79,6 +79,14 @@ struct PanelRows {
   int n_tokens;
 };
 
+// The parameters of xielu() in backend.h.
+struct XieluParams {
+  float positive;
+  float negative;
+  float slope;
+  float largest;
+};
+
 // Ops on the cache, one row per storage type.
 struct KvOps {
   // Writes the rows into one head's panel of K and of V.
@@ -128,6 +136,8 @@ enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16, kv_q8_0 };
 struct CpuOps {
   // out = x / sqrt(mean(x²) + epsilon) · weight
   void (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
+  // out = (x - mean) / sqrt(variance + epsilon) · weight + bias, which may be null
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int n, float epsilon, float* out);
   // out = n_pairs cosines, then n_pairs sines, of position · frequencies, times magnitude
   void (*rope_angles)(std::int32_t position, const double* frequencies, int n_pairs, float magnitude, float* out);
   // Rotates the first 2 · n_pairs elements of a head in place: adjacent pairs, or element i with i + n_pairs.
@@ -138,6 +148,10 @@ struct CpuOps {
   void (*add)(float* x, const float* y, int n);
   void (*add_gated)(float* x, const float* y, int n, float gate);  // x += sigmoid(gate) · y
   void (*scale)(float* x, int n, float factor);
+  // Activations without a gate, in place.
+  void (*plain_gelu_tanh)(float* x, int n);
+  void (*relu_squared)(float* x, int n);
+  void (*xielu)(float* x, int n, const XieluParams& params);
   void (*soft_cap)(float* x, int n, float cap);
   void (*softmax)(float* x, int n);  // in place
   // out = sum of weight · row, in the given order.

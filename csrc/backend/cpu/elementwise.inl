@@ -1,6 +1,7 @@
 // Elementwise ops.
 #pragma once
 
+#include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/math.h"
 
 namespace imp::cpu {
@@ -15,12 +16,38 @@ void silu(const float* gate, const float* up, int n, float* out) {
 }
 
 // 0.5 · g · (1 + tanh(sqrt(2/π) · (g + 0.044715 · g³)))
+inline Lanes gelu_tanh(Lanes g) {
+  const Lanes cubic = fma(g * g * g, broadcast(0.044715F), g);
+  const Lanes bent = broadcast(1.0F) + tanh(cubic * broadcast(0.797884561F));
+  return broadcast(0.5F) * g * bent;
+}
+
 void gelu_tanh(const float* gate, const float* up, int n, float* out) {
   for (int i = 0; i < n; i += kLanes) {
-    const Lanes g = load_up_to(gate + i, n - i);
-    const Lanes cubic = fma(g * g * g, broadcast(0.044715F), g);
-    const Lanes bent = broadcast(1.0F) + tanh(cubic * broadcast(0.797884561F));
-    store_up_to(out + i, broadcast(0.5F) * g * bent * load_up_to(up + i, n - i), n - i);
+    store_up_to(out + i, gelu_tanh(load_up_to(gate + i, n - i)) * load_up_to(up + i, n - i), n - i);
+  }
+}
+
+void plain_gelu_tanh(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) store_up_to(x + i, gelu_tanh(load_up_to(x + i, n - i)), n - i);
+}
+
+// A NaN stays one: max() returns its second operand.
+void relu_squared(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes positive = max(zero(), load_up_to(x + i, n - i));
+    store_up_to(x + i, positive * positive, n - i);
+  }
+}
+
+void xielu(float* x, int n, const XieluParams& params) {
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes from = load_up_to(x + i, n - i);
+    const Lanes above = from * from * broadcast(params.positive);
+    const Lanes decayed = exp(min(from, broadcast(params.largest))) - broadcast(1.0F);
+    const Lanes below = (decayed - from) * broadcast(params.negative);
+    const Lanes bent = select(less(zero(), from), above, below);
+    store_up_to(x + i, fma(from, broadcast(params.slope), bent), n - i);
   }
 }
 

@@ -20,6 +20,7 @@ constexpr KvOps kv_ops() {
 
 constexpr CpuOps kTable = {
     .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
     .rope_angles = rope_angles,
     .rope_adjacent = rope_adjacent,
     .rope_halves = rope_halves,
@@ -28,6 +29,9 @@ constexpr CpuOps kTable = {
     .add = add,
     .add_gated = add_gated,
     .scale = scale,
+    .plain_gelu_tanh = plain_gelu_tanh,
+    .relu_squared = relu_squared,
+    .xielu = xielu,
     .soft_cap = soft_cap,
     .softmax = softmax,
     .mix = mix,

@@ -37,6 +37,13 @@ std::size_t chunk_bytes(const DeviceFacts& facts) {
   return std::clamp(facts.total_bytes / 128, std::size_t{1} << 20, DeviceArena::kChunkBytes);
 }
 
+// None of the ops that a backend may lack has a kernel for GPUs.
+void refuse_missing_ops(const WorkspaceNeeds& needs) {
+  if (needs.ops.empty()) return;
+  const std::string_view name = kOpNames[static_cast<std::size_t>(needs.ops.front())];
+  throw FieldInvalid("device", "cuda lacks the op " + std::string(name) + ", which the model needs; cpu has it");
+}
+
 // Blocks of the smallest size that a batch may name. Sequences may share blocks, so the cache's size is no limit.
 std::int64_t most_blocks(const WorkspaceNeeds& needs) {
   constexpr int kMinBlockTokens = 16;
@@ -146,6 +153,7 @@ void CudaBackend::drop_steps() noexcept {
 }
 
 void CudaBackend::reserve(const WorkspaceNeeds& needs) {
+  refuse_missing_ops(needs);
   drop_steps();  // growing scratch moves
   inputs_.reserve(needs.max_rows, most_blocks(needs));
   gemm_.reserve(needs);
@@ -156,6 +164,7 @@ void CudaBackend::reserve(const WorkspaceNeeds& needs) {
 }
 
 std::size_t CudaBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
+  refuse_missing_ops(needs);
   return Inputs::n_bytes(needs.max_rows, most_blocks(needs)) + gemm_.scratch_bytes(needs) +
          attention_.scratch_bytes(needs.max_sequences, needs.max_context, needs.attention) +
          sampler_.scratch_bytes(needs.max_logits_rows, needs.vocab_size, needs.max_context);

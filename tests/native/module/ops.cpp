@@ -88,6 +88,42 @@ Floats add_gated(TestingDevice& device, const Floats& x, const Floats& y, const 
   return device.to_array(rows);
 }
 
+Floats scale(TestingDevice& device, const Floats& x, float factor) {
+  const Rows rows = device.to_rows(x);
+  device.backend().scale(rows, factor);
+  return device.to_array(rows);
+}
+
+Floats layer_norm(TestingDevice& device, const Floats& x, const Floats& weight, const std::optional<Floats>& bias,
+                  float epsilon, bool in_place) {
+  const Rows rows = device.to_rows(x);
+  const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
+  const auto weights = vector_of(device, weight);
+  const auto biases = bias ? vector_of(device, *bias) : nullptr;
+  device.backend().layer_norm(rows, {.weight = weights.get(), .epsilon = epsilon, .bias = biases.get()}, out);
+  return device.to_array(out);
+}
+
+PlainActivation plain_activation_of(const std::string& kind) {
+  if (kind == "gelu_tanh") return PlainActivation::gelu_tanh;
+  if (kind == "relu_squared") return PlainActivation::relu_squared;
+  if (kind == "xielu") return PlainActivation::xielu;
+  throw std::invalid_argument("no activation " + kind);
+}
+
+// `params` are those of XieluParams, in order.
+Floats activate(TestingDevice& device, const std::string& kind, const Floats& x, const std::array<float, 4>& params) {
+  const Rows rows = device.to_rows(x);
+  device.backend().activate(plain_activation_of(kind), {params[0], params[1], params[2], params[3]}, rows);
+  return device.to_array(rows);
+}
+
+Floats scale_by_position(TestingDevice& device, const Floats& x, const Ints& positions, float growth, int period) {
+  const Rows rows = device.to_rows(x);
+  device.backend().scale_by_position(rows, span_of(positions), {growth, period});
+  return device.to_array(rows);
+}
+
 Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
   const Rows rows = device.to_rows(x);
   device.backend().soft_cap(rows, cap);
@@ -257,6 +293,12 @@ void register_testing_ops(py::module_& module) {
            py::arg("into") = "new")
       .def("add", &add, py::arg("x"), py::arg("y"))
       .def("add_gated", &add_gated, py::arg("x"), py::arg("y"), py::arg("gates"))
+      .def("scale", &scale, py::arg("x"), py::arg("factor"))
+      .def("layer_norm", &layer_norm, py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("epsilon"),
+           py::arg("in_place") = false)
+      .def("activate", &activate, py::arg("kind"), py::arg("x"), py::arg("params") = std::array<float, 4>{})
+      .def("scale_by_position", &scale_by_position, py::arg("x"), py::arg("positions"), py::arg("growth"),
+           py::arg("period"))
       .def("soft_cap", &soft_cap, py::arg("x"), py::arg("cap"))
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))

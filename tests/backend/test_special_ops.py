@@ -1,0 +1,96 @@
+"""Ops that few families need, against float64: on every instruction set of this CPU. GPUs have none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backend.test_ops import assert_close, extremes, normal, rng, same_on_all
+from imp_service import _testing as core
+from support import tolerances
+from support.bits import assert_same_bits
+from support.devices import CPU_FAMILIES
+from support.op_oracles import gelu_oracle, layer_norm_oracle, xielu_oracle
+
+__all__ = ["rng"]
+
+each_family = pytest.mark.parametrize("devices", CPU_FAMILIES)
+
+
+@each_family
+@pytest.mark.parametrize("width", [7, 4100])
+def test_krn_3_scale(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    x = extremes(rng, 6, width)
+    assert_same_bits(same_on_all(devices, lambda device: device.scale(x, 0.37)), x * np.float32(0.37))
+
+
+@each_family
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("width", [8, 80, 257, 2048])
+def test_krn_3_layer_norm(devices: list[core.Device], rng: np.random.Generator, width: int, with_bias: bool) -> None:
+    """The mean is as large as the deviations from it."""
+    x, weight = normal(rng, 5, width) + np.float32(1), normal(rng, width)
+    bias = normal(rng, width) if with_bias else None
+    actual = same_on_all(devices, lambda device: device.layer_norm(x, weight, bias, 1e-5))
+    assert_same_bits(devices[0].layer_norm(x, weight, bias, 1e-5, in_place=True), actual)
+    expected = layer_norm_oracle(x, weight, bias, 1e-5)
+    bound = tolerances.layer_norm(x.astype(np.float64), weight.astype(np.float64), bias)
+    assert_close(actual, expected, bound)
+    # Negative controls: no mean, another variance, the neighbour's weight, no bias.
+    wrong = [
+        devices[0].rms_norm(x, weight, 1e-5),
+        layer_norm_oracle(x, weight, bias, 1e-3),
+        layer_norm_oracle(x, np.roll(weight, 1), bias, 1e-5),
+    ]
+    if with_bias:
+        wrong.append(layer_norm_oracle(x, weight, None, 1e-5))
+    for other in wrong:
+        with pytest.raises(AssertionError):
+            assert_close(actual, other, bound)
+
+
+@each_family
+@pytest.mark.parametrize("width", [5, 96, 4097, 9000])
+def test_krn_3_activations_without_a_gate(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    x = normal(rng, 3, width) * np.float32(4)
+    x[1, :5] = [100, -100, 0, -0.0, 1e-20]
+    wide = x.astype(np.float64)
+    params = (0.8, 0.7, 0.5, -1e-6)
+    ones = np.ones_like(wide)
+    cases = {
+        "gelu_tanh": (gelu_oracle(wide, ones), tolerances.gelu_tanh(wide, ones)),
+        "relu_squared": (np.maximum(wide, 0) ** 2, tolerances.elementwise(wide**2, 1)),
+        # exp(x) - 1 - x cancels for small x: its error counts against 1.
+        "xielu": (xielu_oracle(wide, *params), tolerances.elementwise(1 + np.abs(wide) + wide**2, 8)),
+    }
+    for kind, (expected, bound) in cases.items():
+        actual = same_on_all(devices, lambda device, kind=kind: device.activate(kind, x, params))
+        assert_close(actual, expected, bound)
+        for other, (wrong, _) in cases.items():
+            if other != kind:
+                with pytest.raises(AssertionError):
+                    assert_close(actual, wrong, bound)
+    for wrong_params in ((0.7, 0.7, 0.5, -1e-6), (0.8, 0.8, 0.5, -1e-6), (0.8, 0.7, 0.6, -1e-6)):
+        with pytest.raises(AssertionError):
+            assert_close(actual, xielu_oracle(wide, *wrong_params), cases["xielu"][1])
+
+
+@each_family
+def test_krn_3_activations_keep_nan(devices: list[core.Device]) -> None:
+    x = np.array([[np.nan, 1.0]], np.float32)
+    for kind in ("gelu_tanh", "relu_squared", "xielu"):
+        [row] = same_on_all(devices, lambda device, kind=kind: device.activate(kind, x, (1, 1, 1, 0)))
+        assert np.isnan(row).tolist() == [True, False]
+
+
+@each_family
+def test_krn_3_rows_scaled_by_position(devices: list[core.Device], rng: np.random.Generator) -> None:
+    x = normal(rng, 6, 300)
+    positions = np.array([0, 15, 16, 31, 32, 1000], np.int32)
+    actual = same_on_all(devices, lambda device: device.scale_by_position(x, positions, 0.1, 16))
+    factors = 1 + 0.1 * np.log(1 + positions // 16)
+    expected = x * factors[:, None]
+    assert_close(actual, expected, tolerances.elementwise(expected, 2))
+    assert_same_bits(actual[:2], x[:2])
+    with pytest.raises(AssertionError):
+        assert_close(actual, x * (1 + 0.1 * np.log(1 + positions / 16))[:, None], tolerances.elementwise(expected, 2))
