@@ -27,14 +27,23 @@ class Decoder final : public ForwardPass, private StepBody {
   int max_rows() const noexcept override { return std::min(limits_.max_rows, limits_.max_logits_rows); }
   void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
-  Norm norm(const Values& weight, const Linear* reader = nullptr) const;
+  Norm norm(const Values& weight) const;
+  Norm norm(const NormWeights& weights, const Linear* reader) const;
+  void normalize(Rows x, const NormWeights& weights, const Linear* reader, Rows out);
   void embed(const Batch& batch);  // to x, normalized for the first layer
-  // Both compute `branch` from `normed`, add it to x, and write the normalized x for the next op to `normed`.
+  // Both compute `branch` from layer_input(), add it to x, and write the normalized x for the next op to `normed`.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void feed_forward(int layer);
-  void norm_branch(const Values& post_norm);
-  void dense(const LayerWeights& w);    // from `normed` to `branch`
-  void experts(const LayerWeights& w);  // the same
+  bool reads_stream() const;  // attention and feed-forward read x itself, not `normed`
+  Rows layer_input() const;
+  void rotate_and_append(const Batch& batch, KvPool& pool, int layer, const LayerWeights& w);
+  void finish_branch(const NormWeights& post_norm);
+  // Adds `branch` to x and normalizes x for the reader.
+  void add_branch(const NormWeights& next_norm, const Linear* reader);
+  const Linear* first_of_feed_forward(int layer) const;  // the product that reads its input
+  // From layer_input() to `branch`.
+  void dense(const LayerWeights& w, const LayerConfig& layer);
+  void experts(const LayerWeights& w);
   void route(const LayerWeights& w);
   void head(const Batch& batch);  // to `logits`
 
@@ -46,18 +55,19 @@ class Decoder final : public ForwardPass, private StepBody {
   int kv_block_tokens_;
 
   // Activations of a step. The batch determines the number of rows in use.
-  Rows x_;             // [rows, hidden]: the residual stream
-  Rows normed_;        // [rows, hidden]
-  Rows q_;             // [rows, n_heads · head_dim]
-  Rows k_, v_;         // [rows, n_kv_heads · head_dim]
-  Rows attended_;      // [rows, n_heads · head_dim]
-  Rows gate_;          // [rows, ffn]; with experts [grouped rows, expert ffn]
-  Rows up_;            // [grouped rows, expert ffn], with experts
-  Rows scores_;        // [rows, n_experts], with experts
-  ExpertRows routed_;  // rows, with experts
-  Rows grouped_;       // [grouped rows, hidden], with experts
+  Rows x_;         // [rows, hidden]: the residual stream
+  Rows normed_;    // [rows, hidden]
+  Rows q_;         // [rows, n_heads · head_dim]
+  Rows k_, v_;     // [rows, n_kv_heads · head_dim]
+  Rows attended_;  // [rows, n_heads · head_dim]
+  Rows gate_;      // [rows, ffn], of layers without experts
+  // of layers with experts
+  Rows expert_gate_, expert_up_;  // [grouped rows, expert ffn]
+  Rows scores_;                   // [rows, n_experts]
+  ExpertRows routed_;             // rows
+  Rows grouped_;                  // [grouped rows, hidden]
   // with an expert that all rows share
-  Rows shared_score_;         // [rows, 1]
+  Rows shared_score_;         // [rows, 1], if it is gated
   Rows shared_gate_;          // [rows, shared ffn]
   Rows shared_;               // [rows, hidden]
   Rows branch_;               // [rows, hidden]: what attention or the feed-forward adds to x

@@ -1,6 +1,7 @@
 // Writes each field of a configuration as text.
 #include "model/describe.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,10 +27,42 @@ std::string text_of(DType value) {
   return std::string(traits(value).name);
 }
 std::string text_of(NormPlacement value) {
-  return value == NormPlacement::pre ? "pre" : "pre_and_post";
+  switch (value) {
+    case NormPlacement::pre:
+      return "pre";
+    case NormPlacement::post:
+      return "post";
+    case NormPlacement::pre_and_post:
+      return "pre_and_post";
+  }
+  return "pre";
+}
+std::string text_of(QkNorm value) {
+  switch (value) {
+    case QkNorm::none:
+      return "no";
+    case QkNorm::head:
+      return "yes";
+    case QkNorm::rotated_head:
+      return "after rotation";
+    case QkNorm::width:
+      return "of all heads together";
+  }
+  return "no";
 }
 std::string text_of(GatedActivation value) {
   return value == GatedActivation::silu ? "silu" : "gelu_tanh";
+}
+std::string text_of(PlainActivation value) {
+  switch (value) {
+    case PlainActivation::gelu_tanh:
+      return "gelu_tanh";
+    case PlainActivation::relu_squared:
+      return "relu_squared";
+    case PlainActivation::xielu:
+      return "xielu";
+  }
+  return "gelu_tanh";
 }
 std::string text_of(RopeStyle value) {
   return value == RopeStyle::adjacent ? "adjacent" : "halves";
@@ -45,6 +78,10 @@ std::string text_of(RopeScalingKind value) {
       return "yarn";
     case RopeScalingKind::wavelength:
       return "llama3";
+    case RopeScalingKind::longrope:
+      return "longrope";
+    case RopeScalingKind::dynamic:
+      return "dynamic";
   }
   return "none";
 }
@@ -58,20 +95,38 @@ std::string text_of(const std::vector<std::int32_t>& ids) {
   return text;
 }
 
-// "none", or "1024 in layers 0-4, 6-10".
-std::string windows_text(const std::vector<LayerConfig>& layers) {
+// The layers that a condition holds for: "0-4, 6-10", or nothing.
+template <class Condition>
+std::string layers_text(const std::vector<LayerConfig>& layers, const Condition& holds) {
   std::string text;
-  int window = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].window == 0) continue;
-    window = layers[i].window;
+    if (!holds(layers[i])) continue;
     std::size_t last = i;
-    while (last + 1 < layers.size() && layers[last + 1].window != 0) ++last;
+    while (last + 1 < layers.size() && holds(layers[last + 1])) ++last;
     text += (text.empty() ? "" : ", ") + std::to_string(i);
     if (last > i) text.append("-").append(std::to_string(last));
     i = last;
   }
-  return text.empty() ? "none" : std::to_string(window) + " in layers " + text;
+  return text;
+}
+
+// "none", or "1024 in layers 0-4, 6-10". All windows of a model have one size.
+std::string windows_text(const std::vector<LayerConfig>& layers) {
+  int window = 0;
+  for (const LayerConfig& layer : layers) window = std::max(window, layer.window);
+  if (window == 0) return "none";
+  return std::to_string(window) + " in layers " +
+         layers_text(layers, [](const auto& layer) { return layer.window > 0; });
+}
+
+std::string or_none(const std::string& text) {
+  return text.empty() ? "none" : text;
+}
+std::string layers_without_rope(const std::vector<LayerConfig>& layers) {
+  return or_none(layers_text(layers, [](const auto& layer) { return layer.rope == kNoRope; }));
+}
+std::string layers_without_experts(const std::vector<LayerConfig>& layers) {
+  return or_none(layers_text(layers, [](const auto& layer) { return !layer.has_experts; }));
 }
 
 // Collects the facts in order and adds the origin of each.
@@ -112,6 +167,7 @@ void add_ropes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("rope_dims", rope.dims);
   sheet.add("rope_theta", rope.theta);
   if (config.ropes.size() > 1) sheet.add("windowed_rope_theta", config.ropes[1].theta);
+  sheet.add_text("layers_without_rope", layers_without_rope(config.layers));
   sheet.add("rope_file_factors", rope.file_factors);
   sheet.add("rope_scaling", rope.scaling.kind);
   if (rope.scaling.kind == RopeScalingKind::none) return;
@@ -119,6 +175,9 @@ void add_ropes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("rope_attention_factor", rope.scaling.attention_factor);
   if (rope.scaling.kind == RopeScalingKind::linear) return;
   sheet.add("rope_original_context", rope.scaling.original_context);
+  if (rope.scaling.kind == RopeScalingKind::longrope || rope.scaling.kind == RopeScalingKind::dynamic) {
+    return sheet.add("rope_context", rope.scaling.context);
+  }
   if (rope.scaling.kind == RopeScalingKind::wavelength) {
     sheet.add("rope_low_freq_factor", rope.scaling.low_freq_factor);
     sheet.add("rope_high_freq_factor", rope.scaling.high_freq_factor);
@@ -140,6 +199,8 @@ void add_experts(Sheet& sheet, const ModelConfig& config) {
   sheet.add("expert_weights_normalized", config.experts.normalized);
   sheet.add("expert_weights_scale", config.experts.scale);
   sheet.add("shared_ffn_size", config.shared_ffn_size);
+  if (config.shared_ffn_size > 0) sheet.add("shared_is_gated", config.shared_is_gated);
+  sheet.add_text("layers_without_experts", layers_without_experts(config.layers));
 }
 
 }  // namespace
@@ -149,17 +210,29 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   add_sizes(sheet, config);
   sheet.add("embedding_scale", config.embedding_scale);
   sheet.add("tied_head", config.tied_head);
+  sheet.add("logit_scale", config.logit_scale);
   sheet.add("logit_soft_cap", config.logit_soft_cap);
+  sheet.add_text("norm_kind", config.norm_kind == NormKind::rms ? "rms" : "layer");
+  sheet.add("norm_bias", config.norm_bias);
   sheet.add("norm_epsilon", config.norm_epsilon);
   sheet.add("norm_placement", config.norm_placement);
   sheet.add("qk_norm", config.qk_norm);
+  sheet.add("residual_scale", config.residual_scale);
+  sheet.add("parallel_blocks", config.parallel_blocks);
   sheet.add("qkv_bias", config.qkv_bias);
   sheet.add("output_bias", config.output_bias);
   sheet.add("attention_scale", config.attention_scale);
   sheet.add("attention_soft_cap", config.attention_soft_cap);
+  sheet.add("query_scale_growth", config.query_scale.growth);
+  if (config.query_scale.growth != 0) sheet.add("query_scale_period", config.query_scale.period);
   add_ropes(sheet, config);
   sheet.add_text("windows", windows_text(config.layers));
-  sheet.add("activation", config.activation);
+  if (config.plain_activation) {
+    sheet.add("activation", *config.plain_activation);
+  } else {
+    sheet.add("activation", config.activation);
+  }
+  sheet.add("ffn_has_gate", !config.plain_activation.has_value());
   sheet.add("ffn_bias", config.ffn_bias);
   add_experts(sheet, config);
   sheet.add("kv_dtype", config.kv_dtype);

@@ -1,7 +1,9 @@
 // The configuration of decoder-only transformers: one field for each way in which they differ.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,22 +13,39 @@
 
 namespace imp {
 
-// What a layer normalizes: the inputs of attention and feed-forward, or also their outputs before they are added.
-enum class NormPlacement : std::uint8_t { pre, pre_and_post };
+// What a layer normalizes: the inputs of attention and feed-forward, their outputs before they are added, or both.
+enum class NormPlacement : std::uint8_t { pre, post, pre_and_post };
+
+// The norm of the residual stream.
+enum class NormKind : std::uint8_t {
+  rms,
+  layer,  // LayerNorm: the mean is subtracted first
+};
+
+// What is normalized of q and k.
+enum class QkNorm : std::uint8_t {
+  none,
+  head,          // each head by itself, before it is rotated
+  rotated_head,  // each head by itself, after it is rotated
+  width,         // all heads of a row together, before they are rotated
+};
 
 enum class RopeScalingKind : std::uint8_t {
   none,
   linear,      // divides every frequency by factor
   yarn,        // YaRN: divides only low frequencies, with a ramp over pairs; and sharpens the scores
   wavelength,  // divides only low frequencies, with a ramp over wavelengths; "llama3" in configurations
+  longrope,    // divides every frequency by a number of its own, which depends on the context
+  dynamic,     // theta grows with the context beyond the original one ("NTK-aware")
 };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::none;
   double factor = 1;            // relative to the trained context
-  int original_context = 0;     // yarn, wavelength: tokens the model was first trained on
+  int original_context = 0;     // all but linear: tokens the model was first trained on
+  int context = 0;              // longrope, dynamic: tokens to serve; resolved once, so a sequence never changes it
   double extrapolation = 1;     // yarn: weight of the ramp; 0 scales all frequencies equally
-  double attention_factor = 1;  // yarn: multiplies the magnitude that follows from factor
+  double attention_factor = 1;  // yarn: multiplies the magnitude that follows from factor; longrope: the magnitude
   double mscale = 1;            // yarn: growth of the magnitude with the logarithm of factor
   double mscale_all_dim = 0;    // yarn: the same for the divisor of the magnitude
   bool truncated = true;        // yarn: the ends of the ramp are rounded to whole pairs
@@ -34,6 +53,10 @@ struct RopeScaling {
   double beta_slow = 1;         // yarn: pairs with fewer rotations than this are scaled in full
   double low_freq_factor = 1;   // wavelength: as beta_slow
   double high_freq_factor = 4;  // wavelength: as beta_fast
+  // longrope: the divisors [dims / 2] within the original context and beyond it; empty if tensors hold them.
+  std::vector<float> short_divisors, long_divisors;
+
+  bool is_beyond_original() const noexcept { return context > original_context; }
 };
 
 // One kind of rotary embedding (RoPE). A model has one, or two: one for windowed layers and one for the others.
@@ -47,8 +70,11 @@ struct RopeConfig {
 
 struct LayerConfig {
   int window = 0;  // sliding window: keys this far back and further are masked; 0: none
-  int rope = 0;    // index into ModelConfig::ropes
+  int rope = 0;    // index into ModelConfig::ropes, or kNoRope
+  bool has_experts = false;
+  XieluParams xielu;  // of PlainActivation::xielu
 };
+inline constexpr int kNoRope = -1;  // the layer does not rotate q and k
 
 // A resolved checkpoint: file facts, the architecture's defaults, the user's overrides. Validated, then constant.
 struct ModelConfig {
@@ -67,31 +93,43 @@ struct ModelConfig {
   // embedding and head
   float embedding_scale = 1;  // multiplies the embedding's rows
   bool tied_head = false;     // the head is the embedding
+  float logit_scale = 1;      // multiplies the logits
   float logit_soft_cap = 0;   // logit soft-capping: cap · tanh(logit / cap); 0: none
 
   // norms
-  float norm_epsilon = 0;  // added inside the root of every RMS norm
+  NormKind norm_kind = NormKind::rms;
+  bool norm_bias = false;
+  float norm_epsilon = 0;  // added inside the root of every norm
   NormPlacement norm_placement = NormPlacement::pre;
-  bool qk_norm = false;  // q and k are normalized per head before they are rotated
+  QkNorm qk_norm = QkNorm::none;
+  float residual_scale = 1;      // multiplies what attention and feed-forward add to the residual stream
+  bool parallel_blocks = false;  // attention and feed-forward read the same norm of the stream
 
   // attention
   bool qkv_bias = false;
   bool output_bias = false;      // of attention's output
   float attention_scale = 0;     // multiplies q · k
+  PositionScale query_scale;     // of rotated queries
   float attention_soft_cap = 0;  // cap · tanh(score / cap); 0: none
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [n_layers]
 
-  // feed-forward: down(activation(gate) · up)
+  // feed-forward: down(activation(gate) · up), or down(activation(up)) without a gate
   GatedActivation activation = GatedActivation::silu;
-  bool ffn_bias = false;  // of gate, up and down
-  // With experts (mixture of experts) a router chooses some feed-forwards for each row; ffn_size has no effect.
+  std::optional<PlainActivation> plain_activation;  // the feed-forward has no gate
+  bool ffn_bias = false;                            // of gate, up and down
+  // With experts (mixture of experts) a router chooses some feed-forwards for each row. Layers without experts have one
+  // feed-forward of ffn_size.
   ExpertRouting experts;
   int expert_ffn_size = 0;
-  // Size of the shared expert, which every row uses, times the sigmoid of its own gate; 0: none.
+  // Size of the shared expert, which every row uses; 0: none.
   int shared_ffn_size = 0;
+  bool shared_is_gated = true;  // its output is multiplied by the sigmoid of its own gate
 
   bool has_experts() const noexcept { return experts.n_experts > 0; }
+  bool has_dense_layers() const noexcept {
+    return std::ranges::any_of(layers, [](const LayerConfig& layer) { return !layer.has_experts; });
+  }
 
   // execution
   DType kv_dtype = DType::F16;                  // type of the KV cache

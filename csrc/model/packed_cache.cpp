@@ -39,6 +39,7 @@ std::string matrices_text(std::span<const PlacedMatrix> matrices, int head_dim) 
          << name_of(weight->plan.layout);
     if (order == RowOrder::pairs_apart) text << ", pairs of rows in heads of " << head_dim;
     if (weight->n_matrices > 1) text << ", matrix " << index;
+    if (weight->tensor_rows != problem.n) text << ", rows from " << weight->first_row;
     text << ", from file " << tensor.shard << " byte " << tensor.file_offset << '\n';
   }
   return text.str();

@@ -29,11 +29,12 @@ void choose_cache_type(FactReader& facts) {
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides) {
   ResolvedModel model;
   model.architecture = &architecture_of(file);
-  const bool prefixed = model.architecture->format == ModelFormat::gguf;
-  FactReader facts(file, prefixed ? std::string(model.architecture->name) + "." : "");
+  model.names = &model.architecture->names_in(file);
+  FactReader facts(file, model.architecture->key_prefix(), *model.names);
   model.architecture->read(facts);
   choose_cache_type(facts);
   apply_overrides(overrides, facts.config, facts.origins);
+  for (RopeConfig& rope : facts.config.ropes) rope.scaling.context = facts.config.max_context;
   validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
 
   model.warnings = file.warnings();
@@ -46,6 +47,7 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
                              std::to_string(config.trained_context) + " tokens the model was trained on");
   }
   model.facts = describe(config, facts.origins);
+  model.read_tensors = facts.read_tensors();
   model.config = std::move(facts.config);
   return model;
 }

@@ -1,6 +1,7 @@
 // Resolves a checkpoint's keys and the user's overrides to a valid configuration.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,14 @@ namespace imp {
 
 struct ResolvedModel {
   const Architecture* architecture = nullptr;
+  const TensorNames* names = nullptr;
   ModelConfig config;
   std::vector<Fact> facts;
-  std::vector<std::string> warnings;  // sentences about unknown or unusual facts
+  std::set<std::string> read_tensors;  // small tensors whose values are part of the configuration
+  std::vector<std::string> warnings;   // sentences about unknown or unusual facts
 };
 
-// file facts → the architecture's defaults → the user's overrides → validate(). Needs no device, reads no weights.
+// file facts → the architecture's defaults → the user's overrides → validate(). Needs no device and no weights.
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides);
 
 }  // namespace imp

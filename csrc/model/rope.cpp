@@ -49,6 +49,8 @@ double scaling_of(const RopeScaling& scaling, const Ramp& ramp, int pair, double
   const double scaled = 1 / scaling.factor;
   switch (scaling.kind) {
     case RopeScalingKind::none:
+    case RopeScalingKind::longrope:
+    case RopeScalingKind::dynamic:
       return 1;
     case RopeScalingKind::linear:
       return scaled;
@@ -69,6 +71,14 @@ float magnitude_of(const RopeScaling& scaling) {
   return static_cast<float>(scaling.attention_factor * (sharpened ? yarn_magnitude(scaling) : 1));
 }
 
+// Theta grows so that the lowest frequency covers the context as it covered the original one.
+double theta_of(const RopeConfig& rope) {
+  const RopeScaling& scaling = rope.scaling;
+  if (scaling.kind != RopeScalingKind::dynamic || !scaling.is_beyond_original()) return rope.theta;
+  const double stretch = scaling.factor * scaling.context / scaling.original_context - (scaling.factor - 1);
+  return rope.theta * std::pow(stretch, rope.dims / (rope.dims - 2.0));
+}
+
 }  // namespace
 
 double yarn_magnitude(const RopeScaling& scaling) {
@@ -78,13 +88,20 @@ double yarn_magnitude(const RopeScaling& scaling) {
   return grown(scaling.mscale) / grown(scaling.mscale_all_dim);
 }
 
+std::span<const float> divisors_of(const RopeConfig& config) {
+  const RopeScaling& scaling = config.scaling;
+  if (scaling.kind != RopeScalingKind::longrope) return {};
+  return scaling.is_beyond_original() ? scaling.long_divisors : scaling.short_divisors;
+}
+
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
   const int n_pairs = config.dims / 2;
   IMP_CHECK(factors.empty() || factors.size() == static_cast<std::size_t>(n_pairs));
   const Ramp ramp = config.scaling.kind == RopeScalingKind::yarn ? yarn_ramp(config) : Ramp{};
   Rope rope{.style = config.style, .dims = config.dims, .frequencies = {}, .magnitude = magnitude_of(config.scaling)};
+  const double theta = theta_of(config);
   for (int i = 0; i < n_pairs; ++i) {
-    double frequency = std::pow(config.theta, -2.0 * i / config.dims);
+    double frequency = std::pow(theta, -2.0 * i / config.dims);
     frequency *= scaling_of(config.scaling, ramp, i, frequency);
     if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<std::size_t>(i)]);
     rope.frequencies.push_back(frequency);

@@ -34,9 +34,20 @@ class Rules {
 
   void check_numbers() const {
     between("norm_epsilon", config_.norm_epsilon, 0, 1);
+    for (const LayerConfig& layer : config_.layers) {
+      for (const float value : {layer.xielu.positive, layer.xielu.negative, layer.xielu.slope, layer.xielu.largest}) {
+        require(std::isfinite(value), "xielu", number_text(value), "a finite number");
+      }
+    }
     positive("attention_scale", config_.attention_scale);
     positive("embedding_scale", config_.embedding_scale);
+    positive("residual_scale", config_.residual_scale);
+    positive("logit_scale", config_.logit_scale);
     not_negative("attention_soft_cap", config_.attention_soft_cap);
+    not_negative("query_scale_growth", config_.query_scale.growth);
+    if (config_.query_scale.growth != 0) {
+      count("query_scale_period", config_.query_scale.period, model_limits::kContext);
+    }
     not_negative("logit_soft_cap", config_.logit_soft_cap);
   }
 
@@ -94,9 +105,11 @@ class Rules {
     positive("rope_high_freq_factor", scaling.high_freq_factor);
     require(scaling.extrapolation >= 0 && scaling.extrapolation <= 1, "rope_extrapolation",
             number_text(scaling.extrapolation), "from 0 to 1");
-    if (scaling.kind == RopeScalingKind::yarn || scaling.kind == RopeScalingKind::wavelength) {
+    if (scaling.kind != RopeScalingKind::none && scaling.kind != RopeScalingKind::linear) {
       count("rope_original_context", scaling.original_context, model_limits::kContext);
     }
+    require(scaling.kind != RopeScalingKind::dynamic || rope.dims > 2, "rope_dims", std::to_string(rope.dims),
+            "more than 2 with dynamic scaling");
   }
 
   void tokens(std::string_view field, const std::vector<std::int32_t>& ids, int n_ids) const {

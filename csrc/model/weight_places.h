@@ -35,8 +35,13 @@ struct WeightPlace {
   std::int64_t k = 0;  // elements of a row; 1 for a vector
   std::variant<Matrix*, Values*, Stack*> slot;
   int n_matrices = 1;  // in the tensor, each [n, k]; for a stack the experts
+  // A part of each matrix of the tensor: n rows from first_row on, of tensor_rows.
+  std::int64_t first_row = 0;
+  std::int64_t tensor_rows = 0;  // 0: the matrix is whole
   RowOrder order = RowOrder::file;
   float offset = 0;  // added to every value of a vector
+
+  std::int64_t rows_in_tensor() const noexcept { return tensor_rows == 0 ? n : tensor_rows; }
 };
 
 std::string_view name_of(WeightUse use);

@@ -16,7 +16,7 @@ namespace {
 std::string shape_text(const WeightPlace& place) {
   std::string text = "[";
   if (place.use != WeightUse::vector) text.append(std::to_string(place.k)).append(", ");
-  text += std::to_string(place.n);
+  text += std::to_string(place.rows_in_tensor());
   if (std::holds_alternative<Stack*>(place.slot)) text.append(", ").append(std::to_string(place.n_matrices));
   return text + "]";
 }
@@ -24,18 +24,22 @@ std::string shape_text(const WeightPlace& place) {
 // A stack of one matrix has the shape of a matrix.
 bool has_shape(const TensorInfo& tensor, const WeightPlace& place) {
   if (place.use == WeightUse::vector) return tensor.dims[0] == place.n && tensor.n_elements() == place.n;
-  return tensor.dims[0] == place.k && tensor.dims[1] == place.n && tensor.dims[2] == place.n_matrices &&
-         tensor.n_elements() == place.n * place.k * place.n_matrices;
+  const std::int64_t n_rows = place.rows_in_tensor();
+  return tensor.dims[0] == place.k && tensor.dims[1] == n_rows && tensor.dims[2] == place.n_matrices &&
+         tensor.n_elements() == n_rows * place.k * place.n_matrices;
 }
 
 // The tensors of a file, and which of them the model uses.
 class Claims {
  public:
-  Claims(const ModelFile& file, const TensorNames& names) : file_(file), names_(names) {}
+  Claims(const ModelFile& file, const TensorNames& names, const std::set<std::string>& read_before)
+      : file_(file), names_(names) {
+    for (const std::string& name : read_before) claimed_.insert(name);
+  }
 
   // The checked tensor of a place.
   const TensorInfo& claim(const WeightPlace& place) {
-    const TensorInfo& tensor = take(place.tensor, shape_text(place));
+    const TensorInfo& tensor = take(place.tensor, place.first_row > 0, shape_text(place));
     if (!has_shape(tensor, place)) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(place));
     if (place.use == WeightUse::vector) require_float(tensor);
     return tensor;
@@ -63,10 +67,11 @@ class Claims {
   }
 
  private:
-  const TensorInfo& take(std::string_view name, const std::string& expected) {
+  // Further parts of a tensor follow its first.
+  const TensorInfo& take(std::string_view name, bool is_further_part, const std::string& expected) {
     const TensorInfo* tensor = file_.find(name);
     if (!tensor) refuse(name, "missing", expected);
-    IMP_CHECK(claimed_.insert(tensor->name).second);
+    IMP_CHECK(claimed_.insert(tensor->name).second != is_further_part);
     return *tensor;
   }
 
@@ -114,24 +119,38 @@ std::vector<std::string> small_batch_warnings(std::span<const PlannedWeight> wei
   return warnings;
 }
 
+// Claims the divisors of frequencies that the file holds. Returns those that the context needs.
+const TensorInfo* claim_rope_factors(const ModelFile& file, const TensorNames& names, const RopeConfig& rope,
+                                     Claims& claims) {
+  const int n_pairs = rope.dims / 2;
+  if (file.find(names.long_rope_factors) || file.find(names.short_rope_factors)) {
+    const TensorInfo& within = claims.claim_factors(names.short_rope_factors, n_pairs);
+    const TensorInfo& beyond = claims.claim_factors(names.long_rope_factors, n_pairs);
+    return rope.scaling.is_beyond_original() ? &beyond : &within;
+  }
+  return file.find(names.rope_factors) ? &claims.claim_factors(names.rope_factors, n_pairs) : nullptr;
+}
+
 }  // namespace
 
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
-  const TensorNames& names = *model.architecture->names;
+  const TensorNames& names = *model.names;
   Weights unused;  // never read; places need it to point into
   const std::vector<WeightPlace> places = weight_places(model.config, names, unused);
   require_overrides_match(places, overrides);
 
   WeightPlan plan;
-  Claims claims(file, names);
+  Claims claims(file, names, model.read_tensors);
   for (const WeightPlace& place : places) {
     const TensorInfo& tensor = claims.claim(place);
     PlannedWeight weight{.tensor = &tensor,
                          .use = place.use,
                          .problem = {tensor.dtype, place.n, place.k, place.use == WeightUse::expert},
                          .plan = {},
-                         .n_matrices = place.n_matrices};
+                         .n_matrices = place.n_matrices,
+                         .first_row = place.first_row,
+                         .tensor_rows = place.rows_in_tensor()};
     if (place.use == WeightUse::vector) {
       weight.n_bytes = static_cast<std::size_t>(place.n) * sizeof(float);
     } else {
@@ -142,9 +161,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
     plan.n_bytes += weight.n_bytes;
     plan.weights.push_back(std::move(weight));
   }
-  if (file.find(names.rope_factors)) {
-    plan.rope_factors = &claims.claim_factors(names.rope_factors, model.config.ropes.front().dims / 2);
-  }
+  plan.rope_factors = claim_rope_factors(file, names, model.config.ropes.front(), claims);
   claims.finish(plan.warnings);
   std::ranges::move(small_batch_warnings(plan.weights), std::back_inserter(plan.warnings));
   return plan;

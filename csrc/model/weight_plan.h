@@ -16,15 +16,22 @@ namespace imp {
 struct PlannedWeight {
   const TensorInfo* tensor = nullptr;  // in the file
   WeightUse use = WeightUse::product;
-  GemmProblem problem;      // for matrices
-  GemmPlan plan;            // for matrices
-  int n_matrices = 1;       // in the tensor, each of the problem's shape
-  std::size_t n_bytes = 0;  // loaded, of all of them
+  GemmProblem problem;           // for matrices
+  GemmPlan plan;                 // for matrices
+  int n_matrices = 1;            // in the tensor
+  std::int64_t first_row = 0;    // of each of its matrices
+  std::int64_t tensor_rows = 0;  // of each of its matrices
+  std::size_t n_bytes = 0;       // loaded, of all of them
+
+  std::uint64_t file_bytes() const {
+    if (use == WeightUse::vector || tensor_rows == problem.n) return tensor->n_bytes;
+    return tensor->n_bytes / static_cast<std::uint64_t>(tensor_rows) * static_cast<std::uint64_t>(problem.n);
+  }
 };
 
 struct WeightPlan {
   std::vector<PlannedWeight> weights;        // in the order of weight_places()
-  const TensorInfo* rope_factors = nullptr;  // or none
+  const TensorInfo* rope_factors = nullptr;  // those in use, or none
   std::size_t n_bytes = 0;
   std::vector<std::string> warnings;
 };

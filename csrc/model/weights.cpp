@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -55,7 +56,7 @@ WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int he
   const RowOrder order = matrix.order;
   const TensorInfo& tensor = *weight.tensor;
   const auto row_size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k));
-  const std::int64_t before = matrix.index * weight.problem.n;  // rows of the tensor's earlier matrices
+  const std::int64_t before = matrix.index * weight.tensor_rows + weight.first_row;
   const auto read_rows = [&file, &tensor, row_size, before](std::int64_t first_row, std::int64_t n_rows,
                                                             std::byte* out) {
     file.read(tensor, static_cast<std::uint64_t>(before + first_row) * row_size,
@@ -87,7 +88,8 @@ std::vector<std::size_t> file_order(const WeightPlan& plan) {
   std::vector<std::size_t> order(plan.weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) {
-    return std::pair(plan.weights[i].tensor->shard, plan.weights[i].tensor->file_offset);
+    const PlannedWeight& weight = plan.weights[i];
+    return std::tuple(weight.tensor->shard, weight.tensor->file_offset, weight.first_row);
   });
   return order;
 }
@@ -96,7 +98,7 @@ std::vector<std::size_t> file_order(const WeightPlan& plan) {
 class ProgressMeter {
  public:
   ProgressMeter(const WeightPlan& plan, const LoadProgress& progress) : progress_(progress) {
-    for (const PlannedWeight& weight : plan.weights) total_ += weight.tensor->n_bytes;
+    for (const PlannedWeight& weight : plan.weights) total_ += weight.file_bytes();
   }
   void add(std::uint64_t n_bytes) {
     done_ += n_bytes;
@@ -171,7 +173,7 @@ struct PlacedMatrices {
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed) {
   Weights weights;
-  const std::vector<WeightPlace> places = weight_places(model.config, *model.architecture->names, weights);
+  const std::vector<WeightPlace> places = weight_places(model.config, *model.names, weights);
   IMP_CHECK(places.size() == plan.weights.size());
   ProgressMeter meter(plan, progress);
   PlacedMatrices matrices;
@@ -180,7 +182,7 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
     const WeightPlace& place = places[i];
     if (weight.use == WeightUse::vector) {
       *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, model.config.head_dim, backend);
-      meter.add(weight.tensor->n_bytes);
+      meter.add(weight.file_bytes());
     } else {
       matrices.add(weight, place);
     }
@@ -214,7 +216,7 @@ std::vector<Rope> load_ropes(const ModelFile& file, const ModelConfig& config, c
   }
   std::vector<Rope> ropes;
   for (const RopeConfig& rope : config.ropes) {
-    ropes.push_back(resolve_rope(rope, rope.file_factors ? factors : std::vector<float>{}));
+    ropes.push_back(resolve_rope(rope, rope.file_factors ? std::span<const float>(factors) : divisors_of(rope)));
   }
   return ropes;
 }

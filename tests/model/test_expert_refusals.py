@@ -133,8 +133,9 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"num_experts_per_tok": 8}, "MODEL_CONFIG", "num_experts_per_tok: 8, expected 1 to the 7 experts"),
     ({"moe_intermediate_size": -1}, "MODEL_CONFIG", "moe_intermediate_size: "),
     ({"norm_topk_prob": 1}, "MODEL_CONFIG", "norm_topk_prob"),
-    ({"decoder_sparse_step": 2}, "MODEL_UNSUPPORTED", "decoder_sparse_step: 2, expected 1"),
-    ({"mlp_only_layers": [0, 2]}, "MODEL_UNSUPPORTED", "mlp_only_layers: 2 layers, expected none"),
+    ({"decoder_sparse_step": 2}, "MODEL_TENSOR", "model.layers.0.mlp.gate_proj.weight: missing, expected [40, 72]"),
+    ({"decoder_sparse_step": 9}, "MODEL_CONFIG", "decoder_sparse_step: 9, expected at least one layer with experts"),
+    ({"mlp_only_layers": [1]}, "MODEL_TENSOR", "model.layers.1.mlp.gate_proj.weight: missing, expected [40, 72]"),
     ({"num_experts": 8}, "MODEL_TENSOR", "model.layers.0.mlp.gate.weight: shape [40, 7], expected [40, 8]"),
     ({"num_experts": 6}, "MODEL_TENSOR", "model.layers.0.mlp.gate.weight: shape [40, 7], expected [40, 6]"),
 ]

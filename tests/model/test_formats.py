@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from imp_service import _testing as core
 from support.forward_bounds import float32_bound
 from support.forward_runs import distance, load, logits, prompt
 from support.hf_contents import hf_config, hf_tensors, write_hf
+from support.tiny_families import CPU_OPS, FAMILIES
 from support.tiny_models import TinyModel, tiny
 
 MODELS: dict[str, TinyModel] = {
@@ -124,11 +126,7 @@ def test_mistral_sees_a_window(tmp_path: Path) -> None:
 
 
 REFUSALS: list[tuple[dict[str, Any], str, str]] = [
-    (
-        {"model_type": "nosuch"},
-        "MODEL_UNSUPPORTED",
-        "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma2, gemma3_text",
-    ),
+    ({"model_type": "nosuch"}, "MODEL_UNSUPPORTED", ", ".join(core.architectures("hf"))),
     ({"architectures": []}, "MODEL_UNSUPPORTED", "architectures: none, expected one ending in ForCausalLM"),
     ({"architectures": ["LlamaForTokenClassification"]}, "MODEL_UNSUPPORTED", "LlamaForTokenClassification"),
     (
@@ -138,7 +136,12 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"tie_word_embeddings": 1}, "MODEL_CONFIG", "tie_word_embeddings"),
     ({"hidden_act": "relu"}, "MODEL_UNSUPPORTED", "hidden_act: relu, expected one of silu, gelu_pytorch_tanh"),
-    ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "MODEL_UNSUPPORTED", "longrope"),
+    ({"rope_scaling": {"rope_type": "nosuch", "factor": 4.0}}, "MODEL_UNSUPPORTED", "nosuch, expected one of default"),
+    (
+        {"rope_scaling": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0], "long_factor": [1.0]}},
+        "MODEL_CONFIG",
+        "rope_scaling.short_factor: 1 values, expected a number above 0 for each of 4 pairs",
+    ),
     ({"vocab_size": 52}, "MODEL_TENSOR", "model.embed_tokens.weight"),
     ({"vocab_size": 50}, "MODEL_TENSOR", "51 rows, expected 50, as vocab_size says"),
     ({"head_dim": None, "num_attention_heads": 6}, "MODEL_CONFIG", "a divisor of hidden_size 40"),
@@ -251,11 +254,13 @@ def test_keys_of_both_generations_beside_each_other(tmp_path: Path) -> None:
     assert distance(logits(loaded, tokens), model.oracle().logits(tokens)) < float32_bound(model)
 
 
-def test_architectures_of_both_formats() -> None:
-    assert core.architectures("gguf") == ["llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3"]
-    assert core.architectures("hf") == [
-        "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma2", "gemma3_text",
-    ]  # fmt: skip
+def test_mod_30_readme_names_the_families_of_both_formats() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \| (yes|no) \|$", readme, re.MULTILINE)
+    names = [{name for row in rows for name in re.findall("`([^`]+)`", row[i])} for i in (0, 1)]
+    assert names == [set(core.architectures("gguf")), set(core.architectures("hf"))]
+    on_gpus = {name for row in rows if row[2] == "yes" for name in re.findall("`([^`]+)`", row[0])}
+    assert set(FAMILIES) - on_gpus == set(CPU_OPS)
 
 
 def test_a_window_that_has_two_names(tmp_path: Path) -> None:

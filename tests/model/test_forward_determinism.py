@@ -14,8 +14,9 @@ from support.tiny_models import FAMILIES, TinyModel, tiny
 
 LONG = 530  # past two splits of 256 keys, and no multiple of a block
 KINDS = {
-    **{family: tiny(family, context=2048) for family in FAMILIES},
-    "qwen2": tiny("qwen2", context=2048, tied=False),  # a tied head repeats its input
+    # A tied head tends to repeat its input.
+    **{family: tiny(family, context=2048, tied=False) for family in FAMILIES},
+    "command-r": tiny("command-r", context=2048, seed=1),
     "llama_q8_0": tiny("llama", context=2048, hidden_size=64, ffn_size=96, head_dim=16, n_heads=4, dtype="q8_0"),
 }
 

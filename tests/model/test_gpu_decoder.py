@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from imp_service import _core
 from imp_service import _testing as core
 from support.devices import GPU_KINDS
 from support.forward_bounds import float16_products_bound, int8_activations_bound
 from support.forward_runs import Cache, load, logits, prompt, rms_distance
-from support.tiny_models import FAMILIES, TinyModel, tiny
+from support.tiny_families import CPU_OPS, FAMILIES
+from support.tiny_models import TinyModel, tiny
 
 pytestmark = pytest.mark.parametrize("device", GPU_KINDS)
 
@@ -28,7 +30,15 @@ def of_type(dtype: str, architecture: str = "qwen3", **changes: Any) -> TinyMode
     return tiny(architecture, dtype=dtype, **{**sizes, **changes})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CPU_OPS)
+def test_mod_7_an_op_that_gpus_lack_is_refused_by_name(device: str, family: str, tmp_path: Path) -> None:
+    with pytest.raises(_core.ModelError) as info:
+        load(tiny(family), tmp_path, device=device)
+    assert info.value.reason == "MODEL_UNSUPPORTED"
+    assert f"cuda lacks the op {CPU_OPS[family]}, which the model needs; cpu has it" in info.value.message
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in CPU_OPS])
 def test_every_architecture_equals_the_definition(device: str, family: str, tmp_path: Path) -> None:
     model = tiny(family)
     tokens = prompt(40, model.vocab_size)

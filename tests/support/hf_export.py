@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import gguf
 import numpy as np
 from numpy.typing import NDArray
 
 from support.gguf_contents import GgufContents, Tensor
 from support.tiny_models import hashed
 
-_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-_IN_LAYER = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate": "ffn_gate_inp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp",
-}
-# Gemma has four norms per layer; what others call post-attention is the norm before the feed-forward.
-_IN_GEMMA_LAYER = _IN_LAYER | {
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
+# Architectures whose rows of q and k GGUF permutes, so that pairs that rotate together are neighbours.
+_PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "mistral3", "arcee")
 
 
 def fill(model: Any, seed: int = 0) -> None:
@@ -58,44 +37,70 @@ def adjacent_pairs(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
 
 
 def expert_tensors(name: str, values: NDArray[Any]) -> dict[str, Tensor]:
-    """Of a stack over all experts; gate and up lie one above the other."""
-    _, _, layer, _, _, kind = name.split(".")
-    if kind == "down_proj":
-        return {f"blk.{layer}.ffn_down_exps.weight": Tensor(values)}
-    gate, up = np.split(values, 2, axis=1)
+    """Of a stack over all experts, or of the shared one; gate and up lie one above the other."""
+    layer = name.split(".")[2]
+    suffix = "shexp" if ".shared_mlp." in name else "exps"
+    if name.endswith(("down_proj", "output_linear.weight")):
+        return {f"blk.{layer}.ffn_down_{suffix}.weight": Tensor(values)}
+    gate, up = np.split(values, 2, axis=-2)
     return {
-        f"blk.{layer}.ffn_gate_exps.weight": Tensor(np.ascontiguousarray(gate)),
-        f"blk.{layer}.ffn_up_exps.weight": Tensor(np.ascontiguousarray(up)),
+        f"blk.{layer}.ffn_gate_{suffix}.weight": Tensor(np.ascontiguousarray(gate)),
+        f"blk.{layer}.ffn_up_{suffix}.weight": Tensor(np.ascontiguousarray(up)),
     }
 
 
-def gguf_name(name: str, gemma: bool) -> str:
-    stem, kind = name.rsplit(".", 1)
-    if stem in _TOP:
-        return f"{_TOP[stem]}.{kind}"
-    _, _, layer, rest = stem.split(".", 3)
-    return f"blk.{layer}.{(_IN_GEMMA_LAYER if gemma else _IN_LAYER)[rest]}.{kind}"
+def xielu_keys(model: Any) -> dict[str, list[float]]:
+    """The parameters of the activation in each layer."""
+    activations = [layer.mlp.act_fn for layer in model.model.layers]
+    names = ("alpha_p", "alpha_n", "beta", "eps")
+    return {f"xielu.{name}": [getattr(each, name).item() for each in activations] for name in names}
 
 
-def export(
-    model: Any, architecture: str, keys: dict[str, Any], rope_factors: NDArray[Any] | None = None
-) -> GgufContents:
+def rope_tensors(model: Any) -> dict[str, Tensor]:
+    """GGUF holds the divisors of the frequencies, not the rules that they come from."""
+    parameters = getattr(model.config, "rope_parameters", None) or {}
+    kind = parameters.get("rope_type")
+    if kind == "longrope":
+        return {
+            f"rope_factors_{name}.weight": Tensor(np.array(parameters[f"{name}_factor"], np.float32))
+            for name in ("short", "long")
+        }
+    if kind == "llama3":
+        frequencies = model.model.rotary_emb.inv_freq.double().numpy()
+        plain = parameters["rope_theta"] ** (-np.arange(len(frequencies)) / len(frequencies))
+        return {"rope_freqs.weight": Tensor((plain / frequencies).astype(np.float32))}
+    return {}
+
+
+@functools.cache
+def name_map(architecture: str) -> gguf.TensorNameMap:
+    [kind] = [kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture]
+    return gguf.get_tensor_name_map(kind, 16)
+
+
+def gguf_name(architecture: str, name: str) -> str:
+    """As the tables of the package `gguf` have it."""
+    name = name.replace(".router.weight", ".router.layer.weight")  # as it is on disk
+    found = name_map(architecture).get_name(name, try_suffixes=(".weight", ".bias"))
+    assert found is not None, f"{architecture} has no {name} in GGUF"
+    return found
+
+
+def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
     """`keys` are those beside the sizes, without the architecture in front."""
     config = model.config
-    gemma, head_dim = architecture.startswith("gemma"), config.head_dim
-    tensors = {}
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    tensors = rope_tensors(model)
     for name, parameter in model.named_parameters():
         values = parameter.detach().numpy().astype(np.float32)
-        if architecture == "llama" and (".q_proj." in name or ".k_proj." in name):
+        if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             values = adjacent_pairs(values, head_dim)
-        if gemma and "norm" in name:
+        if architecture.startswith("gemma") and "norm" in name:
             values = values + 1
-        if ".mlp.experts." in name:
+        if ".experts." in name or ".shared_mlp." in name:
             tensors |= expert_tensors(name, values)
-            continue
-        tensors[gguf_name(name, gemma)] = Tensor(values)
-    if rope_factors is not None:
-        tensors["rope_freqs.weight"] = Tensor(rope_factors.astype(np.float32))
+        elif ".act_fn." not in name:
+            tensors[gguf_name(architecture, name)] = Tensor(values)
     sizes = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
@@ -105,7 +110,16 @@ def export(
         "attention.head_count_kv": config.num_key_value_heads,
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
-        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+        **epsilon(config),
     }
     named = {f"{architecture}.{key}": value for key, value in (sizes | keys).items()}
+    if getattr(config, "hidden_act", "") == "xielu":
+        named |= xielu_keys(model)
     return GgufContents({"general.architecture": architecture, **named}, tensors)
+
+
+def epsilon(config: Any) -> dict[str, float]:
+    if hasattr(config, "rms_norm_eps"):
+        return {"attention.layer_norm_rms_epsilon": config.rms_norm_eps}
+    value = config.norm_epsilon if hasattr(config, "norm_epsilon") else config.layer_norm_eps
+    return {"attention.layer_norm_epsilon": value}

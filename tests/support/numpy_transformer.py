@@ -21,12 +21,27 @@ def gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
+def relu_squared(x: Array) -> Array:
+    return np.maximum(x, 0) ** 2
+
+
+def xielu(x: Array, alpha_p: float, alpha_n: float, beta: float, eps: float) -> Array:
+    """Both slopes are stored before softplus."""
+    above = np.log1p(np.exp(alpha_p)) * x**2
+    below = (beta + np.log1p(np.exp(alpha_n))) * (np.expm1(np.minimum(x, eps)) - x)
+    return np.where(x > 0, above, below) + beta * x
+
+
 def soft_cap(x: Array, cap: float) -> Array:
     return cap * np.tanh(x / cap) if cap else x
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon) * weight
+
+
+def layer_norm(x: Array, weight: Array, epsilon: float) -> Array:
+    return rms_norm(x - x.mean(axis=-1, keepdims=True), weight, epsilon)
 
 
 def expert_weights(scores: Array, n_used: int, normalized: bool, scale: float = 1.0) -> Array:
@@ -46,6 +61,7 @@ class NumpyLayer:
     weights: dict[str, Array]
     rope: NumpyRope
     window: int = 0
+    activation: Callable[[Array], Array] = silu
 
     def linear(self, x: Array, name: str) -> Array:
         out = x @ self.weights[name].T
@@ -61,8 +77,15 @@ class NumpyTransformer:
     head_dim: int
     epsilon: float
     attention_scale: float
-    activation: Callable[[Array], Array] = silu
+    norms: Callable[[Array, Array, float], Array] = rms_norm  # of the stream
+    final_norm_bias: Array | None = None
+    rotates_before_norm: bool = False  # of q and k
+    parallel_blocks: bool = False  # both halves of a layer read the same norm
+    query_growth: float = 0.0
+    query_period: int = 1
     embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
     attention_soft_cap: float = 0.0
     logit_soft_cap: float = 0.0
     n_experts_used: int = 0
@@ -76,22 +99,33 @@ class NumpyTransformer:
         x = self.embedding[list(tokens)] * self.embedding_scale
         for layer in self.layers:
             x = self.through(layer, x, positions)
-        return soft_cap(rms_norm(x, self.final_norm, self.epsilon) @ self.head.T, self.logit_soft_cap)
+        normed = self.norms(x, self.final_norm, self.epsilon)
+        if self.final_norm_bias is not None:
+            normed = normed + self.final_norm_bias
+        logits = normed @ self.head.T * self.logit_scale
+        return soft_cap(logits, self.logit_soft_cap)
 
     def through(self, layer: NumpyLayer, x: Array, positions: Array) -> Array:
         """The stream after a layer."""
-        attended = self.attention(layer, self.norm(layer, x, "attention_norm"), positions)
-        x = x + self.norm(layer, attended, "post_attention_norm")
+        normed = self.norm(layer, x, "attention_norm")
+        attended = self.attention(layer, normed, positions)
+        if self.parallel_blocks:
+            return x + (attended + self.feed_forward(layer, normed)) * self.residual_scale
+        x = x + self.norm(layer, attended, "post_attention_norm") * self.residual_scale
         fed = self.feed_forward(layer, self.norm(layer, x, "ffn_norm"))
-        return x + self.norm(layer, fed, "post_ffn_norm")
+        return x + self.norm(layer, fed, "post_ffn_norm") * self.residual_scale
 
     def norm(self, layer: NumpyLayer, x: Array, name: str) -> Array:
-        return rms_norm(x, layer.weights[name], self.epsilon) if name in layer.weights else x
+        if name not in layer.weights:
+            return x
+        normed = self.norms(x, layer.weights[name], self.epsilon)
+        return normed + layer.weights[f"{name}_bias"] if f"{name}_bias" in layer.weights else normed
 
     def attention(self, layer: NumpyLayer, x: Array, positions: Array) -> Array:
-        q, k, v = (layer.linear(x, name).reshape(len(x), -1, self.head_dim) for name in ("q", "k", "v"))
-        q = layer.rope.rotate(self.norm(layer, q, "q_norm"), positions)
-        k = layer.rope.rotate(self.norm(layer, k, "k_norm"), positions)
+        v = layer.linear(x, "v").reshape(len(x), -1, self.head_dim)
+        q, k = (self.rotated_heads(layer, x, name, positions) for name in ("q", "k"))
+        growth = self.query_growth * np.log(1 + np.floor(positions / self.query_period))
+        q = q * (1 + growth[:, None, None])
         k, v = (np.repeat(self.stored(heads), q.shape[1] // k.shape[1], axis=1) for heads in (k, v))
         scores = soft_cap(np.einsum("qhd,khd->hqk", q, k) * self.attention_scale, self.attention_soft_cap)
         distance = positions[:, None] - positions[None, :]
@@ -101,10 +135,25 @@ class NumpyTransformer:
         weights /= weights.sum(axis=-1, keepdims=True)
         return layer.linear(np.einsum("hqk,khd->qhd", weights, v).reshape(len(x), -1), "output")
 
+    def rotated_heads(self, layer: NumpyLayer, x: Array, name: str, positions: Array) -> Array:
+        """q or k; the norm is over each head, or as wide as its weight over all of them."""
+        rows = layer.linear(x, name)
+        heads = rows.reshape(len(x), -1, self.head_dim)
+        weight = layer.weights.get(f"{name}_norm")
+        if weight is None:
+            return layer.rope.rotate(heads, positions)
+        if self.rotates_before_norm:
+            return rms_norm(layer.rope.rotate(heads, positions), weight, self.epsilon)
+        if len(weight) == self.head_dim:
+            return layer.rope.rotate(rms_norm(heads, weight, self.epsilon), positions)
+        return layer.rope.rotate(rms_norm(rows, weight, self.epsilon).reshape(heads.shape), positions)
+
     def feed_forward(self, layer: NumpyLayer, x: Array) -> Array:
         if "router" in layer.weights:
             return self.experts(layer, x)
-        return layer.linear(self.activation(layer.linear(x, "gate")) * layer.linear(x, "up"), "down")
+        if "gate" not in layer.weights:
+            return layer.linear(layer.activation(layer.linear(x, "up")), "down")
+        return layer.linear(layer.activation(layer.linear(x, "gate")) * layer.linear(x, "up"), "down")
 
     def experts(self, layer: NumpyLayer, x: Array) -> Array:
         """Every expert sees every row; those that a row does not go to have no weight in it."""
@@ -117,10 +166,12 @@ class NumpyTransformer:
         out = np.zeros_like(x)
         stacks = (layer.weights[name] for name in ("gates", "ups", "downs"))
         for expert, (gate, up, down) in enumerate(zip(*stacks, strict=True)):
-            out += weights[:, [expert]] * ((self.activation(x @ gate.T) * (x @ up.T)) @ down.T)
-        return out + self.shared_expert(layer, x) if "shared_router" in layer.weights else out
+            out += weights[:, [expert]] * ((layer.activation(x @ gate.T) * (x @ up.T)) @ down.T)
+        return out + self.shared_expert(layer, x) if "shared_gate" in layer.weights else out
 
     def shared_expert(self, layer: NumpyLayer, x: Array) -> Array:
-        inner = self.activation(layer.linear(x, "shared_gate")) * layer.linear(x, "shared_up")
+        inner = layer.activation(layer.linear(x, "shared_gate")) * layer.linear(x, "shared_up")
+        if "shared_router" not in layer.weights:
+            return layer.linear(inner, "shared_down")
         gates = 1 / (1 + np.exp(-(x @ layer.weights["shared_router"])))
         return gates[:, None] * layer.linear(inner, "shared_down")

@@ -14,10 +14,24 @@ from numpy.typing import NDArray
 from support import numpy_rope
 from support.gguf_contents import GgufContents, Tensor
 from support.numpy_rope import NumpyRope
-from support.numpy_transformer import NumpyLayer, NumpyTransformer, gelu_tanh, silu
+from support.numpy_transformer import NumpyLayer, NumpyTransformer, layer_norm, rms_norm, xielu
+from support.tiny_families import FAMILIES, TRAITS, Family
 
-FAMILIES = ("llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3")
-_GEMMA = ("gemma2", "gemma3")
+__all__ = ["FAMILIES", "TinyModel", "hashed", "tiny"]
+
+
+_ORACLE_NAMES = {
+    "attn_norm.weight": "attention_norm", "attn_q.weight": "q", "attn_k.weight": "k", "attn_v.weight": "v",
+    "attn_q.bias": "q_bias", "attn_k.bias": "k_bias", "attn_v.bias": "v_bias", "attn_norm.bias": "attention_norm_bias",
+    "attn_q_norm.weight": "q_norm", "attn_k_norm.weight": "k_norm", "attn_output.weight": "output",
+    "attn_output.bias": "output_bias", "post_attention_norm.weight": "post_attention_norm",
+    "ffn_norm.weight": "ffn_norm", "ffn_norm.bias": "ffn_norm_bias", "ffn_gate.weight": "gate",
+    "ffn_gate.bias": "gate_bias", "ffn_up.weight": "up", "ffn_up.bias": "up_bias", "ffn_down.weight": "down",
+    "ffn_down.bias": "down_bias", "post_ffw_norm.weight": "post_ffn_norm", "ffn_gate_inp.weight": "router",
+    "ffn_gate_exps.weight": "gates", "ffn_up_exps.weight": "ups", "ffn_down_exps.weight": "downs",
+    "ffn_gate_inp_shexp.weight": "shared_router", "ffn_gate_shexp.weight": "shared_gate",
+    "ffn_up_shexp.weight": "shared_up", "ffn_down_shexp.weight": "shared_down",
+}  # fmt: skip
 
 
 def hashed(name: str, shape: tuple[int, ...], seed: int) -> NDArray[np.float64]:
@@ -52,8 +66,14 @@ class TinyModel:
     attention_soft_cap: float = 0.0
     logit_soft_cap: float = 0.0
     attention_scale: float = 0.0  # 0: the architecture's
+    embedding_scale: float = 0.0  # 0: the architecture's, not stated
+    residual_scale: float = 0.0  # 0: none, not stated
+    logit_scale: float = 0.0  # 0: none, not stated
+    query_growth: float = 0.0  # with the position, in steps of the original context
     scaling: dict[str, Any] = dataclasses.field(default_factory=dict)  # keys below rope.scaling
     rope_factors: tuple[float, ...] = ()
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
     n_experts: int = 0  # 0: one feed-forward for all rows
     n_experts_used: int = 2
     expert_ffn_size: int = 0  # 0: ffn_size
@@ -68,32 +88,28 @@ class TinyModel:
     # what the families are
 
     @property
+    def family(self) -> Family:
+        return TRAITS[self.architecture]
+
+    @property
     def gemma(self) -> bool:
-        return self.architecture in _GEMMA
-
-    @property
-    def qk_norm(self) -> bool:
-        return self.architecture in ("qwen3", "qwen3moe", "gemma3")
-
-    @property
-    def qkv_bias(self) -> bool:
-        return self.architecture in ("qwen2", "qwen2moe") or self.output_bias
+        return self.family.scaled_embedding
 
     @property
     def normalizes_experts(self) -> bool:
         stated = self.expert_weights_normalized
-        return self.architecture != "qwen2moe" if stated is None else stated
+        return self.family.experts_normalized if stated is None else stated
 
     @property
     def period(self) -> int:
-        return self.pattern or {"gemma2": 2, "gemma3": 6}.get(self.architecture, 0)
+        return self.pattern or self.family.window_period
 
     def is_windowed(self, layer: int) -> bool:
-        return self.window > 0 and (not self.gemma or (layer + 1) % self.period != 0)
+        return self.window > 0 and (self.period == 1 or (layer + 1) % self.period != 0)
 
     @property
     def embedding_spread(self) -> float:
-        """Gemma multiplies the embedding, so that the stream is as large as elsewhere."""
+        """Where the model multiplies the embedding: so small that the stream is as large as elsewhere."""
         return self.hidden_size**-0.5 if self.gemma else 1.0
 
     # the file
@@ -114,7 +130,7 @@ class TinyModel:
             "attention.head_count_kv": self.n_kv_heads,
             "attention.key_length": self.head_dim,
             "attention.value_length": self.head_dim,
-            "attention.layer_norm_rms_epsilon": self.epsilon,
+            f"attention.layer_norm_{'' if self.family.layer_norm else 'rms_'}epsilon": self.epsilon,
             "rope.freq_base": self.theta,
             "rope.dimension_count": self.rope_dims or self.head_dim,
         }
@@ -122,6 +138,10 @@ class TinyModel:
             "attention.sliding_window": self.window,
             "attention.sliding_window_pattern": self.pattern,
             "attention.scale": self.attention_scale,
+            "embedding_scale": self.embedding_scale,
+            "residual_scale": self.residual_scale,
+            "logit_scale": self.logit_scale,
+            "attention.temperature_scale": self.query_growth,
             "attn_logit_softcapping": self.attention_soft_cap,
             "final_logit_softcapping": self.logit_soft_cap,
         }
@@ -136,14 +156,23 @@ class TinyModel:
         keys |= {key: value for key, value in optional.items() if value}
         if self.expert_weights_normalized is not None:
             keys["expert_weights_norm"] = self.expert_weights_normalized
-        keys |= {f"rope.scaling.{key}": value for key, value in self.scaling.items()}
+        keys |= {f"rope.scaling.{key}": value for key, value in self.scaling.items()} | self.family.keys
         tokens = {
             "tokenizer.ggml.model": "gpt2",
             "tokenizer.ggml.tokens": [f"t{i}" for i in range(self.vocab_size)],
             "tokenizer.ggml.eos_token_id": 2,
         }
         return {"general.architecture": self.architecture, **{f"{self.architecture}.{k}": v for k, v in keys.items()},
-                **tokens}  # fmt: skip
+                **self.xielu_keys(), **tokens}  # fmt: skip
+
+    def xielu_keys(self) -> dict[str, list[float]]:
+        """One number for each layer; the names have no architecture in front."""
+        if self.architecture != "apertus":
+            return {}
+        values = {"alpha_p": 0.3, "alpha_n": -0.2, "beta": 0.5, "eps": -1e-6}
+        return {
+            f"xielu.{name}": [value * (1 + 0.1 * i) for i in range(self.n_layers)] for name, value in values.items()
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         tensors = {
@@ -154,43 +183,66 @@ class TinyModel:
         }
         if self.embedding_dtype:
             tensors["token_embd.weight"].dtype = self.embedding_dtype
-        if not self.tied and not self.gemma:
+        if not self.tied and self.family.has_head:
             tensors["output.weight"] = self.matrix("output.weight", self.vocab_size, self.hidden_size)
-        if self.rope_factors:
-            tensors["rope_freqs.weight"] = Tensor(np.array(self.rope_factors, np.float32))
+        if "attn_norm" in self.family.biased:
+            tensors["output_norm.bias"] = self.bias("output_norm.bias", self.hidden_size)
+        factors = {
+            "rope_freqs": self.rope_factors,
+            "rope_factors_short": self.short_factors,
+            "rope_factors_long": self.long_factors,
+        }
+        for name, values in factors.items():
+            if values:
+                tensors[f"{name}.weight"] = Tensor(np.array(values, np.float32))
         for layer in range(self.n_layers):
             tensors |= self.layer_tensors(f"blk.{layer}.")
         return tensors
 
     def layer_tensors(self, at: str) -> dict[str, Tensor]:
-        q_width, kv_width = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        matrices: dict[str, tuple[int, ...]] = {
-            "attn_q": (q_width, self.hidden_size),
-            "attn_k": (kv_width, self.hidden_size),
-            "attn_v": (kv_width, self.hidden_size),
-            "attn_output": (self.hidden_size, q_width),
-        }
+        matrices = self.attention_matrices()
         matrices |= self.expert_matrices() if self.n_experts else self.dense_matrices()
-        norms = {"attn_norm": self.hidden_size, "ffn_norm": self.hidden_size}
-        if self.qk_norm:
-            norms |= {"attn_q_norm": self.head_dim, "attn_k_norm": self.head_dim}
-        if self.gemma:
-            norms |= {"post_attention_norm": self.hidden_size, "post_ffw_norm": self.hidden_size}
-        biased = ["attn_q", "attn_k", "attn_v"] if self.qkv_bias else []
-        biased += ["attn_output", "ffn_gate", "ffn_up", "ffn_down"] if self.output_bias else []
+        norms = self.norms()
+        biased = [name for name in self.family.biased if name in matrices or name in norms]
+        if self.output_bias:
+            biased += ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
         tensors = {f"{at}{name}.weight": self.matrix(f"{at}{name}.weight", *shape) for name, shape in matrices.items()}
         tensors |= {f"{at}{name}.weight": self.norm(f"{at}{name}.weight", size) for name, size in norms.items()}
         for name in biased:
-            values = 0.3 * hashed(f"{at}{name}.bias", (matrices[name][0],), self.seed)
-            tensors[f"{at}{name}.bias"] = Tensor(values.astype(np.float32), self.vector_dtype)
+            size = matrices[name][0] if name in matrices else norms[name]
+            tensors[f"{at}{name}.bias"] = self.bias(f"{at}{name}.bias", size)
         return tensors
 
-    def dense_matrices(self) -> dict[str, tuple[int, ...]]:
-        return {
-            "ffn_gate": (self.ffn_size, self.hidden_size),
-            "ffn_up": (self.ffn_size, self.hidden_size),
-            "ffn_down": (self.hidden_size, self.ffn_size),
+    def attention_matrices(self) -> dict[str, tuple[int, ...]]:
+        q_width, kv_width = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
+        inputs: dict[str, tuple[int, ...]] = {
+            "attn_q": (q_width, self.hidden_size),
+            "attn_k": (kv_width, self.hidden_size),
+            "attn_v": (kv_width, self.hidden_size),
         }
+        if "qkv" in self.family.fused:
+            inputs = {"attn_qkv": (q_width + 2 * kv_width, self.hidden_size)}
+        return {**inputs, "attn_output": (self.hidden_size, q_width)}
+
+    def norms(self) -> dict[str, int]:
+        names: tuple[str, ...] = {
+            "pre": ("attn_norm", self.family.ffn_norm),
+            "post": ("post_attention_norm", "post_ffw_norm"),
+            "both": ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"),
+            "parallel": ("attn_norm",),
+        }[self.family.norms]
+        norms = dict.fromkeys(names, self.hidden_size)
+        if self.family.qk_norm:
+            heads = (self.n_heads, self.n_kv_heads) if self.family.qk_norm == "width" else (1, 1)
+            norms |= {"attn_q_norm": heads[0] * self.head_dim, "attn_k_norm": heads[1] * self.head_dim}
+        return norms
+
+    def dense_matrices(self) -> dict[str, tuple[int, ...]]:
+        down = (self.hidden_size, self.ffn_size)
+        if "gate_up" in self.family.fused:
+            return {"ffn_up": (2 * self.ffn_size, self.hidden_size), "ffn_down": down}
+        gate = {"ffn_gate": (self.ffn_size, self.hidden_size)} if self.family.has_gate else {}
+        return {**gate, "ffn_up": (self.ffn_size, self.hidden_size), "ffn_down": down}
 
     def expert_matrices(self) -> dict[str, tuple[int, ...]]:
         size = self.expert_ffn_size or self.ffn_size
@@ -200,6 +252,8 @@ class TinyModel:
             "ffn_up_shexp": (self.shared_ffn_size, self.hidden_size),
             "ffn_down_shexp": (self.hidden_size, self.shared_ffn_size),
         }
+        if not self.family.shared_is_gated:
+            del shared["ffn_gate_inp_shexp"]
         return (shared if self.shared_ffn_size else {}) | {
             "ffn_gate_inp": (self.n_experts, self.hidden_size),
             "ffn_gate_exps": (self.n_experts, size, self.hidden_size),
@@ -215,6 +269,9 @@ class TinyModel:
     def norm(self, name: str, size: int) -> Tensor:
         return Tensor((1 + 0.4 * hashed(name, (size,), self.seed)).astype(np.float32), self.vector_dtype)
 
+    def bias(self, name: str, size: int) -> Tensor:
+        return Tensor((0.3 * hashed(name, (size,), self.seed)).astype(np.float32), self.vector_dtype)
+
     # the oracle
 
     def oracle(self, stored: Callable[[Any], Any] = lambda x: x) -> NumpyTransformer:
@@ -223,72 +280,81 @@ class TinyModel:
         embedding = weights["token_embd.weight"]
         layers = [
             NumpyLayer(self.oracle_weights(weights, layer), self.oracle_rope(layer),
-                       self.window if self.is_windowed(layer) else 0)
+                       self.window if self.is_windowed(layer) else 0, self.oracle_activation(layer))
             for layer in range(self.n_layers)
         ]  # fmt: skip
+        scale = self.logit_scale or 1.0
         return NumpyTransformer(
             embedding=embedding,
             layers=layers,
             final_norm=weights["output_norm.weight"],
+            final_norm_bias=weights.get("output_norm.bias"),
             head=weights.get("output.weight", embedding),
             head_dim=self.head_dim,
             epsilon=float(np.float32(self.epsilon)),
             attention_scale=self.attention_scale or self.head_dim**-0.5,
-            activation=gelu_tanh if self.gemma else silu,
-            embedding_scale=self.hidden_size**0.5 if self.gemma else 1.0,
-            attention_soft_cap=self.attention_soft_cap or (50.0 if self.architecture == "gemma2" else 0.0),
-            logit_soft_cap=self.logit_soft_cap or (30.0 if self.architecture == "gemma2" else 0.0),
+            norms=layer_norm if self.family.layer_norm else rms_norm,
+            rotates_before_norm=self.family.qk_norm == "rotated",
+            embedding_scale=self.hidden_size**0.5 if self.gemma else self.embedding_scale or 1.0,
+            residual_scale=self.residual_scale or 1.0,
+            logit_scale=scale if self.family.multiplies_logits else 1 / scale,
+            parallel_blocks=self.family.norms == "parallel",
+            query_growth=self.query_growth,
+            query_period=self.scaling.get("original_context_length", self.context),
+            attention_soft_cap=self.attention_soft_cap or self.family.attention_soft_cap,
+            logit_soft_cap=self.logit_soft_cap or self.family.logit_soft_cap,
             n_experts_used=self.n_experts_used,
             expert_weights_normalized=self.normalizes_experts,
             expert_weights_scale=self.expert_weights_scale or 1.0,
             stored=stored,
         )
 
-    @staticmethod
-    def oracle_weights(weights: dict[str, NDArray[np.float64]], layer: int) -> dict[str, NDArray[np.float64]]:
-        names = {
-            "attn_norm.weight": "attention_norm", "attn_q.weight": "q", "attn_k.weight": "k", "attn_v.weight": "v",
-            "attn_q.bias": "q_bias", "attn_k.bias": "k_bias", "attn_v.bias": "v_bias",
-            "attn_q_norm.weight": "q_norm", "attn_k_norm.weight": "k_norm", "attn_output.weight": "output",
-            "attn_output.bias": "output_bias", "post_attention_norm.weight": "post_attention_norm",
-            "ffn_norm.weight": "ffn_norm", "ffn_gate.weight": "gate", "ffn_gate.bias": "gate_bias",
-            "ffn_up.weight": "up", "ffn_up.bias": "up_bias", "ffn_down.weight": "down", "ffn_down.bias": "down_bias",
-            "post_ffw_norm.weight": "post_ffn_norm", "ffn_gate_inp.weight": "router", "ffn_gate_exps.weight": "gates",
-            "ffn_up_exps.weight": "ups", "ffn_down_exps.weight": "downs", "ffn_gate_inp_shexp.weight": "shared_router",
-            "ffn_gate_shexp.weight": "shared_gate", "ffn_up_shexp.weight": "shared_up",
-            "ffn_down_shexp.weight": "shared_down",
-        }  # fmt: skip
+    def oracle_activation(self, layer: int) -> Callable[[Any], Any]:
+        if self.architecture != "apertus":
+            return self.family.activation
+        stored = {name.removeprefix("xielu."): np.float64(np.float32(values[layer]))
+                  for name, values in self.xielu_keys().items()}  # fmt: skip
+        return lambda x: xielu(x, **stored)
+
+    def oracle_weights(self, weights: dict[str, NDArray[np.float64]], layer: int) -> dict[str, NDArray[np.float64]]:
+        names = _ORACLE_NAMES | {f"{self.family.ffn_norm}.weight": "ffn_norm"}
         at = f"blk.{layer}."
-        return {names[key.removeprefix(at)]: value for key, value in weights.items() if key.startswith(at)}
+        found = {key.removeprefix(at): value for key, value in weights.items() if key.startswith(at)}
+        if "qkv" in self.family.fused:
+            q_width, kv_width = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
+            parts = np.split(found.pop("attn_qkv.weight"), [q_width, q_width + kv_width])
+            found |= dict(zip(("attn_q.weight", "attn_k.weight", "attn_v.weight"), parts, strict=True))
+        if "gate_up" in self.family.fused:
+            found["ffn_gate.weight"], found["ffn_up.weight"] = np.split(found["ffn_up.weight"], 2)
+        return {names[key]: value for key, value in found.items()}
+
+    def has_rope(self, layer: int) -> bool:
+        if self.family.rope_in_windows_only and self.window:
+            return self.is_windowed(layer)
+        return not self.family.rope_period or (layer + 1) % self.family.rope_period != 0
 
     def oracle_rope(self, layer: int) -> NumpyRope:
-        dims = self.rope_dims or self.head_dim
-        adjacent = self.architecture == "llama"
-        if self.architecture == "gemma3" and self.is_windowed(layer):
-            return NumpyRope(numpy_rope.plain(dims, 10000.0), 1.0, adjacent)
-        theta = float(np.float32(self.theta))
-        frequencies, magnitude = numpy_rope.plain(dims, theta), 1.0
-        kind, factor = self.scaling.get("type", "linear"), self.scaling.get("factor", 1.0)
+        dims, family = self.rope_dims or self.head_dim, self.family
+        if not self.has_rope(layer):
+            return NumpyRope(np.zeros(0))
+        theta, scaling = float(np.float32(self.theta)), self.scaling
+        if self.is_windowed(layer):
+            theta = family.windowed_theta or theta
+            scaling = {} if family.windowed_unscaled else scaling
+        frequencies, magnitude = numpy_rope.plain(dims, theta), float(np.float32(scaling.get("attn_factor", 1.0)))
+        kind, factor = scaling.get("type", "linear"), scaling.get("factor", 1.0)
+        original = scaling.get("original_context_length", self.context)
         if kind == "linear":
             frequencies = numpy_rope.linear(dims, theta, factor)
         elif kind == "yarn":
-            original = self.scaling.get("original_context_length", self.context)
-            frequencies, magnitude = numpy_rope.yarn(dims, theta, factor, original)
-        if self.rope_factors:
-            frequencies = frequencies / np.array(self.rope_factors, np.float32).astype(np.float64)
-        return NumpyRope(frequencies, magnitude, adjacent)
+            mscales = (1, scaling.get("yarn_log_multiplier", 0))
+            frequencies, magnitude = numpy_rope.yarn(dims, theta, factor, original, mscales=mscales)
+        factors = self.rope_factors or (self.long_factors if self.context > original else self.short_factors)
+        if factors:
+            frequencies = frequencies / np.array(factors, np.float32).astype(np.float64)
+        return NumpyRope(frequencies, magnitude, family.adjacent)
 
 
 def tiny(architecture: str, **changes: Any) -> TinyModel:
     """A model of the family with every trait that the family has, however small."""
-    traits: dict[str, Any] = {
-        "gemma2": {"window": 5, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16},
-        "gemma3": {"window": 7, "n_layers": 7, "n_heads": 4, "n_kv_heads": 1, "theta": 1e6, "head_dim": 16},
-        "qwen2": {"n_heads": 5, "n_kv_heads": 1, "tied": True, "theta": 1e6},
-        "qwen2moe": {"n_heads": 5, "n_kv_heads": 1, "theta": 1e6, "n_experts": 6, "expert_ffn_size": 24,
-                     "shared_ffn_size": 48},
-        "qwen3": {"n_heads": 8, "n_kv_heads": 2, "head_dim": 24, "epsilon": 1e-6},
-        "qwen3moe": {"n_heads": 8, "n_kv_heads": 2, "head_dim": 24, "epsilon": 1e-6, "n_experts": 7,
-                     "n_experts_used": 3, "expert_ffn_size": 24},
-    }.get(architecture, {})  # fmt: skip
-    return TinyModel(architecture=architecture, **(traits | changes))
+    return TinyModel(architecture=architecture, **(TRAITS[architecture].sizes | changes))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "model/arch/fact_reader.h"
@@ -16,6 +17,18 @@ struct Architecture {
   std::string_view name;      // as checkpoints spell it
   void (*read)(FactReader&);  // fills in config and origins
   const TensorNames* names;
+  // The text part of a larger model: its keys are in this section, and its tensors may have other names.
+  std::string_view section = "";
+  const TensorNames* other_names = nullptr;
+
+  std::string key_prefix() const {
+    return format == ModelFormat::gguf ? std::string(name) + "." : std::string(section);
+  }
+  // Those that the file uses.
+  const TensorNames& names_in(const ModelFile& file) const {
+    const bool uses_others = other_names != nullptr && file.find(other_names->embedding) != nullptr;
+    return uses_others ? *other_names : *names;
+  }
 };
 
 // The readers, one file per family.
@@ -23,6 +36,9 @@ void read_llama_gguf(FactReader& facts);
 void read_llama_hf(FactReader& facts);
 void read_mistral_hf(FactReader& facts);
 void read_mixtral_hf(FactReader& facts);
+void read_mistral3_gguf(FactReader& facts);
+void read_mistral3_hf(FactReader& facts);
+void read_ministral3_hf(FactReader& facts);
 void read_qwen2_gguf(FactReader& facts);
 void read_qwen2_hf(FactReader& facts);
 void read_qwen2_moe_gguf(FactReader& facts);
@@ -31,9 +47,45 @@ void read_qwen3_gguf(FactReader& facts);
 void read_qwen3_hf(FactReader& facts);
 void read_qwen3_moe_gguf(FactReader& facts);
 void read_qwen3_moe_hf(FactReader& facts);
+void read_qwen3_vl_gguf(FactReader& facts);
+void read_qwen3_vl_hf(FactReader& facts);
+void read_qwen3_vl_moe_gguf(FactReader& facts);
+void read_gemma_gguf(FactReader& facts);
+void read_gemma_hf(FactReader& facts);
 void read_gemma2_gguf(FactReader& facts);
 void read_gemma2_hf(FactReader& facts);
 void read_gemma3_gguf(FactReader& facts);
 void read_gemma3_hf(FactReader& facts);
+void read_smollm3_gguf(FactReader& facts);
+void read_smollm3_hf(FactReader& facts);
+void read_olmo2_gguf(FactReader& facts);
+void read_olmo2_hf(FactReader& facts);
+void read_olmo3_hf(FactReader& facts);
+void read_granite_gguf(FactReader& facts);
+void read_granite_hf(FactReader& facts);
+void read_granite_moe_gguf(FactReader& facts);
+void read_granite_moe_hf(FactReader& facts);
+void read_phi3_gguf(FactReader& facts);
+void read_phi3_hf(FactReader& facts);
+void read_exaone4_gguf(FactReader& facts);
+void read_exaone4_hf(FactReader& facts);
+void read_seed_oss_gguf(FactReader& facts);
+void read_seed_oss_hf(FactReader& facts);
+void read_hunyuan_dense_gguf(FactReader& facts);
+void read_hunyuan_dense_hf(FactReader& facts);
+void read_glm4_gguf(FactReader& facts);
+void read_glm4_hf(FactReader& facts);
+void read_ernie4_5_gguf(FactReader& facts);
+void read_ernie4_5_hf(FactReader& facts);
+void read_starcoder2_gguf(FactReader& facts);
+void read_starcoder2_hf(FactReader& facts);
+void read_command_r_gguf(FactReader& facts);
+void read_cohere_hf(FactReader& facts);
+void read_cohere2_gguf(FactReader& facts);
+void read_cohere2_hf(FactReader& facts);
+void read_arcee_gguf(FactReader& facts);
+void read_arcee_hf(FactReader& facts);
+void read_apertus_gguf(FactReader& facts);
+void read_apertus_hf(FactReader& facts);
 
 }  // namespace imp

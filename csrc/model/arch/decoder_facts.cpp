@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "model/model_limits.h"
 
@@ -36,27 +37,51 @@ void check_end_token(const FactReader& facts, std::string_view whole_key, std::u
   }
 }
 
-void read_biases(FactReader& facts, const TensorNames& names) {
-  const auto find = [&](std::string_view field, std::string_view tensor, bool& out) {
-    const std::string name = names.bias(0, tensor);
-    out = facts.has_tensor(name);
-    if (out) facts.note_tensor(field, name);
+void read_biases(FactReader& facts) {
+  const TensorNames& names = facts.names();
+  const auto find = [&](std::string_view field, std::initializer_list<std::string_view> tensors, bool& out) {
+    for (int i = 0; i < facts.config.n_layers; ++i) {
+      for (const std::string_view tensor : tensors) {
+        const std::string name = names.bias(i, tensor);
+        if (!facts.has_tensor(name)) continue;
+        out = true;
+        return facts.note_tensor(field, name);
+      }
+    }
   };
-  find("qkv_bias", names.q, facts.config.qkv_bias);
-  find("output_bias", names.output, facts.config.output_bias);
-  find("ffn_bias", names.gate, facts.config.ffn_bias);
+  find("qkv_bias", {names.q, names.k, names.v}, facts.config.qkv_bias);
+  find("output_bias", {names.output}, facts.config.output_bias);
+  find("ffn_bias", {names.gate, names.up, names.down}, facts.config.ffn_bias);
 }
 
-std::vector<bool> windowed_by_period(const ModelConfig& config, int period) {
-  std::vector<bool> windowed(config.layers.size());
-  for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = (i + 1) % static_cast<std::size_t>(period) != 0;
-  return windowed;
+std::vector<bool> all_but_last_of(const ModelConfig& config, int period) {
+  std::vector<bool> chosen(config.layers.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = (i + 1) % static_cast<std::size_t>(period) != 0;
+  return chosen;
 }
 
 void set_windows(ModelConfig& config, const std::vector<bool>& windowed, const MixedWindows& windows) {
   for (std::size_t i = 0; i < windowed.size(); ++i) {
-    if (windowed[i]) config.layers[i] = LayerConfig{.window = windows.window, .rope = windows.rope};
+    if (!windowed[i]) continue;
+    config.layers[i].window = windows.window;
+    config.layers[i].rope = windows.rope;
   }
+}
+
+void give_all_layers_experts(ModelConfig& config) {
+  for (LayerConfig& layer : config.layers) layer.has_experts = true;
+}
+
+void leave_rope_out(ModelConfig& config, const std::vector<bool>& rotated) {
+  for (std::size_t i = 0; i < rotated.size(); ++i) {
+    if (!rotated[i]) config.layers[i].rope = kNoRope;
+  }
+}
+
+std::vector<bool> windowed_layers(const ModelConfig& config) {
+  std::vector<bool> windowed;
+  for (const LayerConfig& layer : config.layers) windowed.push_back(layer.window > 0);
+  return windowed;
 }
 
 void set_gemma(ModelConfig& config) {

@@ -18,8 +18,8 @@ void read_vocabulary(FactReader& facts, std::string_view embedding, std::optiona
 // Refuses an id that is no token. The service decides which tokens end a generation, since it knows their text.
 void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token);
 
-// Biases: the model has them if layer 0 has their tensors.
-void read_biases(FactReader& facts, const TensorNames& names);
+// Biases of one kind: the model has all of them if it has one.
+void read_biases(FactReader& facts);
 
 // Layers that see a window among layers that see all keys.
 struct MixedWindows {
@@ -27,8 +27,16 @@ struct MixedWindows {
   int period = 1;  // the last of every `period` layers sees all keys
   int rope = 0;    // index of the windowed layers' rope
 };
-std::vector<bool> windowed_by_period(const ModelConfig& config, int period);
+// For each layer whether it is not the last of `period`.
+std::vector<bool> all_but_last_of(const ModelConfig& config, int period);
 void set_windows(ModelConfig& config, const std::vector<bool>& windowed, const MixedWindows& windows);
+
+void give_all_layers_experts(ModelConfig& config);
+
+// Layers that are not rotated have no RoPE.
+void leave_rope_out(ModelConfig& config, const std::vector<bool>& rotated);
+
+std::vector<bool> windowed_layers(const ModelConfig& config);
 
 // Shared by Gemma 2 and 3: scaled embedding, norms before and after, gelu.
 void set_gemma(ModelConfig& config);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/printable.h"
 #include "model/number_text.h"
@@ -26,6 +27,21 @@ double number_of(const MetadataValue& value) {
   if (const auto* number = std::get_if<std::int64_t>(&value.value)) return static_cast<double>(*number);
   const auto* number = std::get_if<double>(&value.value);
   return number ? *number : 0;
+}
+
+float float_at(const NumericArray& array, std::size_t i) {
+  switch (array.type) {
+    case ValueType::F32:
+      return array.element<float>(i);
+    case ValueType::F64:
+      return static_cast<float>(array.element<double>(i));
+    case ValueType::U64:
+      return static_cast<float>(array.element<std::uint64_t>(i));
+    case ValueType::I64:
+      return static_cast<float>(array.element<std::int64_t>(i));
+    default:
+      return std::numeric_limits<float>::quiet_NaN();
+  }
 }
 
 // null has no type. An empty array has none either, but is a value.
@@ -152,6 +168,29 @@ std::optional<std::vector<bool>> FactReader::find_flags(std::string_view field, 
   for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = array->element<std::uint8_t>(i) != 0;
   note_key(field, whole);
   return flags;
+}
+
+std::vector<float> FactReader::find_numbers(std::string_view key) {
+  const MetadataValue* value = file_.metadata().find(read_name(key));
+  const auto* array = value ? std::get_if<NumericArray>(&value->value) : nullptr;
+  std::vector<float> numbers;
+  for (std::size_t i = 0; array && i < array->size(); ++i) numbers.push_back(float_at(*array, i));
+  return numbers;
+}
+
+float FactReader::tensor_value(std::string_view name) {
+  const TensorInfo* tensor = file_.find(name);
+  if (!tensor) refuse_tensor(Reason::MODEL_TENSOR, name, "missing", "one element");
+  const DTypeTraits& type = traits(tensor->dtype);
+  if (tensor->n_elements() != 1 || type.block_elements != 1) {
+    refuse_tensor(Reason::MODEL_TENSOR, name, "shape " + shape_text(*tensor), "one element");
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor->n_bytes));
+  file_.read(*tensor, 0, bytes);
+  float value = 0;
+  type.dequantize(bytes.data(), &value, 1);
+  read_tensors_.insert(tensor->name);
+  return value;
 }
 
 void FactReader::note_tensor(std::string_view field, std::string_view tensor) {

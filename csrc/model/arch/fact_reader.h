@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "files/model_file.h"
+#include "model/arch/tensor_names.h"
 #include "model/model_config.h"
 #include "model/origins.h"
 
@@ -17,12 +18,15 @@ namespace imp {
 // Keys are given without the common prefix of hyper-parameters ("<architecture>." in GGUF).
 class FactReader {
  public:
-  FactReader(const ModelFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
+  FactReader(const ModelFile& file, std::string_view prefix, const TensorNames& names)
+      : file_(file), prefix_(prefix), names_(names) {}
 
   ModelConfig config;
   Origins origins;
 
   const ModelFile& file() const noexcept { return file_; }
+  const TensorNames& names() const noexcept { return names_; }
+  bool is_part() const noexcept { return prefix_.ends_with("_config."); }  // of a larger model
   bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
   bool has(std::string_view key);      // null counts as missing
   bool is_null(std::string_view key);  // for keys where null and a missing key differ
@@ -51,6 +55,12 @@ class FactReader {
   const StringArray* find_words(std::string_view field, std::string_view key);
   std::optional<std::vector<bool>> find_flags(std::string_view field, std::string_view key);
 
+  std::vector<float> find_numbers(std::string_view key);  // empty if missing
+
+  // The value of a tensor of one element. Throws MODEL_TENSOR if there is no such tensor.
+  float tensor_value(std::string_view name);
+  const std::set<std::string>& read_tensors() const noexcept { return read_tensors_; }
+
   void note_tensor(std::string_view field, std::string_view tensor);
   void note_key(std::string_view field, std::string_view whole_key);
 
@@ -71,7 +81,9 @@ class FactReader {
 
   const ModelFile& file_;
   std::string prefix_;
+  const TensorNames& names_;
   std::set<std::string, std::less<>> read_;
+  std::set<std::string> read_tensors_;
 };
 
 }  // namespace imp

@@ -14,6 +14,9 @@ void add_windowed_rope(ModelConfig& config) {
   config.ropes.push_back({.style = rope.style, .dims = rope.dims, .theta = 10000, .scaling = {}});
 }
 
+// Of models that also see: their files state only what differs.
+constexpr HfDefaults kGemma3Defaults = {.n_heads = 8, .n_kv_heads = 4, .context = 131072, .epsilon = 1e-6F};
+
 }  // namespace
 
 void read_gemma3_gguf(FactReader& facts) {
@@ -21,7 +24,7 @@ void read_gemma3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
   set_gemma(config);
-  config.qk_norm = true;
+  config.qk_norm = QkNorm::head;
   read_gguf_rope(facts, RopeStyle::halves, 1000000);
   add_windowed_rope(config);
   // Files written by Ollama name these keys "global" and "local".
@@ -41,9 +44,9 @@ void read_gemma3_gguf(FactReader& facts) {
 
 void read_gemma3_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_hf_decoder(facts, kHfFourNormNames, 256);
+  read_hf_decoder(facts, {.head_dim = 256, .defaults = kGemma3Defaults});
   set_gemma(config);
-  config.qk_norm = true;
+  config.qk_norm = QkNorm::head;
   read_hf_rope(facts, RopeStyle::halves, 1000000);
   add_windowed_rope(config);
   for (const char* key : {"rope_local_base_freq", "rope_parameters.sliding_attention.rope_theta"}) {

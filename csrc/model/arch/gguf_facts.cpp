@@ -65,6 +65,7 @@ RopeScalingKind read_scaling_kind(FactReader& facts, bool has_factor) {
   if (*word == "none") return RopeScalingKind::none;
   if (*word == "linear") return RopeScalingKind::linear;
   if (*word == "yarn") return RopeScalingKind::yarn;
+  if (*word == "longrope" && facts.has_tensor(facts.names().long_rope_factors)) return RopeScalingKind::longrope;
   // GGUF has no key for llama3 scaling: files of such models hold the factors instead.
   facts.refuse(Reason::MODEL_UNSUPPORTED, "rope.scaling.type", printable(*word), "one of none, linear, yarn");
 }
@@ -88,7 +89,7 @@ void read_scaling(FactReader& facts, RopeScaling& scaling) {
 
 }  // namespace
 
-void read_gguf_decoder(FactReader& facts) {
+void read_gguf_decoder(FactReader& facts, NormKind norm_kind) {
   ModelConfig& config = facts.config;
   facts.count("n_layers", "block_count", model_limits::kLayers, config.n_layers);
   facts.count("trained_context", "context_length", model_limits::kContext, config.trained_context);
@@ -97,22 +98,26 @@ void read_gguf_decoder(FactReader& facts) {
   facts.count("hidden_size", "embedding_length", model_limits::kHidden, config.hidden_size);
   facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
   read_heads(facts);
-  facts.number("norm_epsilon", "attention.layer_norm_rms_epsilon", config.norm_epsilon);
-  facts.ignore("attention.layer_norm_epsilon");  // for LayerNorm, which these families lack
+  // The other key belongs to the other kind of norm.
+  constexpr std::string_view kRmsEpsilon = "attention.layer_norm_rms_epsilon";
+  constexpr std::string_view kLayerEpsilon = "attention.layer_norm_epsilon";
+  config.norm_kind = norm_kind;
+  facts.number("norm_epsilon", norm_kind == NormKind::rms ? kRmsEpsilon : kLayerEpsilon, config.norm_epsilon);
+  facts.ignore(norm_kind == NormKind::rms ? kLayerEpsilon : kRmsEpsilon);
   if (facts.has("attention.causal") && !facts.find_flag("attention.causal")) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "attention.causal", "false", "true");
   }
-  read_vocabulary(facts, kGgufNames.embedding, count_tokens(facts));
+  read_vocabulary(facts, facts.names().embedding, count_tokens(facts));
   check_end_tokens(facts);
-  config.tied_head = !facts.has_tensor(kGgufNames.head);
-  if (!config.tied_head) facts.note_tensor("tied_head", kGgufNames.head);
+  config.tied_head = !facts.has_tensor(facts.names().head);
+  if (!config.tied_head) facts.note_tensor("tied_head", facts.names().head);
   config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
 }
 
 bool has_gguf_experts(FactReader& facts) {
   if (facts.find_integer("expert_count").value_or(0) != 0) return true;
   facts.ignore("expert_used_count");  // no effect without experts
-  if (facts.has_tensor(kGgufNames.weight(0, kGgufNames.router))) {
+  if (facts.has_tensor(facts.names().weight(0, facts.names().router))) {
     facts.refuse(Reason::MODEL_VALUE, "expert_count", "0", "the number of experts that the router chooses from");
   }
   return false;
@@ -132,6 +137,7 @@ void read_gguf_experts(FactReader& facts, bool normalized) {
   facts.origins.note("expert_ffn_size", Origin::checkpoint, facts.origins.find("ffn_size").source);
   facts.find_count("expert_ffn_size", "expert_feed_forward_length", model_limits::kFfn, config.expert_ffn_size);
   config.experts.normalized = normalized;
+  give_all_layers_experts(config);
   facts.find_flag("expert_weights_normalized", "expert_weights_norm", config.experts.normalized);
   facts.find_number("expert_weights_scale", "expert_weights_scale", config.experts.scale);
   constexpr std::uint64_t kSoftmax = 1;
@@ -149,8 +155,13 @@ void read_gguf_rope(FactReader& facts, RopeStyle style, double default_theta) {
   rope.theta = default_theta;
   facts.find_number("rope_theta", "rope.freq_base", rope.theta);
   read_scaling(facts, rope.scaling);
-  rope.file_factors = facts.has_tensor(kGgufNames.rope_factors);
-  if (rope.file_factors) facts.note_tensor("rope_file_factors", kGgufNames.rope_factors);
+  const TensorNames& names = facts.names();
+  for (const std::string_view factors : {names.rope_factors, names.short_rope_factors, names.long_rope_factors}) {
+    if (!facts.has_tensor(factors)) continue;
+    rope.file_factors = true;
+    facts.note_tensor("rope_file_factors", factors);
+    if (factors != names.rope_factors) rope.scaling.kind = RopeScalingKind::longrope;  // older files do not say so
+  }
   facts.config.ropes.push_back(rope);
 }
 
@@ -173,7 +184,7 @@ void read_gguf_windows(FactReader& facts, const MixedWindows& defaults) {
     return set_windows(config, *flags, windows);
   }
   facts.find_count("windows", kPattern, model_limits::kLayers, windows.period);
-  set_windows(config, windowed_by_period(config, windows.period), windows);
+  set_windows(config, all_but_last_of(config, windows.period), windows);
 }
 
 }  // namespace imp

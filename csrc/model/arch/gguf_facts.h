@@ -7,7 +7,7 @@ namespace imp {
 
 // Sizes, norm epsilon, vocabulary, tied embeddings, end tokens. Every layer sees all keys; attention_scale is
 // head_dim^(-1/2) unless the file says otherwise.
-void read_gguf_decoder(FactReader& facts);
+void read_gguf_decoder(FactReader& facts, NormKind norm_kind = NormKind::rms);
 
 // Whether there are experts. Throws if the file has a router but not the number of experts.
 bool has_gguf_experts(FactReader& facts);

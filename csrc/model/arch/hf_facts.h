@@ -5,24 +5,49 @@
 
 namespace imp {
 
-// Like read_gguf_decoder. Without head_dim in the file it is default_head_dim; 0 means hidden_size / n_heads.
-void read_hf_decoder(FactReader& facts, const TensorNames& names, int default_head_dim);
+// What a family's files may leave out; 0: they state it.
+struct HfDefaults {
+  int n_heads = 0;
+  int n_kv_heads = 0;  // 0: as many as n_heads
+  int context = 0;
+  float epsilon = 0;
+};
+
+struct HfTraits {
+  int head_dim = 0;  // without head_dim in the file; 0: hidden_size / n_heads
+  std::string_view epsilon = "rms_norm_eps";
+  bool has_gate = true;       // of the feed-forward
+  bool gelu_is_tanh = false;  // "gelu" means its approximation by tanh
+  HfDefaults defaults = {};
+};
+
+// Like read_gguf_decoder.
+void read_hf_decoder(FactReader& facts, const HfTraits& traits = {});
 
 // RoPE of the layers without a window: ropes[0]. The keys are in `rope_parameters` (under full_attention if layers
-// differ), or in `rope_theta` and `rope_scaling`.
-void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta);
+// differ), or in `rope_theta` and `rope_scaling`. `default_rotated`: the part of each head that is rotated.
+void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, float default_rotated = 1);
+
+// Refuses a section of RoPE keys that scales.
+void require_plain_rope(FactReader& facts, const std::string& section);
 
 // The layers that `layer_types` calls sliding_attention, or those of the period.
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults);
 
-// For families with a key that enables windows: refuses a model that sets it. No published model does.
-void refuse_optional_windows(FactReader& facts);
+// Windows of families with a key that enables them: the layers of `layer_types`, or those from max_window_layers on.
+void read_hf_optional_windows(FactReader& facts);
 
 // Experts; each family has its own keys for number and size.
 void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key);
 
-// For families that may have layers without experts: refuses a model with such layers. No published model has any.
-void refuse_dense_layers(FactReader& facts);
+// The layers without experts, of families that may have some.
+void read_hf_dense_layers(FactReader& facts);
+
+// Keys with one supported value. A missing key has it too.
+void require_word(FactReader& facts, std::string_view key, std::string_view word);
+void require_flag(FactReader& facts, std::string_view key, bool flag);
+void require_integer(FactReader& facts, std::string_view key, std::uint64_t number);
+void require_number(FactReader& facts, std::string_view key, float number);
 
 // Reads a soft cap. Null disables it; a missing key keeps the default in `cap`.
 void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap);

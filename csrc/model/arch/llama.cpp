@@ -9,16 +9,16 @@ void read_llama_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   // GGUF permutes the rows of q and k of this architecture, so that rotated pairs are adjacent.
   read_gguf_rope(facts, RopeStyle::adjacent, 10000);
-  read_biases(facts, kGgufNames);
+  read_biases(facts);
   read_gguf_window(facts);
   if (has_gguf_experts(facts)) read_gguf_experts(facts, true);
 }
 
 void read_llama_hf(FactReader& facts) {
-  read_hf_decoder(facts, kHfNames, 0);
+  read_hf_decoder(facts);
   // Rows are permuted when they are read, as GGUF does: a model has the same bits from either format.
   read_hf_rope(facts, RopeStyle::adjacent, 10000);
-  read_biases(facts, kHfNames);
+  read_biases(facts);
 }
 
 void read_mistral_hf(FactReader& facts) {
@@ -27,7 +27,7 @@ void read_mistral_hf(FactReader& facts) {
 }
 
 void read_mixtral_hf(FactReader& facts) {
-  read_hf_decoder(facts, kHfMixtralNames, 0);
+  read_hf_decoder(facts);
   read_hf_rope(facts, RopeStyle::adjacent, 10000);
   read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
   facts.config.experts.normalized = true;

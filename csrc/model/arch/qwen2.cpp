@@ -22,9 +22,9 @@ void read_qwen2_moe_gguf(FactReader& facts) {
 }
 
 void read_qwen2_hf(FactReader& facts) {
-  read_hf_decoder(facts, kHfNames, 0);
+  read_hf_decoder(facts);
   read_hf_rope(facts, RopeStyle::halves, 10000);
-  refuse_optional_windows(facts);
+  read_hf_optional_windows(facts);
   facts.config.qkv_bias = true;
 }
 
@@ -34,7 +34,7 @@ void read_qwen2_moe_hf(FactReader& facts) {
   read_hf_experts(facts, "num_experts", "moe_intermediate_size");
   facts.count("shared_ffn_size", "shared_expert_intermediate_size", model_limits::kFfn, facts.config.shared_ffn_size);
   facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
-  refuse_dense_layers(facts);
+  read_hf_dense_layers(facts);
 }
 
 }  // namespace imp

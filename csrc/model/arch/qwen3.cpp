@@ -1,32 +1,55 @@
-// Qwen 3: q and k are normalized; no biases. With or without experts.
+// Qwen 3, and the text part of Qwen 3 VL: q and k are normalized. With or without experts.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
 
 namespace imp {
+namespace {
+
+// The position of a text token is the same on all axes, so how the pairs are divided among the axes has no effect.
+void skip_axes(FactReader& facts) {
+  for (const char* section : {"rope_scaling.", "rope_parameters."}) {
+    for (const char* key : {"mrope_section", "mrope_interleaved"}) facts.ignore(std::string(section) + key);
+  }
+}
+
+}  // namespace
 
 void read_qwen3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
-  facts.config.qk_norm = true;
+  read_biases(facts);
+  facts.config.qk_norm = QkNorm::head;
 }
 
 void read_qwen3_moe_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
   read_gguf_experts(facts, true);
-  facts.config.qk_norm = true;
+  read_biases(facts);
+  facts.config.qk_norm = QkNorm::head;
+}
+
+void read_qwen3_vl_gguf(FactReader& facts) {
+  read_qwen3_gguf(facts);
+  facts.ignore("rope.dimension_sections");
+  facts.ignore("n_deepstack_layers");  // of images
+}
+
+void read_qwen3_vl_moe_gguf(FactReader& facts) {
+  read_qwen3_moe_gguf(facts);
+  facts.ignore("rope.dimension_sections");
+  facts.ignore("n_deepstack_layers");
 }
 
 void read_qwen3_hf(FactReader& facts) {
-  read_hf_decoder(facts, kHfNames, 128);
+  read_hf_decoder(facts, {.head_dim = 128});
   read_hf_rope(facts, RopeStyle::halves, 10000);
-  refuse_optional_windows(facts);
-  if (facts.has("use_qk_norm") && !facts.find_flag("use_qk_norm")) {
-    facts.refuse(Reason::MODEL_UNSUPPORTED, "use_qk_norm", "false", "true");
-  }
-  facts.config.qk_norm = true;
+  read_hf_optional_windows(facts);
+  read_biases(facts);
+  require_flag(facts, "use_qk_norm", true);
+  facts.config.qk_norm = QkNorm::head;
 }
 
 void read_qwen3_moe_hf(FactReader& facts) {
@@ -34,7 +57,12 @@ void read_qwen3_moe_hf(FactReader& facts) {
   // Files use both names.
   read_hf_experts(facts, facts.has("num_experts") ? "num_experts" : "num_local_experts", "moe_intermediate_size");
   facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
-  refuse_dense_layers(facts);
+  read_hf_dense_layers(facts);
+}
+
+void read_qwen3_vl_hf(FactReader& facts) {
+  read_qwen3_hf(facts);
+  skip_axes(facts);
 }
 
 }  // namespace imp

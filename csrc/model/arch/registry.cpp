@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/printable.h"
+#include "model/arch/unsupported.h"
 
 namespace imp {
 namespace {
@@ -14,17 +15,60 @@ constexpr std::array kArchitectures = {
     Architecture{ModelFormat::gguf, "qwen2moe", read_qwen2_moe_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "qwen3", read_qwen3_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "qwen3moe", read_qwen3_moe_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "qwen3vl", read_qwen3_vl_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "qwen3vlmoe", read_qwen3_vl_moe_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "gemma", read_gemma_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "gemma2", read_gemma2_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "gemma3", read_gemma3_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "mistral3", read_mistral3_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "smollm3", read_smollm3_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "olmo2", read_olmo2_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "granite", read_granite_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "granitemoe", read_granite_moe_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "phi3", read_phi3_gguf, &kGgufPhi3Names},
+    Architecture{ModelFormat::gguf, "exaone4", read_exaone4_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "seed_oss", read_seed_oss_gguf, &kGgufSeedOssNames},
+    Architecture{ModelFormat::gguf, "hunyuan-dense", read_hunyuan_dense_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "glm4", read_glm4_gguf, &kGgufGlm4Names},
+    Architecture{ModelFormat::gguf, "ernie4_5", read_ernie4_5_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "starcoder2", read_starcoder2_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "command-r", read_command_r_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "cohere2", read_cohere2_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "arcee", read_arcee_gguf, &kGgufNames},
+    Architecture{ModelFormat::gguf, "apertus", read_apertus_gguf, &kGgufNames},
     Architecture{ModelFormat::hf, "llama", read_llama_hf, &kHfNames},
     Architecture{ModelFormat::hf, "mistral", read_mistral_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "ministral3", read_ministral3_hf, &kHfNames},
     Architecture{ModelFormat::hf, "mixtral", read_mixtral_hf, &kHfMixtralNames},
     Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen2_moe", read_qwen2_moe_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen3_moe", read_qwen3_moe_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "gemma", read_gemma_hf, &kHfGemmaNames},
     Architecture{ModelFormat::hf, "gemma2", read_gemma2_hf, &kHfFourNormNames},
     Architecture{ModelFormat::hf, "gemma3_text", read_gemma3_hf, &kHfFourNormNames},
+    Architecture{ModelFormat::hf, "smollm3", read_smollm3_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "olmo2", read_olmo2_hf, &kHfPostNormNames},
+    Architecture{ModelFormat::hf, "olmo3", read_olmo3_hf, &kHfPostNormNames},
+    Architecture{ModelFormat::hf, "granite", read_granite_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "granitemoe", read_granite_moe_hf, &kHfGraniteMoeNames},
+    Architecture{ModelFormat::hf, "granitemoeshared", read_granite_moe_hf, &kHfGraniteMoeNames},
+    Architecture{ModelFormat::hf, "phi3", read_phi3_hf, &kHfPhi3Names},
+    Architecture{ModelFormat::hf, "exaone4", read_exaone4_hf, &kHfPostNormNames},
+    Architecture{ModelFormat::hf, "seed_oss", read_seed_oss_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "hunyuan_v1_dense", read_hunyuan_dense_hf, &kHfHunyuanNames},
+    Architecture{ModelFormat::hf, "glm4", read_glm4_hf, &kHfGlm4Names},
+    Architecture{ModelFormat::hf, "ernie4_5", read_ernie4_5_hf, &kHfAdjacentNames},
+    Architecture{ModelFormat::hf, "starcoder2", read_starcoder2_hf, &kHfStarcoder2Names},
+    Architecture{ModelFormat::hf, "cohere", read_cohere_hf, &kHfAdjacentNames},
+    Architecture{ModelFormat::hf, "cohere2", read_cohere2_hf, &kHfAdjacentNames},
+    Architecture{ModelFormat::hf, "arcee", read_arcee_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "apertus", read_apertus_hf, &kHfApertusNames},
+    // Text parts of larger models.
+    Architecture{ModelFormat::hf, "mistral3", read_mistral3_hf, &kHfInnerNames, "text_config.", &kHfOuterNames},
+    Architecture{ModelFormat::hf, "qwen3_vl", read_qwen3_vl_hf, &kHfInnerNames, "text_config.", &kHfOuterNames},
+    Architecture{ModelFormat::hf, "gemma3", read_gemma3_hf, &kHfInnerFourNormNames, "text_config.",
+                 &kHfOuterFourNormNames},
 };
 
 std::string known_names(ModelFormat format) {
@@ -46,6 +90,7 @@ const Architecture& architecture_of(const ModelFile& file) {
   const ModelFormat format = file.format() == "safetensors" ? ModelFormat::hf : ModelFormat::gguf;
   const std::string_view name =
       file.metadata().string(format == ModelFormat::gguf ? "general.architecture" : "model_type");
+  refuse_other_kinds(file);
   for (const Architecture& known : kArchitectures) {
     if (known.format == format && known.name == name) return known;
   }

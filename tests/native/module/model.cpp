@@ -92,10 +92,11 @@ py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std:
 py::tuple rope_frequencies(int dims, double theta, const RopeScalingOverride& scaling,
                            const std::vector<float>& factors, bool truncated, double mscale, double mscale_all_dim) {
   ModelConfig config;
-  config.ropes.push_back({.style = RopeStyle::halves,
-                          .dims = dims,
-                          .theta = theta,
-                          .scaling = {.mscale = mscale, .mscale_all_dim = mscale_all_dim, .truncated = truncated}});
+  RopeConfig from{.style = RopeStyle::halves, .dims = dims, .theta = theta, .scaling = {}};
+  from.scaling.mscale = mscale;
+  from.scaling.mscale_all_dim = mscale_all_dim;
+  from.scaling.truncated = truncated;
+  config.ropes.push_back(from);
   Origins origins;
   ModelOverrides overrides;
   overrides.rope_scaling = scaling;

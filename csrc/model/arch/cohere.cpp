@@ -1,0 +1,65 @@
+// Command R and Command A: attention and feed-forward in parallel, LayerNorm without bias, a factor on the logits.
+// Cohere 2 has windows in three of four layers, and only those layers have RoPE.
+#include "model/arch/architecture.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
+
+namespace imp {
+namespace {
+
+constexpr int kCohere2Period = 4;
+
+void set_cohere(ModelConfig& config) {
+  config.norm_kind = NormKind::layer;
+  config.parallel_blocks = true;
+}
+
+void read_cohere_base_gguf(FactReader& facts) {
+  read_gguf_decoder(facts, NormKind::layer);
+  refuse_gguf_experts(facts);
+  set_cohere(facts.config);
+  read_gguf_rope(facts, RopeStyle::adjacent, 10000);
+  read_biases(facts);
+  facts.find_number("logit_scale", "logit_scale", facts.config.logit_scale);
+}
+
+void read_cohere_base_hf(FactReader& facts) {
+  read_hf_decoder(facts, {.epsilon = "layer_norm_eps"});
+  set_cohere(facts.config);
+  read_hf_rope(facts, RopeStyle::adjacent, 10000);
+  read_biases(facts);
+  facts.config.logit_scale = 0.0625F;
+  facts.find_number("logit_scale", "logit_scale", facts.config.logit_scale);
+}
+
+}  // namespace
+
+void read_command_r_gguf(FactReader& facts) {
+  read_cohere_base_gguf(facts);
+  if (facts.has_tensor(facts.names().weight(0, facts.names().q_norm))) {
+    facts.refuse_tensor(Reason::MODEL_UNSUPPORTED, facts.names().weight(0, facts.names().q_norm), "present",
+                        "none: imp does not normalize q and k by LayerNorm, as "
+                        "Command R+ does");
+  }
+}
+
+void read_cohere2_gguf(FactReader& facts) {
+  read_cohere_base_gguf(facts);
+  read_gguf_windows(facts, {.window = 4096, .period = kCohere2Period, .rope = 0});
+  leave_rope_out(facts.config, windowed_layers(facts.config));
+}
+
+void read_cohere_hf(FactReader& facts) {
+  read_cohere_base_hf(facts);
+  require_flag(facts, "use_qk_norm", false);
+}
+
+void read_cohere2_hf(FactReader& facts) {
+  read_cohere_base_hf(facts);
+  read_hf_windows(facts, {.window = 4096, .period = kCohere2Period, .rope = 0});
+  leave_rope_out(facts.config, windowed_layers(facts.config));
+  require_integer(facts, "layer_switch", kCohere2Period);
+  require_number(facts, "rotary_pct", 1);
+}
+
+}  // namespace imp

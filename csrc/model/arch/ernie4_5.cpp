@@ -1,0 +1,21 @@
+// ERNIE 4.5 without experts: Llama whose checkpoints hold rotated pairs side by side.
+#include "model/arch/architecture.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
+
+namespace imp {
+
+void read_ernie4_5_gguf(FactReader& facts) {
+  read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
+  read_gguf_rope(facts, RopeStyle::adjacent, 500000);
+  read_biases(facts);
+}
+
+void read_ernie4_5_hf(FactReader& facts) {
+  read_hf_decoder(facts);
+  read_hf_rope(facts, RopeStyle::adjacent, 500000);
+  read_biases(facts);
+}
+
+}  // namespace imp

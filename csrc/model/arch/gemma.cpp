@@ -1,0 +1,31 @@
+// Gemma: a scaled embedding and gelu.
+#include "model/arch/architecture.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
+
+namespace imp {
+namespace {
+
+void set_first_gemma(ModelConfig& config) {
+  set_gemma(config);
+  config.norm_placement = NormPlacement::pre;
+}
+
+}  // namespace
+
+void read_gemma_gguf(FactReader& facts) {
+  read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
+  set_first_gemma(facts.config);
+  read_gguf_rope(facts, RopeStyle::halves, 10000);
+}
+
+void read_gemma_hf(FactReader& facts) {
+  // Early files say "gelu" and mean its approximation by tanh.
+  read_hf_decoder(facts, {.head_dim = 256, .gelu_is_tanh = true});
+  set_first_gemma(facts.config);
+  read_hf_rope(facts, RopeStyle::halves, 10000);
+  require_flag(facts, "use_bidirectional_attention", false);
+}
+
+}  // namespace imp

@@ -1,0 +1,39 @@
+// Ministral 3: Llama with queries that grow with the position, and YaRN.
+#include "model/arch/architecture.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
+#include "model/model_limits.h"
+
+namespace imp {
+
+void read_mistral3_gguf(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  read_llama_gguf(facts);
+  RopeScaling& scaling = config.ropes.front().scaling;
+  // The logarithm's factor in the divisor of the magnitude.
+  facts.find_number("rope_mscale_all_dim", "rope.scaling.yarn_log_multiplier", scaling.mscale_all_dim);
+  facts.find_number("query_scale_growth", "attention.temperature_scale", config.query_scale.growth);
+  config.query_scale.period = scaling.original_context;
+  facts.find_count("query_scale_period", "attention.temperature_length", model_limits::kContext,
+                   config.query_scale.period);
+}
+
+void read_ministral3_hf(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  read_mistral_hf(facts);
+  for (const char* section : {"rope_parameters.", "rope_scaling."}) {
+    facts.ignore(std::string(section) + "max_position_embeddings");  // the same as outside the section
+    facts.find_number("query_scale_growth", std::string(section) + "llama_4_scaling_beta", config.query_scale.growth);
+  }
+  config.query_scale.period = config.ropes.front().scaling.original_context;
+}
+
+// The text part of Mistral Small 3 and Ministral 3.
+void read_mistral3_hf(FactReader& facts) {
+  const auto word = facts.find_word("text_model", "model_type");
+  if (word && *word == "ministral3") return read_ministral3_hf(facts);
+  require_word(facts, "model_type", "mistral");
+  read_mistral_hf(facts);
+}
+
+}  // namespace imp

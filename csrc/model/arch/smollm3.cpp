@@ -1,0 +1,47 @@
+// SmolLM3: Llama, but some layers do not rotate q and k.
+#include "model/arch/architecture.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
+#include "model/model_limits.h"
+
+namespace imp {
+namespace {
+
+constexpr int kRopePeriod = 4;  // the last of every four layers has no RoPE
+
+std::vector<bool> rotated_by_list(FactReader& facts, std::string_view key) {
+  const std::vector<std::uint32_t> list = facts.find_integers(key);
+  const std::size_t n_layers = facts.config.layers.size();
+  if (list.size() < n_layers) {
+    facts.refuse(Reason::MODEL_CONFIG, key, std::to_string(list.size()) + " values",
+                 "at least one for each of " + std::to_string(n_layers) + " layers");
+  }
+  facts.note_key("layers_without_rope", key);
+  std::vector<bool> rotated(n_layers);
+  for (std::size_t i = 0; i < n_layers; ++i) rotated[i] = list[i] != 0;
+  return rotated;
+}
+
+}  // namespace
+
+void read_smollm3_gguf(FactReader& facts) {
+  read_gguf_decoder(facts);
+  refuse_gguf_experts(facts);
+  // GGUF permutes the rows of q and k of this architecture, so that rotated pairs are adjacent.
+  read_gguf_rope(facts, RopeStyle::adjacent, 10000);
+  read_biases(facts);
+  leave_rope_out(facts.config, all_but_last_of(facts.config, kRopePeriod));
+}
+
+void read_smollm3_hf(FactReader& facts) {
+  read_hf_decoder(facts);
+  read_hf_rope(facts, RopeStyle::adjacent, 2000000);
+  read_biases(facts);
+  read_hf_optional_windows(facts);
+  int period = kRopePeriod;
+  facts.find_count("layers_without_rope", "no_rope_layer_interval", model_limits::kLayers, period);
+  leave_rope_out(facts.config, facts.has("no_rope_layers") ? rotated_by_list(facts, "no_rope_layers")
+                                                           : all_but_last_of(facts.config, period));
+}
+
+}  // namespace imp

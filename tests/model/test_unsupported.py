@@ -1,0 +1,95 @@
+"""Checkpoints that are no language model, or of a family that imp does not compute: refused with what they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imp_service import _core
+from imp_service import _testing as core
+from support.hf_contents import hf_config, hf_tensors, write_hf
+from support.tiny_models import tiny
+
+SOURCE = Path(__file__).parents[2] / "csrc" / "model" / "arch" / "unsupported.cpp"
+TABLE = SOURCE.read_text().partition("kFamilies = {")[2].partition("\n};")[0]
+NAMES = re.findall(r'Unsupported\{"([^"]+)"', TABLE)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(_core.ModelError) as info:
+        _core.inspect_model(_core.open_model_file(path))
+    assert info.value.reason == "MODEL_UNSUPPORTED"
+    return info.value.message
+
+
+def gguf(folder: Path, **keys: Any) -> Path:
+    contents = tiny("qwen3").contents()
+    contents.keys |= {key.replace("__", "."): value for key, value in keys.items()}
+    return contents.write(folder / "m.gguf")
+
+
+def hub(folder: Path, **changes: Any) -> Path:
+    model = tiny("qwen3")
+    return write_hf(folder / "model.safetensors", hf_config(model) | changes, hf_tensors(model))
+
+
+def test_mod_7_mod_31_no_family_is_both_supported_and_not() -> None:
+    known = {*core.architectures("gguf"), *core.architectures("hf")}
+    assert len(NAMES) == len(set(NAMES)) > 80
+    assert {"qwen35", "gemma4", "gpt-oss", "gpt_oss", "deepseek2", "clip", "bert"} <= set(NAMES)
+    assert known.isdisjoint(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("qwen35", "this is Qwen3.5, whose linear attention imp does not compute; a Qwen3 model of its size runs"),
+        ("gpt-oss", "this is gpt-oss, whose attention sinks imp does not compute; llama.cpp runs it"),
+        ("deepseek2", "its distilled Qwen and Llama models run"),
+        ("clip", "the projector of a model that sees, without a language model; give the file of the language model"),
+        ("nomic-bert", "this is an embedding model (Nomic); imp generates text"),
+    ],
+)
+def test_mod_7_mod_31_a_family_is_refused_with_advice(name: str, words: str, tmp_path: Path) -> None:
+    message = refusal(gguf(tmp_path, general__architecture=name))
+    assert f"key general.architecture: {name}: " in message
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"general__type": "adapter"}, "a LoRA adapter, not a model; merge it into its base model"),
+        ({"general__type": "mmproj"}, "the projector of a model that sees"),
+        ({"qwen3__pooling_type": 3}, "key qwen3.pooling_type: 3: this is an embedding model"),
+        ({"qwen3__pooling_type": 4}, "key qwen3.pooling_type: 4: this is a classifier or reranker"),
+    ],
+)
+def test_mod_7_mod_31_another_kind_of_gguf_is_refused(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
+    assert words in refusal(gguf(tmp_path, **keys))
+
+
+def test_mod_7_mod_31_a_model_that_says_that_it_is_one(tmp_path: Path) -> None:
+    path = gguf(tmp_path, general__type="model", qwen3__pooling_type=0)
+    assert _core.inspect_model(_core.open_model_file(path))["architecture"] == "qwen3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "gpt_oss"}, "key model_type: gpt_oss: this is gpt-oss"),
+        ({"architectures": ["Qwen3ForSequenceClassification"]}, "this is a classifier or reranker"),
+        ({"architectures": ["Qwen3Model"]}, "key architectures: Qwen3Model: this is an embedding model"),
+        ({"architectures": ["Qwen3ForRewardModel"]}, "this is a reward model"),
+    ],
+)
+def test_mod_7_mod_31_another_kind_of_directory_is_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    assert words in refusal(hub(tmp_path, **changes))
+
+
+def test_mod_7_mod_31_one_class_that_generates_is_enough(tmp_path: Path) -> None:
+    path = hub(tmp_path, architectures=["Qwen3Model", "Qwen3ForCausalLM"])
+    assert _core.inspect_model(_core.open_model_file(path))["architecture"] == "qwen3"

@@ -1,0 +1,151 @@
+"""What some models of a family state and others do not: as `transformers` computes it, from the files it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.family_cases import LONGROPE, ROPE, SIZES, FamilyCase, bound, configured, peer_logits
+from support.forward_runs import distance, load, logits, prompt
+from support.hf_export import fill
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+WINDOWS = {"use_sliding_window": True, "sliding_window": 20}
+QWEN3_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "norm_topk_prob": True}
+
+
+def without_biases(peer: Any) -> None:
+    for layer in peer.model.layers:
+        layer.self_attn.o_proj.bias = None
+
+
+def without_dense_layer(peer: Any) -> None:
+    with torch.no_grad():
+        for layer in peer.model.layers:
+            if hasattr(layer.mlp, "up_proj"):
+                layer.mlp.up_proj.weight.zero_()
+
+
+VARIANTS: dict[str, tuple[FamilyCase, Callable[[Any], None]]] = {
+    "qwen2_windows": (
+        FamilyCase("Qwen2", {**ROPE, **WINDOWS, "max_window_layers": 1}, "", {}, {}),
+        configured(sliding_window=500),
+    ),
+    "qwen3_windows": (
+        FamilyCase("Qwen3", {**ROPE, **WINDOWS, "max_window_layers": 2}, "", {}, {}),
+        configured(sliding_window=500),
+    ),
+    "qwen3_biases": (FamilyCase("Qwen3", {**ROPE, "attention_bias": True}, "", {}, {}), without_biases),
+    "qwen3_moe_dense_layer": (
+        FamilyCase("Qwen3Moe", {**ROPE, **QWEN3_EXPERTS, "mlp_only_layers": [1]}, "", {}, {}),
+        without_dense_layer,
+    ),
+    "qwen3_moe_every_other_layer": (
+        FamilyCase("Qwen3Moe", {**ROPE, **QWEN3_EXPERTS, "decoder_sparse_step": 2}, "", {}, {}),
+        without_dense_layer,
+    ),
+    "qwen2_moe_every_other_layer": (
+        FamilyCase(
+            "Qwen2Moe",
+            {**ROPE, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+             "shared_expert_intermediate_size": 48, "decoder_sparse_step": 2},
+            "", {}, {},
+        ),
+        without_dense_layer,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_mod_5_mod_30_hon_1_a_variant_equals_transformers(name: str, tmp_path: Path) -> None:
+    case, turn_off = VARIANTS[name]
+    peer = case.peer()
+    peer.save_pretrained(tmp_path / "saved")
+    tokens = prompt(100, SIZES["vocab_size"])
+    model = load(tmp_path / "saved", tmp_path, kv_dtype="f32")
+    got = logits(model, tokens)
+    assert model.warnings == []
+    assert distance(got, peer_logits(peer, tokens)) < bound(peer)
+    turn_off(peer)  # HON-1
+    assert distance(got, peer_logits(peer, tokens)) > 4 * bound(peer)
+
+
+# The context asked for decides which frequencies a model has: prompts as long as that have those of transformers.
+CONTEXTS: dict[str, tuple[dict[str, Any], int, int]] = {  # rope, context asked for, the other side's
+    "longrope_within": (LONGROPE, 64, 65),
+    "longrope_beyond": (LONGROPE, 200, 64),
+    "dynamic_within": ({"rope_type": "dynamic", "factor": 4.0}, 512, 700),
+    "dynamic_beyond": ({"rope_type": "dynamic", "factor": 4.0}, 700, 512),
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_gen_22_hon_1_frequencies_by_the_context_asked_for(name: str, tmp_path: Path) -> None:
+    rope, context, other = CONTEXTS[name]
+    if name.startswith("longrope"):
+        parameters = {**rope, **ROPE, "partial_rotary_factor": 0.5}
+        traits = {"rope_parameters": parameters, "hidden_size": 64, "original_max_position_embeddings": 64}
+        peer = FamilyCase("Phi3", traits, "", {}, {}).peer()
+    else:
+        peer = FamilyCase("Llama", {"rope_parameters": {**rope, **ROPE}}, "", {}, {}).peer()
+    peer.save_pretrained(tmp_path / "saved")
+    tokens = prompt(context, SIZES["vocab_size"])
+    expected = peer_logits(peer, tokens)
+    model = load(tmp_path / "saved", tmp_path, kv_dtype="f32", max_context=context)
+    assert distance(logits(model, tokens), expected) < bound(peer)
+    # HON-1: a context on the other side of the original one gives other frequencies.
+    changed = load(tmp_path / "saved", tmp_path, kv_dtype="f32", max_context=other)
+    assert distance(logits(changed, tokens), expected) > 4 * bound(peer)
+
+
+TEXT = {key: value for key, value in SIZES.items() if key != "attn_implementation"} | {"pad_token_id": 0}
+VISION = {"hidden_size": 16, "num_hidden_layers": 1, "depth": 1, "num_heads": 2, "num_attention_heads": 2,
+          "intermediate_size": 16, "out_hidden_size": 40, "image_size": 28, "patch_size": 14, "head_dim": 8,
+          "deepstack_visual_indexes": []}  # fmt: skip
+WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3_vl": ("Qwen3VL", {"rope_parameters": {"rope_type": "default", **ROPE, "mrope_section": [4, 2, 2]}}),
+    "mistral3_of_mistral": ("Mistral3", {"model_type": "mistral", **ROPE}),
+    "mistral3_of_ministral3": (
+        "Mistral3",
+        {"model_type": "ministral3",
+         "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, **ROPE,
+                             "llama_4_scaling_beta": 0.1, "mscale": 1.0, "mscale_all_dim": 1.0}},
+    ),
+    "gemma3": (
+        "Gemma3",
+        {"rope_theta": 1e6, "query_pre_attn_scalar": 16, "sliding_window": 20, "num_hidden_layers": 7},
+    ),
+}  # fmt: skip
+
+
+def wrapped(name: str) -> Any:
+    model, text = WRAPPED[name]
+    config_class = getattr(transformers, f"{model}Config")
+    vision = {**VISION, "model_type": "pixtral"} if model == "Mistral3" else VISION
+    tied = {"tie_word_embeddings": model == "Gemma3"}
+    config = config_class(text_config={**TEXT, **text, **tied}, vision_config=vision, **tied)
+    transformers.utils.logging.set_verbosity_error()
+    peer = getattr(transformers, f"{model}ForConditionalGeneration")(config).eval()
+    fill(peer)
+    return peer
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_mod_5_mod_30_hon_1_the_text_part_of_a_model_that_sees(name: str, tmp_path: Path) -> None:
+    peer = wrapped(name)
+    peer.save_pretrained(tmp_path / "saved")
+    tokens = prompt(60, SIZES["vocab_size"])
+    model = load(tmp_path / "saved", tmp_path, kv_dtype="f32")
+    [warning] = model.warnings
+    assert "tensors are not part of the model and not read" in warning
+    got, expected = logits(model, tokens), peer_logits(peer, tokens)
+    limit = bound(peer.model.language_model)
+    assert distance(got, expected) < limit
+    with torch.no_grad():  # HON-1
+        peer.model.language_model.layers[1].self_attn.k_proj.weight[3, 5] += 0.05
+    assert distance(got, peer_logits(peer, tokens)) > 4 * limit
