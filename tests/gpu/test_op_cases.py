@@ -24,6 +24,8 @@ def test_krn_3_every_op_is_near_float64(kind: str, name: str) -> None:
 
 # Begun by the host alone: copies.
 COPIES = {"copy_block", "read_row"}
+# Without a kernel for GPUs: a GPU refuses a model that needs one of them.
+MISSING = {"activate", "layer_norm", "scale", "scale_by_position"}
 
 
 @each_kind
@@ -33,7 +35,7 @@ def test_hon_2_the_cases_begin_every_op_that_there_is(kind: str) -> None:
     for op in OPS.values():
         op.errors(asked)
     idle = {name for name, count in asked.device.launches().items() if count == before[name]}
-    assert idle - {row["name"] for row in _core.kernels(kind)} <= COPIES
+    assert idle - {row["name"] for row in _core.kernels(kind)} <= COPIES | MISSING
 
 
 class Off:

@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import sys
-import time
 import zipfile
 from datetime import datetime
 from pathlib import Path
@@ -95,7 +94,7 @@ def test_gwy_3_the_server_says_how_large_and_how_busy_it_is(counting: Served) ->
     assert load.num_used_tokens == round(load.token_usage * load.max_total_num_tokens)
     assert load.num_used_tokens > 0
     assert load.utilization == pytest.approx(1 / load.max_running_requests)
-    assert abs(datetime.fromisoformat(reply.timestamp).timestamp() - time.time()) < 3600
+    assert abs(datetime.fromisoformat(reply.timestamp).timestamp() - counting.thread.clock.wall()) < 60
     assert reply.version == imp_service.__version__
     assert list(engine.GetLoads(vllm.GetLoadsRequest(dp_rank=0)).loads)
     assert not list(engine.GetLoads(vllm.GetLoadsRequest(dp_rank=1)).loads)
