@@ -88,10 +88,13 @@ def gguf_name(architecture: str, name: str) -> str:
 
 def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
     """`keys` are those beside the sizes, without the architecture in front."""
-    config = model.config
+    config = model.config.get_text_config()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     tensors = rope_tensors(model)
-    for name, parameter in model.named_parameters():
+    for full_name, parameter in model.named_parameters():
+        name = full_name.replace("model.language_model.", "model.")  # of a model that also sees
+        if name.startswith(("model.visual.", "model.vision_tower.", "model.multi_modal_projector.")):
+            continue
         values = parameter.detach().numpy().astype(np.float32)
         if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             values = adjacent_pairs(values, head_dim)

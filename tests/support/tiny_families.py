@@ -79,7 +79,7 @@ TRAITS: dict[str, Family] = {
     ),
     "granite": Family({"tied": True, **_GRANITE}, adjacent=True),
     "granitemoe": Family(
-        {**_GRANITE, "n_experts": 5, "expert_ffn_size": 24, "shared_ffn_size": 48}, adjacent=True,
+        {**_GRANITE, "n_experts": 5, "shared_ffn_size": 48}, adjacent=True,
         shared_is_gated=False,
     ),
     "phi3": Family(

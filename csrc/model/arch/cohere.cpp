@@ -23,10 +23,10 @@ void read_cohere_base_gguf(FactReader& facts) {
   facts.find_number("logit_scale", "logit_scale", facts.config.logit_scale);
 }
 
-void read_cohere_base_hf(FactReader& facts) {
+void read_cohere_base_hf(FactReader& facts, double default_theta) {
   read_hf_decoder(facts, {.epsilon = "layer_norm_eps"});
   set_cohere(facts.config);
-  read_hf_rope(facts, RopeStyle::adjacent, 10000);
+  read_hf_rope(facts, RopeStyle::adjacent, default_theta);
   read_biases(facts);
   facts.config.logit_scale = 0.0625F;
   facts.find_number("logit_scale", "logit_scale", facts.config.logit_scale);
@@ -50,12 +50,12 @@ void read_cohere2_gguf(FactReader& facts) {
 }
 
 void read_cohere_hf(FactReader& facts) {
-  read_cohere_base_hf(facts);
+  read_cohere_base_hf(facts, 500000);
   require_flag(facts, "use_qk_norm", false);
 }
 
 void read_cohere2_hf(FactReader& facts) {
-  read_cohere_base_hf(facts);
+  read_cohere_base_hf(facts, 10000);
   read_hf_windows(facts, {.window = 4096, .period = kCohere2Period, .rope = 0});
   leave_rope_out(facts.config, windowed_layers(facts.config));
   require_integer(facts, "layer_switch", kCohere2Period);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/printable.h"
@@ -115,6 +116,22 @@ std::optional<std::vector<bool>> windowed_by_types(FactReader& facts) {
   return windowed;
 }
 
+// The last of each period of layers sees all keys. Files state its length, or a word such as "LLLG": local layers, then
+// a global one.
+void read_period(FactReader& facts, const char* key, int& period) {
+  const MetadataValue* value = facts.file().metadata().find(key);
+  const auto* word = value ? std::get_if<std::string>(&value->value) : nullptr;
+  if (!word) {
+    facts.find_count("windows", key, model_limits::kLayers, period);
+    return;
+  }
+  facts.ignore(key);
+  if (word->empty() || word->find_first_not_of('L') != word->size() - 1 || word->back() != 'G') {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "a number, or letters L and one G at the end");
+  }
+  period = static_cast<int>(word->size());
+}
+
 // The file reader has already checked these keys if there are 8-bit weights.
 void read_quantization(FactReader& facts) {
   if (!float8_scheme(facts.file().metadata())) return;
@@ -172,10 +189,9 @@ void read_hf_windows(FactReader& facts, const MixedWindows& defaults) {
   ModelConfig& config = facts.config;
   MixedWindows windows = defaults;
   facts.find_count("windows", "sliding_window_size", model_limits::kContext, windows.window);
-  facts.find_count("windows", "sliding_window", model_limits::kContext,
-                   windows.window);  // wins if both exist
+  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);  // wins if both exist
   if (const auto windowed = windowed_by_types(facts)) return set_windows(config, *windowed, windows);
-  facts.find_count("windows", "sliding_window_pattern", model_limits::kLayers, windows.period);
+  for (const char* key : {"_sliding_window_pattern", "sliding_window_pattern"}) read_period(facts, key, windows.period);
   set_windows(config, all_but_last_of(config, windows.period), windows);
 }
 
