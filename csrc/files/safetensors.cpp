@@ -19,6 +19,25 @@
 namespace imp {
 namespace {
 
+// Refuses weights that are no language model's, which the files beside them show.
+void refuse_other_kinds(const std::filesystem::path& path) {
+  const auto has = [&](const char* name) {
+    std::error_code error;  // an unreadable file is reported when it is read
+    return std::filesystem::exists(std::filesystem::path(path).replace_filename(name), error);
+  };
+  const auto refuse = [&](const std::string& found, const char* what) {
+    throw ModelError(Reason::MODEL_UNSUPPORTED,
+                     printable(path.filename().string()) + ": " + found + ": this is " + what);
+  };
+  if (has("adapter_config.json") && (path.filename().string().starts_with("adapter_") || !has("config.json"))) {
+    refuse("adapter_config.json is beside it",
+           "a LoRA adapter, not a model; merge it into its base model and give that directory");
+  }
+  if (has("modules.json")) {
+    refuse("modules.json is beside it", "an embedding model; imp generates text; use a server for embeddings");
+  }
+}
+
 // The keys of config.json and, with the prefix `generation_config.`, those of generation_config.json if it exists.
 Metadata read_config(const std::string& path, const PreadFunction& pread) {
   const auto config = std::filesystem::path(path).replace_filename("config.json");
@@ -64,6 +83,7 @@ void check_against_index(const File& file, const safetensors::Header& header, co
 }  // namespace
 
 std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, const PreadFunction& pread) {
+  refuse_other_kinds(path);
   safetensors::Header header = safetensors::read_header(file);
   Metadata metadata = read_config(path, pread);
   add_metadata(header, metadata);
@@ -74,6 +94,7 @@ std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, 
 }
 
 std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File file, const PreadFunction& pread) {
+  refuse_other_kinds(path);
   const safetensors::Index index = safetensors::read_index(file);
   std::vector<std::string> paths;  // all are checked before the first is opened
   for (const std::string& shard : index.shards) paths.push_back(shard_path(path, shard));

@@ -69,6 +69,17 @@ void put_elementwise(const CpuOps& ops, Results& results) {
     results.put("soft_cap" + kind, out);
     ops.rms_norm(x.data(), y.data(), n, 1e-6F, out.data());
     results.put("rms_norm" + kind, out);
+    ops.layer_norm(x.data(), y.data(), x.data(), n, 1e-6F, out.data());
+    results.put("layer_norm" + kind, out);
+    out = x;
+    ops.plain_gelu_tanh(out.data(), n);
+    results.put("plain_gelu_tanh" + kind, out);
+    out = x;
+    ops.relu_squared(out.data(), n);
+    results.put("relu_squared" + kind, out);
+    out = x;
+    ops.xielu(out.data(), n, {0.8F, 0.7F, 0.5F, -1e-6F});
+    results.put("xielu" + kind, out);
   }
 }
 

@@ -17,7 +17,7 @@ from support.forward_runs import load
 from support.forward_runs import prompt as random_prompt
 from support.model_engine import ModelEngine
 from support.script_oracle import Sampler
-from support.tiny_models import TinyModel, tiny
+from support.tiny_models import FAMILIES, TinyModel, tiny
 
 SAMPLERS = [
     Sampler(),
@@ -75,9 +75,13 @@ def source_for(device: str, family: str) -> TinyModel:
     return tiny(family, dtype="q8_0", hidden_size=64, ffn_size=64, n_heads=4, head_dim=16, n_layers=2)
 
 
+# The other families repeat on the CPU what these show.
+QUICK = [("cpu", family) for family in ("llama", "qwen3", "gemma2")]
+
+
 @pytest.fixture(
     scope="module",
-    params=[*(("cpu", family) for family in ("llama", "qwen3", "gemma2")), *((gpu, "qwen3") for gpu in GPU_KINDS)],
+    params=[*(("cpu", family) for family in FAMILIES), *((gpu, "qwen3") for gpu in GPU_KINDS)],
     ids="-".join,
 )
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
@@ -102,7 +106,9 @@ def alone(models: Models) -> list[tuple[list[int], int, Sampler, list[bytes], li
     return known
 
 
-@pytest.mark.sweep(quick=lambda models, chunk: QUICK_CHUNKS.get(models, 64) == chunk)
+@pytest.mark.sweep(
+    quick=lambda models, chunk: (models in QUICK or models[0] != "cpu") and QUICK_CHUNKS.get(models, 64) == chunk
+)
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_det_1_det_2_det_3_det_4_det_13_batches_chunks_cache_and_threads_change_no_bit(
     models: Models, alone: Any, chunk: int
@@ -119,7 +125,7 @@ def test_det_1_det_2_det_3_det_4_det_13_batches_chunks_cache_and_threads_change_
         assert chunk < 64 or stats.n_steps < stats.n_decode_rows
 
 
-@pytest.mark.sweep(quick=lambda models: models[0] == "cpu")
+@pytest.mark.sweep(quick=lambda models: models in QUICK)
 def test_det_5_det_13_sch_4_preemption_under_pressure_changes_no_bit(models: Models, alone: Any) -> None:
     """A pool that the requests outgrow: some are preempted, all are as alone."""
     n, small = models.pressure
@@ -160,7 +166,7 @@ def test_det_8_mod_21_engines_come_and_go_on_one_model(models: Models, alone: An
         del engine
 
 
-@pytest.mark.sweep(quick=lambda models: models[0] == "cpu")
+@pytest.mark.sweep(quick=lambda models: models in QUICK)
 def test_det_8_det_18_two_engines_do_not_influence_each_other(models: Models, alone: Any) -> None:
     """Two models of one file, another rope in the second, run at the same time."""
     engines = [ModelEngine(models.load()), ModelEngine(models.load(rope_theta=500.0))]

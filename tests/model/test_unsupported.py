@@ -93,3 +93,22 @@ def test_mod_7_mod_31_another_kind_of_directory_is_refused(changes: dict[str, An
 def test_mod_7_mod_31_one_class_that_generates_is_enough(tmp_path: Path) -> None:
     path = hub(tmp_path, architectures=["Qwen3Model", "Qwen3ForCausalLM"])
     assert _core.inspect_model(_core.open_model_file(path))["architecture"] == "qwen3"
+
+
+def test_mod_31_a_directory_of_an_adapter_is_refused(tmp_path: Path) -> None:
+    path = hub(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert _core.inspect_model(_core.open_model_file(path))["architecture"] == "qwen3"
+    renamed = path.rename(tmp_path / "adapter_model.safetensors")
+    for _ in range(2):  # with a configuration of the base model, as some repositories have, and without
+        with pytest.raises(_core.ModelError, match="this is a LoRA adapter, not a model; merge it") as info:
+            _core.open_model_file(renamed)
+        assert info.value.reason == "MODEL_UNSUPPORTED"
+        (tmp_path / "config.json").unlink(missing_ok=True)
+
+
+def test_mod_31_a_directory_of_sentence_transformers_is_refused(tmp_path: Path) -> None:
+    path = hub(tmp_path)
+    (tmp_path / "modules.json").write_text("[]")
+    with pytest.raises(_core.ModelError, match=r"modules\.json is beside it: this is an embedding model"):
+        _core.open_model_file(path)
