@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,14 +140,27 @@ class ServerProcess:
 
     def log_lines(self, event: str) -> list[dict[str, Any]]:
         """The whole lines of its log about this event, so far."""
-        lines = (json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}"))
-        return [line for line in lines if line["event"] == event]
+        return [line for line in self._log_lines() if line["event"] == event]
+
+    def calls(self, method: str) -> list[dict[str, Any]]:
+        """The lines of the calls of this method that have ended."""
+        return [line for line in self._log_lines() if line.get("method", "").endswith(method)]
+
+    def _log_lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}")]
 
     def wait_for_lines(self, event: str, n: int) -> list[dict[str, Any]]:
-        """The same, once there are `n`; fails where the server ends first."""
+        """The lines about this event, once there are `n`; fails where the server ends first."""
+        return self._wait_for(lambda: self.log_lines(event), n, event)
+
+    def wait_for_calls(self, method: str, n: int) -> list[dict[str, Any]]:
+        """The lines of the calls of this method, once `n` have ended; fails where the server ends first."""
+        return self._wait_for(lambda: self.calls(method), n, method)
+
+    def _wait_for(self, find: Callable[[], list[dict[str, Any]]], n: int, what: str) -> list[dict[str, Any]]:
         give_up = time.monotonic() + HANGS_AFTER
-        while len(lines := self.log_lines(event)) < n:
-            assert self.process.poll() is None and time.monotonic() < give_up, f"no {n} lines {event}: {self.stderr}"
+        while len(lines := find()) < n:
+            assert self.process.poll() is None and time.monotonic() < give_up, f"no {n} lines {what}: {self.stderr}"
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.005)
         return lines

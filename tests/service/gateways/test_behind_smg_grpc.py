@@ -185,14 +185,14 @@ def test_gwy_3_a_client_that_leaves_frees_its_sequence(server: ServerProcess, cl
         extra_body={"ignore_eos": True},
     )
     next(iter(stream))
+    n_ended = len(server.calls("/Generate"))
     stream.close()
     with server.connection() as channel:
         watching = model_pb2_grpc.ModelServiceStub(channel).WatchLoad(model_pb2.WatchLoadRequest(), timeout=HANGS_AFTER)
         assert any(reply.load.running == 0 for reply in watching)
         watching.cancel()
-    ends = [json.loads(line) for line in server.stderr_file.read_text().splitlines() if "/Generate" in line]
     # SMG aborts the request, and cancels the call as well.
-    end = ends[-1]
+    end = server.wait_for_calls("/Generate", n_ended + 1)[-1]
     assert end["code"] == "CANCELLED" or set(end["finish"].split(",")) == {"aborted"}
 
 
