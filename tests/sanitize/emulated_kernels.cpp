@@ -3,9 +3,11 @@
 // What is computed is for other tests to judge.
 //
 // usage: emulated_kernels [astray]      astray: a thread is, and the exit status is 0 where that went unseen
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -193,6 +195,12 @@ bool is_of_library(std::string_view kernel) {
   return kernel.ends_with("_cublaslt");
 }
 
+// Ops without a kernel for GPUs: the backend refuses models that need one of them.
+bool is_missing(std::string_view op) {
+  constexpr std::string_view kMissing[] = {"activate", "layer_norm", "scale", "scale_by_position"};
+  return std::find(std::begin(kMissing), std::end(kMissing), op) != std::end(kMissing);
+}
+
 int run_all() {
   Bench bench;
   int n_kernels = 0;
@@ -209,7 +217,7 @@ int run_all() {
   pass_through(bench);
   draw(bench);
   for (const Launch& launch : bench.gpu->launches()) {
-    if (launch.count > 0 || is_of_library(launch.name)) continue;
+    if (launch.count > 0 || is_of_library(launch.name) || is_missing(launch.name)) continue;
     std::printf("never ran: %s\n", std::string(launch.name).c_str());
     return 1;
   }
