@@ -139,7 +139,7 @@ struct WorkspaceNeeds {
   int max_sequences = 0;    // of a batch
   int vocab_size = 0;
   int max_context = 0;
-  std::vector<Op> ops = {};                 // in use, of those that a backend may lack
+  std::vector<Op> ops = {};                 // the optional ones that the model uses
   AttentionParams attention = {};           // the largest of any layer
   std::vector<const Linear*> weights = {};  // without those of experts
   ExpertRouting experts = {};
@@ -282,7 +282,7 @@ class Backend {
   // x[i, :] += sigmoid(gates[i, 0]) · y[i, :]
   virtual void add_gated(Rows x, Rows y, Rows gates) = 0;
 
-  // Ops that a backend may lack. It then refuses WorkspaceNeeds that name them.
+  // Optional ops. A backend that lacks one refuses WorkspaceNeeds that name it.
 
   // x = factor · x
   virtual void scale(Rows /*x*/, float /*factor*/) { IMP_CHECK(false); }

@@ -199,7 +199,7 @@ void AdmissionControl::check_blocks(const RunCommand& command) const {
   const int end = static_cast<int>(std::min<std::int64_t>(options_.max_context, last));
   const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
   if (command.siblings.empty() || needed <= options_.n_blocks) return;
-  // The service reads and removes "total": the client of a request that can never fit is not told to retry.
+  // The service reads and removes "total". It advises no retry of a request that can never fit.
   throw ResourceExhausted(
       Reason::KV_FULL,
       "the request needs " + std::to_string(needed) + " blocks, the cache has " + std::to_string(options_.n_blocks),

@@ -19,7 +19,7 @@
 namespace imp {
 namespace {
 
-// Refuses weights that are no language model's, which the files beside them show.
+// Refuses adapters and embedding models. Other files of their directory identify them.
 void refuse_other_kinds(const std::filesystem::path& path) {
   const auto has = [&](const char* name) {
     std::error_code error;  // an unreadable file is reported when it is read

@@ -16,7 +16,7 @@ bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
   if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
   if (tensor.starts_with(layer)) return true;
   const std::string_view found = stem(tensor);
-  // Of a module all parts belong to the decoder, unless it is the text part beside others.
+  // In safetensors, every tensor of the module that holds the layers belongs to the decoder.
   constexpr std::string_view kLayers = "layers.";
   if (layer.ends_with(kLayers))
     return tensor.starts_with(layer.substr(0, layer.size() - kLayers.size())) || found == stem(head);
