@@ -1,4 +1,4 @@
-"""Writes service/imp_service/_core.pyi from the built extension; with --check, says whether it is up to date."""
+"""Writes service/imp_service/_core.pyi from the built extension; with --check, reports whether it is up to date."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFINEMENTS = (
 
 
 def generate() -> str:
-    """The stub of the extension that is installed in this environment."""
+    """Returns the stub of the extension that is installed in this environment."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pybind11_stubgen", "imp_service._core", "-o", folder, "--exit-code"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -1,8 +1,8 @@
-"""Trains the vocabularies of tests/data/vocabularies, and writes the ids that llama.cpp gives for the texts there.
+"""Trains the vocabularies of tests/data/vocabularies, and writes llama.cpp's ids of the texts there.
 
-`--vectors` leaves the vocabularies as they are. Needs the packages `tokenizers`, `gguf` and `llama-cpp-python`. The
-texts and all that is made of them are imp's own. Merges are learned without cutting words, so that they run across
-spaces, digits, lines and scripts: where a pre-tokenizer cuts in another place, other ids come out.
+`--vectors` does not change the vocabularies. Needs the packages `tokenizers`, `gguf` and `llama-cpp-python`. The
+texts and everything made from them are imp's own. Training does not split text into words, so merges cross spaces,
+digits, lines and scripts: a pre-tokenizer that splits elsewhere gives other ids.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def rules() -> list[str]:
-    """Every kind of vocabulary, and each way of cutting words by its first name; SentencePiece's is a kind's."""
+    """Returns every kind of vocabulary, and each pre-tokenizer by its first name, except those of SentencePiece."""
     first: dict[Any, str] = {}
     for name, rule in PRE_TOKENIZERS.items():
         if not rule.is_sentencepiece:
@@ -62,7 +62,7 @@ def rules() -> list[str]:
 
 
 def oracle_ids(rule: str) -> dict[int, tuple[int, ...]]:
-    """Number of a text -> its ids, of the texts for which llama.cpp is an oracle."""
+    """Returns number of a text -> ids, for the texts for which llama.cpp is an oracle."""
     import llama_cpp
 
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def _byte_level() -> dict[str, Any]:
     trained.train_from_iterator([text for text in texts() if UNREACHED[1:] not in text], trainer)
     model = json.loads(trained.to_str())["model"]
     tokens = [token for token, _ in sorted(model["vocab"].items(), key=lambda pair: pair[1])]
-    # No merges lead to it: it is taken only where a word that is a token by itself is taken whole.
+    # No merges lead to it: only a tokenizer that first looks up whole words finds it.
     tokens.append(UNREACHED)
     end = "<|end|>"
     return {
@@ -109,7 +109,7 @@ def _scored_merges() -> dict[str, Any]:
 
 def _unigram() -> dict[str, Any]:
     trained = Tokenizer(models.Unigram())
-    trained.pre_tokenizer = pre_tokenizers.Metaspace(SPACE)  # no piece of such a vocabulary runs across words
+    trained.pre_tokenizer = pre_tokenizers.Metaspace(SPACE)  # no piece of such a vocabulary crosses words
     trainer = trainers.UnigramTrainer(vocab_size=N_MERGES, show_progress=False, unk_token="<unk>")
     trained.train_from_iterator(texts(), trainer)
     pieces = json.loads(trained.to_str())["model"]["vocab"]
@@ -141,7 +141,7 @@ def _word_piece() -> dict[str, Any]:
     trainer = trainers.WordPieceTrainer(vocab_size=N_MERGES, special_tokens=special, show_progress=False)
     trained.train_from_iterator([text.lower() for text in texts()], trainer)
     pieces = [piece for piece, _ in sorted(trained.get_vocab().items(), key=lambda pair: pair[1])][len(special) :]
-    # In a model file the pieces that begin a word are marked, those that go on with one are not.
+    # In a model file, pieces that begin a word have a mark; pieces that continue one have none.
     written = [piece.removeprefix("##") if piece.startswith("##") else SPACE + piece for piece in pieces]
     return {
         "tokenizer.ggml.model": "bert",

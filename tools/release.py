@@ -1,11 +1,11 @@
-"""Makes the files of a release from a clean checkout, tries them, and says how to publish them. It publishes nothing.
+"""Makes and tests the files of a release from a clean checkout, and prints how to publish them. It publishes nothing.
 
     python3 tools/release.py                    # a source distribution, and a wheel without and one with CUDA code
-    python3 tools/release.py --without-cuda     # only the wheel without: needs no nvcc
-    python3 tools/release.py --wheel FILE …     # checks and tries wheels that were built of this commit elsewhere
+    python3 tools/release.py --without-cuda     # only the wheel without CUDA code; needs no nvcc
+    python3 tools/release.py --wheel FILE …     # checks and tests wheels of this commit that were built elsewhere
 
-It needs Python, git and a C++ compiler, and installs the other tools in a virtual environment of its own. The files are
-in build/release/dist.
+It needs Python, git and a C++ compiler, and installs other tools in its own virtual environment. It writes the files to
+build/release/dist.
 """
 
 import sys

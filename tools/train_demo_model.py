@@ -9,7 +9,7 @@ Run from the repository root, in this order; every stage but the trainings takes
     python tools/train_demo_model.py golden
     python tools/train_demo_model.py report
 
-It needs torch, tokenizers, numpy, gguf, and apt-get (two Debian packages are downloaded, none is installed).
+It needs torch, tokenizers, numpy, gguf, and apt-get (it downloads two Debian packages and installs none).
 """
 
 import argparse
@@ -50,7 +50,7 @@ ABOUT = {
 
 
 def vocabulary_sample(parts: list[Part]) -> Iterator[str]:
-    """Yield the text that the vocabulary is learned from: about as much of each source, without special tokens."""
+    """Yield the text for training the vocabulary: about equal amounts of each source, without special tokens."""
     by_name = {part.name: part for part in parts}
     for name, stride in VOCABULARY_STRIDES.items():
         pieces = [piece for document in by_name[name].train for piece in document]
@@ -72,7 +72,7 @@ def prepare(work: Path) -> None:
 
 
 def trained(shape: Shape, checkpoint: Path) -> Network:
-    """Return the network of a checkpoint."""
+    """Returns the network of a checkpoint."""
     network = Network(shape)
     network.load_state_dict(torch.load(checkpoint, weights_only=True)["network"])
     return network
@@ -90,7 +90,7 @@ def train_stage(stage: str, steps: int, work: Path) -> None:
 
 
 def write_sums() -> None:
-    """Writes the digests of both models beside them: `sha256sum -c` and `imp doctor` compare with these."""
+    """Write the digests of both models next to them; `sha256sum -c` and `imp doctor` read them."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in FILES.values()]
     (MODELS / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
 

@@ -1,9 +1,9 @@
-"""Writes bill_of_materials.cdx.json: what imp is made of and runs with, as CycloneDX; --check says whether it is fresh.
+"""Writes bill_of_materials.cdx.json, imp's components and dependencies in CycloneDX; --check compares the file.
 
-It lists what pyproject.toml asks for, with the range of versions that may be installed, and what the extension is
-linked with; --with-cuda prints the bill of a build with CUDA code. --installed prints the bill of this environment
-instead: exact versions, and what those need in turn. A scanner takes any of them: `osv-scanner --sbom FILE`, or any
-other that reads CycloneDX, with whatever database it has.
+It lists the requirements in pyproject.toml with their version ranges, and the libraries that the extension links;
+--with-cuda prints the bill of a build with CUDA code. --installed prints the bill of this environment instead: exact
+versions, and their own dependencies. Any scanner that reads CycloneDX accepts these files: for example
+`osv-scanner --sbom FILE`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LICENCES = {
     "rich": "MIT",
     "tokenizers": "Apache-2.0",
 }
-# What the extension is linked with when it is loaded: the machine's own, of whatever version.
+# Libraries that the extension links dynamically: the machine's own, of any version.
 LINKED = {"glibc": "LGPL-2.1-or-later", "libgcc": "GPL-3.0-or-later WITH GCC-exception-3.1"}
 LINKED["libstdc++"] = LINKED["libgcc"]
 CUDA_LICENCE = "https://docs.nvidia.com/cuda/eula/"
@@ -60,23 +60,23 @@ Component = dict[str, Any]
 
 
 def project() -> dict[str, Any]:
-    """The tables of pyproject.toml."""
+    """Returns the tables of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def version() -> str:
-    """The version of imp, from the one place that states it."""
+    """Returns the version of imp, from the one place that states it."""
     (found,) = re.findall(r'^__version__ = "(.+)"$', (PACKAGE / "__init__.py").read_text(), re.MULTILINE)
     return str(found)
 
 
 def canonical(name: str) -> str:
-    """A package name in the normalized form of package indexes."""
+    """Returns a package name in the normalized form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def package(requirement: Requirement, scope: str, role: str) -> Component:
-    """A Python package that is asked for; `role` says what it is here."""
+    """Returns the component of a required Python package; `role` says what imp uses it for."""
     name = canonical(requirement.name)
     return {
         "type": "library",
@@ -93,7 +93,7 @@ def package(requirement: Requirement, scope: str, role: str) -> Component:
 
 
 def declared(*, with_cuda: bool = False) -> Iterator[Component]:
-    """The dependencies of pyproject.toml and of the build."""
+    """Yields the dependencies of pyproject.toml and of the build."""
     tables = project()
     for text in tables["project"]["dependencies"]:
         yield package(Requirement(text), "required", "run with")
@@ -132,7 +132,7 @@ def declared(*, with_cuda: bool = False) -> Iterator[Component]:
 
 
 def installed() -> Iterator[Component]:
-    """The installed versions of these dependencies, with those that they need in turn."""
+    """Yields the installed versions of these dependencies and of their own dependencies."""
     pending = [Requirement(text) for text in project()["project"]["dependencies"]]
     seen: set[str] = set()
     while pending:
@@ -156,7 +156,7 @@ def installed() -> Iterator[Component]:
 
 
 def bill(components: Iterator[Component]) -> str:
-    """The document; without a time or a number of its own, so that it changes with its content alone."""
+    """Returns the document, without a time or serial number, so that it changes only with its content."""
     facts = project()["project"]
     merged = {component["bom-ref"]: component for component in components}
     document = {
@@ -180,7 +180,7 @@ def bill(components: Iterator[Component]) -> str:
 
 
 def main() -> int:
-    """Writes, checks or prints."""
+    """Writes, checks or prints the bill."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail where the file is out of date")
     parser.add_argument("--installed", action="store_true", help="print the bill of this environment")

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/openai.md from the tables of request fields; --check says whether they are fresh."""
+"""Writes the tables of docs/openai.md from the tables of request fields; --check reports whether they are fresh."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECTION = re.compile(r"(<!-- fields: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def written(table: Table) -> str:
-    """The rows of a table: fields with an effect, then those that change nothing, then those that are refused."""
+    """Returns the rows of a table: fields with an effect, then ignored fields, then refused fields."""
     lines = ["| field | option of imp.v1 | |", "|---|---|---|"]
     lines += [f"| `{name}` | {_option(row)} | {row.about} |" for name, row in table.items() if isinstance(row, Sets)]
     accepted = [f"`{name}` ({row.about})" for name, row in table.items() if isinstance(row, Accepted)]
@@ -47,7 +47,7 @@ def written(table: Table) -> str:
 
 
 def filled(page: str) -> str:
-    """The page with all its tables."""
+    """Returns the page with all its tables."""
     return _SECTION.sub(lambda found: found[1] + written(TABLES[found[2]]) + found[3], page)
 
 
@@ -56,7 +56,7 @@ def _option(row: Sets) -> str:
 
 
 def main() -> int:
-    """The exit status."""
+    """Writes or checks the page; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; status 1 if the page is not fresh")
     page = PAGE.read_text()

@@ -1,4 +1,4 @@
-"""The CPU's kernels as the tests enumerate them: by the list itself, so that a new kernel is tested by existing."""
+"""The CPU's kernels for parametrized tests, from the kernel list itself, so that tests include every new kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.weights import WEIGHT_TYPES, block_of
 HERE = core.cpu_caps("auto")
 KERNELS: dict[str, dict[str, Any]] = {row["name"]: row for row in core.gemm_kernels()}
 QUANTIZING = "q8_block32"
-# By the format of activations: how far a product may be from the exact one.
+# The error bound of a product by format of activations.
 BOUNDS = {
     "f32": tolerances.sum_of_products,
     "bf16": tolerances.bfloat16_activations,
@@ -24,7 +24,7 @@ def fits_here(kernel: str, weight: str) -> bool:
     return core.gemm_refusal(kernel, HERE, weight, 16, block_of(weight)[0] * 32) is None
 
 
-# Every kernel with every type it multiplies, on this machine.
+# Every kernel with every type that it multiplies on this machine.
 CASES = [
     (name, weight)
     for name, row in KERNELS.items()
@@ -32,16 +32,16 @@ CASES = [
     if row["weight"] in ("any", weight) and fits_here(name, weight)
 ]
 
-# The types that have kernels of their own; the others are decoded as they are multiplied.
+# The types that have kernels of their own; other types are decoded during the product.
 PANEL_TYPES = [dtype for dtype in WEIGHT_TYPES if any(row["weight"] == dtype for row in KERNELS.values())]
 
-# The members of each family (kernels of one order of sums) for each type; alone, a kernel has none to equal.
+# The members of each family (kernels with the same order of sums) for each type; a single member has no equal.
 FAMILIES: dict[tuple[str, str], list[str]] = defaultdict(list)
 for name, weight in CASES:
     FAMILIES[weight, KERNELS[name]["reduction"]].append(name)
 
 
 def k_of(weight: str, at_least: int) -> int:
-    """A k of whole blocks."""
+    """Returns a k of whole blocks."""
     block = block_of(weight)[0]
     return -(-at_least // block) * block

@@ -1,4 +1,4 @@
-"""Two products of which one gates the other: as the products and the activation by themselves, in every bit."""
+"""Two products of which one gates the other: equal in every bit to separate products and activation."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def apart(device: core.Device, kind: str, x: Array, *terms: tuple[int, Matrix], 
 
 
 def rows_of(devices: list[core.Device], many: int) -> int:
-    """On the CPU so many that outputs are taken in several pieces, the last of no whole panel."""
+    """Returns so many rows on the CPU that outputs take several pieces, the last one without a whole panel."""
     return 600 if devices is DEVICES and many == max(ROWS) else many
 
 
-# A row and some: the kernels of one row, of few and of many.
+# Numbers of rows for the kernels of one row, of few rows and of many.
 ROWS = [1, 5, 70]
 
 
@@ -85,7 +85,7 @@ def test_krn_3_a_gate_is_activated_and_multiplied(devices: list[core.Device]) ->
     wide = x.astype(np.float64)
     gates, ups = wide @ gate.values.T.astype(np.float64), wide @ up.values.T.astype(np.float64)
     expected = silu(gates, ups)
-    # Of both sums, as far as the activation, whose slope is at most 1.1, lets them through.
+    # The errors of both sums through the activation, whose slope is at most 1.1.
     error = tolerances.rounding_of_sum(k)
     sums = np.abs(wide) @ np.abs(gate.values.T), np.abs(wide) @ np.abs(up.values.T)
     bound = error * (1.1 * sums[0] * np.abs(ups) + sums[1] * np.abs(gates)) + tolerances.elementwise(expected, 8)
@@ -95,7 +95,7 @@ def test_krn_3_a_gate_is_activated_and_multiplied(devices: list[core.Device]) ->
     assert (np.abs(swapped - expected) > bound).mean() > 0.9
 
 
-# Kernels by the number of rows, and what a plan that may mix them takes for prompts: alone they gate what they write.
+# Kernels by number of rows, and those that a mixed plan takes for prompts; alone, they gate their own outputs.
 BY_ROWS = [
     *((dtype, 1, f"{dtype}_dp4a") for dtype in INTEGER_TYPES),
     *((dtype, 4, f"{dtype}_dp4a") for dtype in ("q8_0", "q5_k")),
@@ -123,7 +123,7 @@ def test_krn_3_gemm_10_kernels_gate_for_any_number_of_rows(gpu: core.Device, dty
         product = many_row_product if kernel.endswith("_hmma") else few_row_product
         gates, off = product(x.astype(np.float64), gate, bias)
         ups, off_up = product(x.astype(np.float64), up)
-        # Neither activation has a slope above 1.13, or is larger than its argument.
+        # Neither activation has a slope above 1.13 or exceeds its argument.
         through = 1.13 * off * (np.abs(ups) + off_up) + np.abs(gates) * off_up
         exact = ORACLES[activation](gates, ups)
         bound = through + tolerances.gelu_tanh(gates, ups) + tolerances.elementwise(exact, 8)

@@ -1,4 +1,4 @@
-"""Quantization of activations: its definition, row by row, the same on every instruction set."""
+"""Quantization of activations follows its definition, row by row, and is the same on every instruction set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float32]
 
 
 def quantize(x: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """The definition, in NumPy's float32."""
+    """Returns the quantized rows by definition, in NumPy's float32."""
     blocks = x.reshape(len(x), -1, 32)
     largest = np.abs(blocks).max(axis=2)
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def test_det_7_gemm_10_quantization_is_its_definition(isa: str) -> None:
 
 @pytest.mark.parametrize(("kernel", "dtype"), [case for case in CASES if KERNELS[case[0]]["activations"] == QUANTIZING])
 def test_gemm_10_products_of_quantized_rows_are_right_to_the_last_places(kernel: str, dtype: str) -> None:
-    """With the quantized activations as the exact input only the sum's roundings remain."""
+    """If the quantized activations are the exact input, only the sum's roundings remain."""
     k = k_of(dtype, 640)
     x, weight = random_rows(9, k), random_weight(dtype, 53, k)
     codes, scales = quantize(x)
@@ -84,7 +84,7 @@ def test_gemm_10_products_of_rounded_rows_are_right_to_the_last_places(kernel: s
     if (kernel, "bf16") not in CASES:
         pytest.skip("this CPU cannot run it")
     weight, x = random_weight("bf16", 117, k), random_rows(m, k)
-    # To nearest even: half a unit, less one where the last bit kept is even.
+    # Round to nearest even: add half a unit, minus one if the last kept bit is even.
     words = x.view(np.uint32).astype(np.uint64)
     rounded = ((words + 0x7FFF + (words >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
     exact_x, w = rounded.astype(np.float64), weight.values.astype(np.float64)

@@ -1,4 +1,4 @@
-"""The bench of kernels and the probes beside it: what they count; the clock is nobody's test."""
+"""The bench of kernels and the probes: what they count. No test checks times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_gemm_1_the_name_is_the_bench_row(kernel: str, weight: str) -> None:
     row = core.bench_gemm(kernel, weight, m=3, n=96, k=k, total_bytes=500_000, seconds=0, pool=core.ThreadPool(2))
     assert row["ops"] == 2 * 3 * 96 * k
     assert row["bytes"] == 96 * k // elements * n_bytes
-    assert row["seconds"] == []  # nothing was measured in no time, and nothing is reported
+    assert row["seconds"] == []  # no time, so no measurement and no report
 
 
 def test_gemm_4_the_bench_refuses_as_a_load_does() -> None:

@@ -39,7 +39,7 @@ def assert_members_agree(members: list[str], weight: Weight, x: Floats) -> Float
 
 
 def test_det_7_every_family_has_a_member_to_equal() -> None:
-    """On a CPU with AVX2 no family stands alone; the names of those that do are the message."""
+    """On a CPU with AVX-512 VNNI every family has several members; a failure names those that have one."""
     if "avx512vnni" not in core.isas_here():
         pytest.skip("this CPU lacks AVX-512 VNNI: families have fewer members here")
     assert ALONE == []
@@ -50,7 +50,7 @@ def test_det_7_d07_gemm_11_members_agree_on_all_shapes(weight: str, reduction: s
     members = TOGETHER[weight, reduction]
     rng = np.random.default_rng(len(members))
     for n in range(1, 258, 257 // repeats(257)):
-        # 257 shapes of n, with k from 1 to 257 where the type allows it, in an order of no pattern.
+        # 257 values of n, with k from 1 to 257 where the type allows it, in random order.
         k = k_of(weight, 1 + n * 97 % 257)
         assert_members_agree(members, random_weight(weight, n, k), random_rows(int(rng.integers(1, 20)), k, seed=n))
 
@@ -63,7 +63,7 @@ def test_d07_gemm_11_members_agree_on_types_that_are_decoded(weight: str, reduct
 
 
 def extreme_rows(k: int) -> Floats:
-    """Rows of huge, tiny, denormal, mixed and non-finite values, and zeros of both signs."""
+    """Returns rows of huge, tiny, denormal, mixed and non-finite values, and zeros of both signs."""
     rng = np.random.default_rng(k)
     rows = random_rows(8, k)
     rows[0] *= np.float32(1e37)
@@ -82,7 +82,7 @@ def test_det_7_d07_members_agree_on_extreme_activations(weight: str, reduction: 
     k = k_of(weight, 288)
     out = assert_members_agree(TOGETHER[weight, reduction], random_weight(weight, 37, k), extreme_rows(k))
     assert not np.isfinite(out[4]).any()  # an infinity and
-    assert np.isnan(out[5]).all()  # a NaN among the activations are seen in every output
+    assert np.isnan(out[5]).all()  # a NaN among the activations reach every output
     assert (out[6] == 0).all()
 
 
@@ -106,7 +106,7 @@ def test_d08_extreme_block_scales_have_a_defined_product(weight: str, scale: str
         if name != weight:
             continue
         out = assert_members_agree(members, changed, x)
-        # Rows of an infinite scale give infinity or NaN, all others a number.
+        # Rows with an infinite scale give infinity or NaN, all others a number.
         with np.errstate(all="ignore"):
             finite = np.isfinite(changed.values).all(axis=1)
         np.testing.assert_array_equal(np.isfinite(out), np.broadcast_to(finite, out.shape))
@@ -114,7 +114,7 @@ def test_d08_extreme_block_scales_have_a_defined_product(weight: str, scale: str
 
 @pytest.mark.parametrize("weight", EXPONENTS)
 def test_d08_extreme_block_exponents_have_a_defined_product(weight: str) -> None:
-    """Each row has another: zero, the smallest, the largest of finite values, what overflows, what is no number."""
+    """Each row has a different exponent: zero, the smallest, the largest finite ones, overflowing ones, NaN."""
     k, exponents = k_of(weight, 256), [0, 1, 2, 3, 127, 251, 252, 253, 254, 255]
     blocks = random_weight(weight, len(exponents), k).file.reshape(len(exponents), -1, block_of(weight)[1]).copy()
     blocks[:, ::2, EXPONENTS[weight]] = np.reshape(exponents, (-1, 1))
@@ -132,7 +132,7 @@ def test_d08_extreme_block_exponents_have_a_defined_product(weight: str) -> None
 @pytest.mark.sweep
 @pytest.mark.parametrize(("kernel", "weight"), CASES)
 def test_gemm_11_a_row_has_the_same_bits_in_any_company(kernel: str, weight: str) -> None:
-    # Rows of weights for several tiles and a part; of floats a k of a whole run in the second-level cache and one more.
+    # Rows of weights for several tiles and a partial one; for floats, a k one larger than a run in the L2 cache.
     k = 1025 if weight in FLOAT_TYPES else k_of(weight, 544)
     matrix, x = random_weight(weight, 117, k), random_rows(40, k)
     together = run(kernel, matrix, x)

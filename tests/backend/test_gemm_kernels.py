@@ -1,4 +1,4 @@
-"""Each kernel against float64, and what it may touch."""
+"""Each kernel against float64, and the memory that it may access."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from support import tolerances
 from support.weights import random_rows, random_weight
 
 ROWS = [1, 2, 7, 8, 17, 33, 64, 513]
-N = 53  # three whole panels and a part
+N = 53  # three whole panels and a partial one
 Floats = NDArray[np.float32]
 
 
-# The bounds above are for the worst case; over a row errors of both signs cancel.
+# The bounds above hold for the worst case; over a row, errors of both signs cancel.
 RMS = {"bf16": tolerances.BFLOAT16_ACTIVATIONS_RMS, "q8_block32": tolerances.INT8_ACTIVATIONS_RMS}
 
 
 @functools.lru_cache(maxsize=16)
 def oracle(weight: str, activations: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Exact products of the most rows, and how far a kernel may be from them."""
+    """Returns the exact products of the maximum number of rows, and their error bounds."""
     k = k_of(weight, 288)
     x = random_rows(max(ROWS), k).astype(np.float64)
     w = random_weight(weight, N, k).values.astype(np.float64)
@@ -62,7 +62,7 @@ def test_gemm_7_hon_11_control_a_kernel_that_writes_zeros_is_caught(weight: str)
 @pytest.mark.sweep
 @pytest.mark.parametrize(("kernel", "weight"), [case for case in CASES if KERNELS[case[0]]["activations"] == "f32"])
 def test_gemm_10_control_a_changed_weight_is_caught(kernel: str, weight: str) -> None:
-    """One bit; kernels that quantize have a control of their own, where their bound is narrow."""
+    """Changes one bit. Quantizing kernels have a separate control, where their bound is narrow."""
     k = k_of(weight, 288)
     file = random_weight(weight, N, k).file.copy()
     file[len(file) // 2 + 3] ^= 0x40
@@ -87,7 +87,7 @@ def test_gemm_9_control_a_stray_write_is_caught(kernel: str, what: str) -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize(("kernel", "weight"), CASES)
 def test_det_16_no_bit_depends_on_stale_memory(kernel: str, weight: str) -> None:
-    """0x00 is zero, 0x3f bytes are a float near 0.75, 0xff bytes are a NaN."""
+    """Fills memory with zeros, with 0x3f (a float near 0.75) and with 0xff (NaN)."""
     zeros, ones, nans = (run(kernel, weight, 9, fill=fill) for fill in (0x00, 0x3F, 0xFF))
     np.testing.assert_array_equal(zeros.view(np.uint32), ones.view(np.uint32))
     np.testing.assert_array_equal(zeros.view(np.uint32), nans.view(np.uint32))

@@ -1,4 +1,4 @@
-"""Panels of sixteen rows, byte for byte: what kernels are handed is what panel_blocks.h says, made by NumPy."""
+"""Panels of sixteen rows, byte for byte: kernels get the layout of panel_blocks.h, as NumPy makes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.weights import block_of, random_weight
 
 Bytes = NDArray[np.uint8]
 
-# Of each type, in the panel's order: where units begin in the file's block, their bytes, and how many there are.
+# For each type, in the panel's order: the offset of units in the file's block, their bytes, and their number.
 RUNS = {
     "q8_0": [(2, 4, 8), (0, 2, 1)],
     "q4_0": [(2, 4, 4), (0, 2, 1)],
@@ -37,13 +37,13 @@ RUNS = {
 
 
 def fifth_bits_spread(words: Bytes) -> Bytes:
-    """Bit 4j + b of each four bytes becomes bit 8b + j."""
+    """Moves bit 4j + b of each four bytes to bit 8b + j."""
     bits = np.unpackbits(words, axis=-1, bitorder="little").reshape(*words.shape[:-1], -1, 8, 4)
     return np.packbits(bits.swapaxes(-1, -2).reshape(*words.shape[:-1], -1), axis=-1, bitorder="little")
 
 
 def whole_codes_q6_k(blocks: Bytes) -> Bytes:
-    """192 bytes of three units for each 16 codes, which the file has in nibbles and pairs of bits."""
+    """Returns 192 bytes: three units for each 16 codes, which the file stores as nibbles and pairs of bits."""
     low = blocks[..., :128].reshape(*blocks.shape[:-1], 2, 1, 64)
     low = np.concatenate([low & 15, low >> 4], axis=-2).reshape(*blocks.shape[:-1], 256)
     high = blocks[..., 128:192].reshape(*blocks.shape[:-1], 2, 1, 32)
@@ -54,7 +54,7 @@ def whole_codes_q6_k(blocks: Bytes) -> Bytes:
 
 
 def changed_blocks(dtype: str, blocks: Bytes) -> Bytes:
-    """The file's blocks with what the panel has otherwise in its place."""
+    """Returns the file's blocks with the bytes that the panel stores differently."""
     blocks = blocks.copy()
     if dtype == "q8_0":
         blocks[..., 2:] += 128
@@ -67,8 +67,8 @@ def changed_blocks(dtype: str, blocks: Bytes) -> Bytes:
 
 
 def panels_of(dtype: str, file: Bytes, n: int) -> Bytes:
-    """[panels, blocks of a row, bytes of 16 rows], with zeros in the place of rows that there are not."""
-    if dtype == "bf16":  # two by two, and the last alone
+    """Returns panels [panels, blocks of a row, bytes of 16 rows], with zeros for missing rows."""
+    if dtype == "bf16":  # in pairs, and the last alone
         row_bytes = file.size // n
         runs = [(0, 4, row_bytes // 4), (row_bytes // 4 * 4, 2, row_bytes % 4 // 2)]
         return units_of(file.reshape(n, 1, row_bytes), runs)
@@ -87,8 +87,8 @@ def units_of(blocks: Bytes, runs: list[tuple[int, int, int]]) -> Bytes:
     return np.concatenate(parts, axis=-1)
 
 
-# What packed weights on disk hold, of revision 1 of the layouts. Where a layout changes, kLayoutRevision is raised with
-# the digest here: a file of the old layout would be read as weights of the new one.
+# Digests of packed weights on disk, for revision 1 of the layouts. If a layout changes, raise kLayoutRevision and
+# change the digest here; otherwise a file of the old layout would be read as weights of the new one.
 DIGESTS = {
     "f32": "eb2b8ebfa35999e2",
     "f16": "1b2a4932f1b418c8",
@@ -126,7 +126,7 @@ def test_mod_23_a_changed_layout_is_another_revision() -> None:
 @pytest.mark.parametrize("dtype", PANEL_TYPES)
 def test_gemm_12_panels_hold_the_bytes_that_their_blocks_say(dtype: str) -> None:
     elements, _ = block_of(dtype)
-    # Rows: a part of a panel, one whole, two and a part. Blocks: an odd number, for float types too.
+    # Rows: part of a panel, one whole, two and a part. Blocks: an odd number, for float types too.
     for n, blocks in ((5, 1), (16, 3), (37, 67 if elements == 1 else 5)):
         k = elements * blocks
         file = random_weight(dtype, n, k).file

@@ -1,4 +1,4 @@
-"""Products that share an input: terms, biases, tasks, the kernels that ran, the bytes that a weight keeps."""
+"""Products that share an input: terms, biases, tasks, the kernels that ran, the memory of a weight."""
 
 from __future__ import annotations
 

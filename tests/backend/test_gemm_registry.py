@@ -1,4 +1,4 @@
-"""Which kernels a weight gets: the real registry over the CPU's list, and over lists and devices given as data."""
+"""The choice of kernels for a weight: the real registry with the CPU's list, and with lists and devices as data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLD_CPU = {"cpu": "avx2"}
 CLIENT_CPU = {"cpu": "avx2vnni"}
 NEW_CPU = {"cpu": "avx512bf16"}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
-# What ends the names of kernels that are compiled for processors of another family alone.
+# The last words of the names of kernels that are compiled only for other processor families.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
 UNVALIDATED = "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels"
 UNASKED = "(unvalidated_kernels = true allows them)"
@@ -44,7 +44,7 @@ def chosen(rows: Sequence[dict[str, Any]], caps: dict[str, Any] | None = None, *
 
 
 def test_gemm_1_names_are_unique_and_lead_to_their_code() -> None:
-    """Kernel x is the function run_x, in a file that bears its instruction set."""
+    """Kernel x is the function run_x, in a file named after its instruction set."""
     names = [row["name"] for row in core.gemm_kernels()]
     print(f"{len(names)} CPU kernels")
     assert len(set(names)) == len(names)
@@ -124,7 +124,7 @@ def test_gemm_16_rows_that_only_emulated_kernels_complete_are_said_to_wait_for_t
     reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
     assert reasons["one"] == why.replace("1 rows, ", "1 rows, others up to 8, ")
     del rows[1]
-    # Where what would take more refuses the weight, none takes more.
+    # If the kernel for more rows refuses the weight, none takes more.
     rows[1]["needs"] = "sm_90"
     reasons = {line[0]: line[2] for line in core.gemm_explain({}, "q8_0", 64, 64, kernels=rows)}
     assert reasons["one"] == f"takes up to 1 rows, and no kernel {family} takes more"
@@ -255,7 +255,7 @@ def test_gemm_6_every_weight_has_a_kernel_for_every_m_and_every_kernel_is_reache
     assert {row["name"] for row in core.gemm_kernels()} == reached
 
 
-# A list for GPUs as it may come to be: a new GPU's kernel, an older one's, and one that takes anything.
+# A possible list for GPUs: a new GPU's kernel, an older GPU's, and one that takes anything.
 GPU_LIST = [
     kernel("q8_0_decode_sm90", max_m=8, needs="sm_90"),
     kernel("q8_0_prefill_sm90", needs="sm_90"),
@@ -289,7 +289,7 @@ def test_gemm_16_what_has_not_run_on_hardware_needs_an_override(demoted: str) ->
         assert chosen(rows, H100, overrides=[("q8_0", demoted)]) == [demoted]
         plan = core.gemm_plan(H100, "q8_0", 64, 64, overrides=[("q8_0", demoted)], kernels=rows)
         assert plan["description"].endswith(f"{demoted} (has not run on its hardware)")
-    # A list in which nothing is demoted takes them by itself.
+    # Without demoted rows, the list's order selects them.
     assert demoted in chosen(GPU_LIST, H100 if "90" in demoted else A100)
 
 
@@ -314,7 +314,7 @@ def test_a_tuning_chooses_by_rows_among_kernels_of_equal_bits() -> None:
     rows = [SMALL, LARGE, REFERENCE]
     at = {m: core.gemm_kernel_for({}, "q8_0", 64, 64, m, kernels=rows, tuning=TUNED) for m in (1, 4, 5, 64, 65, 9999)}
     assert at == {1: "large", 4: "large", 5: "small", 64: "small", 65: "large", 9999: "large"}
-    # The control: without it, and for another type, the list's order decides.
+    # The control: without the tuning, and for another type, the list's order decides.
     assert core.gemm_kernel_for({}, "q8_0", 64, 64, 1, kernels=rows) == "small"
     assert core.gemm_kernel_for({}, "f32", 64, 64, 1, kernels=rows, tuning=TUNED) == "reference"
     plan = core.gemm_plan({}, "q8_0", 64, 64, kernels=rows, tuning=TUNED)

@@ -1,4 +1,4 @@
-"""Instruction sets: words, refusals, and that no code for one leaks into the others."""
+"""Instruction sets: names, refusals, and no leak of code from one into another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 ISAS = ["generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "neondot"]
 
 
-# What `device.isa = "auto"` is on these CPUs: all of their instruction sets that imp has kernels for.
+# `device.isa = "auto"` on these CPUs selects all of their instruction sets for which imp has kernels.
 CPUS = {
     "before AVX2": "generic",
     "Zen 3": "avx2",
@@ -30,7 +30,7 @@ CPUS = {
     "Graviton 2": "neondot",
     "Graviton 3": "neondot",
 }
-# Of each CPU the words whose instruction sets it has.
+# For each CPU, the names of the instruction sets that it has.
 HAS = {
     "before AVX2": ["generic"],
     "Zen 3": ["generic", "avx2"],
@@ -60,7 +60,7 @@ def test_gemm_14_auto_is_all_of_each_cpu_and_a_word_is_a_part_of_it(cpu: str) ->
 
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_14_each_kernel_that_a_cpu_has_is_offered_and_no_other(cpu: str) -> None:
-    """Over rows of both processor families, as this build's own list has but one."""
+    """Uses rows of both processor families, because this build's list has only one."""
     rows = [
         {"name": f"q8_0_{isa}", "weight": "q8_0", "layout": "panel16", "reduction": "q8_block32", "max_m": None,
          "needs": "", "isa": isa, "validated": True}
@@ -144,7 +144,7 @@ def symbols(path: Path) -> list[tuple[str, str]]:
 
 
 def leaks(found: list[tuple[str, str]]) -> list[str]:
-    """Symbols by which a linker could take this file's code for another's: weak ones, and any outside our names."""
+    """Returns symbols by which a linker could use this file's code for another: weak ones, and any outside `imp::`."""
     return [name for kind, name in found if kind in "WVuvw" or (kind in "TDBR" and not name.startswith("imp::"))]
 
 
@@ -157,6 +157,6 @@ def test_gemm_14_no_object_of_an_instruction_set_shares_its_code() -> None:
         pytest.skip("no build folder here: imp was installed from a wheel")
     assert {path.name: leaks(symbols(path)) for path in objects if leaks(symbols(path))} == {}
     assert any(name.startswith("imp::cpu::run_q8_0_") for path in objects for _, name in symbols(path))
-    # The check can fail: an ordinary object does share templates of the standard library.
+    # The check can fail: an ordinary object shares templates of the standard library.
     ordinary = {path.parents[1] / "cpu_linear.cpp.o" for path in objects if path.name.startswith("kernels_")}
     assert ordinary and all(leaks(symbols(path)) for path in ordinary)

@@ -23,7 +23,7 @@ def rng() -> np.random.Generator:
 
 
 def same_on_all(devices: list[core.Device], op: Callable[[core.Device], Array]) -> Array:
-    """The op's result, which has the same bits on every device of a family."""
+    """Returns the op's result; checks that every device of a family gives the same bits."""
     results = [op(device) for device in devices]
     for result in results[1:]:
         assert_same_bits(result, results[0])
@@ -40,7 +40,7 @@ def normal(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def extremes(rng: np.random.Generator, *shape: int) -> Array:
-    """Magnitudes from 1e-30 to 1e15, whose squares still fit."""
+    """Returns values of magnitudes from 1e-30 to 1e15, whose squares are finite."""
     return (rng.normal(size=shape) * 10.0 ** rng.uniform(-30, 15, size=shape)).astype(np.float32)
 
 
@@ -56,7 +56,7 @@ def test_krn_3_rms_norm(
     expected = rms_norm_oracle(x, weight, 1e-5)
     bound = tolerances.rms_norm(x.astype(np.float64), weight.astype(np.float64))
     assert_close(actual, expected, bound)
-    # Negative control: the neighbour's weight, a forgotten mean of one element.
+    # Negative control: the neighbour's weight, a mean over one element too few.
     for wrong in (rms_norm_oracle(x, np.roll(weight, 1), 1e-5), expected * np.sqrt((width - 1) / width)):
         with pytest.raises(AssertionError):
             assert_close(actual, wrong, bound)
@@ -76,7 +76,7 @@ def test_krn_3_a_sum_is_normalized_as_if_by_itself(
 
 
 def frequencies(scaling: str) -> Array:
-    """The rotary frequencies of 40 pairs, plain or scaled as the model room does."""
+    """Returns the rotary frequencies of 40 pairs, plain or scaled as the model code does."""
     plain = 10000.0 ** (-np.arange(40) / 40)
     if scaling == "linear":
         return plain / 4
@@ -144,7 +144,7 @@ def test_krn_3_heads_are_normalized_before_they_turn(
 def test_krn_3_rotating_and_keeping_in_one_pass_is_what_its_parts_are(
     device: core.Device, rng: np.random.Generator, dtype: str, head_dim: int, style: str
 ) -> None:
-    """Four rows of two sequences, 5 heads on 3: q turned, and every byte of the cache, against rope and append."""
+    """Compares rotated q and every byte of the cache with rope and append: four rows of two sequences, 5 heads on 3."""
     angles = device.rope_angles(np.array([7, 8, 9, 33], np.int32), (0.7 ** np.arange(20)).tolist())
     q, k, v = normal(rng, 4, 5 * head_dim), normal(rng, 4, 3 * head_dim), normal(rng, 4, 3 * head_dim)
     q_norm, k_norm = normal(rng, head_dim), normal(rng, head_dim)
@@ -172,7 +172,7 @@ def test_krn_3_gated_activations(devices: list[core.Device], rng: np.random.Gene
     wide_gate, wide_up = gate.astype(np.float64), up.astype(np.float64)
     for kind, oracle in (("silu", silu_oracle), ("gelu_tanh", gelu_oracle)):
         expected = oracle(wide_gate, wide_up)
-        # An argument's own rounding counts in units of the argument: exp(-x) of |x| near 20.
+        # The rounding of an argument is relative to the argument: exp(-x) with |x| near 20.
         bound = tolerances.elementwise(expected, 8) * (1 + np.abs(wide_gate))
         if kind == "gelu_tanh":
             bound = tolerances.gelu_tanh(wide_gate, wide_up)

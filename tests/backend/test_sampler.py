@@ -1,4 +1,4 @@
-"""The sampler's draws: generator, greedy, ties, kept sets, and integers without bound."""
+"""The sampler's draws: generator, greedy, ties, kept sets, and unbounded integers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_smp_2_the_generator_has_the_published_answers() -> None:
 
 
 def test_smp_1_smp_25_a_choice_depends_on_its_request_alone() -> None:
-    """Every instruction set and number of threads, in any order and company: one id, and the rows are unchanged."""
+    """Every instruction set, number of threads, order and batch gives the same id and leaves the rows unchanged."""
     rng = np.random.default_rng(1)
     rows = normal_rows(1, 250)
     requests = [{"row": i, "logprob": True, "n_candidates": 3, **random_fields(rng, VOCAB)} for i in range(250)] * 2
@@ -51,7 +51,7 @@ def test_smp_1_smp_25_a_choice_depends_on_its_request_alone() -> None:
 
 
 def test_smp_25_large_rows_agree_on_every_instruction_set() -> None:
-    """Rows of several mass blocks, where lists are gathered in part only."""
+    """Uses rows of several mass blocks, whose lists are gathered only in part."""
     rng = np.random.default_rng(2)
     rows = normal_rows(2, 6, vocab=40_001)
     requests = [{"row": i % 6, **random_fields(rng, 40_001)} for i in range(60)]
@@ -138,7 +138,7 @@ def test_smp_7_off_values_are_off_and_edges_keep_one(device: core.Device, fewer:
 
 
 def filters(rng: np.random.Generator, vocab: int) -> Iterator[Fields]:
-    """Each filter alone, pairs, and all."""
+    """Yields every combination of the filters."""
     for chosen in range(1, 16):
         fields: Fields = {"temperature": float(rng.choice([0.5, 1.0, 1.8]))}
         if chosen & 1:
@@ -165,7 +165,7 @@ def test_smp_8_support_sets_are_exact(vocab: int, n_rows: int, repeats: Repeats)
             if not oracle.decided(margin):
                 continue
             ids, weights = sampler.support(fields)
-            # Candidates of weight zero may be listed or not: they are never drawn. Near one unit float64 cannot tell.
+            # Candidates of weight zero may be listed or not: they are never drawn. Near one unit float64 cannot decide.
             units = np.exp((row.astype(np.float64) - row.max()) / np.float32(fields["temperature"])) * 2**40
             compared += 1
             assert set(ids) - set(np.flatnonzero(units < 2)) == expected - set(np.flatnonzero(units < 2)), fields
@@ -190,7 +190,7 @@ def test_smp_8_what_is_drawn_is_of_the_exact_set(device: core.Device, fewer: int
             requests.append({**fields, "row": i, "seed": len(requests)})
     drawn = tokens(device, rows, requests)
     assert all(token in expected for token, (_, expected) in zip(drawn, kept, strict=True))
-    rotated = [*drawn[1:], drawn[0]]  # negative control: draws of other sets are seen
+    rotated = [*drawn[1:], drawn[0]]  # negative control: draws from other sets are detected
     assert not all(token in expected for token, (_, expected) in zip(rotated, kept, strict=True))
     few, _ = oracle.kept(rows[0], {"top_k": 5, "temperature": 3.0})
     assert set(draws(rows[0], 100, device, top_k=5, temperature=3.0)) == few
@@ -220,7 +220,7 @@ def test_smp_9_weights_are_those_of_the_definition() -> None:
                 ids, weights = core.SamplerRow(ISAS[-1], row).support({"temperature": temperature})
                 exact = oracle.integer_weights(row, temperature)
                 assert max(weights) == 2**40
-                # The argument is rounded twice in float32, which counts in units of the argument.
+                # The argument is rounded twice in float32, relative to the argument.
                 for token, weight in zip(ids, weights, strict=True):
                     argument = abs(float(row[token]) - float(row.max())) / temperature
                     bound = exact[token] * tolerances.rounding_of_sum(4) * (1 + argument) + 1

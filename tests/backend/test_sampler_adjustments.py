@@ -1,4 +1,4 @@
-"""What changes logits before a draw: penalties, DRY, bias and masks, against their definition."""
+"""Adjustments of logits before a draw (penalties, DRY, bias and masks), against their definition."""
 
 from __future__ import annotations
 

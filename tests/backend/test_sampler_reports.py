@@ -1,4 +1,4 @@
-"""What the sampler reports, and rows that it must survive or refuse."""
+"""The sampler's reports, and rows that it must accept or refuse."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Writes models to compare on: `python tests/bench/make_model.py SHAPE TYPE [-o FILE]`.
+"""Writes models for comparisons: `python tests/bench/make_model.py SHAPE TYPE [-o FILE]`.
 
-`demo` is the built-in model in another type. All others are random weights in real shapes: as fast as the real ones,
-and they say nothing. Their vocabularies have the real sizes and split words of small letters into pairs and fours, so
-that a server can be measured too. Plain types are written with the `gguf` package; llama.cpp quantizes the others, with
-its usual mix of types.
+`demo` is the built-in model in another type. All others have random weights in real shapes: they are as fast as real
+models, but their text has no meaning. Their vocabularies have the real sizes and split lowercase words into groups of
+two and four letters, so that servers can be measured too. The `gguf` package writes plain types; llama.cpp quantizes
+the others with its usual mix of types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-# In the place of this folder.
+# Replaces this folder.
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
@@ -28,9 +28,9 @@ from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
 from imp_service.models import demo_model_path
 from support.tiny_vocabularies import byte_level, sentencepiece
 
-# Not a real shape: for seeing that what reads it runs.
+# Not a real shape: it only shows that a program runs.
 TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 128, 640, 1024, 1e4, 1e-6, True)
-# Qwen3-30B-A3B made small: of 1.4 billion weights a token uses 0.3. Rows of 256 are what K-quants need.
+# A small Qwen3-30B-A3B: a token uses 0.3 of 1.4 billion weights. K-quants need rows of 256.
 EXPERTS = Shape("Qwen3-MoE-Small", "qwen3moe", 12, 1024, 3072, 16, 4, 128, 151936, 40960, 1e6, 1e-6, True,
                 n_experts=64, n_experts_used=8, expert_ffn_size=512)  # fmt: skip
 MODELS: Mapping[str, Shape] = {shape.model.lower(): shape for shape in (*SHAPES.values(), EXPERTS, TINY)}
@@ -42,7 +42,7 @@ N_BYTES = 256
 
 
 def make_model(shape: Shape, dtype: str, path: Path) -> Path:
-    """Writes the same file every time."""
+    """Writes a model; the same arguments give the same file."""
     if dtype in PLAIN:
         write_plain(shape, dtype, path)
         return path
@@ -56,7 +56,7 @@ def make_model(shape: Shape, dtype: str, path: Path) -> Path:
 
 
 def convert_demo(dtype: str, path: Path) -> Path:
-    """The built-in model, small but trained, in another type than its own."""
+    """Writes the built-in model, which is small but trained, in another type."""
     from support import llama_cpp_peer
 
     llama_cpp_peer.start()
@@ -64,11 +64,11 @@ def convert_demo(dtype: str, path: Path) -> Path:
 
 
 def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None) -> None:
-    """Matrices in a plain type, one in memory at a time; the name says `name_of` where they are quantized next."""
+    """Writes a model in a plain type, one matrix in memory at a time. `name_of` is the type of a later quantization."""
     writer = gguf.GGUFWriter(path, shape.architecture)
     facts = metadata(shape, name_of or dtype) | vocabulary(shape)
     for key, value in facts.items():
-        if key != "general.architecture":  # the writer has said it
+        if key != "general.architecture":  # the writer has added this key
             writer.add_key_value(key, value, value_type(value))
     writer.add_file_type(gguf.LlamaFileType[f"{'ALL' if dtype == 'f32' else 'MOSTLY'}_{dtype.upper()}"])
     listed = list(tensors(shape, MIXES[dtype]))
@@ -85,7 +85,7 @@ def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None
 
 
 def stored(listed: list[tuple[str, str, tuple[int, ...], float, float]]) -> Iterator[NDArray[np.generic]]:
-    """Each tensor as its type stores it."""
+    """Yields each tensor as its type stores it."""
     random = np.random.default_rng(0)
     for _, kind, dims, mean, deviation in listed:
         values = random.standard_normal(dims[::-1], np.float32)
@@ -95,7 +95,7 @@ def stored(listed: list[tuple[str, str, tuple[int, ...], float, float]]) -> Iter
 
 
 def value_type(value: object) -> gguf.GGUFValueType:
-    """As files have them: whole numbers in 32 bits."""
+    """Returns the type of a metadata value as in usual files: integers have 32 bits."""
     if isinstance(value, bool):
         return gguf.GGUFValueType.BOOL
     if isinstance(value, int):
@@ -104,7 +104,7 @@ def value_type(value: object) -> gguf.GGUFValueType:
 
 
 def vocabulary(shape: Shape) -> dict[str, object]:
-    """Bytes, then pairs of letters, then pairs of these, as many as the shape has room for."""
+    """Returns bytes, then pairs of letters, then groups of four, up to the shape's vocabulary size."""
     if shape.architecture.startswith("gemma"):
         return gemma_vocabulary(shape.vocab_size)
     found = byte_level()
@@ -122,14 +122,14 @@ def vocabulary(shape: Shape) -> dict[str, object]:
 
 
 def gemma_vocabulary(size: int) -> dict[str, object]:
-    """The same words as pieces, the likelier the sooner."""
+    """Returns the same words as SentencePiece pieces; earlier ones have higher scores."""
     n_others = len(sentencepiece([])["tokenizer.ggml.tokens"])
     pieces = [*string.ascii_lowercase, *words(size - n_others - len(string.ascii_lowercase))]
     return sentencepiece([(piece, -float(i)) for i, piece in enumerate(pieces)], add_space_prefix=False)
 
 
 def words(n: int) -> list[str]:
-    """Of two letters, and of four."""
+    """Returns `n` words: all of two letters, then those of four."""
     pairs = ["".join(letters) for letters in itertools.product(string.ascii_lowercase, repeat=2)]
     fours = (left + right for left, right in itertools.product(pairs, pairs))
     return list(itertools.islice(itertools.chain(pairs, fours), n))

@@ -1,4 +1,4 @@
-"""imp bench end to end on the built-in model: what is there, and whether the numbers follow from each other."""
+"""imp bench end to end on the built-in model: the report is complete, and its numbers are consistent."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ TINY = ["--prefill", "24", "--decode", "5", "--depth", "0,18", "--batch", "1,3",
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """One run of the command, with one and two threads."""
+    """The report of one run of the command, with one and two threads."""
     with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as output:
         import io
         import sys
@@ -69,7 +69,7 @@ def test_rates_and_fractions_follow_from_their_parts(report: dict) -> None:
 
 
 def test_work_grows_as_the_cases_say(report: dict) -> None:
-    """Against the built-in model's own numbers: 2 n k of every matrix, and keys and values of each token seen."""
+    """Compares with the built-in model's sizes: 2 n k per matrix, and the keys and values of each attended token."""
     from imp_service.config import load as load_config
     from imp_service.core import load
 
@@ -157,7 +157,7 @@ def test_prompts_read_in_steps_read_the_weights_in_each() -> None:
         peak="int8",
     )
     found = work.prefill(10, chunk=4)
-    # Three steps, that see 4, 8 and 10 tokens.
+    # Three steps, which attend to 4, 8 and 10 tokens.
     assert found.bytes == 3 * 1000 + 100 + 2 * (2 * (4 + 8 + 10) + (4 + 4 + 4))
     seen = 2 * sum(range(1, 11)) + (1 + 2 + 3 + 7 * 4)
     assert found.ops == 10 * 7 + 3 + 5 * seen
@@ -185,7 +185,7 @@ def test_products_of_bfloat16_are_held_to_its_own_peak() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"tied": True}, {"n_experts": 4}], ids=["plain", "tied", "experts"])
 def test_cmd_1_a_checkpoint_of_safetensors_costs_what_the_same_model_costs_as_gguf(changes, tmp_path: Path) -> None:
-    """Its tensors have other names."""
+    """The tensors of a checkpoint have other names."""
     from imp_service.core.bench.work import model_work
 
     model = tiny("llama", **changes)

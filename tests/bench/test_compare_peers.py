@@ -1,4 +1,4 @@
-"""Models of random weights are written as they are named, and imp is compared with llama.cpp on one of them."""
+"""Models of random weights have the types in their names; imp is compared with llama.cpp on one of them."""
 
 import json
 import os
@@ -29,7 +29,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As the command writes it."""
+    """The model that the command writes."""
     path = tmp_path_factory.mktemp("models") / "tiny.gguf"
     command = [sys.executable, str(HERE / "make_model.py"), "tiny", "q4_k_m", "-o", str(path)]
     subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=True)
@@ -46,7 +46,7 @@ def test_a_model_has_its_types_and_its_weights_their_sizes(model: Path, tmp_path
     assert values.keys() == mixed.keys()
     for name, divisor in (("blk.1.ffn_up.weight", 1.0), ("blk.1.ffn_down.weight", 2.0)):  # two layers write twice each
         deviation = values[name].std() / (DEVIATION / divisor)
-        # Of n samples a standard deviation errs by 1 / √2n; five of them.
+        # The standard deviation of n samples has an error of 1 / √2n; the bound is five times that.
         assert abs(deviation - 1) < 5 / np.sqrt(2 * values[name].size)
 
 
@@ -119,7 +119,7 @@ def test_what_was_measured_before_a_failure_is_written(model: Path, tmp_path: Pa
 
 
 class FakeEngine:
-    """Remembers what it was asked, and refuses one thing."""
+    """An engine that records its requests and refuses one of them."""
 
     def __init__(self, name: str, refused: str = "") -> None:
         self.name, self.refused = name, refused
@@ -146,7 +146,7 @@ def test_an_engine_refused_in_preparing_or_warming_up_is_released() -> None:
 
 
 def outcome_of(case: Case, seconds: dict[str, float], peak: str = "int8") -> Outcome:
-    """One round, of work that takes 1 s at the ceiling."""
+    """Returns the outcome of one round whose work takes 1 s at the ceiling."""
     rates = {"bytes": 1e9, peak: 1e12}
     samples = {name: Sample(taken, rates, 0.0, is_disturbed=False) for name, taken in seconds.items()}
     return Outcome(case, {"tokens": 100.0, "bytes": 1e9, peak: 1e11}, [Round(samples)], 0, {})

@@ -1,4 +1,4 @@
-"""Divergences are what their definition says, and engines on a file are near the file's own weights alone."""
+"""Divergences follow their definition, and engines are close to the weights in the file, not to others."""
 
 import json
 import math
@@ -25,7 +25,7 @@ TEXT = Path(__file__).parents[1] / "data" / "held_out.txt"
 
 
 def rows_of(*distributions: list[float]) -> np.ndarray:
-    """Logits, each off by another constant."""
+    """Returns logits, each row shifted by another constant."""
     return np.log(np.array(distributions, np.float32)) + np.arange(len(distributions), dtype=np.float32)[:, None]
 
 
@@ -52,7 +52,7 @@ def test_a_scale_gives_the_entropy_that_is_asked_for() -> None:
 
 
 def test_spreads_of_a_ratio_are_of_the_same_positions() -> None:
-    """Twice another's divergence everywhere is twice its mean in every draw."""
+    """If one divergence is twice another at every position, its mean is twice the other's in every draw."""
     nats = np.random.default_rng(0).gamma(0.1, size=200)
     agrees = np.ones(200, np.bool_)
     ratio = Divergences(2 * nats, agrees).ratio(Divergences(nats, agrees))
@@ -76,7 +76,7 @@ def test_engines_are_compared_with_the_weights_of_the_file(tmp_path: Path) -> No
     assert engines.keys() == {("imp", "bf16"), *((way, kv) for way in ways for kv in ("f16", "bf16"))}
     least = min(engines[way, "f16"] for way in ways)
     assert found["imp_ratio"]["bf16"]["value"] == pytest.approx(engines["imp", "bf16"] / least)
-    # What quantizing the weights has cost is not counted: to the weights before it, the way is much longer.
+    # The comparison excludes the cost of quantizing the weights: the original weights are much farther away.
     tokens = [list(range(300 + i, 324 + i)) for i in range(2)]
     rows = list(ImpRows("bf16")(path, 1, tokens))
     own, other = (list(ReferenceRows(of)(tokens)) for of in (path, demo_model_path()))

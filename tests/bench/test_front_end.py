@@ -1,4 +1,4 @@
-"""The bench of the front end runs, and every figure of it was measured."""
+"""The bench of the front end runs and measures every figure."""
 
 import json
 import os
@@ -26,6 +26,6 @@ def test_hon_15_the_bench_of_the_front_end_measures_every_figure(tmp_path: Path)
     figures = {figure["name"]: figure for figure in json.loads(report.read_text())["figures"]}
     assert len(figures) == 4 * (3 + 3 + 2 + 2) + (4 * (3 + 3) + 2 * 3) + (3 + 1 + 2) + 4
     assert [name for name, figure in figures.items() if "memory" not in name and not figure["median"] > 0] == []
-    # A message of each stream is its start or its end; the others hold a token each, or more.
+    # Each stream has a message for its start or end; every other message has one or more tokens.
     assert figures["message size, 64 streams, 1 a message, HTTP"]["max"] < 1
     assert figures["open at once, of 100 with a lease of 1 s"]["median"] > 1

@@ -11,7 +11,7 @@ from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, synthetic_file, tensors
 
-# As the models' cards and weight files count them, the shared embedding once.
+# The counts of the model cards and weight files; a shared embedding counts once.
 PARAMETERS = {
     "0.6b": 596_049_920,
     "1.7b": 1_720_574_976,
@@ -76,7 +76,7 @@ def test_random_weights_load_and_run(shape: Shape, mix: str) -> None:
         after = client.engine.stats()
         assert after.n_outputs - before.n_outputs == 2 * 3 * 6
         assert after.sessions == 3
-    # Nothing of it is left, and what is cached of a prompt is computed again.
+    # Nothing of it remains, and cached parts of a prompt are computed again.
     cached = client.engine.stats().n_cached_tokens
     assert all(runs.prefill(64) > 0 for _ in range(2))
     assert client.engine.stats().n_cached_tokens == cached
@@ -97,7 +97,7 @@ def test_probes_refuse_what_they_do_not_know(kind: str, message: str) -> None:
 
 
 def test_probes_give_rates_of_the_right_unit() -> None:
-    """Between a thousand times slower than any x86-64 machine and a thousand times faster than any."""
+    """Bounds the rates: a thousand times slower and a thousand times faster than any x86-64 machine."""
     assert 1e6 < _core.probe_read_bandwidth(1, seconds=0.001) < 1e15
     assert 1e6 < _core.probe_peak("f32", 2, seconds=0.001) < 1e17
     assert 1e6 < _core.probe_peak("bf16", 1, seconds=0.001) < 1e18

@@ -1,4 +1,4 @@
-"""Whole sequences of a GPU, emulated or real, agree with the CPU's: equal, or apart where it is a toss-up."""
+"""Whole sequences of a GPU, emulated or real, agree with the CPU's: they differ only where two tokens nearly tie."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ GREEDY = _core.SamplingOptions(temperature=0.0)
 @dataclasses.dataclass(frozen=True)
 class Sequence:
     tokens: list[int]
-    logits: list[np.ndarray]  # that each was drawn from
+    logits: list[np.ndarray]  # from which each token was drawn
 
 
 def generated(model: TinyModel, folder: Path, device: str, **changes: bool) -> list[Sequence]:
-    """Eight at once, of prompts of different lengths, in pieces."""
+    """Generates eight sequences together, from prompts of different lengths, in chunks."""
     engine = ModelEngine(load(model, folder, device=device, **changes), prefill_chunk=16)
     prompts = [prompt(3 + 5 * i, model.vocab_size, seed=i) for i in range(8)]
     tickets = [engine.generate(tokens, N_OUTPUTS, sampling=GREEDY, logits=True) for tokens in prompts]
@@ -64,7 +64,7 @@ def test_det_12_sequences_of_a_gpu_agree_with_the_cpus(device: str, family: str,
 def test_det_12_det_13_quantized_sequences_agree_where_both_multiply_by_int8(
     device: str, family: str, dtype: str, tmp_path: Path
 ) -> None:
-    """As the deterministic mode does for any number of rows: codes and their sums are the CPU's, to the last bit."""
+    """Deterministic mode multiplies by int8 for any number of rows: codes and sums equal the CPU's, bit for bit."""
     sizes = {"hidden_size": 256, "ffn_size": 256, "n_heads": 4, "n_kv_heads": 2, "head_dim": 64, "n_layers": 1}
     model = tiny(family, dtype=dtype, **sizes)
     reference = generated(model, tmp_path, "cpu")

@@ -1,4 +1,4 @@
-"""The same tokens, whatever the load: random requests alone, and in every company that an engine knows."""
+"""The same tokens under any load: random requests alone, and together in every configuration of an engine."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from support.workload import Outcome, random_requests, run, run_by_steps, run_to
 N_REQUESTS = 200
 N_GENERIC = 60
 SEED = 20261121
-# 16 blocks of 16 tokens, 32 KiB each, of which a sequence of full context takes 8.
+# 16 blocks of 16 tokens, 32 KiB each; a sequence of full context takes 8 of them.
 SMALL_POOL = ("limits.max_context=128", "kv.bytes=524288")
 VARIANTS = {
     "batch_of_16": (),
@@ -36,7 +36,7 @@ QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "3_threads", "generic")
 
 @pytest.fixture(scope="module")
 def alone() -> tuple[list, list[Outcome]]:
-    """Every request by itself, on one thread, in an engine that has seen no other."""
+    """The requests and the outcome of each alone, on one thread, without the prefix cache."""
     with imp_service.load(None, "device.threads=1", "kv.prefix_cache=false", "limits.max_context=128") as model:
         requests = random_requests(N_REQUESTS, SEED, model._runtime.tokenizer)
         outcomes = [run(model, request) for request in requests]
@@ -66,7 +66,7 @@ def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
         found = run_together(model, [requests[i] for i in order], n_at_once=16)
         stats = model._runtime.client.engine.stats()
     assert [i for i, outcome in zip(order, found, strict=True) if outcome != expected[i]] == []
-    # The company was there: steps held several sequences, the cache was used, sequences were preempted.
+    # The load was real: steps had several sequences, the cache had hits, sequences were preempted.
     assert stats.n_steps < stats.n_decode_rows + stats.n_prefill_rows
     assert (stats.n_cached_tokens > 0) == (variant != "no_prefix_cache")
     assert stats.n_preemptions == 0

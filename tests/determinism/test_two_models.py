@@ -33,14 +33,14 @@ def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> N
     models = [imp_service.load(None, *settings) for settings in VARIANTS]
     jobs = [(m, r) for m in range(len(VARIANTS)) for r in range(len(alone[0]))]
     random.Random(3).shuffle(jobs)
-    # Every generation is begun before any is read: their steps interleave.
+    # All generations start before any is read, so their steps interleave.
     running = [(m, r, models[m].generate(requests(models[m])[r])) for m, r in jobs]
     texts = {(m, r): "".join(reply.text for reply in generation) for m, r, generation in running}
     kernels = [{name for weight in model._runtime.core.weights for name in weight["kernels"]} for model in models]
     for model in models:
         model.close()
     assert {job: alone[job[0]][job[1]].text for job in jobs} == texts
-    # The overrides are in force: they change what the models say, or the kernels that say it.
+    # The overrides have an effect: they change the models' outputs or kernels.
     assert alone[0] != alone[1] != alone[2]
     assert kernels[2] == {"reference"} != kernels[0]
 

@@ -1,4 +1,4 @@
-"""Engines over a script, on a device that the host waits for and on one that works behind its back."""
+"""Engines over a script, on a device that the host waits for and on one that runs asynchronously."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from support.script_engine import ScriptEngine
 
 @pytest.fixture(params=[False, True], ids=["waited-for", "ahead"])
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the engine may begin a step before it has read the one before: no answer may depend on it."""
+    """Whether the engine may start a step before it has read the previous one; no result may depend on it."""
     monkeypatch.setattr(ScriptEngine, "ahead", request.param)
     return bool(request.param)

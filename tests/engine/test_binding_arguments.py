@@ -1,4 +1,4 @@
-"""What Python may hand to the core as token ids and masks: whole numbers in any container, copied; nothing else."""
+"""The core accepts integers in any container as token ids and masks, copies them, and refuses everything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N = _core.RunLimits(max_outputs=2)
 
 
 class Subclass(np.ndarray):
-    """An array that is one, and something else beside."""
+    """A subclass of NumPy's array."""
 
 
 IDS = np.array([3, 5, 7, 9], np.int64)
@@ -112,7 +112,7 @@ def test_y21_a_mask_is_bytes_that_nobody_can_change(engine: Any, mask: Any) -> N
 
 
 def test_y21_an_array_may_be_changed_once_it_is_handed_over(engine: Any) -> None:
-    """The core has a copy before the call is back: what another thread writes then reaches nobody."""
+    """The core copies the array before the call returns, so later writes of other threads have no effect."""
     tokens = IDS.copy()
     expected = outputs(engine, 1, list(tokens))
     with_copies = []

@@ -1,4 +1,4 @@
-"""Objects of the core that Python drops, callbacks that raise, and engines beside each other in one process."""
+"""Objects of the core that Python drops, callbacks that raise, and several engines in one process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_y20_an_engine_that_is_dropped_at_work_takes_its_model_along(repeats: Re
             pass
         events = engine.drain_events()
         del engine
-        # What was told outlives both.
+        # The events outlive both.
         assert {type(event).__name__ for event in events} <= {"StartedEvent", "TokenEvent", "FinishedEvent"}
         assert all(event.ticket in range(1, 5) for event in events)
 
@@ -52,13 +52,13 @@ def test_a_model_serves_one_engine_at_a_time() -> None:
         _core.Engine(model, options)
     del engine
     gc.collect()
-    with pytest.raises(_core.InvalidArgument, match="max_context"):  # one that is refused holds nothing
+    with pytest.raises(_core.InvalidArgument, match="max_context"):  # a refused one holds nothing
         _core.Engine(model, _core.EngineOptions(n_blocks=model.n_blocks, max_context=0))
     assert _core.Engine(model, options).drain_events() == []
 
 
 class Told(Exception):
-    """Of a callback."""
+    """An exception that a callback raises."""
 
 
 def test_y20_a_callback_that_raises_ends_the_load_with_its_own_error() -> None:
@@ -74,7 +74,7 @@ def test_y20_a_callback_that_raises_ends_the_load_with_its_own_error() -> None:
         _core.Model.load(file, progress=progress)
     assert len(seen) == 3
     with pytest.raises(TypeError):
-        _core.Model.load(file, progress=lambda: None)  # called with two
+        _core.Model.load(file, progress=lambda: None)  # called with two arguments
     assert _core.Model.load(file).vocab_size > 0
 
 
@@ -132,7 +132,7 @@ def test_y24_an_engine_that_comes_and_goes_does_not_touch_the_one_that_serves() 
             assert [token for reply in replies if isinstance(reply, Chunk) for token in reply.token_ids] == expected
 
 
-# Requests of a caller that reads, one that cancels, one that is refused, one of a session.
+# A request that its caller reads, one that it cancels, one that is refused, and one of a session.
 LOOP = """
 import gc, sys
 from imp_service import _core, _testing

@@ -1,4 +1,4 @@
-"""Blocks are conserved, and shared ones are never written: against models in plain Python."""
+"""Blocks are conserved, and shared ones are never written; models in plain Python are the oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_OPERATIONS = 1_000_000 if os.environ.get("IMP_RELEASE") else 10_000
 
 
 def test_kv_1_blocks_are_conserved_through_random_operations() -> None:
-    """Owners and states of every block, against a dictionary, after every operation."""
+    """Compares owners and states of every block with a dictionary after every operation."""
     rng = random.Random(41)
     n_blocks = 23
     allocator = _testing.BlockAllocator(n_blocks)
@@ -56,7 +56,7 @@ def test_kv_1_blocks_are_conserved_through_random_operations() -> None:
 
 @pytest.mark.parametrize("misuse", ["release free", "release twice", "retain free", "discard live", "unknown block"])
 def test_kv_1_nothing_is_freed_twice(misuse: str) -> None:
-    """Breaking a count is our bug, and says so before it does harm."""
+    """A broken count is imp's bug; it raises InternalError before it does harm."""
     allocator = _testing.BlockAllocator(3)
     block = allocator.allocate()
     with pytest.raises(_core.InternalError):
@@ -74,7 +74,7 @@ def test_kv_1_nothing_is_freed_twice(misuse: str) -> None:
 
 
 class Content:
-    """What each block of a pool would hold, and a bystander's view of tables: the model for KvBlocks."""
+    """The content that each block of a pool would hold, with an independent view of tables: the model for KvBlocks."""
 
     def __init__(self, block_tokens: int) -> None:
         self.block_tokens = block_tokens
@@ -95,7 +95,7 @@ class Content:
 
 
 class Holders:
-    """Sequences over one pool of blocks, and what each must read back."""
+    """Sequences over one pool of blocks, and the tokens that each must read back."""
 
     def __init__(self, n_blocks: int, block_tokens: int, *, prefix_cache: bool) -> None:
         self.n_blocks = n_blocks
@@ -111,7 +111,7 @@ class Holders:
         return name
 
     def extend(self, name: int, given: list[int]) -> None:
-        """Nothing happens where the blocks lack."""
+        """Extends a sequence; does nothing if blocks are missing."""
         table, tokens = self.held[name]
         wanted = tokens + given
         found = self.blocks.match(table, (9, 9), wanted, len(tokens))
@@ -187,7 +187,7 @@ def test_kv_4_the_first_write_to_a_shared_block_copies_it() -> None:
     assert blocks.prepare(copy, 6, 7) == [(shared[1], copy.blocks[1])]
     assert copy.blocks[0] == shared[0]
     assert copy.blocks[1] not in shared
-    # The parent owns its last block alone again: no second copy.
+    # The parent is the only owner of its last block again, so it needs no second copy.
     assert (blocks.missing(parent, 6, 7), blocks.prepare(parent, 6, 7), parent.blocks) == (0, [], shared)
     blocks.truncate(parent, 0)
     blocks.truncate(copy, 0)
@@ -205,7 +205,7 @@ def test_kv_2_a_write_beyond_the_table_is_an_error_before_it_happens() -> None:
 
 
 def test_s19_long_fork_chains_end_in_any_order() -> None:
-    """10,000 forks, of forks and of one parent, released at random: no recursion, nothing left."""
+    """Releases 10,000 forks, of forks and of one parent, in random order: no recursion, and no block remains."""
     rng = random.Random(3)
     blocks = _testing.KvBlocks(64, 4)
     tables = [_testing.BlockTable()]

@@ -1,4 +1,4 @@
-"""The engine's numbers of itself: how long steps and cancels take, and for how long it has been silent."""
+"""The engine's statistics: how long steps and cancels take, and how long it has been silent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 class HungEngine:
-    """An engine on its thread whose forward pass hangs at one token, until it is let go."""
+    """An engine on its thread whose forward pass hangs at one token until the test releases it."""
 
     def __init__(self, **options: Any) -> None:
         self._gate, self._opener = os.pipe()
@@ -37,7 +37,7 @@ class HungEngine:
         return events
 
     def wait_for_silence(self, ns: int) -> int:
-        """Until it has been silent for so long."""
+        """Waits until the engine has been silent for this long; returns its silence."""
         while (silence := self.core.stats().silence_ns) < ns:
             pass
         return int(silence)
@@ -76,12 +76,12 @@ def test_obs_8_silence_grows_while_a_step_hangs_and_is_nothing_at_rest(hung: Hun
 
 
 def test_obs_8_an_engine_whose_events_nobody_takes_is_not_stuck() -> None:
-    """It waits for us, so its silence is none."""
+    """An engine that waits for its reader is not silent."""
     engine = HungEngine(max_queued_events=20)
     engine.core.generate(1, 1, [HANGING + 1], limits=_core.RunLimits(max_outputs=4), **GREEDY)
     engine.collect(1)
     engine.core.generate(2, 2, [HANGING + 1], limits=_core.RunLimits(max_outputs=100), **GREEDY)
-    # The counter comes to the token that hangs after some fifteen outputs: let go in advance.
+    # The counter reaches the hanging token after about fifteen outputs, so the test releases it in advance.
     for _ in range(20):
         engine.let_go()
     engine.core.wait_for_steps_locked(20)
@@ -120,7 +120,7 @@ def test_obs_9_a_cancel_during_a_step_waits_for_its_end(hung: HungEngine) -> Non
     cancels = hung.core.stats().cancels
     assert sum(cancels.counts) == 1
     assert 8 * MS < cancels.sum_ns < 30_000 * MS
-    # 8 ms and more: from 2^13 microseconds on.
+    # 8 ms and more: the buckets from 2^13 microseconds on.
     assert sum(cancels.counts[13:]) == 1
 
 

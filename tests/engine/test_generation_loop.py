@@ -1,4 +1,4 @@
-"""What a run evaluates, draws and leaves: the state after each call, counted work, and every ending."""
+"""What a run evaluates, draws and leaves behind: the state after each call, counted work, and every ending."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_gen_3_evaluation_alone_returns_the_last_row_where_asked() -> None:
 
 @pytest.mark.parametrize("sampler", [Sampler(), SEEDED, PENALIZED], ids=["greedy", "seeded", "penalized"])
 def test_gen_4_a_generation_is_a_loop_of_steps(sampler: Sampler) -> None:
-    """20 prompts × 32 tokens: generation, hand-written steps and the oracle."""
+    """Compares generation, hand-written steps and the oracle for 20 prompts × 32 tokens."""
     for i in range(20):
         prompt = prompt_of(3 + 2 * i, i)
         expected = continuation(prompt, 32, sampler)
@@ -105,8 +105,8 @@ def test_gen_5_work_is_counted_where_a_limit_ends(n_outputs: int) -> None:
 
 
 def test_gen_5_txt_1_work_is_counted_where_a_stop_token_ends(ahead: bool) -> None:
-    """The counter model stops after 5 outputs: all 5 are evaluated, the stop token is not told. Where steps are begun
-    ahead it is evaluated, which nobody sees: whether it stops is the host's to say."""
+    """The counter model stops after 5 outputs: all 5 are evaluated, the stop token is not reported. If steps start
+    ahead, the device evaluates it too, which nobody sees, because the host decides on the stop."""
     engine = ScriptEngine("counter")
     ticket = engine.generate([2, 3, 4], max_outputs=-1, stop_tokens=[10])
     engine.turn_until_idle()
@@ -131,7 +131,7 @@ def test_gen_8_a_generation_cut_anywhere_goes_on(sampler: Sampler) -> None:
             assert engine.finished(ticket).reason == "max_tokens"
             outputs += engine.tokens(ticket)
         assert outputs == expected
-    # Elsewhere, from (tokens, seed, base): the same tail.
+    # Another engine gives the same tail from (tokens, seed, base).
     other = ScriptEngine()
     session = other.open(sampling=sampler)
     ticket = other.run(session, [*prompt, *expected[:11]], base=len(prompt), max_outputs=21)
@@ -141,7 +141,7 @@ def test_gen_8_a_generation_cut_anywhere_goes_on(sampler: Sampler) -> None:
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 16])
 def test_gen_9_txt_10_with_eos_ignored_every_output_is_delivered_once_in_order(n_outputs: int) -> None:
-    """The counter passes the EOS id: an ordinary output, though flagged; a stop token still ends."""
+    """The counter passes the EOS id, which is then an ordinary output with a flag. A stop token still ends the run."""
     engine = ScriptEngine("counter")
     ticket = engine.generate([3], max_outputs=n_outputs, eos_tokens=[4, 5], ends_at_eos=False)
     engine.turn_until_idle()
@@ -220,7 +220,7 @@ def test_gen_13_p18_a_prompt_beyond_the_context_is_refused_before_any_work() -> 
 
 @pytest.mark.parametrize("n_prompt", [1, 2, 31, 32])
 def test_gen_13_gen_14_as_many_outputs_as_an_unlimited_request_yields_are_accepted(n_prompt: int) -> None:
-    """One more is refused, in words with the numbers; a session counts what it holds and what it is given."""
+    """One more is refused with a message that names the numbers. A session counts its held and its new tokens."""
     engine = ScriptEngine(max_context=32, n_blocks=4)
     n_outputs = len(engine.complete(prompt_of(n_prompt), max_outputs=-1))
     assert n_outputs == 33 - n_prompt
@@ -283,7 +283,7 @@ def test_gen_20_d06_sequences_of_one_prompt_share_it_and_draw_from_their_own_str
     tables = [engine.core.blocks(sequence) for sequence in sequences]
     n_full = n_prompt // 16
     assert all(table[:n_full] == tables[0][:n_full] for table in tables)
-    assert len({table[n_full] for table in tables}) == 4  # written to since: each has its own
+    assert len({table[n_full] for table in tables}) == 4  # both have written since, so each has its own
     engine.turn_until_idle()
     for stream in range(4):
         assert engine.tokens(ticket, stream) == continuation(prompt, 20, SEEDED, sequence=stream)
@@ -296,7 +296,7 @@ def test_gen_20_d06_sequences_of_one_prompt_share_it_and_draw_from_their_own_str
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 6])
 def test_gen_20_r14_ending_the_siblings_frees_everything_at_once(turns: int) -> None:
-    """Queued, between prefill chunks, and in decode: each sequence has one ending, and no block stays."""
+    """Ends them queued, between prefill chunks and in decode: each sequence has one ending, and no block remains."""
     engine = ScriptEngine(prefill_chunk=8)
     sequences = [engine.sequence() for _ in range(8)]
     ticket = engine.generate(prompt_of(20), sequence=sequences[0], siblings=sequences[1:], max_outputs=50)
@@ -356,7 +356,7 @@ def test_gen_26_scores_do_not_read_the_cache_and_the_cache_is_filled() -> None:
 
 
 def test_gen_27_logits_of_another_width_end_their_own_request() -> None:
-    """A batch that holds token 15 gives one logit too few: that request ends, and the others of the batch do not."""
+    """A batch with token 15 gives one logit too few: only that request ends."""
     engine = ScriptEngine(script={"narrow_token": 15, "vocab_size": 16})
     prompts = [[i, 3, 5, 15 if i == 2 else 4] for i in range(4)]
     biased = Sampler(logit_bias={15: -100.0})
@@ -372,7 +372,7 @@ def test_gen_27_logits_of_another_width_end_their_own_request() -> None:
 
 
 def test_smp_21_the_whole_sampler_holds_from_the_first_output() -> None:
-    """Every field reaches the sampler at output 0 and 1 alike, from a generation and from steps."""
+    """Every field reaches the sampler at output 0 and at output 1, in generations and in steps."""
     given = {
         "temperature": 0.5,
         "repetition_penalty": 1.5,

@@ -1,4 +1,4 @@
-"""Idle sessions of one tenant, and the blocks that another wants."""
+"""Idle sessions of one tenant, and the blocks that another tenant needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def engine_of(n_blocks: int = 16, share: float = 0.5) -> ScriptEngine:
 
 
 def idle(engine: ScriptEngine, tenant: str, n_blocks: int, n: int = 1) -> list[int]:
-    """Idle sessions of so many blocks each; the first is idle for longest."""
+    """Opens idle sessions of `n_blocks` blocks each; the first is idle for longest."""
     made = []
     for i in range(n):
         engine.core.now_ns += 1
@@ -41,7 +41,7 @@ def generate(engine: ScriptEngine, tenant: str, n_blocks: int) -> Sequence[int]:
 
 
 def test_ses_19_s21_four_idle_sessions_of_one_tenant_do_not_keep_all_blocks_from_another() -> None:
-    """The longest idle ends, and only as many as are needed; what is below the share stays."""
+    """The longest idle sessions end, only as many as needed, and none below the tenant's share."""
     engine = engine_of()
     sessions = idle(engine, "a", 4, 4)
     generate(engine, "b", 4)
@@ -78,7 +78,7 @@ def test_ses_19_growth_and_new_sessions_of_another_tenant_find_room_too() -> Non
 
 
 def test_ses_19_of_several_tenants_the_one_that_holds_most_gives_way() -> None:
-    """Three tenants and the one that wants: a share is a quarter, though tenant_share is more."""
+    """Three tenants and one that needs blocks: a share is a quarter, although tenant_share is more."""
     engine = engine_of()
     few, some, many = (idle(engine, tenant, 1, n) for tenant, n in (("few", 3), ("some", 5), ("many", 8)))
     generate(engine, "new", 4)
@@ -88,7 +88,7 @@ def test_ses_19_of_several_tenants_the_one_that_holds_most_gives_way() -> None:
 
 
 def test_ses_19_where_the_tenant_that_holds_most_can_free_nothing_the_next_gives_way() -> None:
-    """A fork that has a run under way holds every block of the largest session."""
+    """A running fork holds every block of the largest session."""
     engine = engine_of(share=0.25)
     (most,) = idle(engine, "most", 7)
     fork = engine.sequence()
@@ -134,7 +134,7 @@ def test_ses_19_blocks_that_sessions_share_count_once() -> None:
 
 
 def test_ses_19_the_scheduler_says_that_a_step_is_not_gentle_where_it_would_evict() -> None:
-    """A session that waits beside idle ones of another tenant; on devices that run ahead nothing is evicted unseen."""
+    """A step that evicts an idle session of another tenant is not gentle: devices must not run ahead of it."""
     bench = _testing.SchedulerBench(n_blocks=4, max_context=64, tenant_share=0.25)
     sleeper = bench.enqueue(0, 60, 1, tenant="a", session=True)
     bench.next_step(0)

@@ -1,4 +1,4 @@
-"""Hours of load at four fifths of what the engine can do, in its own turns: the end is as quick as the beginning."""
+"""Hours of load at four fifths of the engine's capacity, counted in turns: it is as fast at the end as at the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_RUNNING = 8
 
 
 def arrivals() -> list[tuple[int, int, int]]:
-    """(turn, prompt tokens, outputs) of one part, which keep four fifths of the places busy."""
+    """Returns (turn, prompt tokens, outputs) of one part, which keep four fifths of the places busy."""
     rng = random.Random(15)
     found, busy = [], 0
     for turn in range(TURNS_OF_A_PART):
@@ -31,7 +31,7 @@ def percentile_99(turns: list[int]) -> int:
 
 
 class LongRun:
-    """Parts of the same arrivals, with prompts of their own: the cache fills, gives up blocks, and goes on."""
+    """Repeats the same arrivals with new prompts, so that the cache fills and evicts blocks."""
 
     def __init__(self) -> None:
         self.engine = ScriptEngine(
@@ -72,9 +72,9 @@ def test_o15_the_last_requests_of_a_long_run_wait_no_longer_than_the_first() -> 
     assert it.engine.core.stats().blocks_cached > 48
     it.engine.turn_until_idle()
     it.engine.assert_at_rest()
-    # The last part's own last requests were under way when it ended.
+    # The last requests of the last part were still running when it ended.
     *whole, _ = it.waited
     assert {len(part) for part in whole} == {len(pattern)} and len(pattern) > 400
     assert percentile_99(whole[-1]) <= 1.1 * percentile_99(whole[0])
-    # A request takes a turn for each output at least, so what is compared is no matter of a few turns.
+    # A request takes at least one turn per output, so the compared times are more than a few turns.
     assert percentile_99(whole[0]) >= 25

@@ -1,4 +1,4 @@
-"""Ids at or above n_tokens are no tokens: the engine's door refuses them, wherever a command holds one."""
+"""Ids at or above n_tokens are no tokens: the engine refuses them in every command."""
 
 from __future__ import annotations
 

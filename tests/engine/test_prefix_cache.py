@@ -1,4 +1,4 @@
-"""The prefix cache as a pure object: what is found, what is not, and what goes first."""
+"""The prefix cache as a pure object: what it finds, what it does not find, and what it evicts first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ B = 4
 
 
 def fill(blocks: _testing.KvBlocks, tokens: list[int], scope: tuple[int, int] = SCOPE) -> _testing.BlockTable:
-    """A sequence that holds `tokens`, found or computed."""
+    """Makes a sequence that holds `tokens`, found or computed."""
     table = _testing.BlockTable()
     held = blocks.match(table, scope, tokens, 0)
     blocks.prepare(table, held, len(tokens))
@@ -22,7 +22,7 @@ def fill(blocks: _testing.KvBlocks, tokens: list[int], scope: tuple[int, int] = 
 
 
 def found(blocks: _testing.KvBlocks, tokens: list[int], scope: tuple[int, int] = SCOPE) -> int:
-    """How many tokens a new sequence would find."""
+    """Returns how many tokens a new sequence would find."""
     table = _testing.BlockTable()
     n_found = blocks.match(table, scope, tokens, 0)
     blocks.truncate(table, 0)
@@ -38,7 +38,7 @@ def test_pfx_2_only_full_blocks_are_found_and_the_last_token_never_is() -> None:
 
 
 def test_pfx_3_n02_equal_keys_of_other_ids_are_misses() -> None:
-    """With a constant hash every key is equal: only equal ids, after an equal chain, in the same scope are found."""
+    """A constant hash makes all keys equal: the cache finds only equal ids after an equal chain in the same scope."""
     blocks = _testing.KvBlocks(32, B, hash=lambda _parent, _ids: (5, 5))
     blocks.truncate(fill(blocks, [1, 2, 3, 4, 9]), 0)
     assert found(blocks, [1, 2, 3, 4, 0]) == 4
@@ -49,7 +49,7 @@ def test_pfx_3_n02_equal_keys_of_other_ids_are_misses() -> None:
 
 
 def test_pfx_3_n02_negative_control_a_hash_that_ignores_the_parent_needs_the_comparison() -> None:
-    """Second blocks with equal ids and, by this hash, equal keys: the first chain's is not the other's."""
+    """Two chains have second blocks with equal ids and equal keys: neither chain finds the other's block."""
     blocks = _testing.KvBlocks(32, B, hash=lambda _parent, ids: (sum(ids), 0))
     blocks.truncate(fill(blocks, [1, 1, 1, 1, 7, 7, 7, 7, 0]), 0)
     blocks.truncate(fill(blocks, [2, 2, 2, 2, 7, 7, 7, 7, 0]), 0)
@@ -58,7 +58,7 @@ def test_pfx_3_n02_negative_control_a_hash_that_ignores_the_parent_needs_the_com
 
 
 def test_pfx_4_reuse_stops_at_the_first_block_that_is_missing() -> None:
-    """Four blocks are cached; room for one other block takes the tail, never the middle."""
+    """Four blocks are cached; a new block evicts the tail, never the middle."""
     blocks = _testing.KvBlocks(4, B)
     tokens = [i * 5 % 13 for i in range(17)]
     full = tokens[:16]
@@ -80,7 +80,7 @@ def test_pfx_5_blocks_are_found_in_their_scope_only() -> None:
 
 
 def test_pfx_7_the_least_recently_used_chain_goes_first_and_its_tail_before_its_head() -> None:
-    """Against a model: a list of chains by last use, each losing blocks from its end."""
+    """Compares with a model: a list of chains by last use, each of which loses blocks from its end."""
     rng = random.Random(11)
     n_blocks, n_chains, chain_blocks = 24, 6, 3
     blocks = _testing.KvBlocks(n_blocks, B)
@@ -102,7 +102,7 @@ def test_pfx_7_the_least_recently_used_chain_goes_first_and_its_tail_before_its_
             n_evicted -= taken
         assert blocks.n_cached == sum(cached.values())
         blocks.truncate(other, 0)
-        # Looking does not count as use where nothing is taken; here every look takes and gives back, oldest first.
+        # A lookup that takes nothing is no use; here every lookup takes and returns blocks, oldest first.
         for chain in list(cached):
             assert found(blocks, [*chains[chain], 0]) == B * cached[chain]
 
@@ -132,7 +132,7 @@ def test_pfx_8_flushing_frees_what_nobody_holds() -> None:
 
 
 def test_pfx_1_equal_content_is_held_once() -> None:
-    """Two sequences that computed the same block side by side share one afterwards."""
+    """Two sequences that compute the same block at the same time share one afterwards."""
     blocks = _testing.KvBlocks(32, B)
     tokens = [1, 2, 3, 4, 5]
     first, second = _testing.BlockTable(), _testing.BlockTable()

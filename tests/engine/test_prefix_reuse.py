@@ -1,4 +1,4 @@
-"""The prefix cache inside the engine: hits change the work, never a token."""
+"""The prefix cache in the engine: hits change the work, but no token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cached(engine: ScriptEngine, prompt: list[int], **given: object) -> int:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_pfx_1_det_3_hit_partial_hit_and_miss_give_the_same_tokens(order: tuple[int, ...]) -> None:
-    """Exact, shorter, longer and common-prefix prompts, in every order, with logits."""
+    """Runs equal, shorter and longer prompts and prompts with a common prefix in every order, and compares logits."""
     engine = ScriptEngine()
     for i in order:
         prompt = VARIANTS[i]
@@ -52,7 +52,7 @@ def test_pfx_2_a_repeat_finds_all_full_blocks_but_the_last_token(n: int, expecte
 
 
 def test_pfx_2_generated_blocks_are_found_too() -> None:
-    """A conversation goes on: the prompt is the old one, its outputs, and a new turn."""
+    """Continues a conversation: the prompt is the old prompt, its outputs, and a new turn."""
     engine = ScriptEngine()
     prompt = prompt_of(20)
     outputs = engine.complete(prompt, max_outputs=30)
@@ -71,7 +71,7 @@ def test_pfx_2_a_session_opened_with_a_cached_prefix_takes_it() -> None:
 
 @pytest.mark.parametrize("part", ["cache_scope", "engine", "nothing"])
 def test_pfx_5_another_scope_finds_nothing(part: str) -> None:
-    """Tenant and salt are in the scope; model and type of cached keys are an engine's own, and so is its cache."""
+    """The scope includes tenant and salt. Model and cache type are fixed per engine, and each engine has its cache."""
     engine = ScriptEngine()
     prompt = prompt_of(40)
     cached(engine, prompt, cache_scope="tenant a\0salt")
@@ -120,7 +120,7 @@ def test_kv_7_live_cached_and_free_are_told_apart() -> None:
 
 
 def test_pfx_7_cached_blocks_give_way_to_live_ones() -> None:
-    """Far more prompts than blocks: all are served, and no more is kept than fits."""
+    """Serves far more prompts than there are blocks; the cache keeps only what fits."""
     rng = random.Random(5)
     engine = ScriptEngine(n_blocks=12, max_context=96)
     for _ in range(40):
@@ -130,7 +130,7 @@ def test_pfx_7_cached_blocks_give_way_to_live_ones() -> None:
 
 
 def test_d03_smp_17_a_broken_block_fails_who_holds_it_and_is_not_found_again() -> None:
-    """Two sequences share a prefix whose block goes bad; a third does not."""
+    """Two sequences share a prefix whose block breaks; a third does not share it."""
     engine = ScriptEngine()
     prompt = prompt_of(33)
     bystander = engine.generate(prompt_of(20, 7), max_outputs=40, sampling=SEEDED)
@@ -155,7 +155,7 @@ def test_d03_smp_17_a_broken_block_fails_who_holds_it_and_is_not_found_again() -
 
 @pytest.mark.parametrize("n_bad", [1, 4])
 def test_smp_17_sch_2_d01_a_row_that_is_not_finite_ends_its_own_request(n_bad: int) -> None:
-    """In a batch of four: the others are as in a clean run."""
+    """The other requests in a batch of four are as in a clean run."""
     prompts = [[i, 4, 7, 15 if i < n_bad else 8, 1] for i in range(4)]
     no_15 = Sampler(temperature=0.8, seed=4, logit_bias={15: -100.0})
     engine = ScriptEngine(script={"nan_token": 15})
@@ -174,7 +174,7 @@ def test_smp_17_sch_2_d01_a_row_that_is_not_finite_ends_its_own_request(n_bad: i
 
 @pytest.mark.parametrize("prefix_cache", [True, False])
 def test_n04_freed_blocks_are_not_read_before_they_are_written(prefix_cache: bool) -> None:
-    """Every block is filled by one tenant, freed and poisoned; another tenant's sequences see none of it."""
+    """One tenant fills every block, which is then freed and poisoned; another tenant's sequences see none of it."""
     engine = ScriptEngine(n_blocks=24, max_context=128, prefix_cache=prefix_cache)
     others = [engine.generate(prompt_of(100, i), max_outputs=20, cache_scope="1:a") for i in range(6)]
     engine.turn_until_idle()

@@ -1,4 +1,4 @@
-"""Profiles: what is recorded of a step changes nothing of it, and is all there."""
+"""Profiles record steps completely and change nothing in them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_obs_4_the_number_of_steps_has_a_bound(n_steps: int) -> None:
 
 
 def test_obs_4_tokens_are_the_same_with_and_without(tmp_path: Path) -> None:
-    """A real model: every op of its steps is there, in order, inside of the step's forward or sampling."""
+    """The profile of a real model has every op of its steps in order, within the step's forward or sampling."""
     plain = ModelEngine(load(tiny("qwen3"), tmp_path))
     expected = plain.outputs(plain.generate([3, 1, 4, 1, 5, 9, 2, 6], 8))
     model = load(tiny("qwen3"), tmp_path)

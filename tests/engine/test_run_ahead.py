@@ -1,4 +1,4 @@
-"""Steps that are begun before the one before is read: which they are, and what becomes of rows whose run has ended."""
+"""Steps that start before the previous one is read: which steps these are, and what happens to rows of ended runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def n_ahead(engine: ScriptEngine) -> int:
 
 
 def test_sch_16_every_step_but_the_first_two_is_begun_ahead(engine: ScriptEngine) -> None:
-    """The prompt's step and the one after its draw wait for the host; of the others each was begun a turn before."""
+    """The prompt's step and the one after its draw wait for the host; each other step starts one turn ahead."""
     ticket = engine.generate(prompt_of(20), max_outputs=12)
     engine.turn()  # the prompt
     engine.turn()
@@ -37,7 +37,7 @@ def test_sch_16_every_step_but_the_first_two_is_begun_ahead(engine: ScriptEngine
     engine.turn_until_idle()
     assert engine.tokens(ticket) == continuation(prompt_of(20), 12)
     assert (engine.core.stats().n_steps, n_ahead(engine)) == (12, 10)
-    # No token after the last one that a limit allows, and none twice.
+    # No token follows the last one that a limit allows, and none comes twice.
     assert engine.evaluated() == [[(0, 20)], *[[(20 + g, 1)] for g in range(11)]]
 
 
@@ -60,7 +60,7 @@ def test_sch_16_a_device_that_is_waited_for_begins_nothing_ahead() -> None:
 def test_sch_16_no_step_is_begun_ahead_where_the_host_is_needed_for_it(
     engine: ScriptEngine, given: dict[str, object]
 ) -> None:
-    """Nor of others in its company, which then go on alone."""
+    """Other runs in the same step do not run ahead either; afterwards they continue alone."""
     alone = engine.generate(prompt_of(9, 1), max_outputs=30)
     needing = engine.generate(prompt_of(20), max_outputs=10, **given)
     while len(engine.tokens(needing)) < 10:
@@ -72,7 +72,7 @@ def test_sch_16_no_step_is_begun_ahead_where_the_host_is_needed_for_it(
 
 
 def test_sch_16_a_mask_holds_its_own_step_back(engine: ScriptEngine) -> None:
-    """A constrained run draws when its mask is there; nothing is begun beyond a draw of its."""
+    """A constrained run draws when its mask arrives; no step starts ahead of its draw."""
     sequence = engine.sequence()
     engine.generate(prompt_of(20), sequence=sequence, max_outputs=3, constrained=True)
     engine.turn_until_idle()
@@ -100,8 +100,8 @@ def cut(engine: ScriptEngine, sequence: int, ticket: int) -> None:
 def test_sch_16_hon_11_what_a_run_drew_after_its_end_is_told_to_nobody(
     engine: ScriptEngine, end: Callable[[ScriptEngine, int, int], None]
 ) -> None:
-    """A session's run ends while a step of its is under way; the next run begins in the same turn. Its neighbour's row
-    of that step counts."""
+    """A session's run ends while one of its steps is in flight; the next run begins in the same turn. The neighbour's
+    row in that step counts."""
     session, neighbour = engine.open(), engine.generate(prompt_of(30, 2), max_outputs=25)
     prompt = prompt_of(20)
     first = engine.run(session, prompt, max_outputs=20)
@@ -122,7 +122,7 @@ def test_sch_16_hon_11_what_a_run_drew_after_its_end_is_told_to_nobody(
 
 
 def test_sch_16_a_generation_that_is_gone_leaves_its_row_and_no_block() -> None:
-    """Cancelled with a step under way: what it had is free, and another takes it before the device is done."""
+    """Cancels a generation with a step in flight: another takes its blocks before the device is done."""
     engine = ScriptEngine(n_blocks=4, max_context=64, prefix_cache=False)
     sequence = engine.sequence()
     ticket = engine.generate(prompt_of(40), sequence=sequence, max_outputs=20)
@@ -158,7 +158,7 @@ def test_sch_16_a_step_that_fails_ahead_is_begun_again_in_its_turn(engine: Scrip
 
 
 def test_sch_16_a_step_that_fails_in_its_turn_too_fails_its_run_alone() -> None:
-    """The token that breaks it is drawn: only then is it in a batch."""
+    """The failing token enters a batch only after it is drawn."""
     engine = ScriptEngine("counter", script={"failing_token": 9})
     failing, fine = engine.generate([4], max_outputs=10), engine.generate([10], max_outputs=3)
     engine.turn_until_idle()
@@ -171,8 +171,8 @@ def test_sch_16_a_step_that_fails_in_its_turn_too_fails_its_run_alone() -> None:
 
 @pytest.mark.parametrize("evicts", [False, True])
 def test_sch_16_ses_19_a_session_is_not_refused_for_blocks_that_are_about_to_be_free(*, evicts: bool) -> None:
-    """A generation draws its last token when a session asks for its blocks: it waits for that, and no idle session is
-    evicted for it."""
+    """A session needs blocks while a generation draws its last token: it waits for those blocks, and no idle session is
+    evicted."""
     engine = ScriptEngine(n_blocks=5, max_context=64, prefix_cache=False, evict_sessions=evicts)
     idle, asking = engine.open(), engine.open()
     engine.step(idle, prompt_of(10), max_outputs=0)
@@ -187,7 +187,7 @@ def test_sch_16_ses_19_a_session_is_not_refused_for_blocks_that_are_about_to_be_
 
 
 def test_sch_16_blocks_run_short_and_nobody_is_preempted_in_mid_step() -> None:
-    """Room for two of three: preemption happens between steps, and every token is the oracle's."""
+    """Blocks suffice for two of three: preemption happens between steps, and every token is the oracle's."""
     engine = ScriptEngine(n_blocks=12, max_context=160, script={"block_tokens": 16}, prefix_cache=False)
     prompts = [prompt_of(40, i) for i in range(3)]
     tickets = [engine.generate(prompt, max_outputs=60) for prompt in prompts]
@@ -201,7 +201,7 @@ def test_sch_16_blocks_run_short_and_nobody_is_preempted_in_mid_step() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sch_16_det_1_random_loads_give_the_oracles_tokens(seed: int) -> None:
-    """Arrivals, cancels, pauses and every sampler at random: what is told is a beginning of the oracle's tokens."""
+    """Random arrivals, cancels, pauses and samplers: the reported tokens are a prefix of the oracle's."""
     rng = random.Random(seed)
     engine = ScriptEngine(n_blocks=40, max_context=160, step_tokens=40, prefill_chunk=rng.choice([7, 16, 40]))
     samplers = [Sampler(), Sampler(temperature=0.9, seed=seed), Sampler(repetition_penalty=1.3)]

@@ -1,4 +1,4 @@
-"""Output is a function of prompt, options and seed: company, chunks, cache, preemption change no token."""
+"""Output is a function of prompt, options and seed: other requests, chunks, cache and preemption change no token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def requests(n: int) -> list[tuple[list[int], int, Sampler]]:
 
 
 def test_sch_1_det_1_output_does_not_depend_on_its_company() -> None:
-    """Mixed requests with different arrivals: each is the oracle's."""
+    """Mixed requests arrive at different times; each gives the oracle's tokens."""
     engine = ScriptEngine(prefill_chunk=16, step_tokens=40)
     tickets = []
     for prompt, n, sampler in requests(8):
@@ -50,7 +50,7 @@ def test_det_2_chunks_change_no_token(chunk: int) -> None:
 
 @pytest.mark.parametrize("prefix_cache", [True, False])
 def test_det_5_preemption_after_every_token_changes_none(prefix_cache: bool) -> None:
-    """A run of 40 tokens loses its blocks after each; recomputed or found again, it goes on with the same draws."""
+    """A run of 40 tokens loses its blocks after each; recomputed or found in the cache, it draws the same tokens."""
     engine = ScriptEngine(prefix_cache=prefix_cache)
     for sampler in SAMPLERS:
         sequence, prompt = engine.sequence(), prompt_of(21)
@@ -67,7 +67,7 @@ def test_det_5_preemption_after_every_token_changes_none(prefix_cache: bool) -> 
 
 
 def test_det_5_hon_11_negative_control_a_cache_that_lies_is_seen() -> None:
-    """One slot of a held block is changed: the tokens differ, so the tests above could have failed."""
+    """Changes one slot of a held block: the tokens differ, which shows that the tests above can fail."""
     engine = ScriptEngine()
     sequence, prompt = engine.sequence(), prompt_of(21)
     ticket = engine.generate(prompt, sequence=sequence, max_outputs=20)
@@ -79,7 +79,7 @@ def test_det_5_hon_11_negative_control_a_cache_that_lies_is_seen() -> None:
 
 
 def test_det_9_d05_one_completion_per_prompt_sampler_and_seed() -> None:
-    """Random batch size, arrival, chunk, cache, pool, preemption: 20 prompts, one completion each."""
+    """Varies batch size, arrival, chunk, cache, pool and preemption: 20 prompts have one completion each."""
     rng = random.Random(77)
     expected = {i: continuation(p, n, s) for i, (p, n, s) in enumerate(requests(20))}
     n_runs = 0

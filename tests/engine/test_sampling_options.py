@@ -1,4 +1,4 @@
-"""The ranges of the sampler's fields, as the core's own entry point holds them."""
+"""The ranges of the sampler's fields that the core itself enforces."""
 
 from __future__ import annotations
 

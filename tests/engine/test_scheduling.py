@@ -1,4 +1,4 @@
-"""The scheduler as a pure object on a clock of the test's, and what it makes of an engine under pressure."""
+"""The scheduler as a pure object with the test's clock, and in an engine under pressure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDED = Sampler(temperature=0.9, seed=21)
 
 
 def run_out(bench: _testing.SchedulerBench, now_ns: int = 0) -> list[dict[str, Any]]:
-    """Steps until nothing is planned."""
+    """Returns the steps until nothing is planned."""
     steps = []
     while (step := bench.next_step(now_ns))["rows"] or step["refused"]:
         bench.advance()
@@ -31,7 +31,7 @@ def admissions(steps: list[dict[str, Any]]) -> list[int]:
 
 
 def test_sch_3_o07_decode_rows_come_first_and_wait_for_no_more_than_a_chunk() -> None:
-    """A prompt of 4096 arrives beside 8 decoders: each step has all 8 and at most a chunk of it."""
+    """A prompt of 4096 arrives while 8 sequences decode: each step has all 8 and at most one chunk of it."""
     bench = _testing.SchedulerBench(
         n_blocks=600, max_running=16, step_tokens=64 + 8, prefill_chunk=64, max_context=8192
     )
@@ -50,7 +50,7 @@ def test_sch_3_o07_decode_rows_come_first_and_wait_for_no_more_than_a_chunk() ->
 
 @pytest.mark.parametrize(("n_decoders", "rows"), [(0, 512), (1, 24), (4, 24), (5, 30), (16, 96), (100, 412)])
 def test_sch_3_o07_prompts_take_few_rows_where_others_generate(n_decoders: int, rows: int) -> None:
-    """Six for each decoder and never less than 24, of several prompts together; a whole step where nobody decodes."""
+    """Prompts get six rows per decoder, at least 24, all prompts together; a whole step if nobody decodes."""
     bench = _testing.SchedulerBench(
         n_blocks=1000, max_running=128, step_tokens=512, prefill_chunk=512, prefill_per_decode=6, max_context=2048
     )
@@ -71,7 +71,7 @@ def test_sch_6_priority_then_arrival() -> None:
 
 
 def test_sch_6_o10_a_run_that_waited_for_max_wait_goes_before_higher_priorities() -> None:
-    """A stream of urgent runs, one a second: the low one goes at the first place that is free after max_wait."""
+    """Urgent runs arrive every second: the low one takes the first free place after max_wait."""
     bench = _testing.SchedulerBench(max_running=1, max_wait_ms=60_000)
     low = bench.enqueue(0, 4, 1, priority=-5)
     when = {}
@@ -84,7 +84,7 @@ def test_sch_6_o10_a_run_that_waited_for_max_wait_goes_before_higher_priorities(
 
 
 def test_sch_6_no_overtaking_by_size() -> None:
-    """A long prompt waits for blocks: the short ones behind it wait too, and all are admitted in order of arrival."""
+    """A long prompt waits for blocks: short ones behind it wait too, and all are admitted in order of arrival."""
     bench = _testing.SchedulerBench(n_blocks=8, max_context=128, step_tokens=128, prefill_chunk=128)
     running = bench.enqueue(0, 60, 30)
     bench.next_step(0)
@@ -109,7 +109,7 @@ def test_sch_6_o06_tenants_take_turns_and_the_order_of_arrival_holds_in_each() -
 
 
 def test_sch_7_o06_a_tenant_at_a_hundred_times_the_rate_leaves_the_others_their_share() -> None:
-    """Ten tenants, one flooding, for 2000 steps: each of the nine gets at least 90 % of a tenth of all tokens."""
+    """One of ten tenants floods for 2000 steps: each other tenant gets at least 90 % of a tenth of all tokens."""
     rng = random.Random(6)
     bench = _testing.SchedulerBench(
         n_blocks=4000, max_running=20, step_tokens=40, prefill_chunk=20, max_wait_ms=10**12, tenant_share=0.5
@@ -150,7 +150,7 @@ def test_sch_6_tenant_share_bounds_a_tenant_only_while_others_wait() -> None:
 
 
 def test_sch_4_the_newest_of_the_lowest_priority_gives_way_and_the_oldest_of_the_highest_never() -> None:
-    """Six generations outgrow a pool of 12 blocks: who is preempted, and in which order."""
+    """Six generations outgrow a pool of 12 blocks; the test checks which are preempted, and in which order."""
     bench = _testing.SchedulerBench(n_blocks=12, max_context=160, max_running=8)
     high = [bench.enqueue(0, 14, 120, priority=1) for _ in range(2)]
     low = [bench.enqueue(0, 14, 120) for _ in range(2)]
@@ -193,7 +193,7 @@ def test_sch_4_o04_a_pool_outgrown_by_200_sequences_serves_them_all() -> None:
         assert engine.tokens(ticket) == continuation(prompt, n, SEEDED)
     preemptions = [engine.finished(ticket).n_preemptions for ticket in tickets]
     assert engine.core.stats().n_preemptions == sum(preemptions) > 50
-    # The reserve doubles with each: a sequence of at most 25 blocks is preempted about log2(25) times.
+    # The reserve doubles with each preemption: a sequence of at most 25 blocks is preempted about log2(25) times.
     assert max(preemptions) <= 8
     engine.assert_at_rest()
 
@@ -210,7 +210,7 @@ def test_sch_5_a_pool_for_one_the_second_waits_and_none_dies() -> None:
 
 
 def test_ses_19_s21_while_a_preempted_generation_waits_sessions_take_no_blocks() -> None:
-    """A preempted generation at the head: a step that needs a block, an open, and another generation behind it."""
+    """A preempted generation is first in the queue; a session's step, an open and another generation wait behind it."""
     engine = ScriptEngine(n_blocks=8, max_context=32, script={"block_tokens": 4}, prefix_cache=False)
     with_room, without = engine.open(), engine.open()
     engine.step(with_room, prompt_of(2))
@@ -224,7 +224,7 @@ def test_ses_19_s21_while_a_preempted_generation_waits_sessions_take_no_blocks()
     refused = [engine.run(without), engine.run(opened, [1])]
     allowed = engine.run(with_room)
     engine.turn()
-    engine.turn()  # where a step was under way, it came first
+    engine.turn()  # a step that was already running came first
     for ticket in refused:
         with pytest.raises(Failed) as failed:
             engine.finished(ticket)
@@ -240,7 +240,7 @@ def test_ses_19_s21_while_a_preempted_generation_waits_sessions_take_no_blocks()
 
 
 def test_ses_19_sch_4_a_generation_that_nobody_can_make_room_for_waits_in_place() -> None:
-    """Sessions hold the rest: it is not preempted and does not fail, sessions take nothing, and it goes on."""
+    """Sessions hold the other blocks: the generation is not preempted or failed; sessions get none, and it resumes."""
     engine = ScriptEngine(n_blocks=8, max_context=32, script={"block_tokens": 4}, prefix_cache=False)
     sessions = [engine.open() for _ in range(3)]
     for i, session in enumerate(sessions):
@@ -326,7 +326,7 @@ def test_sch_9_runs_sent_while_busy_are_served_in_the_order_of_arrival() -> None
 
 @pytest.mark.parametrize("place", ["taken", "queued", "prefill", "decode", "preempted", "mask", "paused"])
 def test_gen_16_sch_10_cancel_works_in_every_place(place: str) -> None:
-    """One ending, and the blocks are back within one step; the others go on."""
+    """A cancel gives one ending and returns the blocks within one step; the others continue."""
     engine = ScriptEngine(
         n_blocks=8, max_context=128, max_running=1 if place == "queued" else 4, prefill_chunk=8, prefix_cache=False
     )
@@ -360,7 +360,7 @@ def test_gen_16_sch_10_cancel_works_in_every_place(place: str) -> None:
 
 
 def test_gen_16_r04_random_cancels_leak_nothing() -> None:
-    """1000 cancels at random moments, with preemption, siblings and pauses about."""
+    """Cancels 1000 times at random moments, with preemption, siblings and pauses."""
     rng = random.Random(12)
     engine = ScriptEngine(
         n_blocks=40,

@@ -1,4 +1,4 @@
-"""Sessions: lock, replacement, truncation, forks, resuming, and every refusal leaving them as they were."""
+"""Sessions: lock, replacement, truncation, forks and resuming; every refusal leaves them unchanged."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_ses_7_ses_8_a_given_token_replaces_the_pending_one() -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 3, 17])
 def test_ses_9_k_tokens_in_one_step_equal_k_steps(k: int) -> None:
-    """Logits at the last position, what is cached, and the scores of all tokens, the first included."""
+    """Compares logits at the last position, cached content, and the scores of all tokens, the first included."""
     prompt, given = prompt_of(20), prompt_of(k, 8)
     seen = []
     for parts in ([given], [[token] for token in given]):
@@ -106,7 +106,7 @@ def test_ses_9_k_tokens_in_one_step_equal_k_steps(k: int) -> None:
 
 
 def test_ses_10_s01_one_failure_leaves_the_others_of_a_batch_whole() -> None:
-    """Four sessions in one step: one unknown, one at its context's end."""
+    """One step has four sessions, one of them unknown and one at the end of its context."""
     engine = ScriptEngine(max_context=32, n_blocks=16)
     sessions = [engine.open() for _ in range(3)]
     lengths = [5, 32, 20]
@@ -162,9 +162,9 @@ def test_ses_11_fork_and_truncate_wait_for_no_run() -> None:
     ],
 )
 def test_ses_12_a_step_happens_wholly_or_not_at_all(where: str, reason: str) -> None:
-    """Held, pending, cache and sampler are as before the step that failed, and a retry succeeds."""
+    """After a failed step, held and pending tokens, cache and sampler are unchanged, and a retry succeeds."""
     engine = ScriptEngine(prefill_chunk=8, step_tokens=16, n_blocks=4, max_context=64, suppressed_tokens=[3])
-    sampler = Sampler(temperature=0.9, seed=21, logit_bias={3: -100.0})  # as the suppressed id is: never drawn
+    sampler = Sampler(temperature=0.9, seed=21, logit_bias={3: -100.0})  # like the suppressed id, never drawn
     prompt = prompt_of(21)
     given = [*prompt_of(5, 6), 15, *prompt_of(9, 7)]
     session, other = engine.open(sampling=sampler), engine.open()
@@ -201,7 +201,7 @@ def test_ses_12_a_step_happens_wholly_or_not_at_all(where: str, reason: str) -> 
 
 
 def test_ses_12_a_failure_in_mid_run_leaves_the_last_whole_step() -> None:
-    """Of a step that was begun ahead nothing is lost by its failure: it fails the run when it fails in its turn."""
+    """The failure of a step that started ahead loses nothing: the step fails the run when it fails in its turn."""
     engine = ScriptEngine()
     session, prompt = engine.open(), prompt_of(20)
     engine.core.script.failing = [4, 5] if engine.ahead else [4]
@@ -214,7 +214,7 @@ def test_ses_12_a_failure_in_mid_run_leaves_the_last_whole_step() -> None:
 
 
 def test_ses_13_kv_3_s17_truncating_equals_never_having_had() -> None:
-    """To every position of three blocks, then on with a token: the same as a fresh session, base included."""
+    """Truncates to every position of three blocks and continues: the same as a new session, base included."""
     tokens = prompt_of(40)
     for p in range(41):
         engine = ScriptEngine(prefix_cache=p % 2 == 0)
@@ -319,7 +319,7 @@ def test_ses_18_s12_beyond_the_limit_opening_is_refused_until_one_closes() -> No
 
 @pytest.mark.parametrize("evict", [False, True])
 def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise(evict: bool) -> None:
-    """A pool of 8 blocks full of idle sessions: new work is refused, or the longest idle gives way."""
+    """Idle sessions fill a pool of 8 blocks: new work is refused, or evicts the longest idle session."""
     engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=evict)
     sessions = []
     for i in range(4):
@@ -345,7 +345,7 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise(evict:
 
 
 def test_ses_19_no_session_is_ended_for_blocks_that_do_not_become_free() -> None:
-    """Idle for longest: one that holds nothing, and one whose blocks a running fork holds too."""
+    """The longest idle sessions are one without blocks, and one that shares all blocks with a running fork."""
     engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=True)
     empty = engine.open()
     shared = engine.open()
@@ -442,7 +442,7 @@ def test_ses_23_s15_beyond_the_context_a_step_is_refused_and_the_session_stays_w
 
 
 def test_s24_base_decides_the_draws_after_truncation_and_replay() -> None:
-    """Outputs 0 to 5, back to output 3, and on: the same draws, and those of a session opened with that base."""
+    """After truncation from output 5 to 3 the draws are the same, as are those of a new session with that base."""
     engine = ScriptEngine()
     sampler = Sampler(temperature=1.0, seed=3, presence_penalty=1.0, frequency_penalty=0.5)
     session, prompt = engine.open(sampling=sampler), prompt_of(14)
@@ -462,7 +462,7 @@ def test_s24_base_decides_the_draws_after_truncation_and_replay() -> None:
 
 
 class ListModel:
-    """What sessions must be: for each, the tokens held, the pending one, and the base."""
+    """The expected sessions: for each, the held tokens, the pending token, and the base."""
 
     def __init__(self, engine: ScriptEngine, sampler: Sampler, max_context: int) -> None:
         self.engine, self.sampler, self.max_context = engine, sampler, max_context
@@ -472,7 +472,7 @@ class ListModel:
         self.sessions[self.engine.open(sampling=self.sampler)] = [], [], -1
 
     def run(self, name: int, given: list[int], n: int) -> None:
-        """Evaluates `given`, or what is pending, for n outputs."""
+        """Evaluates `given`, or the pending token, for n outputs."""
         ticket = self.engine.run(name, given, max_outputs=n)
         self.engine.turn_until_idle()
         held, pending, base = self.sessions[name]
@@ -512,7 +512,7 @@ class ListModel:
 
 
 def test_s29_random_operations_against_a_list_model() -> None:
-    """Open, extend, step, several outputs, fork, truncate, close: tokens, positions, bases and blocks after each."""
+    """Compares tokens, positions, bases and blocks after each random open, extend, step, fork, truncate and close."""
     rng = random.Random(17)
     engine = ScriptEngine(n_blocks=200, max_context=96, prefill_chunk=8, step_tokens=24, script={"block_tokens": 4})
     model = ListModel(engine, Sampler(temperature=1.3, seed=9, presence_penalty=0.3), 96)

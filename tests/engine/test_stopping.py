@@ -1,4 +1,4 @@
-"""Stop tokens, minimum lengths, ends from outside that come late, and masks that come late."""
+"""Stop tokens, minimum lengths, and ends and masks from outside that arrive late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDED = Sampler(temperature=0.9, seed=21)
 
 
 def mask_bytes(allowed: set[int], vocab_size: int = 16) -> bytes:
-    """A bit per id, lowest first."""
+    """Returns a mask with a bit per id, lowest first."""
     return sum(1 << token for token in allowed).to_bytes((vocab_size + 7) // 8, "little")
 
 
@@ -37,7 +37,7 @@ def test_txt_2_gen_7_eos_as_first_token_ends_at_once() -> None:
     engine.turn_until_idle()
     assert (engine.tokens(ticket), engine.finished(ticket).n_outputs, engine.finished(ticket).reason) == ([], 0, "stop")
     assert engine.started(ticket).n_tokens == 2
-    # A step only flags it: the token is pending, and the session goes on past it.
+    # A step only flags it: the token is pending, and the session continues past it.
     session = engine.open()
     step = engine.run(session, [1, 3], eos_tokens=[4], ends_at_eos=False)
     engine.turn_until_idle()
@@ -60,7 +60,7 @@ def test_txt_9_before_min_outputs_stop_tokens_are_ordinary() -> None:
 @pytest.mark.parametrize("n_kept", [1, 4, 9])
 @pytest.mark.parametrize("max_outputs", [10, 40])
 def test_txt_8_running_ahead_is_invisible(delay: int, n_kept: int, max_outputs: int) -> None:
-    """The text layer finds the end `delay` steps late, perhaps after the run's own end: all is as if it had not."""
+    """The text layer finds the end `delay` steps late, perhaps after the run's own end; the result is as if in time."""
     prompt = prompt_of(30)
     engine = ScriptEngine()
     session = engine.open(sampling=SEEDED)
@@ -138,7 +138,7 @@ def test_ses_21_s23_a_session_keeps_what_was_delivered_when_cancelled() -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
 def test_s11_a_run_ended_before_its_prompt_is_evaluated_leaves_no_trace(turns: int) -> None:
-    """Queued and between chunks: position, pending token and sampler are the old ones."""
+    """A run ends queued or between chunks: position, pending token and sampler are the old ones."""
     engine = ScriptEngine(prefill_chunk=8, step_tokens=16)
     prompt = prompt_of(12)
     session = engine.open(sampling=SEEDED)
@@ -218,7 +218,7 @@ def test_txt_23_where_only_the_end_is_possible_the_run_ends_with_stop() -> None:
 
 
 def test_txt_21_constraints_hold_in_a_batch_and_among_siblings() -> None:
-    """Three constrained generations, one with siblings, and a free one: each as alone."""
+    """Three constrained generations, one with siblings, and a free one in one batch: each is as alone."""
     rng = random.Random(4)
     engine = ScriptEngine(prefill_chunk=16)
     expected: dict[tuple[int, int], list[int]] = {}
@@ -238,7 +238,7 @@ def test_txt_21_constraints_hold_in_a_batch_and_among_siblings() -> None:
 
 
 def test_smp_23_a_mask_restricts_the_draw_only() -> None:
-    """1000 random masks of steps: the drawn id is the oracle's, penalties among the allowed included."""
+    """With 1000 random masks, the drawn id is the oracle's, also with penalties on allowed ids."""
     rng = random.Random(8)
     sampler = Sampler(temperature=0.7, seed=5, repetition_penalty=1.4)
     engine = ScriptEngine(max_context=1100, n_blocks=80)

@@ -1,4 +1,4 @@
-"""What each tenant gets of an engine that is the limit: rows of steps, places to run in, and the time of a step."""
+"""Each tenant's share of a busy engine: rows of steps, running places, and the time of a step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_bench(**options: Any) -> _testing.SchedulerBench:
 
 
 def generate(bench: _testing.SchedulerBench, **counts: int) -> dict[int, str]:
-    """So many long generations of each tenant, the prompts evaluated."""
+    """Starts this many long generations of each tenant and evaluates their prompts."""
     tenant_of = {bench.enqueue(0, 1, 4000, tenant=tenant): tenant for tenant, n in counts.items() for _ in range(n)}
     while not all(bench.is_running(name) for name in tenant_of):
         bench.next_step(0)
@@ -55,7 +55,7 @@ def by_tenant(tenant_of: dict[int, str], rows: Counter[int]) -> Counter[str]:
 
 
 def test_sch_3_sch_7_o18_sixty_generations_of_one_tenant_do_not_lengthen_the_steps_of_another() -> None:
-    """The one has a row in every step of 24 rows; the sixty take turns at the other 23."""
+    """The single generation has a row in every step of 24 rows; the sixty take turns for the other 23."""
     bench = make_bench()
     tenant_of = generate(bench, a=60, b=1)
     steps = rows_of_steps(bench, 60)
@@ -70,10 +70,10 @@ def test_sch_3_sch_7_o18_sixty_generations_of_one_tenant_do_not_lengthen_the_ste
     [
         ({"a": 60}, {"a": 60}),  # alone
         ({"a": 10, "b": 3}, {"a": 10, "b": 3}),  # all fit
-        ({"a": 60, "b": 60}, {"a": 60, "b": 60}),  # equal wants: nobody is slowed by another's excess
-        ({"a": 60, "b": 30}, {"a": 30, "b": 30}),  # as many as the least wants
+        ({"a": 60, "b": 60}, {"a": 60, "b": 60}),  # equal demand: nobody is slowed by another's excess
+        ({"a": 60, "b": 30}, {"a": 30, "b": 30}),  # as many as the smallest demand
         ({"a": 60, "b": 40, "c": 1}, {"a": 17.5, "b": 17.5, "c": 1}),
-        ({"a": 60, "b": 20, "c": 5, "d": 1}, {"a": 22, "b": 20, "c": 5, "d": 1}),  # what one leaves others take
+        ({"a": 60, "b": 20, "c": 5, "d": 1}, {"a": 22, "b": 20, "c": 5, "d": 1}),  # others take what one leaves
     ],
 )
 def test_sch_7_rows_of_a_step_are_equal_parts_and_what_one_leaves_goes_to_others(
@@ -89,7 +89,7 @@ def test_sch_7_rows_of_a_step_are_equal_parts_and_what_one_leaves_goes_to_others
 
 
 def test_sch_7_without_a_bound_a_step_that_is_full_is_shared_all_the_same() -> None:
-    """More want a row than a step takes: equal parts, and every sequence gets on."""
+    """More sequences need a row than a step has: tenants get equal parts, and every sequence advances."""
     bench = make_bench(max_running=32, decode_per_tenant=0)
     tenant_of = generate(bench, a=32) | generate(bench, b=16) | generate(bench, c=10)
     total: Counter[str] = Counter()
@@ -103,7 +103,7 @@ def test_sch_7_without_a_bound_a_step_that_is_full_is_shared_all_the_same() -> N
 
 
 def test_sch_7_o19_who_comes_while_another_fills_the_engine_begins_in_the_next_step() -> None:
-    """All 64 places are taken for a long time; another tenant gets its part beside them, and no more than that."""
+    """One tenant takes all 64 places for a long time; another tenant still gets its share, and no more."""
     bench = make_bench(max_running=64)
     flood = generate(bench, a=64)
     late = [bench.enqueue(0, 4, 100, tenant="b") for _ in range(40)]
@@ -123,7 +123,7 @@ def test_sch_7_however_many_tenants_come_at_most_twice_as_many_run_as_places() -
 
 
 def test_sch_7_prompts_of_one_tenant_leave_time_to_the_one_generation_of_another() -> None:
-    """23 generations beside it do not let prompts take more rows than the one alone would."""
+    """The 23 generations in the same step do not give prompts more rows than the one alone would."""
     bench = make_bench()
     tenant_of = generate(bench, a=60, b=1)
     for _ in range(4):
@@ -133,7 +133,7 @@ def test_sch_7_prompts_of_one_tenant_leave_time_to_the_one_generation_of_another
 
 
 def test_sch_7_steps_of_sessions_count_like_generations() -> None:
-    """Sixty sessions of one tenant that step at once beside the generation of another: 12 of them in each step."""
+    """Sixty sessions of one tenant step while another tenant generates: each step has 12 of them."""
     bench = make_bench()
     sessions = [bench.enqueue(0, 1, 1, tenant="a", session=True) for _ in range(60)]
     bench.next_step(0)
@@ -149,7 +149,7 @@ def test_sch_7_steps_of_sessions_count_like_generations() -> None:
 
 
 def test_sch_7_a_tenant_that_asks_for_little_saves_up_no_more_than_eight_steps() -> None:
-    """One token a step for 3000 steps beside a neighbour's 11, then a flood: the neighbour's turn comes soon again."""
+    """One tenant takes a token a step for 3000 steps, its neighbour 11. Then it floods; the neighbour soon runs."""
     bench = make_bench(max_running=12, step_tokens=16, prefill_chunk=16, prefill_per_decode=0, max_wait_ms=10**12)
     generate(bench, a=1, b=1)
     tenant_of: dict[int, str] = {}
@@ -168,7 +168,7 @@ def test_sch_7_a_tenant_that_asks_for_little_saves_up_no_more_than_eight_steps()
 
 
 def test_sch_7_no_sequence_waits_longer_than_its_tenant_has_turns() -> None:
-    """Random arrivals and lengths: every sequence that could generate does so within n / rows + 2 steps."""
+    """With random arrivals and lengths, every ready sequence generates within n / rows + 2 steps."""
     rng = random.Random(4)
     bench = make_bench(max_running=64)
     tenant_of: dict[int, str] = {}
@@ -200,7 +200,7 @@ def test_sch_7_p2_pace_changes_and_tokens_do_not() -> None:
 
 @pytest.mark.parametrize("tenant", ["", "b"])
 def test_sch_6_sch_7_a_group_is_not_overtaken_for_ever_by_runs_of_one_sequence(tenant: str) -> None:
-    """Single runs keep coming, and a group of four needs every place of the engine at once."""
+    """Single runs keep arriving while a group of four needs every place of the engine at once."""
     engine = ScriptEngine(max_running=4, max_waiting=64, n_blocks=256)
 
     def add(i: int) -> None:
@@ -216,5 +216,5 @@ def test_sch_6_sch_7_a_group_is_not_overtaken_for_ever_by_runs_of_one_sequence(t
         if engine.tokens(group):
             break
     assert engine.tokens(group)
-    # None that came after the group began before it, but for those that found a place in the same step.
+    # No run that arrived after the group started before it, except those that got a place in the same step.
     assert i < 30

@@ -1,4 +1,4 @@
-"""Timings on a clock that only the test moves: the parts of a request are exactly the whole."""
+"""Timings on a clock that only the test advances: the parts of a request add up exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.script_oracle import prompt_of
 
 
 def test_obs_3_the_parts_of_a_request_add_up_to_the_time_from_its_coming_to_its_end() -> None:
-    """Requests of all sizes on a busy engine, some paused for a while; each turn takes another time."""
+    """Runs requests of all sizes on a busy engine, some of them paused; each turn takes a different time."""
     rng = random.Random(3)
     engine = ScriptEngine(max_running=4, prefill_chunk=8, step_tokens=16, n_blocks=40, max_context=128)
     sequences: dict[int, int] = {}
@@ -43,7 +43,7 @@ def test_obs_3_the_parts_of_a_request_add_up_to_the_time_from_its_coming_to_its_
         parts = (times.queue_ns, times.prefill_ns, times.decode_ns)
         assert min(parts) >= 0
         assert sum(parts) == ended[ticket] - at
-        # Counted apart: it lies within the others.
+        # Counted separately, because it is part of the others.
         assert times.blocked_ns == waited[ticket] <= sum(parts)
     assert sum(time > 0 for time in waited.values()) > 20
     engine.assert_at_rest()

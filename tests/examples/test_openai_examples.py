@@ -1,4 +1,4 @@
-"""The examples with clients of OpenAI's API: they print the answer that gRPC gives, and tell failures by their code."""
+"""The examples with clients of OpenAI's API: they print gRPC's answer, and recognize failures by their code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MAX_TOKENS = 24
 
 @pytest.fixture
 def base_url(server):
-    """As OpenAI's clients take it."""
+    """The base URL for OpenAI's clients."""
     return f"http://{server.wait_until_ready()['http'][0]}/v1"
 
 
 @pytest.fixture(scope="module")
 def answer(server):
-    """The same question over gRPC."""
+    """The answer to the same question over gRPC."""
     request = pb.GenerateRequest(chat=types_pb2.ChatPrompt(messages=[{"role": "user", "content": QUESTION}]))
     request.sampling.temperature = 0
     request.stop.max_tokens = MAX_TOKENS

@@ -1,4 +1,4 @@
-"""The format is known by content, and a file of another kind is named in the refusal."""
+"""The content decides the format of a file, and the refusal of another format names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file as an object: what is no regular file, what cannot be read, and what changes while it is read."""
+"""Files as objects: special files, unreadable files, and files that change while they are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_descriptors() -> int:
 
 
 def three_files() -> dict[str, Gguf]:
-    """Different layouts: many keys, every tensor type, long strings; unpadded, so that each prefix lacks something."""
+    """Returns files with many keys, every tensor type, and long strings; unpadded, so every prefix is incomplete."""
     every = [Tensor(f"t.{name}", (row[1] * 2,), name) for name, row in TENSOR_TYPES.items()]
     words = array("tokenizer.ggml.tokens", STRING, [f"word{i}" * (i % 5) for i in range(120)])
     return {
@@ -88,7 +88,7 @@ def test_mod_2_m49_every_prefix(tmp_path: Path) -> None:
                 try:
                     core.open_gguf(path)
                 except _core.ModelError as error:
-                    # What ends in the table is truncated; what ends in the data has a tensor outside of the file.
+                    # A file that ends in the table is truncated; one that ends in the data has a tensor beyond its end.
                     assert error.reason in {"MODEL_TRUNCATED", "MODEL_OFFSET"}
                 else:
                     pytest.fail(f"the first {n_bytes} of {whole} bytes were accepted")
@@ -98,7 +98,7 @@ def test_mod_2_m49_every_prefix(tmp_path: Path) -> None:
 
 
 def test_m50_every_metadata_byte_set_to_extremes(tmp_path: Path) -> None:
-    """Refused with a typed error, or read to the end: nothing else."""
+    """Each file is either refused with a typed error or read to its end."""
     source = small_model()
     header_bytes = len(source.header())
     whole = source.encode()
@@ -118,7 +118,7 @@ def test_m50_every_metadata_byte_set_to_extremes(tmp_path: Path) -> None:
             os.pwrite(file.fileno(), whole[place : place + 1], place)
     assert outcomes["refused"] + outcomes["read"] == 4 * header_bytes
     assert outcomes["refused"] > header_bytes
-    assert outcomes["read"] > header_bytes // 2  # values of keys nobody checks here
+    assert outcomes["read"] > header_bytes // 2  # values of keys that this test does not check
     assert len(core.open_gguf(path).tensors) == 4
 
 
@@ -146,7 +146,7 @@ def test_m51_short_and_interrupted_reads_change_nothing(tmp_path: Path, action: 
     faults = core.FaultyReads(action, 0)
     assert load(path, faults) == expected
     n_tensor_bytes = sum(len(data) for _, data in expected)
-    # Byte by byte through the file and again through the tensors; or each of five reads twice.
+    # The reads go byte by byte through the file and again through the tensors, or each of five reads runs twice.
     assert faults.n_reads == (path.stat().st_size + n_tensor_bytes if action == "short" else 10)
 
 
@@ -157,7 +157,7 @@ def truncate(path: Path) -> None:
 def overwrite(path: Path) -> None:
     before = path.stat().st_mtime_ns
     path.write_bytes(path.read_bytes()[:-64] + bytes(64))
-    os.utime(path, ns=(before, before + 1))  # the clock of a file system may be coarser than this test is fast
+    os.utime(path, ns=(before, before + 1))  # the clock of a file system may be too coarse for this test
 
 
 def append(path: Path) -> None:

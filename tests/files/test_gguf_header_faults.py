@@ -1,4 +1,4 @@
-"""GGUF files with one fault in the header or in a key-value: each is refused with its reason, in words."""
+"""GGUF files with one fault in the header or in a key-value: each is refused with its reason and a message."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MIB = 2**20
 
 
 def with_key(key: Key) -> Gguf:
-    """A valid file but for `key`, which stands before other keys."""
+    """Returns a file that is valid except for `key`, which precedes other keys."""
     source = small_model()
     source.keys.insert(3, key)
     return source
 
 
 def ends_in(key: Key) -> bytes:
-    """A file that ends 100 bytes after the beginning of the value of `key`, all of it its only key."""
+    """Returns a file with only `key`, which has the beginning of a value, and 100 zero bytes after it."""
     return b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key.encode() + bytes(100)
 
 
@@ -60,7 +60,7 @@ def test_m02_other_versions(tmp_path: Path) -> None:
     for version in [0, 1, 4, 2**31]:
         path = small_model(version=version).write(tmp_path / "m.gguf")
         assert_refused(path, "MODEL_VERSION", f"version: {version};", "reads 2 and 3")
-    # The layout that version 1 really had: 32-bit counts and lengths.
+    # The real layout of version 1: 32-bit counts and lengths.
     v1 = b"GGUF" + struct.pack("<III", 1, 0, 1) + struct.pack("<I", 3) + b"abc" + struct.pack("<II", U32, 5)
     (tmp_path / "m.gguf").write_bytes(v1)
     assert_refused(tmp_path / "m.gguf", "MODEL_VERSION", "version: 1;")
@@ -225,7 +225,7 @@ def test_m18_alignment_of_another_type(tmp_path: Path) -> None:
 
 
 def test_metadata_beyond_its_limit(tmp_path: Path) -> None:
-    """The sum of metadata is limited even where each value is not; the file is sparse and costs nothing."""
+    """The total size of metadata is limited even if each value is within its limit. The file is sparse."""
     path = tmp_path / "m.gguf"
     head = Gguf(keys=[]).header()[:8] + struct.pack("<QQ", 1, 20)
     with path.open("wb") as file:
@@ -238,7 +238,7 @@ def test_metadata_beyond_its_limit(tmp_path: Path) -> None:
 
 
 def test_control_the_valid_file_opens(tmp_path: Path) -> None:
-    """The file that the tests above break is itself accepted, by either door."""
+    """Both entry points accept the file that the tests above break."""
     path = with_key(Key("one.more", U32, 1)).write(tmp_path / "m.gguf")
     assert core.open_gguf(path).metadata["one.more"] == 1
     assert len(_core.open_model_file(path).tensors) == 4

@@ -1,6 +1,6 @@
-"""Structure-aware mutants: a typed refusal or a full read, and agreement with the `gguf` package where both accept.
+"""Structure-aware mutants: a typed refusal or a full read, and agreement with the `gguf` package if both accept.
 
-IMP_FUZZ_CASES sets their number (the release run asks for 100,000), IMP_FUZZ_SEED which.
+IMP_FUZZ_CASES sets their number (a release run uses 100,000), IMP_FUZZ_SEED their seed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_by_oracle(path: Path) -> Any:
         with np.errstate(all="ignore"):
             return gguf.GGUFReader(path)
     except Exception:
-        return None  # it refuses by whatever breaks first
+        return None  # it refuses with whatever error comes first
 
 
 def oracle_values(field: Any) -> Any:
@@ -90,13 +90,13 @@ def test_mod_2_m54_mutants(tmp_path: Path) -> None:
         data = mutant(source, random.Random(f"{SEED}/{case}"))
         path.write_bytes(data)
         model = read_by_imp(path)
-        # The package believes every count: it is asked only about what imp found to be sound.
+        # The package trusts every count, so it only reads files that imp accepts.
         oracle = None if model is None else read_by_oracle(path)
         if oracle is not None:
             assert_same(model, oracle)
         counts["refused" if model is None else "read by both" if oracle else "read by imp alone"] += 1
     print(counts)
     assert sum(counts.values()) == CASES
-    # The mutants are of both kinds, so that neither half of the comparison is empty.
+    # Some mutants are accepted and some refused, so that neither half of the comparison is empty.
     assert counts["read by both"] > CASES // 20
     assert counts["refused"] > CASES // 3

@@ -1,4 +1,4 @@
-"""What a valid GGUF file holds is what the reader gives, to the bit."""
+"""The reader returns the content of valid GGUF files, to the bit."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_gemm_12_no_mapping_of_the_file_exists(tmp_path: Path) -> None:
     model = core.open_gguf(path)
     core.read_tensor(model, "token_embd.weight")
     assert "never_mapped" not in Path("/proc/self/maps").read_text()
-    # The control: a mapping of it would be seen there.
+    # The control: a mapping of the file would show there.
     mapped = np.memmap(path, mode="r")
     assert "never_mapped" in Path("/proc/self/maps").read_text()
     assert mapped[0] == ord("G")
@@ -137,7 +137,7 @@ def test_m34_data_after_the_last_tensor_is_a_warning_with_the_count(tmp_path: Pa
 
 
 def test_m55_metadata_at_the_limits(tmp_path: Path) -> None:
-    """4,096 keys, 65,536 tensors, 4 Mi tokens. Reads are few and large; the clock is the release run's."""
+    """Reads 4,096 keys, 65,536 tensors and 4 Mi tokens in few large reads. The release run checks the time."""
     n_tokens = 2**22
     tokens = np.zeros(n_tokens, [("length", "<u8"), ("text", "<u4")])  # each token: four bytes that count up
     tokens["length"], tokens["text"] = 4, np.arange(n_tokens)

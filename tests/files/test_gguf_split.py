@@ -132,7 +132,7 @@ def test_m58_shard_that_is_a_link_out_of_the_directory(tmp_path: Path, link: Cal
 
 
 def test_m58_links_within_a_download_cache(tmp_path: Path) -> None:
-    """Every file of the set is a link into one directory, the first one too: that is the model's directory."""
+    """Every file of the set is a link into one directory, including the first; that directory is the model's."""
     snapshot, blobs = tmp_path / "snapshot", tmp_path / "blobs"
     snapshot.mkdir()
     blobs.mkdir()

@@ -1,4 +1,4 @@
-"""GGUF files with one fault in the table of tensors: each is refused with its reason, and no data is read for it."""
+"""GGUF files with one fault in the table of tensors: each is refused with its reason, before any data is read."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from support.refusals import assert_refused
 
 
 def with_tensor(tensor: Tensor) -> Gguf:
-    """A valid file but for `tensor`, its third of five."""
+    """Returns a file that is valid except for `tensor`, the third of five."""
     source = small_model()
     source.tensors.insert(2, tensor)
     return source
 
 
 def shaped(dims: Sequence[int], dtype: str = "f32", **fields: Any) -> Tensor:
-    """A tensor of any shape over a few bytes of data."""
+    """Returns a tensor of any shape with a few bytes of data."""
     return Tensor("odd.weight", dims, dtype, data=bytes(64), **fields)
 
 
 def moved(tensor: int, change: int) -> Gguf:
-    """A valid file but for the offset of one tensor."""
+    """Returns a file that is valid except for the offset of one tensor."""
     source = small_model()
     offsets = [0, 352, 800, 832]
     for place, offset in zip(source.tensors, offsets, strict=True):
@@ -74,7 +74,7 @@ def test_m25_product_just_above_the_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [name for name, row in TENSOR_TYPES.items() if row[1] > 1])
 def test_m26_rows_that_do_not_fill_blocks(tmp_path: Path, dtype: str) -> None:
     block = TENSOR_TYPES[dtype][1]
-    # The third holds whole blocks, but its rows do not.
+    # The third tensor has whole blocks, but its rows do not.
     for dims in [(block + 1,), (1,), (block // 2, 4), (3 * block - 1, block)]:
         path = with_tensor(shaped(dims, dtype)).write(tmp_path / "m.gguf")
         assert_refused(path, "MODEL_SHAPE", f"rows of {dims[0]} elements, expected a multiple of {block} ({dtype})")
@@ -134,7 +134,7 @@ def test_m31_offsets_that_wrap(tmp_path: Path) -> None:
         source = small_model()
         source.tensors[3].offset = offset
         assert_refused(source.write(tmp_path / "m.gguf"), "MODEL_OFFSET", "blk.0.ffn_up.weight")
-    # The first tensor may not wrap either, though nothing stands before it.
+    # The first tensor may not wrap around either, although nothing precedes it.
     source = small_model(tensors=[Tensor("t", (8,), offset=2**64 - 32)])
     assert_refused(source.write(tmp_path / "m.gguf"), "MODEL_OFFSET", "tensor t: offset")
 
@@ -189,7 +189,7 @@ def test_m35_tensor_names(tmp_path: Path) -> None:
 
 
 def test_m44_values_that_are_not_finite(tmp_path: Path) -> None:
-    """`check(values=True)` names tensor and element, whatever the type."""
+    """`check(values=True)` names the tensor and the element for every type."""
     path = tmp_path / "m.gguf"
     half_nan, half_infinity = struct.pack("<H", 0x7E01), struct.pack("<H", 0xFC00)
     cases = [

@@ -1,4 +1,4 @@
-"""safetensors files: what is valid is read to the bit, and each single fault in the header has its refusal."""
+"""safetensors files: valid ones are read to the bit, and each single fault in the header is refused."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_m72_tensors_of_no_bytes(tmp_path: Path) -> None:
 
 
 def test_m60_m61_a_named_file_is_explained_by_its_reader(tmp_path: Path) -> None:
-    """What is called .safetensors is refused as one, unless it is plainly something else."""
+    """A file named .safetensors is refused as safetensors unless it clearly has another format."""
     path = write(tmp_path / "m.safetensors", b"just text", b"")
     refused(path, "MODEL_HEADER", "does not begin with {")
     path.write_bytes(b"PK\x03\x04" + bytes(60))
@@ -262,7 +262,7 @@ def test_m60_m61_a_named_file_is_explained_by_its_reader(tmp_path: Path) -> None
 def test_mod_5_safetensors_are_known_by_content(tmp_path: Path) -> None:
     path = write(tmp_path / "weights.bin")
     assert _core.open_model_file(path).format == "safetensors"
-    # Also where the length's first byte reads as a brace, as JSON does.
+    # Also if the first byte of the length is a brace, as in JSON.
     header = header_of(SMALL).ljust(0x17B)
     assert struct.pack("<Q", len(header))[:1] == b"{"
     assert _core.open_model_file(write(path, header)).format == "safetensors"

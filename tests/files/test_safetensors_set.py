@@ -1,4 +1,4 @@
-"""Sharded safetensors, the configuration beside them, and which files of a directory are opened at all."""
+"""Sharded safetensors, the configuration next to them, and which files of a directory are opened."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_mod_4_a_set_is_read_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_mod_4_m75_a_set_has_more_tensors_than_a_file(tmp_path: Path) -> None:
-    """Seventy thousand, in two files: as models of many experts have them."""
+    """Seventy thousand tensors in two files, as in models with many experts."""
     names: dict[str, str] = {}
     for shard in ("m-1.safetensors", "m-2.safetensors"):
         here = [f"{shard}.{i}" for i in range(35_000)]
@@ -224,7 +224,7 @@ def test_config_under_dotted_keys(tmp_path: Path) -> None:
 
 
 def test_config_keys_do_not_multiply(tmp_path: Path) -> None:
-    """Long outer names before many elements would need far more memory than the file has bytes."""
+    """Long outer names, repeated for many elements, would need far more memory than the file's size."""
     path = write(tmp_path / "model.safetensors")
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"k" * 2**20: [[i] for i in range(60_000)]}))
@@ -281,7 +281,7 @@ def test_the_defaults_of_generations_are_read_beside_the_configuration(tmp_path:
 
 
 def test_mod_4_m79_the_list_of_files_opened(tmp_path: Path) -> None:
-    """Weights, index and configuration are opened; code, pickles and whatever else lies there are not."""
+    """Weights, index and configuration are opened; code, pickles and other files are not."""
     write_set(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config |= {"auto_map": {"AutoModel": "modeling_evil.Evil"}, "trust_remote_code": True}
@@ -291,6 +291,6 @@ def test_mod_4_m79_the_list_of_files_opened(tmp_path: Path) -> None:
     with opened_files(tmp_path) as opened:
         _core.open_model_file(tmp_path).check()
     assert sorted(opened) == ["config.json", "m-1.safetensors", "m-2.safetensors", "model.safetensors.index.json"]
-    with opened_files(tmp_path) as opened:  # the control: the watch sees the others too
+    with opened_files(tmp_path) as opened:  # the control: the watch detects the other files too
         (tmp_path / "model.pkl").read_bytes()
     assert opened == ["model.pkl"]

@@ -1,4 +1,4 @@
-"""Random weights for benchmarks: the wanted deviation in every type, the same bytes whatever the reads."""
+"""Random weights for benchmarks: the requested deviation in every type, and the same bytes for any order of reads."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ DEVIATION = 0.02
 
 
 def weights(dtype: str) -> np.ndarray:
-    """All weights of one tensor, decoded by another package."""
+    """Returns all weights of one tensor, decoded by another package."""
     model = _core.make_synthetic_file({}, [("a.weight", dtype, SHAPE, 0.0, DEVIATION)])
     raw = np.frombuffer(_testing.read_tensor(model, "a.weight"), dtype=np.uint8)
     return decode(dtype, raw, *SHAPE[::-1]).astype(np.float64).ravel()
@@ -23,7 +23,7 @@ def weights(dtype: str) -> np.ndarray:
 def test_weights_have_the_deviation_asked_for(dtype: str) -> None:
     values = weights(dtype)
     assert values.size == SHAPE[0] * SHAPE[1]
-    # The coarsest type has steps of about a fifth of the deviation, and zero may lie half a step off its centre.
+    # The coarsest type has steps of about a fifth of the deviation, and its centre may be half a step from zero.
     assert abs(values.mean()) < tolerances.standard_errors(DEVIATION, values.size) + DEVIATION / 8
     assert abs(values.std() / DEVIATION - 1) < tolerances.SYNTHETIC_DEVIATION
     assert np.unique(values).size > 8

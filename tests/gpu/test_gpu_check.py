@@ -1,4 +1,4 @@
-"""The GPU check runs to its end on the emulated device, and what it says of numbers is right."""
+"""The GPU check runs to its end on the emulated device, and judges numbers correctly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGEST = 16 << 20
 @pytest.mark.alone
 @pytest.mark.long
 def test_every_stage_passes_in_small(tmp_path: Path) -> None:
-    """All that a run on hardware does but building, so that none is lost to a slip."""
+    """Runs everything that a run on hardware does except the build, so that no bug wastes such a run."""
     done = subprocess.run(
         [sys.executable, str(DOOR), "--dry", "--out", str(tmp_path)], capture_output=True, text=True, check=False
     )
@@ -46,7 +46,7 @@ def test_every_stage_passes_in_small(tmp_path: Path) -> None:
     assert summary[-1] == "PASSED"
     assert len(summary) - summary.index("") - 1 <= report.MOST_LINES
     entries = json.loads((tmp_path / "ledger.json").read_text())["kernels"]
-    # Of the tests one file alone is run in small: what others try has no entry.
+    # A dry run executes only one test file, so kernels of the other files have no entry.
     assert entries.keys() == {name for name, op in OPS.items() if op.tests == ("backend/test_ops.py",)}
     assert {row["kernel"] for row in results["findings"] if row["what"] == "op"} == OPS.keys()
     modes = {row["case"] for row in results["findings"] if row["what"] == "deterministic"}
@@ -104,7 +104,7 @@ def test_a_run_takes_less_than_nine_minutes() -> None:
     assert main.SECONDS < 9 * 60
     kept = {stage.name for stage in STAGES if stage.is_required} - {"probe"} | {"sanitizer"}
     assert {stage.name for stage in STAGES if stage.least} == kept
-    # Even where those that come first take all that they may, each of the others has what it needs at the least.
+    # Even if the first stages use their whole limit, each other stage has its minimum time.
     first = [stage.seconds for stage in STAGES[:3]]
     assert sum(first) + sum(stage.least for stage in STAGES[3:]) <= main.SECONDS
 
@@ -132,7 +132,7 @@ def test_stages_by_name_keep_what_others_found(tmp_path: Path) -> None:
     main.prepare(context, [stage_named("numerics")])
     assert list(context.rows()) == [{"stage": "probe", "what": "note", "text": "a", "earlier": True}]
     assert (tmp_path / "ledger.json").exists()
-    main.prepare(context, [stage_named("build")])  # what comes next is another program
+    main.prepare(context, [stage_named("build")])  # the next log is another program's
     assert list(context.rows()) == []
 
 
@@ -177,7 +177,7 @@ def test_attention_counts_what_the_mask_leaves() -> None:
     assert work == {"bytes": 4.0 * 2 * 5 * 2 * 8, "ops": 4.0 * 2 * (3 + 4 + 5) * 4 * 8}
 
 
-# What tests and tools say.
+# The results of tests and tools.
 
 JUNIT = """<testsuites><testsuite tests="{tests}" failures="{failures}" errors="{errors}" time="2.5">
 <testcase name="a">{skip}</testcase></testsuite></testsuites>"""
@@ -223,11 +223,11 @@ def test_who_asks_for_free_memory_has_the_gpu_alone(tmp_path: Path, monkeypatch:
 def test_files_of_tests_that_run_on_gpus_are_found(tmp_path: Path) -> None:
     names = {path.name for path in numerics.files_of_tests(Context(tmp_path))}
     assert {"test_ops.py", "test_gpu_decoder.py"} <= names
-    # Under a required GPU the check of the check would fail: it runs on the emulated one.
+    # These would fail if a real GPU is required, because they use the emulated one.
     assert not {"test_arena.py", "test_gpu_check.py", "test_gpu_claims.py"} & names
 
 
-# As nvidia-smi answers.
+# An answer of nvidia-smi.
 SMI = "NVIDIA H200, 580.65.06, 9.0, 143771, 345, 3201, 1980, 700.00, 29, 0"
 
 
@@ -342,10 +342,10 @@ def test_an_entry_has_what_was_found_of_its_kernel(tmp_path: Path) -> None:
     [
         ("op", {"passed": False}, {"q8_0_hmma"}),
         ("row", {"passed": False}, {"rope"}),
-        ("backend/test_ops.py", {"passed": False}, {"q8_0_hmma"}),  # on some shape it is wrong
+        ("backend/test_ops.py", {"passed": False}, {"q8_0_hmma"}),  # wrong for some shape
         ("backend/test_ops.py", {"family": "another"}, {"q8_0_hmma"}),
         ("backend/cuda/test_many_row_kernels.py", {"passed": False}, {"rope"}),
-        ("built", {"what": "something else"}, set()),  # then it says nothing of today's sources
+        ("built", {"what": "something else"}, set()),  # then it proves nothing about the current sources
         ("built", {"earlier": True}, set()),
     ],
 )
@@ -357,7 +357,7 @@ def test_gemm_16_nothing_is_entered_that_this_run_has_not_shown(
 
 
 class Sanitized:
-    """In place of the tools: what was asked of them, and what they say."""
+    """Replaces the sanitizer's tools: records their commands and returns prepared findings."""
 
     def __init__(self, found: dict[str, str]) -> None:
         self.found = found

@@ -1,4 +1,4 @@
-"""What a GPU machine lacks is said before anything is built, and comes from a folder of wheels that may hold others."""
+"""Missing packages of a GPU machine are reported before a build, and come from a folder that may have other wheels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_only_what_does_not_fit_is_laid_out_and_what_that_needs(tmp_path: Path) 
     numpy, torch = wheel(tmp_path, "numpy-2.5.5"), wheel(tmp_path, "torch-2.11.0")
     wheels, _ = packages.usable(tmp_path, set(sys_tags()))
     assert set(wheels.values()) == {status, protobuf, requests, numpy, torch}
-    # protobuf would fit imp, and does not fit what fits imp.
+    # This protobuf fits imp, but not the grpcio-status that fits imp.
     here = {**HERE, "protobuf": "6.32.0"}
     assert packages.chosen_of(wheels, here, needed("grpcio-status", "protobuf>=6.31", "numpy")) == [status, protobuf]
     assert packages.chosen_of(wheels, here, needed("protobuf>=6.31", "requests")) == []
@@ -104,7 +104,7 @@ def test_where_the_packager_fails_cmake_builds(tmp_path: Path, monkeypatch: pyte
             raise StageError("pip ended with status 1")
 
     monkeypatch.setattr(build, "started", started)
-    monkeypatch.setattr(build, "packager", list)  # it is there
+    monkeypatch.setattr(build, "packager", list)  # it is installed
     monkeypatch.setattr(build, "pybind11_folder", lambda environment: "/where/pybind11/is")
     monkeypatch.setattr(build, "SITE", tmp_path / "site")
     context = Context(tmp_path, stage="build")

@@ -1,4 +1,4 @@
-"""Says once, where tests say what they skip, whether the GPU's tests had a GPU."""
+"""Reports once, among the skips, whether the GPU tests had a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.devices import GPU_IS_REQUIRED, GPU_KINDS
 
 
 def test_hon_19_tests_for_gpus_had_a_gpu() -> None:
-    """Where one is required there is one, or no test begins."""
+    """If a GPU is required and missing, no test starts."""
     name, refusal, _ = _core.find_gpu()
     if refusal:
         assert (GPU_KINDS, GPU_IS_REQUIRED) == (["cuda_emulated"], False)

@@ -1,4 +1,4 @@
-"""The ledger and the kernel list agree: what is called validated has run on hardware as it is today."""
+"""The ledger and the kernel list agree: the current code of validated kernels has run on hardware."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_gemm_16_the_ledger_is_of_hardware_and_of_kernels_that_there_are() -> No
 
 
 def test_every_kernel_has_its_sources() -> None:
-    """Beside the list are the sources that launch something else, each with cases of its own."""
+    """Sources of kernels outside the list have their own cases."""
     names = [row["name"] for row in ROWS]
     assert OPS.keys() == sources.ops().keys()
     assert OPS.keys().isdisjoint(names)
@@ -121,7 +121,7 @@ def test_code_has_neither_comments_nor_white_space() -> None:
 
 @pytest.fixture
 def csrc(tmp_path: Path) -> Path:
-    """Two matrix kernels share shared.h; the first reaches deep.h through its own pair."""
+    """Sources in which two matrix kernels share shared.h, and the first includes deep.h through its own header."""
     files = {
         "backend/cuda/gemm/dp4a.cu": '#include "backend/cuda/gemm/dp4a.cuh"\nvoid launch_a() {}\n',
         "backend/cuda/gemm/dp4a.cuh": '#include "backend/deep.h"\n#include "backend/shared.h"\n#include <vector>\n',

@@ -1,4 +1,4 @@
-"""Many steps on a GPU, emulated or real: the same bits each time, captured or not, and no more memory in the end."""
+"""Many steps on a GPU, emulated or real: the same bits each time, captured or not, and no memory growth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Running:
             self.sequences.append((tokens[-1:], length - 1, blocks))
 
     def step(self, n_sequences: int, logits_rows: list[int] | None = None) -> Any:
-        """One decode step. With logits of some rows alone it is launched op by op, else captured and done again."""
+        """Runs a decode step: op by op with logits of only some rows, otherwise captured and replayed."""
         inputs = [core.SequenceInput(*sequence) for sequence in self.sequences[:n_sequences]]
         return self.cache.forward.run(inputs, list(range(n_sequences)) if logits_rows is None else logits_rows)
 
@@ -54,7 +54,7 @@ def test_det_11_repeats_have_the_same_bits(device: str, tmp_path: Path) -> None:
 def test_det_10_captured_steps_have_the_bits_of_launched_ones(device: str, tmp_path: Path) -> None:
     running = Running(device, tmp_path)
     launched = np.concatenate([running.step(2, [row]) for row in (0, 1)])
-    for _ in range(4):  # the first is launched too, the second captured
+    for _ in range(4):  # the first one is launched too, the second is captured
         np.testing.assert_array_equal(running.step(2), launched)
     assert (launched[0] != launched[1]).any()
 
@@ -67,7 +67,7 @@ def test_many_steps_take_no_more_memory(device: str, tmp_path: Path) -> None:
         for i in range(n):
             running.step(1 + i % len(LENGTHS), None if i % 5 else [0])
 
-    some_steps(15)  # every shape that there is, in either way: code is loaded to the device when it first runs
+    some_steps(15)  # every shape in both ways, because the first run of a kernel loads its code
     before, expected = core.device_bytes_left(running.model), running.step(3)
     some_steps(times(device, 1000, 25))
     assert core.device_bytes_left(running.model) == before

@@ -1,4 +1,4 @@
-"""What an engine on a GPU has made before the first request: graphs of small batches, and all memory of its steps."""
+"""An engine on a GPU prepares graphs of small batches and all memory of its steps before the first request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.tiny_models import tiny
 EMULATED = "cuda_emulated"
 VOCABULARY = 96
 PREPARED = (1, 2, 4, 8)
-# What a run may ask for beside tokens, and what its sampling costs.
+# Additional outputs that a run may request, and kinds of sampling.
 RUNS: tuple[dict[str, Any], ...] = (
     {},
     {"sampling": Sampler(temperature=0.8, seed=3)},
@@ -51,7 +51,7 @@ def test_grf_4_the_first_steps_of_small_batches_are_replayed(device: str, n_sequ
     after = engine.core.stats().graphs
     assert after.captures == prepared.captures
     assert after.failures == 0
-    # Each run's first token comes of its prompt; all that follow, of graphs.
+    # Each run's first token comes from its prompt, all others from graphs.
     assert after.replays - prepared.replays >= 3
     assert after.eager - prepared.eager == 1
     assert {len(engine.tokens(ticket)) for ticket in tickets} == {4}
@@ -68,13 +68,13 @@ def test_grf_4_control_a_larger_batch_is_captured_when_it_comes(device: str, tmp
     assert (after.captures, after.eager - prepared.eager) == (prepared.captures + 1, 2)
 
 
-# Memory, of the emulated GPU: it counts the pieces that it is asked for, and fails at any of them.
+# Memory of the emulated GPU, which counts allocations and can fail at any of them.
 
 
 @pytest.mark.long
 @emulated_only
 def test_kv_8_no_step_asks_for_memory_of_the_device_or_shared_with_it(tmp_path: Path) -> None:
-    """Runs come and go, at every batch size, with all that may be asked for."""
+    """Runs start and end at every batch size, with everything that they may request."""
     model = model_on(EMULATED, tmp_path)
     engine = engine_over(model)
     (before, _), steps = _testing.emulated_gpu_pieces(model), engine.core.stats().n_steps
@@ -87,7 +87,7 @@ def test_kv_8_no_step_asks_for_memory_of_the_device_or_shared_with_it(tmp_path: 
     engine.turn_until_idle()
     assert engine.core.stats().n_steps - steps > 36
     assert _testing.emulated_gpu_pieces(model)[0] == before
-    # Control: what makes memory is counted.
+    # Control: allocations are counted.
     again = model_on(EMULATED, tmp_path)
     assert _testing.emulated_gpu_pieces(model)[0] > before
     del again
@@ -98,7 +98,7 @@ def test_kv_8_no_step_asks_for_memory_of_the_device_or_shared_with_it(tmp_path: 
 def test_y04_kv_5_any_allocation_that_fails_is_said_and_the_next_load_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the first weight to the last piece of an engine: nothing is left of what was refused."""
+    """Fails each allocation from the first weight to the last part of an engine; a failed load leaves nothing."""
 
     def outputs() -> list[int]:
         engine = engine_over(model_on(EMULATED, tmp_path))

@@ -1,4 +1,4 @@
-"""Steps begun ahead on a GPU, emulated or real: what comes into their way, and what is left of them."""
+"""Steps that start ahead on a GPU, emulated or real: what interrupts them, and what remains of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATE: dict[str, dict[str, Any]] = {
 
 
 def model_on(device: str, folder: Path, **changes: Any) -> Any:
-    """One whose tokens depend on nobody's company."""
+    """Loads a model in deterministic mode, so that tokens do not depend on other sequences."""
     source = tiny("qwen3", vocab_size=VOCABULARY, n_layers=2)
     return load(source, folder, device=device, deterministic=True, **changes)
 
@@ -47,7 +47,7 @@ def streams(engine: TurnedEngine, n_outputs: int) -> list[int]:
 
 
 def held_back(model: Any, n_outputs: int) -> list[list[int]]:
-    """What the streams draw one step at a time: beside a run whose penalty the host has to count."""
+    """Returns what the streams draw without steps ahead, which another run prevents: it needs the host's penalties."""
     engine = engine_over(model)
     engine.generate(prompt(5, VOCABULARY, seed=9), max_outputs=n_outputs + 5, sampling=Sampler(presence_penalty=0.5))
     tickets = streams(engine, n_outputs)
@@ -72,7 +72,7 @@ def test_sch_16_an_engine_keeps_one_step_ahead_and_draws_the_same(device: str, t
 @pytest.mark.sweep(quick=lambda late, **_: late in ("logits", "candidates of the prompt"))
 @pytest.mark.parametrize("late", LATE)
 def test_sch_16_who_comes_while_a_step_is_under_way_gets_its_own(device: str, tmp_path: Path, late: str) -> None:
-    """Others that need the host for theirs: none is told what another drew, and all they asked for is there."""
+    """New runs need the host for their draws: none gets another's tokens, and each gets everything it requested."""
     model = model_on(device, tmp_path)
     engine, alone = engine_over(model), engine_over(model)
     tickets = streams(engine, 12)
@@ -89,7 +89,7 @@ def test_sch_16_who_comes_while_a_step_is_under_way_gets_its_own(device: str, tm
 
 
 def told(engine: TurnedEngine, ticket: int) -> list[Any]:
-    """Tokens, and the bits of what came with them."""
+    """Returns tokens, and the bits of the values reported with them."""
     assert engine.finished(ticket).reason == "max_tokens"
     start = engine.started(ticket)
     found: list[Any] = [
@@ -105,7 +105,7 @@ def told(engine: TurnedEngine, ticket: int) -> list[Any]:
 
 @pytest.mark.long
 def test_sch_16_obs_4_a_profile_begun_in_mid_run_changes_no_token(device: str, tmp_path: Path) -> None:
-    """Its steps are whole: the one that was under way is none of them."""
+    """The profile has only whole steps, without the one that was in flight."""
     model = model_on(device, tmp_path)
     engine = engine_over(model)
     tickets = streams(engine, 16)
@@ -119,12 +119,12 @@ def test_sch_16_obs_4_a_profile_begun_in_mid_run_changes_no_token(device: str, t
     assert len(event.steps) == 4
     for step in event.steps:
         assert step.whole.begin_ns <= step.forward.begin_ns <= step.forward.end_ns <= step.whole.end_ns
-    assert engine.core.stats().n_steps_ahead > ahead  # again, when it was over
+    assert engine.core.stats().n_steps_ahead > ahead  # again, after its end
 
 
 @pytest.mark.long
 def test_sch_16_an_engine_that_goes_leaves_nothing_to_the_next(device: str, tmp_path: Path) -> None:
-    """The first is gone with a step under way; the second, over the same model, is told what it draws itself."""
+    """The first engine is destroyed with a step in flight; the second, over the same model, reports its own draws."""
     model = model_on(device, tmp_path)
     expected = held_back(model, 8)
     for n_turns in (6, 7):
@@ -143,13 +143,13 @@ def test_sch_16_an_engine_that_goes_leaves_nothing_to_the_next(device: str, tmp_
 @pytest.mark.sweep(quick=lambda n_streams, **_: n_streams == 5)
 @pytest.mark.parametrize("n_streams", [3, 5])
 def test_grf_2_rows_of_nobody_are_no_more_than_there_is_room_for(device: str, tmp_path: Path, n_streams: int) -> None:
-    """A batch of 5 would be filled up to 8, but there are logits for 5."""
+    """A batch of 5 would be padded to 8, but there is memory for 5 rows of logits."""
     model = model_on(device, tmp_path, max_rows=16, max_logits_rows=5)
     options = {"max_running": 5, "step_tokens": 16, "prefill_chunk": 16}
     engine = engine_over(model, **options)
     prompts = [prompt(3, VOCABULARY, seed=i) for i in range(n_streams)]
     tickets = [engine.generate(tokens, max_outputs=8) for tokens in prompts]
     engine.turn_until_idle()
-    assert engine.core.stats().n_steps_ahead > 0  # a batch that fails is begun one by one, and none ahead
+    assert engine.core.stats().n_steps_ahead > 0  # the runs of a failed batch start one by one, none ahead
     for tokens, ticket in zip(prompts, tickets, strict=True):
         assert engine.tokens(ticket) == engine_over(model, **options).complete(tokens, max_outputs=8)

@@ -1,6 +1,6 @@
-"""What the GPU check asks of PyTorch on a GPU, asked of PyTorch on this CPU: a slip there would cost the one run.
+"""Runs the GPU check's PyTorch code on this CPU, because a bug there would waste the only run on a GPU.
 
-Whatever is to be on "cuda" is put on the CPU, and graphs and events do nothing; all names, shapes and options are real.
+It puts everything for "cuda" on the CPU, and graphs and events do nothing; all names, shapes and options are real.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Cuda:
 
 
 class Torch:
-    """PyTorch, but that a GPU is the CPU."""
+    """PyTorch with the CPU in place of a GPU."""
 
     def __init__(self) -> None:
         self.cuda = Cuda()
@@ -99,7 +99,7 @@ def on_cpu(function: Any) -> Any:
 
 @pytest.fixture
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
-    """A context that is of no dry run, with a GPU in name alone."""
+    """A context of a full run, with a GPU in name only."""
     monkeypatch.setitem(sys.modules, "torch", Torch())
     for name, value in (("FLOATS", 1 << 12), ("SIDE", 64), ("LAUNCHES", 5)):
         monkeypatch.setattr(ceilings, name, value)

@@ -1,4 +1,4 @@
-"""The bill of materials is that of the sources: every package asked for and every library linked, with its licence."""
+"""The bill of materials matches the sources: every required package and every linked library, with its licence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.elf import Elf
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "write_bill_of_materials.py"
 BILL = ROOT / "bill_of_materials.cdx.json"
-# Files that the loader looks for -> whose they are.
+# Files that the loader needs -> their component.
 LIBRARIES = {
     "libstdc++": "libstdc++",
     "libgcc_s": "libgcc",
@@ -88,17 +88,17 @@ def test_b13_licences_are_those_that_the_packages_state() -> None:
         try:
             stated[name] = importlib.metadata.metadata(name).get("License-Expression")
         except importlib.metadata.PackageNotFoundError:
-            continue  # of an extra that is not installed
+            continue  # part of an extra that is not installed
     known = {name: licence for name, licence in stated.items() if licence}
     assert len(known) >= 5
-    # A package may contain what has licences of its own beside it.
+    # A package may contain parts with other licences.
     assert {name for name, licence in known.items() if licences[name] not in re.split(r" AND | OR ", licence)} == set()
 
 
 def test_b13_the_bill_of_an_environment_has_exact_versions_of_all_that_is_needed() -> None:
     told = subprocess.run([sys.executable, "-P", TOOL, "--installed"], capture_output=True, text=True, check=True)
     listed = components(told.stdout)
-    # What nothing in pyproject.toml names, but what it names needs.
+    # Packages that pyproject.toml does not name, but whose dependents it names.
     assert {"grpcio", "numpy", "markupsafe", "typing-extensions"} <= listed.keys()
     for name, each in listed.items():
         assert each["version"] == importlib.metadata.version(name)

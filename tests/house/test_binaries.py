@@ -1,4 +1,4 @@
-"""The extension as it is shipped: hardened, and linked with nothing that a machine without a GPU lacks."""
+"""The extension as shipped: hardened, and linked only with libraries that machines without a GPU have."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from support.elf import (
 )
 
 ENDBR64 = bytes.fromhex("f30f1efa")
-# Of the C and C++ runtimes; every Linux has them.
+# Libraries of the C and C++ runtimes, which every Linux has.
 RUNTIME = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0"}
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="ELF is what Linux loads")
 
 
 def weaknesses(elf: Elf) -> list[str]:
-    """What of the customary hardening is missing."""
+    """Returns the usual hardening measures that are missing."""
     symbols = elf.symbols()
     stacks = elf.of_kind(PT_GNU_STACK)
     start = elf.offset_of(symbols["PyInit__core"])

@@ -11,9 +11,9 @@ ROW = re.compile(r"^- \*\*([A-Z]+-\d+)\*\* · (\d) · ([A-Z,]+)(?: ·| —)", re
 FAULT_ROW = re.compile(r"^\| ([A-Z]\d\d) \|", re.MULTILINE)
 # Names of number types in tests; the row F16 looks like one of them.
 TYPES = {"F16", "F32"}
-# Reports that a tool writes where its user wants them.
+# Reports that a tool writes where its user chooses.
 WRITTEN_BY_TOOLS = {"report.md"}
-# Rows of test honesty bind every lane and name none.
+# The rows of test honesty apply to every area and name none.
 HONESTY_ROW = re.compile(r"^- \*\*(HON-\d+)\*\* · (\d) —", re.MULTILINE)
 
 
@@ -24,13 +24,13 @@ def contracts_of(page: Path) -> list[str]:
 
 @cache
 def rows() -> set[str]:
-    """The ids of docs/contracts.md."""
+    """Returns the ids of docs/contracts.md."""
     return set(contracts_of(DOCS / "contracts.md"))
 
 
 @cache
 def planned() -> list[str]:
-    """The ids of the pages of what is not built."""
+    """Returns the ids on the pages about planned features."""
     pages = sorted((DOCS / "planned").glob("*.md"))
     return [name for page in pages for name in contracts_of(page) + FAULT_ROW.findall(page.read_text())]
 
@@ -41,7 +41,7 @@ def prefixes() -> set[str]:
 
 
 def ids_in(name: str) -> set[str]:
-    """The row ids in a test's name: `test_gen_2_m03_prefill_samples` decides GEN-2 and M03."""
+    """Returns the row ids in a test's name: `test_gen_2_m03_prefill_samples` covers GEN-2 and M03."""
     pattern = rf"(?:^|_)({'|'.join(sorted(prefixes()))})_(\d+)(?=_|$)"
     contracts = {f"{prefix.upper()}-{number}" for prefix, number in re.findall(pattern, name)}
     return contracts | ({found.upper() for found in re.findall(r"(?:^|_)([a-z]\d\d)(?=_|$)", name)} - TYPES)
@@ -59,12 +59,12 @@ def ids_named_by_tests() -> set[str]:
 
 @cache
 def faults() -> set[str]:
-    """The ids of docs/faults.md."""
+    """Returns the ids of docs/faults.md."""
     return set(FAULT_ROW.findall((DOCS / "faults.md").read_text()))
 
 
 def without_a_test() -> set[str]:
-    """The ids that have a reason in docs/rows_without_a_test.md."""
+    """Returns the ids that have a reason in docs/rows_without_a_test.md."""
     text = (DOCS / "rows_without_a_test.md").read_text()
     entries = re.findall(r"^\| ([A-Z][A-Z0-9, -]*\d) \| (.+?) \|$", text, re.MULTILINE)
     listed = [name for names, _ in entries for name in names.split(", ")]

@@ -1,4 +1,4 @@
-"""What the house forbids: hidden state in the core, empty file names, sleeping tests, tests that assert nothing."""
+"""What the project forbids: hidden state in the core, empty file names, sleeping tests, tests that assert nothing."""
 
 import ast
 import re
@@ -39,7 +39,7 @@ def strip_comments(text: str) -> str:
 
 
 def namespace_variables(text: str) -> list[str]:
-    """Variables at namespace scope that are neither constants nor functions."""
+    """Returns variables at namespace scope that are neither constants nor functions."""
     found = []
     depth = 0
     for line in strip_comments(text).splitlines():
@@ -54,11 +54,11 @@ def namespace_variables(text: str) -> list[str]:
 
 
 def cpp_files() -> list[Path]:
-    """Those of the core and those of the tests' extension."""
+    """Returns the sources of the core and of the tests' extension."""
     tops = (ROOT / "csrc", ROOT / "tests" / "native")
     found = [p for top in tops for p in sorted(top.rglob("*")) if p.suffix in {".h", ".cpp", ".inl", ".cu", ".cuh"}]
     assert len(found) > 20
-    # The emulated GPU is a machine, and its state that machine's: it is built for the tests alone.
+    # The emulated GPU stands for a machine, so it may have state; only builds for tests contain it.
     return [p for p in found if "emulator" not in p.parts]
 
 
@@ -117,7 +117,7 @@ def test_models_are_named_in_their_own_room_only() -> None:
 
 
 def weak_asserts(source: str) -> list[str]:
-    """Asserts that hold for nearly any value: not None, non-empty, non-zero, True."""
+    """Returns asserts that nearly any value satisfies: not None, non-empty, non-zero, True."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Assert):
@@ -136,7 +136,7 @@ def _is_not_none(test: ast.expr) -> bool:
 
 
 def _narrows(source: str, node: ast.Assert) -> bool:
-    """`assert x is not None` that only tells the type checker, followed by a use of x, says so on its line."""
+    """Returns whether an `assert x is not None` has a comment that it only narrows a type for the type checker."""
     return "# narrows" in source.splitlines()[node.lineno - 1]
 
 

@@ -1,4 +1,4 @@
-"""How the fuzz targets are built and run: nothing is allowed to pass that a release would suffer from."""
+"""The build and run settings of the fuzz targets, which must not hide faults that a release would show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SANITIZE = Path(__file__).resolve().parents[1] / "sanitize"
-# What must stand in the targets' sources, and what must not.
+# Patterns that the targets' sources must contain, and must not contain.
 WANTED = {
     "both sanitizers": ("CMakeLists.txt", r"IMP_SANITIZE \"address,undefined\""),
     "the first finding ends it": ("CMakeLists.txt", r"-fno-sanitize-recover=all"),
@@ -28,18 +28,18 @@ WANTED = {
 UNWANTED = {
     "a finding that is passed over": r"handle_abort=0|halt_on_error=0|exitcode=0|suppressions=|no_sanitize",
     "leaks that are passed over": r"detect_leaks=0|LeakSanitizerDisabler|__lsan_",
-    # But for the program in which allocations fail; it passes them on to the sanitizer's.
+    # Except for the program with failing allocations, which forwards to the sanitizer's allocator.
     "an allocator of its own": r"\bLD_PRELOAD\b|tcmalloc|jemalloc|\bvoid\s*\*\s*operator new\b",
 }
 
 
 def missing(files: dict[str, str]) -> list[str]:
-    """What is wanted and is not there."""
+    """Returns the required settings that are missing."""
     return [what for what, (name, pattern) in WANTED.items() if not re.search(pattern, files[name])]
 
 
 def sources() -> dict[str, str]:
-    """The files of the targets, by their names."""
+    """Returns the files of the targets by name."""
     return {path.name: path.read_text() for path in SANITIZE.iterdir() if path.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""Where a real GPU is required no test takes the emulated one for it: what passes there has run on hardware."""
+"""If a real GPU is required, no test uses the emulated one in its place: passed tests have run on hardware."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_hon_18_control_a_claim_is_found(tmp_path: Path, parameter: str, said: s
 
 
 def names_the_emulator(node: ast.AST) -> bool:
-    """But to ask which of the two it is given."""
+    """Returns whether code names the emulated GPU other than in a comparison."""
     compared = {id(each) for part in ast.walk(node) if isinstance(part, ast.Compare) for each in ast.walk(part)}
     return any(
         isinstance(each, ast.Constant) and each.value == EMULATED and id(each) not in compared
@@ -64,7 +64,7 @@ def names_the_emulator(node: ast.AST) -> bool:
 
 
 def strays_of(source: str) -> list[str]:
-    """Tests that use the emulated device, by themselves or through a function beside them, and do not say so."""
+    """Returns tests that use the emulated device without a mark, directly or through a function of the same file."""
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     using = {node.name for node in functions if names_the_emulator(node)}
     found = []

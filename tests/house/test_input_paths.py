@@ -1,4 +1,4 @@
-"""No input ends the process: the core neither aborts nor throws what nobody maps, and no function calls itself."""
+"""No input ends the process: the core does not abort, throws only errors that are mapped, and has no recursion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# What ends a process, or throws an error that is none of the core's own.
+# Code that ends the process, or throws an error other than the core's own.
 ENDINGS = {
     "end of the process": r"\b(?:abort|exit|_exit|_Exit|quick_exit|terminate|raise|kill|__builtin_trap)\s*\(",
     "assert": r"\bassert\s*\(|#\s*include\s*<cassert>",
@@ -32,10 +32,10 @@ WORDS = {
     "noexcept",
     "static_assert",
 }
-# Overloads with as many parameters as each other, of which one calls the other.
+# Overloads with equal numbers of parameters, one of which calls the other.
 OVERLOADS = {"engine/engine: submit"}
 HEAD = re.compile(r"(?<![\w.>])(~?[A-Za-z_]\w*)\s*\(")
-# A type before the name: what follows is a variable and how it is made.
+# A type precedes the name: this is a variable with its initializer, not a call.
 DECLARED = re.compile(r"(?:(?<![\w.])(?!(?:return|else|throw|do)\s)[A-Za-z_]\w*|\w>)\s+$")
 BEFORE_BODY = re.compile(
     r"\s*(?:const|noexcept(?:\([^()]*\))?|override|final|->\s*[\w:<>,&*\s]+?)*\s*"
@@ -44,13 +44,13 @@ BEFORE_BODY = re.compile(
 
 
 def code_of(text: str) -> str:
-    """Without comments and the content of literals."""
+    """Returns the code without comments and without the content of literals."""
     text = re.sub(r"//[^\n]*", "", text)
     return re.sub(r"'(?:\\.|[^'\\\n])'", "''", re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text))
 
 
 def endings(text: str) -> list[str]:
-    """What of ENDINGS stands in a source."""
+    """Returns the ENDINGS that a source contains."""
     return [what for what, pattern in ENDINGS.items() if re.search(pattern, code_of(text))]
 
 
@@ -60,7 +60,7 @@ def core_files() -> list[Path]:
 
 @dataclass(frozen=True)
 class Function:
-    """One that is defined in a source: its parameters, and what it calls with how many arguments."""
+    """A function that a source defines: its parameters, and its calls with their numbers of arguments."""
 
     name: str
     least: int
@@ -73,7 +73,7 @@ class Function:
 
 
 def group(text: str, begin: int, opening: str = "(", closing: str = ")") -> int:
-    """Where what was opened before `begin` is closed."""
+    """Returns the position after the bracket that closes the one opened before `begin`."""
     depth, at = 1, begin
     while depth and at < len(text):
         depth += (text[at] in opening) - (text[at] in closing)
@@ -82,7 +82,7 @@ def group(text: str, begin: int, opening: str = "(", closing: str = ")") -> int:
 
 
 def parts(text: str) -> list[str]:
-    """What stands between commas, those inside brackets apart."""
+    """Splits text at commas outside brackets."""
     found, depth, last = [], 0, 0
     for at, letter in enumerate(text):
         # "<" is a bracket in a type, and hardly ever a comparison in an argument.
@@ -113,9 +113,9 @@ def functions(text: str) -> Iterator[Function]:
 
 
 def recursive(sources: dict[str, str]) -> list[str]:
-    """Functions, as "unit: name", from which a chain of calls leads back to them. A unit is a source and its header.
+    """Returns recursive functions, also indirectly recursive ones, as "unit: name". A unit is a source and its header.
 
-    A call is of the functions of that name in its own unit, and of any elsewhere only where there are none.
+    A call refers to the functions of that name in its own unit; if there are none, to those in other units.
     """
     units: dict[str, dict[str, list[Function]]] = {}
     everywhere: dict[str, list[tuple[str, Function]]] = {}

@@ -1,4 +1,4 @@
-"""Who may include whom: parses every include and import and refuses any edge that the map does not name."""
+"""Which modules may include which: parses every include and import and refuses every edge that the map lacks."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "service" / "imp_service"
 
-# Room of csrc -> rooms it may include, its own aside.
+# Folder of csrc -> other folders that it may include.
 MAY_INCLUDE = {
     "base": set(),
     "tensor": {"base"},
@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "engine": {"model", "backend", "tensor", "base"},
     "bindings": {"engine", "model", "backend", "backend/cpu", "backend/cuda", "files", "tensor", "base"},
 }
-# The same of tests/native, of the folders in it; each may include any room of csrc.
+# Folder of tests/native -> other folders there that it may include; each may include any folder of csrc.
 NATIVE = ROOT / "tests" / "native"
 MAY_INCLUDE_NATIVE = {
     "script": set(),
@@ -36,7 +36,7 @@ OVERLAY = NATIVE / "emulator" / "overlay"
 # The one file that names the devices.
 MAKES_BACKENDS = {"backend/make_backend.cpp": {"backend/cpu", "backend/cuda"}}
 
-# Room of the package -> rooms and foreign modules it must not import.
+# Folder of the package -> folders and external modules that it must not import.
 MAY_IMPORT = {
     "api": {"api"},
     "text": {"text", "api"},
@@ -71,9 +71,9 @@ MAY_IMPORT = {
         "tables",
     },
 }
-# What `imp-client` packs: these import each other relatively.
+# The folders that `imp-client` packs; they import each other relatively.
 PACKED = {"api", "client", "pb"}
-# Foreign packages that only some rooms, or single files, may see.
+# External packages that only some folders or files may import.
 ONLY_IN = {
     "grpc": {"rpc", "client", "pb", "cli", "ray_app"},
     "google": {"rpc", "client", "pb", "cli", "ray_app", "text/directory/sentencepiece_model.py"},
@@ -98,7 +98,7 @@ def room_of(path: str) -> str:
 
 
 def include_violations(path: str, text: str) -> list[str]:
-    """Edges out of csrc/`path` that the table does not allow."""
+    """Returns the includes of csrc/`path` that the table does not allow."""
     room = room_of(path)
     allowed = MAY_INCLUDE[room] | MAKES_BACKENDS.get(path, set())
     found = []
@@ -110,19 +110,19 @@ def include_violations(path: str, text: str) -> list[str]:
 
 
 def absolute(node: ast.ImportFrom, path: str) -> str:
-    """The module that an import in imp_service/`path` names."""
+    """Returns the module that an import in imp_service/`path` names."""
     package = ["imp_service", *path.split("/")[:-1]]
     above = package[: len(package) - node.level + 1] if node.level else []
     return ".".join([*above, *([node.module] if node.module else [])])
 
 
 def is_relative(node: ast.ImportFrom, room: str) -> bool:
-    """Imports are written in full, but for those of rooms that `imp-client` packs under another name."""
+    """Returns whether an import of imp_service is in a folder that `imp-client` packs; only those are relative."""
     return room in PACKED and (node.level > 0 or (node.module or "").startswith("imp_service"))
 
 
 def import_violations(path: str, text: str) -> list[str]:
-    """Imports of imp_service/`path` that the table does not allow."""
+    """Returns the imports of imp_service/`path` that the table does not allow."""
     room = path.split("/", maxsplit=1)[0] if "/" in path else ""
     found = []
     for node in ast.walk(ast.parse(text)):
@@ -145,14 +145,14 @@ def import_violations(path: str, text: str) -> list[str]:
 
 
 def native_violations(path: str, text: str) -> list[str]:
-    """Edges out of tests/native/`path` that the table does not allow."""
+    """Returns the includes of tests/native/`path` that the table does not allow."""
     room = path.split("/", maxsplit=1)[0]
     rooms = re.findall(r'^\s*#\s*include\s+"native/([^"/]+)/[^"]+"', text, re.MULTILINE)
     return [f"{path} includes native/{other}" for other in rooms if other not in {room} | MAY_INCLUDE_NATIVE[room]]
 
 
 def knows_tests(text: str) -> list[str]:
-    """What the core says of the build with tests, or of the emulated GPU."""
+    """Returns the places where the core mentions the build with tests or the emulated GPU."""
     return re.findall(r"IMP_TESTING|cuda_emulated|\bemulator\b|\bemu::|\bnative/", text)
 
 

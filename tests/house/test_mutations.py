@@ -1,4 +1,4 @@
-"""The mutation run's own parts: each change is one that Python accepts, and nothing that cannot matter is changed."""
+"""The parts of the mutation run: Python accepts each change, and code that cannot matter is not changed."""
 
 from __future__ import annotations
 

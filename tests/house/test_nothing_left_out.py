@@ -1,4 +1,4 @@
-"""What the sources declare has its rule: fields, methods and reasons, each looked for in the code itself."""
+"""Everything that the sources declare has its rule: fields, methods and reasons, found in the code itself."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from support.request_fields import request_messages
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"
 ROLES = {"data", "read", "admin", "anyone"}
-# Of the command line, of the client, and of a start that cannot be: they never become a status.
+# Reasons of the command line, of the client and of failed starts: they never become a status.
 NO_STATUS = {"USAGE", "STREAM_BROKEN", "TOKENIZER_INVALID", "TEMPLATE_INVALID", "OVERRIDE_INVALID", "DEVICE_MISSING"}
 RAISERS = {"Refusal", "make_error"}
 
 
 def reasons_in(source: str) -> Iterator[str]:
-    """Reasons that Python code raises: first arguments of what makes an error, and values of `reason`."""
+    """Yields the reasons that Python code raises: first arguments of error constructors, and values of `reason`."""
     for node in ast.walk(ast.parse(source)):
         values: list[ast.expr] = []
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in RAISERS:
@@ -42,7 +42,7 @@ def without_rule(reasons: set[str]) -> list[str]:
 
 
 def named_in_tests() -> set[str]:
-    """Reasons that a test names as a text of its own, or provokes in a function of that name."""
+    """Returns the reasons that a test names as a string, or that a function's name contains."""
     found: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if path == Path(__file__):
@@ -71,13 +71,13 @@ def test_b05_every_method_has_a_role() -> None:
     assert len(methods) > 25
     assert {method for method, service in methods.items() if service not in POLICIES} == set()
     assert {policy.role for policy in POLICIES.values()} == ROLES
-    # A service that nobody has thought of is closed: no token has its role.
+    # A service without a policy is closed: no token has its role.
     assert NO_POLICY.role not in ROLES
 
 
 def test_b05_every_reason_has_a_row_and_a_test() -> None:
     raised = {reason for path in sorted(PACKAGE.rglob("*.py")) for reason in reasons_in(path.read_text())}
-    # Those of model files end a start, and never become a status.
+    # Reasons of model files end a start, and never become a status.
     raised = {reason for reason in raised | set(REASONS) if not reason.startswith("MODEL_")}
     assert len(raised) > 25
     assert without_rule(raised) == []

@@ -1,4 +1,4 @@
-"""docs/openai.md has the tables of request fields as they are."""
+"""docs/openai.md has the current tables of request fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protos are clean and break no client of the last release; the committed package and the wheel hold just them."""
+"""The protos are clean and break no client of the last release; the committed package and the wheel match them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import imp_service
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto"
 PB = ROOT / "service" / "imp_service" / "pb"
-# Installed beside this interpreter, as buf-bin does, or anywhere else.
+# Next to this interpreter, where buf-bin installs it, or anywhere on PATH.
 BUF = shutil.which("buf", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]))
 Buf = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def buf(tmp_path: Path) -> Buf:
-    """Runs buf in a folder; it knows no home and no network."""
+    """A function that runs buf in a folder, without a home directory and without a network."""
     assert isinstance(BUF, str), "buf is not installed: pip install buf-bin"
 
     def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -38,7 +38,7 @@ def buf(tmp_path: Path) -> Buf:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Callable[[str, str, str], Path]:
-    """A copy of proto/ in which the first place of one file that reads `old` reads `new`."""
+    """A function that copies proto/ and replaces the first `old` in one file by `new`."""
 
     def change(file: str, old: str, new: str) -> Path:
         copy = tmp_path / "proto"

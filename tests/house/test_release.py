@@ -31,7 +31,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with what the checks read."""
+    """A repository with the files that the checks read."""
     root = tmp_path / "checkout"
     package = root / "service" / "imp_service"
     package.mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_pkg_3_a_clean_checkout_can_be_released(checkout: Path) -> None:
     found = read_checkout(checkout)
     assert found == Checkout(checkout, git(checkout, "rev-parse", "HEAD"), "1.2.3")
     git(checkout, "tag", "v1.2.3")
-    assert read_checkout(checkout) == found  # again, after it was published
+    assert read_checkout(checkout) == found  # again, after its publication
 
 
 def test_pkg_3_changes_without_a_commit_cannot(checkout: Path) -> None:

@@ -1,4 +1,4 @@
-"""A skip never hides a capability: each reason is on a list, which says who decides the tests or why nobody does."""
+"""No skip hides a capability: a list has each reason, and says who runs the tests or why nobody does."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_c(n): pytest.skip(f"no {n} here")
 
 
 def text_of(reason: ast.expr | None) -> str:
-    """The reason with … for what only a run knows; empty where there is none."""
+    """Returns the reason, with … for values known only at run time; empty if there is none."""
     if isinstance(reason, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in reason.values)
     return str(reason.value) if isinstance(reason, ast.Constant) else ""
 
 
 def reasons_in(source: str) -> Iterator[tuple[int, str]]:
-    """Line and reason of every call that skips."""
+    """Yields the line and the reason of every call that skips."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in SKIPS:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]

@@ -1,4 +1,4 @@
-"""The committed stubs under the lowest and the highest runtime that pyproject.toml allows, in venvs of their own."""
+"""The committed stubs under the lowest and the highest runtime of pyproject.toml, each in its own environment."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ print(grpc.__version__, google.protobuf.__version__)
 
 
 def bounds(package: str) -> tuple[str, str]:
-    """The lowest version that the project accepts, and what the highest must be below."""
+    """Returns the lowest accepted version, and the exclusive upper bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pattern = re.compile(rf"{package}>=([0-9.]+),<([0-9]+)")
     (found,) = [found for line in project["dependencies"] if (found := pattern.fullmatch(line))]

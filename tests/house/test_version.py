@@ -1,4 +1,4 @@
-"""One version: `imp_service.__version__` states it, and all else that names a version of imp agrees with it."""
+"""One version: `imp_service.__version__` states it, and every other mention of imp's version agrees."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What tools/release.py makes: the content of the wheels, their tags, and that they serve without compiler and network.
+"""The results of tools/release.py: the wheels' content and tags, and that they serve without compiler and network.
 
-IMP_RELEASED=FOLDER names the folder that it filled, and asks for these tests.
+IMP_RELEASED=FOLDER names its output folder and enables these tests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from support.served_models import built_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"
-# Made by the build inside of the package.
+# Made by the build inside the package.
 BUILT = {"kubernetes": ROOT / "conf" / "kubernetes", "proto": ROOT / "proto", "systemd": ROOT / "conf" / "systemd"}
 RELEASED = Path(os.environ.get("IMP_RELEASED", "")).resolve()
 GLIBC = re.compile(r"@+GLIBC_(\d+)\.(\d+)")
@@ -67,7 +67,7 @@ def wheel(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def sources() -> set[str]:
-    """The package's own files."""
+    """Returns the package's own files."""
     files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file()]
     made = {"__pycache__", *BUILT}
     return {f"imp_service/{path}" for path in files if not made & set(path.parts) and path.suffix != ".so"}
@@ -79,7 +79,7 @@ def metadata(wheel: zipfile.ZipFile) -> Any:
 
 
 def newest_glibc(library: Path) -> tuple[int, int]:
-    """The newest symbols of glibc that a library asks for."""
+    """Returns the newest version of glibc whose symbols a library needs."""
     listed = subprocess.run(["nm", "-D", str(library)], capture_output=True, text=True, check=True).stdout
     return max((int(major), int(minor)) for major, minor in GLIBC.findall(listed))
 
@@ -121,19 +121,19 @@ def test_pkg_2_the_tag_is_the_one_that_auditwheel_gives(path: Path, tools: Tools
     assert f'consistent with the following platform tag: "manylinux_{found[1]}_{found[2]}_{found[3]}"' in said
     with zipfile.ZipFile(path) as archive:
         libraries = [Path(archive.extract(n, tmp_path)) for n in archive.namelist() if n.endswith(".so")]
-    # Without auditwheel's own tables: no library asks for symbols of a glibc that is newer than the tag says.
+    # Independent of auditwheel's tables: no library needs symbols of a newer glibc than the tag says.
     assert libraries and all(newest_glibc(library) <= (int(found[1]), int(found[2])) for library in libraries)
 
 
 def test_pkg_2_it_serves_confined_as_a_pod(distribution: Distribution, tmp_path: Path):
-    """In the environment in which the release installed it, without a compiler and without a network."""
+    """Serves from the release's trial environment, without a compiler and without a network."""
     canary = built_in().canary
     assert canary is not None  # narrows
     python = str(RELEASED / "trial" / distribution.name / "bin" / "python")
     config = [python, "-I", "-m", "imp_service", "config", "check", "--set", "device.kind=cuda_emulated"]
     assert b"--set device.kind: " in subprocess.run(config, check=False, capture_output=True, timeout=300).stderr
     words = ["serve", "--listen", f"unix://{tmp_path}/imp.sock", "--set", "device.threads=1"]
-    # -I: nothing but what is installed, whatever PYTHONPATH says.
+    # -I: only installed packages, whatever PYTHONPATH says.
     process = subprocess.Popen([*confined(tmp_path), python, "-I", "-m", "imp_service", *words])
     try:
         with grpc.insecure_channel(f"unix://{tmp_path}/imp.sock") as channel:
@@ -157,7 +157,7 @@ def test_b07_everything_that_it_needs_was_installed_from_wheels(distribution: Di
 
 
 def test_pkg_3_two_builds_of_one_commit_give_one_source_distribution(tools: Tools, tmp_path: Path):
-    """In another folder, and with other permissions of new files."""
+    """The second build uses another folder and other permissions of new files."""
     (released,) = (RELEASED / "dist").glob("*.tar.gz")
     (tmp_path / "dist").mkdir()
     before = os.umask(0o077)

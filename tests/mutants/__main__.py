@@ -3,8 +3,8 @@
     python tests/mutants                     # 300 mutants, at least 90 % noticed, else exit status 1
     python tests/mutants --count 50 --seed 7 --rooms rpc serving
 
-The first run records which tests run which line, and takes as long as those tests. Record again when the code has
-changed. The files stay as they are: a mutant lives in the process whose tests import it.
+The first run records which tests run which line, and takes as long as those tests. Record again after the code has
+changed. No file changes: a mutant exists only in the process whose tests import it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from mutants.trials import Trials  # noqa: E402
 ROOMS = ("config", "serving", "rpc", "generation", "text", "client")
 TESTS = [f"tests/service/{room}" for room in (*ROOMS, "telemetry", "cli")]
 DATA_FILE = ROOT / "build" / "mutants" / "tests_of_lines"
-# Tests about a line come first. A mutant that needs more of them than this is not held by the suite.
+# Tests about a line come first. A mutant that needs more time than this counts as unnoticed.
 MOST_SECONDS = 60.0
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit status."""
+    """Runs the mutants; returns the exit status."""
     options = _options(words)
     package = _package()
     if options.record is not None or not DATA_FILE.exists():
@@ -62,7 +62,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _package() -> Path:
-    """The package that the tests import, wherever it is installed."""
+    """Returns the folder of the package that the tests import, wherever it is installed."""
     import importlib.util
 
     spec = importlib.util.find_spec("imp_service")
@@ -85,7 +85,7 @@ class _Hunt:
             outcome = self._trials.run(about, mutation, self._tests.seconds(about))
             if outcome.passed:
                 break
-            # A test that fails on the unbroken code too has noticed nothing.
+            # A test that fails on the original code too has noticed nothing.
             unbroken = [outcome.test] if outcome.test else [*about, "--collect-only"]
             if self._trials.run(unbroken).passed:
                 return True

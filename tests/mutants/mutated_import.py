@@ -1,4 +1,4 @@
-"""Gives an import the changed source of one module, and every other import what it always gets."""
+"""Imports one module from changed source, and every other module as usual."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mutants.mutations import Mutation
 
 
 class MutatedImport(MetaPathFinder):
-    """A finder for the module that a mutation changes. It must stand before all others."""
+    """A finder for the module that a mutation changes. It must be the first finder."""
 
     def __init__(self, mutation: Mutation, package: Path) -> None:
         self._path = mutation.path
@@ -22,7 +22,7 @@ class MutatedImport(MetaPathFinder):
         self._loader = _Loader(self._name, mutation)
 
     def install(self) -> None:
-        """From now on the module is the changed one. It must not have been imported before."""
+        """Installs the finder. The module must not have been imported before."""
         assert self._name not in sys.modules, self._name
         sys.meta_path.insert(0, self)
 
@@ -47,12 +47,12 @@ class _Loader(SourceLoader):
         return self._mutation.apply(self._mutation.path.read_bytes())
 
     def get_code(self, fullname: str) -> CodeType:
-        # Compiled here and now: a cached file would be that of the unchanged source.
+        # Compiled without a cache file, which would be that of the unchanged source.
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
 
 def module_name(path: Path, package: Path) -> str:
-    """The dotted name of a file of the package."""
+    """Returns the dotted name of a file of the package."""
     parts = path.relative_to(package.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

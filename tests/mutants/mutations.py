@@ -1,4 +1,4 @@
-"""Small changes to a Python source, each of which a test should notice: one at a time, as an edit of the text."""
+"""Small changes to a Python source that tests should notice, one at a time, as edits of the text."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Mutation:
     at_import: bool
 
     def apply(self, source: bytes) -> bytes:
-        """The source with the change in it."""
+        """Returns the source with the change."""
         return source[: self.begin] + self.replacement.encode() + source[self.end :]
 
 
 def mutations_of(path: Path) -> list[Mutation]:
-    """Every change that is made to this file, in the order of its lines."""
+    """Returns every possible change to this file, in the order of lines."""
     source = path.read_bytes()
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
@@ -54,7 +54,7 @@ def mutations_of(path: Path) -> list[Mutation]:
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects what can be changed. Types, docstrings, messages and checks for the type checker are left alone."""
+    """Collects possible changes. It skips types, docstrings, messages and checks for the type checker."""
 
     def __init__(self, path: Path, source: bytes) -> None:
         self.found: list[Mutation] = []
@@ -65,7 +65,7 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
 
-    # Left alone.
+    # Skipped.
 
     def visit_Assert(self, node: ast.Assert) -> None:
         pass
@@ -157,7 +157,7 @@ class _Finder(ast.NodeVisitor):
         self._add(self._begin(node), self._end(node), text, what, node.lineno)
 
     def _between(self, begin: int, end: int, operator: str, what: str, line: int) -> None:
-        # A parenthesis or a comment between the operands is kept by leaving such places alone.
+        # Skips places with a parenthesis or a comment between the operands.
         if not set(self._source[begin:end]) & set(b"()#\n"):
             self._add(begin, end, f" {operator} ", what, line)
 
@@ -190,5 +190,5 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def python_files(folder: Path) -> Iterator[Path]:
-    """The sources below a folder, in order."""
+    """Yields the sources below a folder, in order."""
     yield from sorted(folder.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Which tests run which line: recorded once with coverage, so that a mutant meets only tests that could notice it."""
+"""Which tests run which line, recorded once with coverage, so that a mutant runs only tests that could notice it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TestsOfLines:
-    """Node ids of tests by source line, with what each costs."""
+    """Node ids of tests by source line, with the time of each."""
 
     __test__ = False  # pytest: this is no test class
 
@@ -38,10 +38,10 @@ class TestsOfLines:
             self._by_line[Path(name).resolve()] = by_line
 
     def of(self, mutation: Mutation) -> list[str]:
-        """The tests that run the changed line, file by file, those first that are quick and run little else.
+        """Returns the tests that run the changed line, file by file; quick and specific ones come first.
 
-        A line that runs at import, such as a constant or a table, belongs to no test. Every test that runs something
-        of its file may notice a change there, and every test of its room.
+        A line that runs at import, such as a constant or a table, belongs to no test. Every test that runs code of its
+        file, and every test of its folder, may notice a change there.
         """
         by_line = self._by_line.get(mutation.path.resolve(), {})
         found = set() if mutation.at_import else by_line.get(mutation.line, set())
@@ -53,7 +53,7 @@ class TestsOfLines:
         return [test for tests in files.values() for test in tests]
 
     def seconds(self, tests: Sequence[str]) -> float:
-        """How long these tests took as they were recorded."""
+        """Returns how long these tests took when they were recorded."""
         return sum(self._seconds[test] for test in tests)
 
     def _rank(self, test: str) -> float:
@@ -65,7 +65,7 @@ class TestsOfLines:
 
 
 def record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
-    """Runs the tests under coverage. What is known of other tests is kept."""
+    """Runs the tests under coverage. Keeps the records of other tests."""
     data_file.parent.mkdir(parents=True, exist_ok=True)
     process = multiprocessing.get_context("spawn").Process(target=_record, args=(data_file, package, rooms, tests))
     process.start()
@@ -83,7 +83,7 @@ def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequenc
     options = [
         "--all",
         "-n0",
-        # Or pytest-cov takes itself for the master of several processes, and names no tests.
+        # Otherwise pytest-cov acts as the master of several processes and names no tests.
         "--dist=no",
         "-q",
         "--tb=short",
@@ -100,7 +100,7 @@ def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequenc
 
 
 class _Clock:
-    """What each test that passes costs. One that fails, such as one that measures time, would notice nothing later."""
+    """Records the time of each passing test. A test that fails now, such as one of speed, could notice nothing."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Runs tests in a process of their own, where one module may be a changed one."""
+"""Runs tests in a separate process in which one module may be changed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mutants.mutated_import import MutatedImport
 from mutants.mutations import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
-# What tests import beside imp takes a second. A server that has it already forks each process.
+# Imports of tests other than imp take a second, so a fork server preloads them for each process.
 PRELOADED = ["pytest", "numpy", "hypothesis", "grpc", "tokenizers", "jinja2", "cryptography.x509", "mutants.trials"]
-# Compiled once for all trials, also where the environment says that Python writes no such files.
+# Cache files are compiled once for all trials, even if the environment disables them.
 COMPILED = ROOT / "build" / "mutants" / "compiled"
 QUIET = ["-n0", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "-p", "no:cov"]
-QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is preloaded
-# Processor time says more than time on the wall, which says how busy the machine is. A mutant that waits uses none.
+QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # warnings about preloaded modules
+# CPU time is better than wall-clock time, which depends on the machine's load. A mutant that waits uses none.
 LEAST_CPU_SECONDS = 30
 LEAST_WALL_SECONDS = 90
 TIMES_RECORDED = 6
@@ -36,7 +36,7 @@ SECONDS_OF_ONE_TEST = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run of tests ended: which test failed, or which one was running as the process died or ran out of time."""
+    """The outcome of a run of tests: which test failed, or which one ran when the process died or ran out of time."""
 
     passed: bool
     test: str = ""
@@ -51,7 +51,7 @@ class Trials:
         self._context.set_forkserver_preload(PRELOADED)
 
     def run(self, words: Sequence[str], mutation: Mutation | None = None, recorded_seconds: float = 0.0) -> Outcome:
-        """Runs tests up to the first that fails."""
+        """Runs tests until the first one fails."""
         here, there = self._context.Pipe(duplex=False)
         cpu_seconds = LEAST_CPU_SECONDS + TIMES_RECORDED * recorded_seconds
         work = (list(words), mutation, self._package, int(cpu_seconds), there)
@@ -78,18 +78,18 @@ def _outcome(connection: Connection, deadline: float) -> Outcome:
 
 
 def _end(process: BaseProcess) -> None:
-    """Ends the process of a trial and the servers it started, which are of its group."""
+    """Kills the process of a trial and the servers that it started, which are in its process group."""
     assert process.pid is not None  # narrows: it was started
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.kill()  # also where it ended, or was no group yet
+    process.kill()  # also if it has ended, or has no group yet
     process.join()
 
 
 def _run_tests(
     words: list[str], mutation: Mutation | None, package: Path, cpu_seconds: int, connection: Connection
 ) -> None:
-    """The process of one trial."""
+    """Runs tests in the process of one trial."""
     os.setsid()
     os.chdir(ROOT)
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(COMPILED)
@@ -105,11 +105,11 @@ def _run_tests(
         connection.send(("passed", ""))
     else:
         connection.send(("failed", teller.failed))
-    os._exit(0)  # threads that a mutant left would keep the process
+    os._exit(0)  # threads left by a mutant would keep the process alive
 
 
 class _Teller:
-    """Tells of each test as it starts, so that the other end knows which one was running when all ended."""
+    """Reports each test as it starts, so that the other end knows which one was running at the end."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""After every test of the service: every call of it was good, and every server is what it was before."""
+"""Checks after every test of the service that every call was valid, and that every server is in its former state."""
 
 from support.always_on import always_on
 

@@ -1,4 +1,4 @@
-"""The core's tables and what the service makes of them: one range and one name for each."""
+"""The core's tables and their copies in the service have the same ranges and names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def takes(check: Callable[[float], object], refusal: type[Exception]) -> Callabl
 
 
 def around(ends: Sequence[float]) -> Iterator[float]:
-    """Each end between its neighbours among the floats of 32 bits, which the wire and the core have."""
+    """Yields each end and its two neighbouring 32-bit floats, which the wire and the core use."""
     for end in map(np.float32, ends):
         yield from (np.nextafter(end, np.float32(-np.inf)), end, np.nextafter(end, np.float32(np.inf)))
 

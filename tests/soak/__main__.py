@@ -1,4 +1,4 @@
-"""The soak: `python tests/soak [--minutes 60] [--json FILE]`; its verdict is printed, exit status 1 where it is bad."""
+"""The soak: `python tests/soak [--minutes 60] [--json FILE]`; prints its verdict; exit status 1 if it is bad."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-# In the place of this folder, whose modules have names of their own.
+# Replaces this folder, whose modules are imported by full names.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from soak.soak import Plan, run_soak  # noqa: E402
 
 
 def main() -> int:
-    """Runs it."""
+    """Runs the soak."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="default: 60")
     parser.add_argument("--rate", type=float, default=4.0, help="requests a second (default: 4)")

@@ -29,7 +29,7 @@ N_BAD_ROUNDS = 25
 
 
 class Faults:
-    """Each fault is a method; all of them come in turn."""
+    """The faults. Each is a method; they run in turn."""
 
     def __init__(self, server: ServerProcess, proxy: CuttingProxy, stopped_seconds: float) -> None:
         self._server = server
@@ -41,16 +41,16 @@ class Faults:
 
     @property
     def kinds(self) -> list[Callable[[], None]]:
-        """In the order of their turns."""
+        """The faults in the order of their turns."""
         return [self.client_killed, self.connections_cut, self.server_stopped, self.log_unwritable, self.bad_requests]
 
     @property
     def is_one_left(self) -> bool:
-        """One that has not come yet."""
+        """Whether some fault has not run yet."""
         return len(self.n_done) < len(self.kinds)
 
     def next(self) -> str:
-        """Does the next one; returns its name."""
+        """Runs the next fault; returns its name."""
         fault = self.kinds[self._turn % len(self.kinds)]
         self._turn += 1
         fault()
@@ -58,7 +58,7 @@ class Faults:
         return fault.__name__
 
     def client_killed(self) -> None:
-        """A process with four streams that it reads, by SIGKILL."""
+        """Kills a client process with SIGKILL while it reads four streams."""
         victim = subprocess.Popen(
             [sys.executable, "-m", "soak.victim", self._server.address],
             cwd=TESTS,
@@ -72,23 +72,23 @@ class Faults:
         victim.wait()
 
     def connections_cut(self) -> None:
-        """Every connection through the proxy is reset."""
+        """Resets every connection through the proxy."""
         self._proxy.cut()
 
     def server_stopped(self) -> None:
-        """By SIGSTOP, for a while."""
+        """Stops the server with SIGSTOP for a while."""
         self._server.signal(signal.SIGSTOP)
         self._stop.wait(self._stopped_seconds)
         self._server.signal(signal.SIGCONT)
 
     def log_unwritable(self) -> None:
-        """Its log may not grow, as on a full disk, while bad requests would fill it."""
+        """Prevents the server's log from growing, as on a full disk, while bad requests would fill it."""
         with no_room(self._server):
             self.bad_requests()
             self._stop.wait(self._stopped_seconds)
 
     def bad_requests(self) -> None:
-        """A burst of what is refused, each kind many times."""
+        """Sends a burst of invalid requests, each kind many times."""
         with grpc.insecure_channel(self._server.address) as raw:
             stub = InferenceServiceStub(checked(raw))
             malformed = checked(raw).unary_stream(GENERATE)
@@ -108,7 +108,7 @@ class Faults:
 
 
 def refused(call: Callable[[], object]) -> None:
-    """It must be; the channel's own checks judge how."""
+    """Asserts that a call fails; the channel's checks judge its status."""
     try:
         call()
     except grpc.RpcError:
@@ -118,7 +118,7 @@ def refused(call: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def no_room(server: ServerProcess) -> Iterator[None]:
-    """The server's files cannot grow beyond what they are."""
+    """Prevents the server's files from growing during the block."""
     size = server.stderr_file.stat().st_size
     before = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, before[1]))

@@ -19,10 +19,10 @@ from support.known_outputs import Known
 
 WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
-# Of a session whose client was away for longer than its lease.
+# The status of a session whose client was away for longer than its lease.
 EXPIRED = "NOT_FOUND SESSION_EXPIRED"
-# What may come of each way: where the request was faster than its end, it is whole; and the bounds on slow readers are
-# so small that any stream whose client is held up by a busy machine may be one.
+# The possible results of each way. A request that finishes first is complete. The bounds on slow readers are so
+# small that a busy machine may make any stream's client a slow reader.
 ALLOWED = {
     "finished": {WHOLE, SLOW},
     "unary": {WHOLE},
@@ -33,12 +33,12 @@ ALLOWED = {
     "session": {"OK", EXPIRED},
     "abandoned": {"OK"},
 }
-# Of clients behind the proxy that is cut.
+# The status of clients behind the proxy that cuts connections.
 LOST = "UNAVAILABLE"
 
 
 class Pace:
-    """So many requests a second, over all clients."""
+    """A rate of requests per second over all clients."""
 
     def __init__(self, per_second: float, stop: threading.Event) -> None:
         self._interval = 1 / per_second
@@ -47,7 +47,7 @@ class Pace:
         self._stop = stop
 
     def wait(self) -> bool:
-        """For this client's turn; False where it is over."""
+        """Waits for this client's turn; returns False after the end."""
         with self._lock:
             self._next = max(self._next + self._interval, time.monotonic() - self._interval)
             turn = self._next
@@ -55,18 +55,18 @@ class Pace:
 
 
 class SessionEndings:
-    """Sessions that are stepped to a known output, and sessions that nobody comes back to."""
+    """Sessions that step to a known output, and sessions that their clients abandon."""
 
     def __init__(self, connect: Connect, lease_seconds: float) -> None:
         self._connect = connect
         self._lease_seconds = lease_seconds
 
     def session(self, known: Known) -> Ending:
-        """Prefill, steps, release."""
+        """Opens a session, steps it and releases it."""
         return self._run("session", known, min(8, len(known.token_ids)), is_released=True)
 
     def abandoned(self, known: Known) -> Ending:
-        """A prefill, and its lease runs out."""
+        """Opens a session and lets its lease expire."""
         return self._run("abandoned", known, 1, is_released=False)
 
     def _run(self, way: str, known: Known, n_tokens: int, *, is_released: bool) -> Ending:
@@ -88,7 +88,7 @@ class SessionEndings:
                     stub.ReleaseSession(pb.ReleaseSessionRequest(session_id=reply.session_id))
             except grpc.RpcError as error:
                 status = status_of(error)
-                # A busy machine may keep a client from its session until the lease is over, but not less.
+                # A busy machine may delay a client until its lease is over; before that, the session must not expire.
                 may_be = " ".join(status) != EXPIRED or time.monotonic() - used >= self._lease_seconds
                 return Ending(way, *status, "", len(found), may_be and known.begins_with(found))
         return Ending(way, "OK", "", "", len(found), known.begins_with(found))
@@ -96,15 +96,15 @@ class SessionEndings:
 
 @dataclass(frozen=True)
 class Route:
-    """How clients reach the server; where `is_cut`, connections are lost now and then."""
+    """A way to reach the server; with `is_cut`, connections are lost now and then."""
 
     connect: Connect
     is_cut: bool
-    lease_seconds: float  # of the server's sessions
+    lease_seconds: float  # lease of the server's sessions
 
 
 class Client:
-    """One thread of requests until it is told to stop."""
+    """A thread that makes requests until it must stop."""
 
     def __init__(
         self, number: int, route: Route, known: Sequence[Known], pace: Pace, note: Callable[[Ending], None]
@@ -140,12 +140,12 @@ class Client:
             self.problems.append(f"a status that may not be: {ending}")
 
     def join(self) -> None:
-        """After the pace has stopped."""
+        """Waits for the thread; call it after the pace has stopped."""
         self._thread.join()
 
 
 class Load:
-    """All clients, on the routes in turn."""
+    """All clients, distributed over the routes."""
 
     def __init__(self, routes: Sequence[Route], known: Sequence[Known], *, n_clients: int, per_second: float) -> None:
         self._stop = threading.Event()
@@ -159,7 +159,7 @@ class Load:
             self.seen[f"{ending.way}: {ending.status}"] += 1
 
     def stop(self) -> list[str]:
-        """Ends all clients, each with the request that it is in; returns what went wrong."""
+        """Ends all clients, each after its current request; returns the problems."""
         self._stop.set()
         for client in self._clients:
             client.join()

@@ -38,7 +38,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how hard, and how often something goes wrong."""
+    """The duration, the load, and the intervals of faults."""
 
     seconds: float
     fault_seconds: float = 30.0
@@ -47,11 +47,11 @@ class Plan:
     n_clients: int = 6
     sample_seconds: float = 5.0
     canary_rest_seconds: float = 1.0
-    lease_seconds: int = 10  # of sessions that nobody comes back to
+    lease_seconds: int = 10  # lease of abandoned sessions
 
 
 def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
-    """The verdict, as data: `ok`, the problems, and what was done."""
+    """Runs the soak. Returns the verdict as data: `ok`, the problems, and what it did."""
     known = known_outputs(24, 7)
     FINDINGS.take()
     settings = (*SETTINGS, f"sessions.ttl={plan.lease_seconds}s")
@@ -89,7 +89,7 @@ def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
 
 
 def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tuple[Faults, list[str]]:
-    """A fault at every interval until the time is over and each kind has come; the server must live on."""
+    """Causes a fault at every interval until the time is over and each kind has run; the server must survive."""
     stop = threading.Event()
     faults = Faults(server, proxy, plan.stopped_seconds)
     problems: list[str] = []
@@ -108,7 +108,7 @@ def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tupl
 
 
 def rest_problems(channel: grpc.Channel, lease_seconds: int) -> list[str]:
-    """What runs, waits or is held although every client has gone and every lease is over."""
+    """Returns what still runs, waits or is held although every client has gone and every lease is over."""
     stub = ModelServiceStub(channel)
     give_up = time.monotonic() + lease_seconds + 20
     rest = threading.Event()
@@ -122,7 +122,7 @@ def rest_problems(channel: grpc.Channel, lease_seconds: int) -> list[str]:
 
 
 def end_problems(server: ServerProcess) -> list[str]:
-    """It ends well, and has told nothing that a log must not hold."""
+    """Stops the server; returns problems with its exit status and forbidden texts in its log."""
     found = []
     code = server.terminate()
     if code != 0:
@@ -135,7 +135,7 @@ def end_problems(server: ServerProcess) -> list[str]:
 
 @contextlib.contextmanager
 def raw_channel(address: str, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
-    """A connection of its own."""
+    """Yields a new connection."""
     with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), *options]) as channel:
         yield channel
 

@@ -1,4 +1,4 @@
-"""The soak, for some twenty seconds: every fault at least once."""
+"""Runs the soak for about twenty seconds, with every fault at least once."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_a_short_soak_with_every_fault_is_good(tmp_path: Path) -> None:
         "log_unwritable",
         "bad_requests",
     }
-    # Far more where the machine has nothing else to do.
+    # An idle machine does far more.
     assert verdict["n_requests"] > 20 and verdict["canary_runs"] > 3
 
 

@@ -1,4 +1,4 @@
-"""A client that reads four long streams, and waits to be killed: `python -m soak.victim ADDRESS`."""
+"""A client that reads four long streams until it is killed: `python -m soak.victim ADDRESS`."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ from support.wire import ask
 
 
 def main() -> None:
-    """Says `reading` once every stream has begun."""
+    """Prints `reading` once every stream has begun."""
     stub = InferenceServiceStub(grpc.insecure_channel(sys.argv[1]))
     request = ask("Once upon a time", 400)
     request.stop.ignore_eos = True

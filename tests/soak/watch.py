@@ -1,4 +1,4 @@
-"""Watches a process for what it keeps: resident memory, descriptors, threads, at times when nothing unusual is on."""
+"""Watches a process for leaks: samples its resident memory, descriptors and threads at quiet times."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass
 from support.process_numbers import ProcessNumbers
 
 MIB = 1024**2
-# What faults.md, G4, lets a process grow by.
+# The growth that faults.md, G4, allows.
 GROWTH_BYTES = 16 * MIB
-# Threads of gRPC's own pool, and connections that a client has left but the server has not yet heard of.
+# Threads of gRPC's own pool, and closed connections that the server has not noticed yet.
 SPARE_THREADS = 8
 SPARE_DESCRIPTORS = 16
 
 
 @dataclass(frozen=True)
 class Growth:
-    """From the first samples to the last: medians."""
+    """The medians of the first and of the last samples."""
 
     resident_mib_first: float
     resident_mib_last: float
@@ -30,7 +30,7 @@ class Growth:
     cpu_seconds: float
 
     def problems(self) -> list[str]:
-        """What has leaked."""
+        """Returns the leaks as texts."""
         found = []
         if (self.resident_mib_last - self.resident_mib_first) * MIB > GROWTH_BYTES:
             found.append(f"resident memory grew from {self.resident_mib_first:.1f} to {self.resident_mib_last:.1f} MiB")
@@ -41,12 +41,12 @@ class Growth:
         return found
 
     def as_json(self) -> dict[str, object]:
-        """For the verdict."""
+        """Returns the medians for the verdict."""
         return asdict(self)
 
 
 class Watch:
-    """Samples every `seconds` on a thread of its own."""
+    """Samples a process every `seconds` on its own thread."""
 
     def __init__(self, pid: int, seconds: float) -> None:
         self._pid = pid

@@ -1,4 +1,4 @@
-"""AdminService of a server in this process, on its own listener."""
+"""Calls AdminService of a server in this process, which has a listener of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTENS = "listen.admin=127.0.0.1:0"
 
 @contextlib.contextmanager
 def admin_of(served: Served) -> Iterator[admin_pb2_grpc.AdminServiceStub]:
-    """A stub on a connection of its own; the server was made with LISTENS."""
+    """Yields a stub on a new connection. The settings of the server must include LISTENS."""
     address = served.server.admin_address
     assert address is not None  # narrows
     with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as raw:

@@ -1,4 +1,4 @@
-"""Requests over ASGI to a replica, as Ray's HTTP proxy makes them, in this process and without Ray."""
+"""Calls a replica over ASGI as Ray's HTTP proxy does, in this process and without Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEAD = ((b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-re
 
 
 class AsgiCall:
-    """One request, whose response is gathered. `pieces` of its body arrive one by one; None: the client leaves."""
+    """One request and its response. The `pieces` of the body arrive one by one; at None the client disconnects."""
 
     def __init__(
         self, method: str, path: str, pieces: tuple[bytes | None, ...], headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -53,7 +53,7 @@ class AsgiCall:
 
     @property
     def reply(self) -> Reply:
-        """What the client gets. The messages are in the order that ASGI requires."""
+        """The response that the client gets; checks that the messages have the order that ASGI requires."""
         start, *bodies = self.sent
         assert start["type"] == "http.response.start"
         assert [body["type"] for body in bodies] == ["http.response.body"] * len(bodies)
@@ -70,19 +70,19 @@ class AsgiReplica:
         self.replica = replica
 
     def ask(self, method: str, path: str, body: Any = None, *headers: tuple[bytes, bytes]) -> Reply:
-        """The response. The body comes in two pieces."""
+        """Returns the response. Sends the body in two pieces."""
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         call = AsgiCall(method, path, (content[:5], content[5:]), headers)
         loop_thread().run(self.replica.http.answer(call.scope, call.receive, call.send))
         return call.reply
 
     def post(self, path: str, body: Any) -> Reply:
-        """As HttpClient's."""
+        """Returns the response to a POST, as HttpClient.post does."""
         return self.ask("POST", path, body)
 
 
 @contextmanager
 def serve_over_asgi(*settings: str) -> Iterator[AsgiReplica]:
-    """One replica with these settings."""
+    """Yields one replica with these settings."""
     with replicas_in_this_process(1, settings) as (replica,):
         yield AsgiReplica(replica)

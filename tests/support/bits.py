@@ -1,4 +1,4 @@
-"""Comparing floats by their bits."""
+"""Compares floats by their bits."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Where quantized blocks have their scales, and writing them: the rest of a block may be any bytes."""
+"""Writes the scales of quantized blocks; the rest of a block may be any bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Byte offsets of the float16 fields in a block: what multiplies the integers.
+# Byte offsets of the float16 fields in a block, which multiply the integers.
 FLOAT16_SCALES = {
     "q4_0": [0],
     "q4_1": [0, 2],
@@ -27,7 +27,7 @@ FLOAT16_SCALES = {
     "iq2_s": [0],
     "iq3_xxs": [0],
     "iq3_s": [0],
-    "iq1_m": [48],  # and on: four bits on top of each of four 16-bit numbers, the low ones first
+    "iq1_m": [48],  # the top four bits of each of four 16-bit numbers from here on, the low bits first
 }
 # Byte offset of an exponent: the scale is 2^(byte - 128).
 EXPONENTS = {"mxfp4": 0}
@@ -39,7 +39,7 @@ Blocks = NDArray[np.uint8]
 
 
 def set_float16(dtype: str, blocks: Blocks, field: int, patterns: NDArray[np.uint16]) -> None:
-    """Write one float16 field of blocks [n, bytes], given as bits: one for each, or one for all."""
+    """Writes one float16 field of blocks [n, bytes]. `patterns` are bits: one for each block, or one for all."""
     offset = FLOAT16_SCALES[dtype][field]
     if dtype == "iq1_m":
         words = blocks[:, offset : offset + 8].copy().view(np.uint16) & 0x0FFF
@@ -52,7 +52,7 @@ def set_float16(dtype: str, blocks: Blocks, field: int, patterns: NDArray[np.uin
 def set_scales(
     dtype: str, blocks: Blocks, rng: np.random.Generator, sizes: tuple[float, float], *, signs: bool
 ) -> None:
-    """Give blocks [n, bytes] random scales of a size between `sizes`, of both signs where asked for and possible."""
+    """Gives blocks [n, bytes] random scales of a size between `sizes`; with `signs`, of both signs where possible."""
     n_fields = len(FLOAT16_SCALES.get(dtype, [0]))
     for field in range(n_fields):
         scales = rng.uniform(*sizes, len(blocks)) * rng.choice([-1, 1] if signs else [1], len(blocks))

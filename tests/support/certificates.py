@@ -19,25 +19,25 @@ PEM = serialization.Encoding.PEM
 
 @dataclass(frozen=True)
 class Certificate:
-    """With its private key."""
+    """A certificate with its private key."""
 
     certificate: x509.Certificate
     private_key: Any
 
     @property
     def cert(self) -> bytes:
-        """PEM."""
+        """Returns the certificate as PEM."""
         return self.certificate.public_bytes(PEM)
 
     @property
     def key(self) -> bytes:
-        """PEM, without a password."""
+        """Returns the key as PEM, without a password."""
         return bytes(
             self.private_key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         )
 
     def write(self, folder: Path) -> tuple[Path, Path]:
-        """As cert.pem and key.pem."""
+        """Writes cert.pem and key.pem, and returns their paths."""
         paths = folder / "cert.pem", folder / "key.pem"
         for path, content in zip(paths, (self.cert, self.key), strict=True):
             path.write_bytes(content)
@@ -47,7 +47,7 @@ class Certificate:
 def make_certificate(
     name: str, authority: Certificate | None = None, *, host: str = "localhost", until: datetime.datetime = LONG_AHEAD
 ) -> Certificate:
-    """Signed by `authority`; without one, an authority itself."""
+    """Makes a certificate that `authority` signs. Without one, makes an authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     names: list[x509.GeneralName] = [x509.DNSName(host)]

@@ -1,4 +1,4 @@
-"""Chat templates of published families, in the shapes that those use, with the special tokens they are written in."""
+"""Chat templates in the forms that published families use, with the special tokens that they contain."""
 
 from __future__ import annotations
 

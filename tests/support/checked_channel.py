@@ -1,4 +1,4 @@
-"""A channel on which every call is checked, its status and its stream, whatever stub is made on it."""
+"""A channel that checks the status and the stream of every call, whatever stub uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENERATE_UNARY = "/imp.v1.InferenceService/GenerateUnary"
 
 
 def noted(check: Callable[[], None]) -> None:
-    """Also records a violation for the fixture, because a test may not see an exception on another thread."""
+    """Runs a check. Records a violation for the fixture too, because a test may not see another thread's exception."""
     try:
         check()
     except (StatusViolation, StreamViolation) as violation:
@@ -92,6 +92,6 @@ def _check_end(ended: Any) -> None:
 
 
 def checked(channel: grpc.Channel, detokenize: Detokenize | None = None) -> grpc.Channel:
-    """The channel, with every call on it checked."""
+    """Returns the channel, with every call on it checked."""
     found: grpc.Channel = grpc.intercept_channel(channel, CheckingInterceptor(detokenize))
     return found

@@ -12,18 +12,18 @@ import imp_service
 from imp_service.models import demo_model_path
 from support.gguf_writer import STRING, Key
 
-# The folder of the package under test; subprocesses must import the same one.
+# The folder of the package under test; subprocesses must import the same package.
 FOUND_IN = Path(imp_service.__file__).parents[1]
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """This process's environment without settings of imp, with `home` as the home directory."""
+    """Returns this process's environment without settings of imp, with `home` as the home directory."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("IMP_")}
     return {**kept, "HOME": str(home), "PYTHONPATH": str(FOUND_IN)}
 
 
 def modules_after(words: list[str], home: Path) -> set[str]:
-    """The modules that a subprocess has imported after running `imp` with these words."""
+    """Returns the modules that a subprocess has imported after running `imp` with these words."""
     code = f"import sys\nfrom imp_service.cli.shell import main\nmain({words!r})\nprint('LOADED', *sorted(sys.modules))"
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -37,7 +37,7 @@ def modules_after(words: list[str], home: Path) -> set[str]:
 
 
 def demo_with(path: Path, old: bytes, new: bytes) -> Path:
-    """A copy of the built-in model in which the one place that reads `old` reads `new`, of the same length."""
+    """Writes a copy of the built-in model that has `new`, of the same length, in place of the only `old`."""
     content = demo_model_path().read_bytes()
     assert content.count(old) == 1 and len(old) == len(new)
     path.write_bytes(content.replace(old, new))
@@ -45,7 +45,7 @@ def demo_with(path: Path, old: bytes, new: bytes) -> Path:
 
 
 def demo_with_keys(path: Path, *keys: Key) -> Path:
-    """A copy of the built-in model whose metadata has these keys too, none of which it had."""
+    """Writes a copy of the built-in model with these additional keys in its metadata."""
     alignment, header = 32, struct.Struct("<4sIQQ")
     added = b"".join(key.encode() for key in keys)
     padding = Key("test.padding", STRING, "")

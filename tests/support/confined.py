@@ -14,7 +14,7 @@ from support.command_line import FOUND_IN
 
 USER = 65532
 
-# Root becomes the other user for good. Anybody else is called so in a user name space, and has no rights to begin with.
+# Root becomes the other user for good. Anyone else takes that user's id in a user namespace, and has no rights anyway.
 _AS_ROOT = (
     ["unshare", "--mount", "--net"],
     f"setpriv --reuid {USER} --regid {USER} --clear-groups",
@@ -24,7 +24,7 @@ _AS_ANYBODY = (
     f"unshare --user --map-user={USER} --map-group={USER} setpriv",
 )
 
-# In name spaces of its own: every mount read-only but one folder, then a user without rights and an empty environment.
+# In its own namespaces: all mounts but one folder are read-only; then a user without rights, an empty environment.
 # No interface is up in the new network, so that nothing can go out.
 _SCRIPT = """
 set -e
@@ -55,7 +55,7 @@ exec $become --no-new-privs --inh-caps=-all --bounding-set=-all env -i PATH=/now
 
 
 def confined(writable: Path) -> Sequence[str]:
-    """Words that go before a command's own; skips where this machine lets no name spaces be made."""
+    """Returns a command prefix that confines the command; skips the test if this machine allows no namespaces."""
     enter, become = _AS_ROOT if os.geteuid() == 0 else _AS_ANYBODY
     given = [str(writable), os.path.realpath(sys.base_prefix), become, str(FOUND_IN)]
     words = [*enter, "bash", "-c", _SCRIPT, "bash", *given]

@@ -11,13 +11,13 @@ from imp_service.text import ConstraintProgram, ConstraintState, Tokenizer
 
 
 def allowed_ids(state: ConstraintState) -> list[int]:
-    """The ids whose bit is set."""
+    """Returns the ids whose bit is set."""
     bits = np.unpackbits(np.frombuffer(state.mask(), dtype=np.uint8), bitorder="little")
     return np.flatnonzero(bits).tolist()
 
 
 def sample(program: ConstraintProgram, tokenizer: Tokenizer, seed: int, n_most: int) -> tuple[str, bool]:
-    """An output of random allowed tokens, closing ones and ends favoured as it grows; and whether it finished."""
+    """Returns an output of random allowed tokens and whether it finished. Prefers closing tokens as it grows."""
     rng = random.Random(seed)
     state = program.start()
     ids: list[int] = []
@@ -34,7 +34,7 @@ def sample(program: ConstraintProgram, tokenizer: Tokenizer, seed: int, n_most: 
 
 
 def language(program: ConstraintProgram, alphabet: Sequence[int], longest: int) -> set[bytes]:
-    """Every member of at most `longest` single-byte tokens of the alphabet."""
+    """Returns every member of at most `longest` single-byte tokens of the alphabet."""
     members: set[bytes] = set()
     frontier = [(b"", program.start())]
     while frontier:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
-# Version 1 has a tree for memory alone.
+# Version 1 has a separate tree for memory.
 PLACES = ((MOUNT / "memory", "memory.limit_in_bytes"), (MOUNT, "memory.max"))
 
 
 @contextlib.contextmanager
 def memory_group(limit_bytes: int) -> Iterator[Sequence[str]]:
-    """A command prefix that applies the limit; empty if the machine allows no group.
+    """Yields a command prefix that applies the limit; empty if the machine allows no group.
 
     Without a group the caller compares the peak of the process with the limit. In a group the kernel kills the process.
     """
@@ -39,6 +39,6 @@ def memory_group(limit_bytes: int) -> Iterator[Sequence[str]]:
 
 
 def peak_bytes(pid: int) -> int:
-    """The peak resident memory of a running process, including the pages of mapped files."""
+    """Returns the peak resident memory of a running process, including the pages of mapped files."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

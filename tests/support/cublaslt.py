@@ -11,5 +11,5 @@ EMULATED = str(Path(str(_testing.__file__)).parent / "libemulated_cublaslt.so")
 
 
 def places(kind: str) -> list[str]:
-    """As devices and kernels take them."""
+    """Returns the places that devices and kernels search."""
     return search_places() if kind == "cuda" else [EMULATED]

@@ -14,7 +14,7 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class CuttingProxy:
-    """Forwards bytes both ways on a thread of its own, until close()."""
+    """A proxy that forwards bytes both ways on its own thread until close()."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -39,7 +39,7 @@ class CuttingProxy:
             return len(self._pairs) // 2
 
     def cut(self) -> int:
-        """Resets every connection, on both sides, in the middle of whatever it carries; returns how many."""
+        """Resets every connection on both sides, in the middle of its traffic; returns how many."""
         with self._lock:
             n = len(self._pairs) // 2
             for end in list(self._pairs):
@@ -81,7 +81,7 @@ class CuttingProxy:
 
     def _pass_on(self, end: socket.socket) -> None:
         if end not in self._pairs:
-            return  # cut since it was found readable
+            return  # cut after select found it readable
         try:
             data = end.recv(CHUNK)
             if data:
@@ -106,7 +106,7 @@ class CuttingProxy:
 
 @contextlib.contextmanager
 def cutting_proxy(address: str) -> Iterator[CuttingProxy]:
-    """A proxy in front of `address`, until the block ends."""
+    """Yields a proxy in front of `address` until the block ends."""
     proxy = CuttingProxy(address)
     try:
         yield proxy

@@ -17,7 +17,7 @@ LEAST_SECONDS = 0.5
 
 
 def deadline_beyond(get_there: Callable[[], object]) -> float:
-    """Seconds in which a request surely reaches a point, from the time that `get_there` takes to bring one there."""
+    """Returns seconds in which a request surely reaches a point. Measures how long `get_there` takes to reach it."""
     began = time.monotonic()
     get_there()
     return LEAST_SECONDS + MAX_SLOWDOWN * (time.monotonic() - began)

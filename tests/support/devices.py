@@ -10,7 +10,7 @@ from imp_service import _testing as core
 
 
 def available_isas() -> list[str]:
-    """The instruction sets with inner loops of their own; others differ in matrix kernels only."""
+    """Returns the available instruction sets that have their own inner loops; others differ in matrix kernels only."""
     found = []
     for isa in ("generic", "avx2", "avx512", "avx512bf16"):
         try:
@@ -32,7 +32,7 @@ GPU_IS_REQUIRED = os.environ.get("IMP_REQUIRE_GPU") == "1"
 
 
 def gpu_kinds() -> list[str]:
-    """The emulated GPU, and the real one if there is one. If a GPU is required: only the real one, or an error."""
+    """Returns the emulated GPU and, if present, the real one. If a GPU is required: only the real one, or an error."""
     try:
         core.Device(kind="cuda")
     except Exception as error:

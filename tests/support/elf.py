@@ -11,7 +11,7 @@ EXECUTABLE = 1
 BIND_NOW = 8
 X86_64 = 62
 SYMBOL_BYTES = 24
-# Of x86: what all of the file is compiled for, and its bits.
+# The x86 feature property: the features that the whole file is compiled for, as bits.
 X86_FEATURES = 0xC0000002
 BRANCH_TARGETS, SHADOW_STACK = 1, 2
 
@@ -43,16 +43,16 @@ class Elf:
         self.dynamic = self._dynamic()
 
     def of_kind(self, kind: int) -> list[Segment]:
-        """The segments of one kind."""
+        """Returns the segments of one kind."""
         return [segment for segment in self.segments if segment.kind == kind]
 
     def x86_features(self) -> int:
-        """The bits of the GNU property note; 0 without one."""
+        """Returns the bits of the GNU property note; 0 without one."""
         place = self.place_of_x86_features()
         return int(struct.unpack_from("<I", self.content, place)[0]) if place else 0
 
     def place_of_x86_features(self) -> int:
-        """Where in the file they are; 0: nowhere. A note of 16 bytes comes first, then rows of eights of bytes."""
+        """Returns their file offset, or 0. A note header of 16 bytes comes first, then rows padded to 8 bytes."""
         for segment in self.of_kind(PT_GNU_PROPERTY):
             place, end = segment.offset + 16, segment.offset + segment.n_bytes
             while place < end:
@@ -63,12 +63,12 @@ class Elf:
         return 0
 
     def needed(self) -> set[str]:
-        """The libraries that it is linked with."""
+        """Returns the libraries that it is linked with."""
         return {self._name(offset) for offset in self.dynamic.get(DT_NEEDED, [])}
 
     def symbols(self) -> dict[str, int]:
-        """Dynamic symbols with their addresses; 0: another library's."""
-        # The names follow the symbols: linkers put them so.
+        """Returns the dynamic symbols with their addresses; 0 for a symbol of another library."""
+        # The end of the symbols is the start of the names: linkers put them in this order.
         start, end = self.dynamic[DT_SYMTAB][0], self.dynamic[DT_STRTAB][0]
         found = {}
         for address in range(start, end - SYMBOL_BYTES + 1, SYMBOL_BYTES):
@@ -77,7 +77,7 @@ class Elf:
         return found
 
     def offset_of(self, address: int) -> int:
-        """Where in the file the byte at an address is."""
+        """Returns the file offset of the byte at an address."""
         segment = next(s for s in self.of_kind(PT_LOAD) if s.address <= address < s.address + s.n_bytes)
         return address - segment.address + segment.offset
 

@@ -1,4 +1,4 @@
-"""The ways in which a request ends: whole, cancelled, too late, with its connection, not read, aborted."""
+"""The ways in which a request ends: complete, cancelled, past its deadline, disconnected, unread, aborted."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from support.known_outputs import Known
 from support.status_checker import CLIENTS_OWN
 from support.status_details import read_details
 
-# Opens a connection of its own with these channel options; every call on it is checked.
+# Opens a new connection with these channel options; every call on it is checked.
 Connect = Callable[..., AbstractContextManager[grpc.Channel]]
-# Least that HTTP/2 lets a reader hold back: whoever stops reading is felt at once.
+# The smallest receive window of HTTP/2: the server notices at once when a reader stops.
 SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
 
 
@@ -33,7 +33,7 @@ class Ending:
     reason: str  # of the error table; empty where the status has none
     finish: str  # the finish reason of an OK
     n_tokens: int
-    is_right: bool  # every token that came is the known one
+    is_right: bool  # whether every token that arrived is the known one
 
     @property
     def status(self) -> str:
@@ -53,7 +53,7 @@ class Reader:
         self._messages: Iterator[pb.GenerateResponse] = iter(stream)
 
     def read(self, n_tokens: int | None = None) -> Ending | None:
-        """Reads until there are `n` tokens; returns the ending if the stream ends first."""
+        """Reads until there are `n_tokens` tokens; returns the ending if the stream ends first."""
         try:
             while n_tokens is None or len(self.tokens) < n_tokens:
                 message = next(self._messages)
@@ -75,7 +75,7 @@ class Reader:
 
 
 def status_of(error: grpc.RpcError) -> tuple[str, str]:
-    """The code, and the server's reason if there is one: a client may end a call before the server's status arrives."""
+    """Returns the code, and the server's reason if it arrived before the client ended the call."""
     code = error.code().name
     return code, "" if code in CLIENTS_OWN else read_details(error.trailing_metadata() or ()).reason
 
@@ -83,7 +83,7 @@ def status_of(error: grpc.RpcError) -> tuple[str, str]:
 class Endings:
     """Makes requests end in each way, for one client.
 
-    `abort` ends a request by its id, `drain` all that run; where they are not given, there is no such way.
+    `abort` ends a request by its id, `drain` all running requests; without them, these ways are left out.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Endings:
 
     @property
     def ways(self) -> dict[str, Callable[[Known], Ending]]:
-        """Each by its name."""
+        """Returns the ways by name."""
         ways = {
             "finished": self.finished,
             "unary": self.unary,
@@ -120,14 +120,14 @@ class Endings:
         return self._rng.randint(0, len(known.token_ids))
 
     def finished(self, known: Known) -> Ending:
-        """Read to its end."""
+        """Reads a stream to its end."""
         with self._connect() as channel:
             ending = Reader("finished", known, InferenceServiceStub(channel).Generate(known.request)).read()
         assert isinstance(ending, Ending)
         return ending
 
     def unary(self, known: Known) -> Ending:
-        """All in one reply."""
+        """Gets the output in one reply."""
         with self._connect() as channel:
             try:
                 reply = InferenceServiceStub(channel).GenerateUnary(pb.GenerateUnaryRequest(request=known.request))
@@ -139,7 +139,7 @@ class Endings:
         return Ending("unary", "OK", "", finish, len(found), found == list(known.token_ids))
 
     def cancelled(self, known: Known) -> Ending:
-        """By its client, after some tokens."""
+        """Cancels a stream after some tokens."""
         with self._connect() as channel:
             reader = Reader("cancelled", known, InferenceServiceStub(channel).Generate(known.request))
             ending = reader.read(self._some(known))
@@ -147,21 +147,21 @@ class Endings:
             return ending or self._rest(reader)
 
     def deadline(self, known: Known) -> Ending:
-        """By its client's deadline, on arrival or later."""
+        """Lets a request exceed its client's deadline, on arrival or later."""
         with self._connect() as channel:
             seconds = self._rng.choice((0.001, 0.01, 0.03, 0.1))
             stream = InferenceServiceStub(channel).Generate(known.request, timeout=seconds)
             return self._rest(Reader("deadline", known, stream))
 
     def dropped(self, known: Known) -> Ending:
-        """With its whole connection, after some tokens."""
+        """Closes the connection after some tokens."""
         with self._connect() as channel:
             reader = Reader("dropped", known, InferenceServiceStub(channel).Generate(known.request))
             ending = reader.read(self._some(known))
         return ending or self._rest(reader)
 
     def slow(self, known: Known) -> Ending:
-        """Not read for a while after its first token."""
+        """Stops reading for a while after the first token."""
         with self._connect(*SMALL_WINDOW) as channel:
             reader = Reader("slow", known, InferenceServiceStub(channel).Generate(known.request))
             ending = reader.read(1)
@@ -171,7 +171,7 @@ class Endings:
             return ending or self._rest(reader)
 
     def aborted(self, known: Known) -> Ending:
-        """By the operator, after some tokens."""
+        """Aborts a request as the operator does, after some tokens."""
         request = pb.GenerateRequest()
         request.CopyFrom(known.request)
         request.request_id = f"abort-{self._rng.getrandbits(64):x}"
@@ -183,7 +183,7 @@ class Endings:
             return ending or self._rest(reader)
 
     def drained(self, known: Known) -> Ending:
-        """By a drain of the whole server, after some tokens."""
+        """Drains the whole server after some tokens."""
         with self._connect() as channel:
             reader = Reader("drained", known, InferenceServiceStub(channel).Generate(known.request))
             ending = reader.read(self._some(known) // 2)

@@ -1,6 +1,6 @@
-"""An endpoint picker by the documented rules of llm-d's, for tests without a cluster.
+"""An endpoint picker that follows the documented rules of llm-d's picker, for tests without a cluster.
 
-It reads the configuration of conf/kubernetes/overlays/inference_pool, so the names of metrics in it are tried out.
+It reads the configuration of conf/kubernetes/overlays/inference_pool, and so tests the metric names there.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-# As the picker estimates a text's tokens.
+# The picker estimates the number of tokens of a text from this.
 CHARACTERS_OF_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the picker knows of an endpoint."""
+    """The metrics of an endpoint that the picker reads."""
 
     waiting: float
     running: float
@@ -30,7 +30,7 @@ class Load:
 
 @dataclass
 class Endpoint:
-    """A server, and the beginnings of prompts that it got, the least recently used first."""
+    """A server, and the prompt prefixes that it received, the least recently used first."""
 
     scrape: Callable[[], str]
     load: Load | None = None
@@ -54,7 +54,7 @@ class Picker:
         return {name: self._read(endpoint) for name, endpoint in self.endpoints.items()}
 
     def pick(self, prompt: str) -> str:
-        """The name of the endpoint for this prompt. The first of equals."""
+        """Returns the name of the endpoint for this prompt; of equal ones, the first."""
         self.refresh()
         scores = self.scores(prompt)
         best = max(scores, key=lambda name: scores[name])
@@ -62,7 +62,7 @@ class Picker:
         return best
 
     def sent(self, name: str, prompt: str) -> None:
-        """A request went to an endpoint, which keeps its blocks as long as there is room."""
+        """Records that a request went to an endpoint, which keeps its blocks while they fit in its cache."""
         endpoint = self.endpoints[name]
         assert endpoint.load is not None
         for block in _blocks(prompt, endpoint):
@@ -72,7 +72,7 @@ class Picker:
             endpoint.blocks.popitem(last=False)
 
     def scores(self, prompt: str) -> Mapping[str, float]:
-        """The sum of each endpoint's weighted scores, by the loads of the last scrape."""
+        """Returns the sum of each endpoint's weighted scores, by the loads of the last scrape."""
         scorers: Mapping[str, Callable[[str], Mapping[str, float]]] = {
             "queue-scorer": self._queue_scores,
             "kv-cache-utilization-scorer": self._kv_scores,
@@ -102,7 +102,7 @@ class Picker:
         return {name: endpoint.load for name, endpoint in self.endpoints.items() if endpoint.load is not None}
 
     def _queue_scores(self, prompt: str) -> Mapping[str, float]:
-        """1 for the shortest queue, 0 for the longest."""
+        """Returns scores between 1 for the shortest queue and 0 for the longest."""
         waiting = {name: load.waiting for name, load in self._loads().items()}
         low, high = min(waiting.values()), max(waiting.values())
         return {name: 1.0 if high == low else (high - n) / (high - low) for name, n in waiting.items()}
@@ -111,7 +111,7 @@ class Picker:
         return {name: 1 - load.kv_usage for name, load in self._loads().items()}
 
     def _prefix_scores(self, prompt: str) -> Mapping[str, float]:
-        """The share of the prompt's blocks, from the first on, that the endpoint got before."""
+        """Returns the share of the prompt's leading blocks that the endpoint received before."""
         scores = {}
         for name, endpoint in self.endpoints.items():
             blocks = _blocks(prompt, endpoint)
@@ -121,7 +121,7 @@ class Picker:
 
 
 def _blocks(prompt: str, endpoint: Endpoint) -> Sequence[bytes]:
-    """A digest for each whole block of the prompt; each has those before it in it."""
+    """Returns a digest for each whole block of the prompt; it covers all earlier blocks too."""
     assert endpoint.load is not None
     n = endpoint.load.block_tokens * CHARACTERS_OF_A_TOKEN
     digest, found = hashlib.sha256(), []

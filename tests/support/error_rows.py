@@ -24,7 +24,7 @@ class DocumentedRow:
 
 
 def documented_rows() -> list[DocumentedRow]:
-    """Every row; a row of two reasons gives two."""
+    """Returns every row; a row with two reasons becomes two rows."""
     section = CONTRACTS.read_text().split("### 10.3 Error table")[1].split("- **RPC-40**")[0]
     rows = []
     for line in section.splitlines():

@@ -24,12 +24,12 @@ class FailedCall:
 
     @property
     def reason(self) -> str:
-        """Of ErrorInfo."""
+        """The reason in ErrorInfo."""
         return self.details.reason
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Of ErrorInfo."""
+        """The metadata in ErrorInfo."""
         return self.details.metadata
 
     @property
@@ -39,7 +39,7 @@ class FailedCall:
 
 
 def failed(call: Callable[[], Any]) -> FailedCall:
-    """The failure of a call; fails the test if the call succeeds."""
+    """Returns the failure of a call; fails the test if the call succeeds."""
     with pytest.raises(grpc.RpcError) as raised:
         call()
     return FailedCall(raised.value)

@@ -1,4 +1,4 @@
-"""Messages with every field set, each to a value that only its number decides."""
+"""Builds messages with every field set to a value that depends only on the field's number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLOATS = (FieldDescriptor.CPPTYPE_FLOAT, FieldDescriptor.CPPTYPE_DOUBLE)
 
 
 def filled(descriptor: Descriptor, member: int = 0) -> Message:
-    """Of each oneof the `member`-th, counted on from the last to the first."""
+    """Sets the `member`-th field of each oneof; the count wraps around."""
     message = GetMessageClass(descriptor)()
     for field in descriptor.fields:
         oneof = field.containing_oneof

@@ -14,7 +14,7 @@ class Findings:
         self._found.append(finding)
 
     def take(self) -> list[str]:
-        """All violations since the last call."""
+        """Returns all violations since the last call."""
         taken, self._found = self._found, []
         return taken
 

@@ -1,4 +1,4 @@
-"""Checkpoints with weights of E4M3: codes and scales by NumPy and `ml_dtypes`, written as their publishers do."""
+"""Writes checkpoints with E4M3 weights as their publishers do, with codes and scales by NumPy and `ml_dtypes`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from support.tiny_models import TinyModel
 
 Floats = NDArray[np.float32]
 
-# Weights in the parts of a decoder that all schemes convert.
+# The weights of a decoder that all schemes convert.
 CONVERTED = ("_proj.weight", ".w1.weight", ".w2.weight", ".w3.weight")
 
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """Of a scale: its piece of a weight in rows and columns (0: all), what its tensor is called, its type."""
+    """How weights are scaled: rows and columns per scale (0: all), the name and the type of the scale tensor."""
 
     rows: int
     columns: int
@@ -70,7 +70,7 @@ SCHEMES = {
 
 
 def quantize(values: Floats, scheme: Scheme) -> tuple[NDArray[np.uint8], Floats, Floats]:
-    """Codes, scales (as they are stored, [pieces of rows, pieces of columns]) and the values that they stand for."""
+    """Returns codes, scales (as stored, [pieces of rows, pieces of columns]) and the values that they encode."""
     n, k = values.shape
     rows, columns = scheme.rows or n, scheme.columns or k
     padded = np.zeros((-(-n // rows) * rows, -(-k // columns) * columns), np.float32)
@@ -94,7 +94,7 @@ Contents = dict[str, tuple[str, list[int], bytes]]
 
 
 def contents(tensors: dict[str, Floats], scheme: Scheme) -> Contents:
-    """With the scales of activations that some have beside them."""
+    """Returns the tensors of a checkpoint, with activation scales where the scheme has them."""
     found: Contents = {}
     for name, values in tensors.items():
         if not name.endswith(CONVERTED):
@@ -121,7 +121,7 @@ def write(path: Path, config: dict[str, Any], parts: Contents) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Float8Model(TinyModel):
-    """A tiny model whose oracle has the weights that codes and scales stand for."""
+    """A tiny model whose oracle uses the weights that codes and scales encode."""
 
     scheme: Scheme = SCHEMES["blocks"]
 
@@ -133,7 +133,7 @@ class Float8Model(TinyModel):
         return tensors
 
     def rounded(self, name: str, values: Floats) -> Floats:
-        """Rows are rounded in the order that they have in the checkpoint."""
+        """Returns the values after rounding, which takes rows in the order of the checkpoint."""
         if values.ndim == 3:
             return np.stack([quantize(expert, self.scheme)[2] for expert in values])
         if self.architecture != "llama" or ("attn_q." not in name and "attn_k." not in name):
@@ -155,7 +155,7 @@ class Float8Model(TinyModel):
 
 
 def float8_tiny(architecture: str, scheme: str, **changes: Any) -> Float8Model:
-    """Rows of weights that end within a piece, and pieces that end within a head."""
+    """Returns a tiny model whose rows of weights end within a piece, and whose pieces end within a head."""
     sizes = {
         "n_layers": 2, "hidden_size": 192, "ffn_size": 320, "n_heads": 6, "n_kv_heads": 2, "head_dim": 32,
         "scheme": SCHEMES[scheme],

@@ -50,7 +50,7 @@ def prompt(n: int, vocab_size: int, seed: int = 1) -> list[int]:
 
 
 class Cache:
-    """A model with a pool of blocks; sequences take theirs in an order that is not ascending."""
+    """A model with a pool of blocks, which sequences take in an order that is not ascending."""
 
     def __init__(self, model: Any, n_blocks: int = 64) -> None:
         self.forward = core.Forward(model, n_blocks)
@@ -60,7 +60,7 @@ class Cache:
         return [self.free.pop() for _ in range(-(-n_tokens // BLOCK))]
 
     def run(self, *parts: tuple[Sequence[int], int, list[int]]) -> list[Logits]:
-        """parts: (tokens, first position, blocks) of each sequence; gives all rows' logits of each."""
+        """Returns the logits of all rows of each sequence. parts: (tokens, first position, blocks) of each sequence."""
         n_rows = sum(len(tokens) for tokens, _, _ in parts)
         inputs = [core.SequenceInput(list(tokens), position, blocks) for tokens, position, blocks in parts]
         rows = self.forward.run(inputs, list(range(n_rows)))
@@ -68,7 +68,7 @@ class Cache:
         return list(np.split(rows, ends))
 
     def prefill(self, tokens: Sequence[int], chunk: int = 0) -> Logits:
-        """All rows' logits of a fresh sequence, evaluated chunk by chunk (0: at once)."""
+        """Returns the logits of all rows of a new sequence, evaluated in chunks (0: in one)."""
         blocks = self.blocks(len(tokens))
         step = chunk or len(tokens)
         return np.concatenate([
@@ -81,7 +81,7 @@ def logits(model: Any, tokens: Sequence[int]) -> Logits:
 
 
 def distance(got: NDArray[Any], expected: NDArray[np.float64]) -> float:
-    """The largest difference of two sets of logits, relative to their root mean square."""
+    """Returns the largest difference of two sets of logits, relative to their root mean square."""
     return float(np.abs(got - expected).max() / np.sqrt(np.mean(expected * expected)))
 
 

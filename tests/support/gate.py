@@ -32,7 +32,7 @@ class Gate:
         script: dict[str, Any] | None = None,
         **engine: Any,
     ) -> ServedModel:
-        """A model that blocks at HELD: "counter" after HELD - prompt outputs, a table of [HELD] at every step."""
+        """Returns a model that blocks at HELD: "counter" after HELD - prompt outputs, table [HELD] at every step."""
         script = {**(script or {}), "hanging_token": HELD, "hung_fd": self._hung_end, "gate_fd": self._gate}
         return scripted(rule, script=script if table is None else {**script, "table": table}, **engine)
 
@@ -42,7 +42,7 @@ class Gate:
         os.read(self._hung, 1)
 
     def open(self, n_steps: int = 1) -> None:
-        """Releases so many blocked steps, now or when they block."""
+        """Releases `n_steps` steps: those blocked now, then the next ones to block."""
         os.write(self._opener, b"x" * n_steps)
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Gate:
 
 @contextmanager
 def gate() -> Iterator[Gate]:
-    """A gate; leave the block after the server has stopped."""
+    """Yields a gate; leave the block after the server has stopped."""
     made = Gate()
     try:
         yield made

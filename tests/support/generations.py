@@ -1,4 +1,4 @@
-"""Generations through a server as plain values, streamed and in one reply."""
+"""Runs generations on a server, streamed or in one reply, and returns plain values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Result:
 
 
 def streamed(served: Served, request: pb.GenerateRequest, **call: Any) -> Result:
-    """The request through Generate."""
+    """Returns the result of Generate."""
     return result_of(list(served.inference.Generate(request, **call)))
 
 
@@ -69,7 +69,7 @@ def result_of(messages: Sequence[pb.GenerateResponse]) -> Result:
 
 
 def in_one(served: Served, request: pb.GenerateRequest, **call: Any) -> Result:
-    """The request through GenerateUnary."""
+    """Returns the result of GenerateUnary."""
     reply = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request), **call)
     result = Result(reply.started, [Output() for _ in reply.sequences], reply.usage, reply.timings)
     for output, sequence in zip(result.outputs, reply.sequences, strict=True):
@@ -92,30 +92,30 @@ def _end(output: Output, ended: pb.GenerationFinished | pb.GeneratedSequence) ->
 
 
 def counted(served: Served, name: str, **labels: str) -> float:
-    """A metric of the server; 0 where it was never counted."""
+    """Returns a metric of the server; 0 if it was never counted."""
     return served.call(lambda: served.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
 
 
 @cache
 def vocabulary() -> Tokenizer:
-    """The tokenizer of the built-in model."""
+    """Returns the tokenizer of the built-in model."""
     file = open_file(load_config(None, []))
     return Tokenizer.from_metadata(file.metadata)
 
 
 @cache
 def byte_tokens() -> dict[int, int]:
-    """Byte -> the token that is this byte alone."""
+    """Returns a map from each byte to the token that consists of this byte."""
     tokenizer = vocabulary()
     pieces = {tokenizer.token_bytes(token): token for token in reversed(range(tokenizer.vocab_size))}
     return {byte: pieces[bytes([byte])] for byte in range(256) if bytes([byte]) in pieces}
 
 
 def spelled(text: str | bytes) -> list[int]:
-    """Tokens of one byte each."""
+    """Returns the text as tokens of one byte each."""
     return [byte_tokens()[byte] for byte in (text.encode() if isinstance(text, str) else text)]
 
 
 def saying(tokens: Sequence[int], **engine: Any) -> ServedModel:
-    """A model that answers a prompt of one token with these, and then from the first again."""
+    """Returns a model that answers a prompt of one token with these tokens, repeated."""
     return scripted("table", script={"table": list(tokens)}, **engine)

@@ -48,7 +48,7 @@ def quant_type(name: str) -> QuantType:
 
 
 def hashed_blocks(values: NDArray[np.float32], dtype: str) -> NDArray[np.uint8]:
-    """Blocks of bytes that depend on `values`, whose decoded values have about their size."""
+    """Returns blocks of bytes that depend on `values`; their decoded values have about the same size."""
     kind = quant_type(dtype)
     block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
     rng = np.random.default_rng(zlib.crc32(values.tobytes()))
@@ -76,7 +76,7 @@ class Tensor:
         return self.raw if self.raw is not None else gguf.quants.quantize(self.values, quant_type(self.dtype))
 
     def stored(self) -> NDArray[np.float64]:
-        """What the file says the values are."""
+        """Returns the values that the file encodes."""
         return gguf.quants.dequantize(self.encoded(), quant_type(self.dtype)).astype(np.float64)
 
 

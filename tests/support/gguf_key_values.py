@@ -38,7 +38,7 @@ class _Reader:
 
 
 def read_key_values(path: Path) -> dict[str, object]:
-    """All key-values; strings with bytes that are not UTF-8 hold surrogate escapes."""
+    """Returns all key-values; strings with bytes that are not UTF-8 hold surrogate escapes."""
     reader = _Reader(path.read_bytes())
     assert reader.data[:4] == b"GGUF"
     reader.count("I")

@@ -13,7 +13,7 @@ BOUNDARIES += [2**bits + change for bits in (31, 32, 40, 62, 63) for change in (
 
 
 def number(rng: random.Random, bits: int, near: int) -> int:
-    """A number that fits: a boundary, or a neighbour of the right one."""
+    """Returns a number that fits in `bits`: a boundary, a number close to the right one, or a random one."""
     value = rng.choice([*BOUNDARIES, near - 1, near + 1, near * 2, near + 32, near - 32, rng.getrandbits(bits)])
     return value % 2**bits
 
@@ -88,7 +88,7 @@ def mutate_tensor_order(source: Gguf, rng: random.Random) -> None:
     elif change == 1:
         del source.tensors[rng.randrange(len(source.tensors))]
     else:
-        rng.shuffle(source.tensors)  # the writer lays them out anew: still valid
+        rng.shuffle(source.tensors)  # the writer computes their offsets again: still valid
 
 
 STRUCTURAL = [
@@ -104,7 +104,7 @@ STRUCTURAL = [
 
 
 def mutant(source: Gguf, rng: random.Random) -> bytes:
-    """One or two structural changes, or changes to the bytes of the header, or a cut."""
+    """Returns the file with one or two structural changes, changed bytes in the header, or its end cut off."""
     broken = copy.deepcopy(source)
     kind = rng.random()
     if kind < 0.7:

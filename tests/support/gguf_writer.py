@@ -42,7 +42,7 @@ TENSOR_TYPES = {
 
 
 def string(text: str | bytes, length: int | None = None) -> bytes:
-    """A string as GGUF has it; `length` lies about it."""
+    """Returns a string as GGUF encodes it; `length` replaces the true length."""
     data = text.encode() if isinstance(text, str) else text
     return struct.pack("<Q", len(data) if length is None else length) + data
 
@@ -127,7 +127,7 @@ class Gguf:
     pad_last: bool = True
 
     def header(self) -> bytes:
-        """Everything before the data, padding included."""
+        """Returns everything before the data, padding included."""
         n_tensors = len(self.tensors) if self.n_tensors is None else self.n_tensors
         n_keys = len(self.keys) if self.n_keys is None else self.n_keys
         out = bytearray(self.magic + struct.pack("<IQQ", self.version, n_tensors, n_keys))
@@ -155,7 +155,7 @@ class Gguf:
 
 
 def small_model(**changes: Any) -> Gguf:
-    """A valid file with one key of every type and tensors of several; `changes` replace fields of Gguf."""
+    """Returns a valid file with one key of every type and tensors of several; `changes` replace fields of Gguf."""
     keys = [
         Key("general.architecture", STRING, "llama"),
         Key("k.u8", U8, 200),

@@ -1,4 +1,4 @@
-"""Matrix kernels of the GPU on arrays: rows of x in each format with their exact values, and how far sums may be."""
+"""Runs matrix kernels of the GPU on arrays: rows of x in each format, their exact values, and error bounds of sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
 INTEGER_TYPES = ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]
-# Of scales that are rounded to float16 before weights are: a product of two numbers, or one of more bits.
+# Types whose scale is rounded to float16 before the weight is: a product of two numbers, or one of more bits.
 ROUNDED_SCALES = ["q4_k", "q5_k", "q6_k", "f8_e4m3"]
 # The format of x that each type's kernels read.
 FORMATS = {
@@ -33,14 +33,14 @@ BLOCK_INPUT = np.dtype([("scale", "<f4"), ("half_sums", "<i2", 2)])
 @dataclass(frozen=True)
 class Input:
     bytes: Bytes  # rows, further apart than they are long
-    exact: Float64s  # what they say
+    exact: Float64s  # the values that they encode
 
     def rows(self, which: slice | list[int]) -> Input:
         return Input(np.ascontiguousarray(self.bytes[which]), self.exact[which])
 
 
 def with_gaps(rows: Bytes) -> Bytes:
-    """Rows begin at multiples of 16 bytes; between them is what no kernel may let in."""
+    """Returns rows that begin at multiples of 16 bytes; kernels must ignore the bytes between them."""
     gap = 16 + -rows.shape[1] % 16
     return np.concatenate([rows, np.full((len(rows), gap), 0xFF, np.uint8)], axis=1)
 
@@ -62,7 +62,7 @@ def q8_rows(x: Floats) -> Input:
 
 
 def f16_rows(x: Floats) -> Input:
-    """The largest element of a row is between 0.5 and 1 after its power of two."""
+    """Returns rows in f16_rows: a power of two scales the largest element of each row to between 0.5 and 1."""
     wide = padded(x)
     factors = np.exp2(np.frexp(np.abs(wide).max(axis=1))[1]).astype(np.float32)
     halves = (wide / factors[:, None]).astype(np.float16)
@@ -72,7 +72,7 @@ def f16_rows(x: Floats) -> Input:
 
 
 def f16_even_odd(x: Floats) -> Input:
-    """As f16_rows, with the even elements of each 16 before the odd ones."""
+    """Returns rows like f16_rows, with the even elements of each 16 before the odd ones."""
     rows = f16_rows(x)
     bytes_ = rows.bytes.copy()
     elements = bytes_[:, : 2 * padded(x).shape[1]].view(np.uint16).reshape(len(x), -1, 8, 2)
@@ -92,7 +92,7 @@ def input_for(dtype: str, x: Floats) -> Input:
 
 
 def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
-    """Exact, and how far a kernel may be from it."""
+    """Returns the exact product, and how far a kernel may be from it."""
     exact = x @ weight.values.T.astype(np.float64) + (0 if bias is None else bias)
     sizes = magnitudes(weight)
     if weight.dtype in INTEGER_TYPES:
@@ -103,7 +103,7 @@ def product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Fl
 
 
 def held_rows(m: int, k: int, seed: int = 0) -> Floats:
-    """Rows that every format holds as they are: of each 32 elements integers up to 127, times a power of two."""
+    """Returns rows that every format holds exactly: integers up to 127, times a power of two for each 32 elements."""
     rng = np.random.default_rng([seed, m, k])
     codes = rng.integers(-127, 128, (m, k))
     codes[:, ::32] = 127
@@ -112,12 +112,12 @@ def held_rows(m: int, k: int, seed: int = 0) -> Floats:
 
 
 def k_of(dtype: str) -> int:
-    """Two tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
+    """Returns a k of two tiles, the last one partial if the type has smaller blocks; an odd k for float types."""
     return {256: 512, 64: 320, 32: 352, 1: 275}[block_of(dtype)[0]]
 
 
 def many_row_input(dtype: str, x: Floats) -> Input:
-    """As the kernels for many rows read it."""
+    """Returns the rows as the kernels for many rows read them."""
     if dtype in [*INTEGER_TYPES, "f8_e4m3"]:
         return f16_even_odd(x)
     return f16_rows(x) if dtype == "f16" else bf16_rows(x)
@@ -128,7 +128,7 @@ def bias_of(n: int) -> Floats:
 
 
 def many_row_product(x: Float64s, weight: Weight, bias: Floats | None = None) -> tuple[Float64s, Float64s]:
-    """As product(), of a kernel for many rows: it makes weights float16 on the way."""
+    """Returns the same as product() for a kernel for many rows, which converts weights to float16."""
     exact, bound = product(x, weight, bias)
     if weight.dtype in [*INTEGER_TYPES, "f8_e4m3"]:
         bound = tolerances.float16_weights(x, magnitudes(weight), n_roundings=1 + (weight.dtype in ROUNDED_SCALES))
@@ -143,7 +143,7 @@ def is_within(out: Floats, exact: Float64s, bound: Float64s) -> bool:
 def run(
     device: str, kernel: str, weights: list[tuple[object, int, Floats | None]], x: Input, k: int, **how: object
 ) -> list[Floats]:
-    """`weights` are terms: (a file's bytes or the experts' list of them, n, bias)."""
+    """Runs a kernel. `weights` are terms: (the bytes in the file, or a list of them per expert; n; bias)."""
     dtype = next(dtype for dtype in TILE_TYPES if kernel.startswith(f"{dtype}_"))
     m = how.pop("m", len(x.bytes))
     return core.cuda_gemm(device, kernel, dtype, weights, k, x.bytes, m, **how)

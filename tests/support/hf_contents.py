@@ -1,4 +1,4 @@
-"""A tiny model as a safetensors checkpoint: the same weights under the other format's names, order and keys."""
+"""Writes a tiny model as a safetensors checkpoint: the same weights with that format's names, order and keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_mixtral(model: TinyModel) -> bool:
 
 
 def halves_apart(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
-    """Rows of q or k for pairs half a head apart, from rows for pairs side by side."""
+    """Reorders rows of q or k from adjacent pairs to pairs half a head apart."""
     return rows.reshape(-1, head_dim // 2, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
@@ -121,7 +121,7 @@ def hf_config(model: TinyModel) -> dict[str, Any]:
 
 
 def write_hf(path: Path, config: dict[str, Any], tensors: dict[str, NDArray[np.float32]]) -> Path:
-    """The checkpoint at `path`, its configuration beside it."""
+    """Writes the checkpoint to `path` and its configuration next to it; returns `path`."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, values in tensors.items():

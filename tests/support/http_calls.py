@@ -1,4 +1,4 @@
-"""Calls over HTTP by the standard library's client. Every answer of OpenAI's API is held to the types of its SDK."""
+"""Calls over HTTP with the standard library's client. Checks every answer of OpenAI's API against its SDK's types."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reply:
 
     @property
     def refusal(self) -> tuple[int, str | None, str | None]:
-        """Status, code and param of an error."""
+        """The status, code and param of an error."""
         return self.status, self.error["code"], self.error["param"]
 
     @property
@@ -73,16 +73,16 @@ class HttpClient:
         self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
 
     def post(self, path: str, body: Any, **headers: str) -> Reply:
-        """The response to a JSON body, or to the given bytes."""
+        """Returns the response to a POST of a JSON body or of the given bytes."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.request("POST", path, content, JSON | headers)
 
     def get(self, path: str, **headers: str) -> Reply:
-        """The response to a GET."""
+        """Returns the response to a GET."""
         return self.request("GET", path, None, headers)
 
     def request(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> Reply:
-        """The whole response. Underscores in the names of headers are dashes."""
+        """Returns the whole response. Underscores in the names of headers become dashes."""
         with self._sent(method, path, content, headers) as response:
             reply = Reply(response.status, _headers(response), response.read())
         if method != "HEAD":
@@ -90,7 +90,7 @@ class HttpClient:
         return reply
 
     def stream(self, path: str, body: dict[str, Any], **headers: str) -> Events:
-        """All events of a stream."""
+        """Returns all events of a stream."""
         events = None
         for events in self.streaming(path, body, **headers):  # noqa: B007
             pass
@@ -98,7 +98,7 @@ class HttpClient:
         return events
 
     def streaming(self, path: str, body: dict[str, Any], **headers: str) -> Iterator[Events]:
-        """The events so far, after each. Closing the iterator closes the connection."""
+        """Yields all events so far after each event. Closing the iterator closes the connection."""
         content = json.dumps(body | {"stream": True}).encode()
         with self._sent("POST", path, content, JSON | headers) as response:
             events = Events(response.status, _headers(response))
@@ -140,7 +140,7 @@ def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | None]]:
-    """The line of each event, and its name if it has one."""
+    """Yields the line of each event, and its name if it has one."""
     while line := response.readline():
         kind = None
         if line.startswith(b"event: "):

@@ -31,21 +31,21 @@ class HttpServed:
 
     @property
     def address(self) -> Address:
-        """Of the first listener."""
+        """The address of the first listener."""
         return Address(self.http.addresses[0])
 
     @property
     def url(self) -> str:
-        """As OpenAI's clients take it."""
+        """The base URL for OpenAI's clients."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://localhost:{self.address.port}/v1"
 
     def connect(self, key: str | None = None) -> HttpClient:
-        """A client that makes a connection for each call."""
+        """Returns a client that makes a connection for each call."""
         return HttpClient(self.socket, key or self._key)
 
     def socket(self, receive_buffer: int | None = None) -> socket.socket:
-        """A connection of its own."""
+        """Returns a new connection."""
         path = self.address.socket_path
         family = socket.AF_INET if path is None else socket.AF_UNIX
         made = socket.socket(family, socket.SOCK_STREAM)
@@ -56,17 +56,17 @@ class HttpServed:
         return made if self._tls is None else self._tls.wrap_socket(made, server_hostname="localhost")
 
     def chat(self, messages: str | list[dict[str, Any]] = "Hello", **fields: Any) -> Reply:
-        """A chat completion."""
+        """Returns the reply to a chat completion request."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         return self.client.post("/v1/chat/completions", {"messages": messages, **fields})
 
     def complete(self, prompt: Any = "the cat", **fields: Any) -> Reply:
-        """A completion."""
+        """Returns the reply to a completion request."""
         return self.client.post("/v1/completions", {"prompt": prompt, **fields})
 
     def wait_for_rest(self) -> None:
-        """Until no request is under way, and nothing runs."""
+        """Waits until no request is in progress and nothing runs."""
         self.served.wait_for_calls()
         self.served.wait_for_rest()
 
@@ -83,7 +83,7 @@ def serve_http(
     tls: ssl.SSLContext | None = None,
     **how: Any,
 ) -> Iterator[HttpServed]:
-    """As serve(), with HTTP on a free port, or on `sockets`. `key` is the token of its clients, `tls` their context."""
+    """Serves as serve() does, with HTTP on a free port or on `sockets`. Clients use token `key` and context `tls`."""
     addresses = [f"unix://{path}" for path in sockets] or ["127.0.0.1:0"]
     with serve(f"listen.http={json.dumps(addresses)}", *settings, **how) as served:
         http = HttpServed(served, key, tls)

@@ -1,4 +1,4 @@
-"""A model directory as a hub has it: random weights, a real tokenizer, templates; and the same model as a GGUF file."""
+"""Writes a model directory as a hub has it (random weights, real tokenizer, templates), or the model as a GGUF file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ P = "tokenizer.ggml."
 
 
 def model_for(library: Tokenizer, architecture: str = "qwen3", *, padding: int = 9, **changes: Any) -> TinyModel:
-    """A tiny model with an embedding row for each token, and `padding` rows more."""
+    """Returns a tiny model with an embedding row for each token and `padding` further rows."""
     return tiny(architecture, vocab_size=library.get_vocab_size() + padding, **changes)
 
 
@@ -35,7 +35,7 @@ def write_directory(
     eos: str = "<|im_end|>",
     **config: Any,
 ) -> Path:
-    """`config` is of tokenizer_config.json."""
+    """Writes the directory. `config` holds keys of tokenizer_config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     eos_id = library.token_to_id(eos)
     write_hf(folder / "model.safetensors", hf_config(model) | {"eos_token_id": eos_id}, hf_tensors(model))
@@ -56,7 +56,7 @@ def write_twin(
     template: str | None = CHATML,
     eos: str = "<|im_end|>",
 ) -> Path:
-    """The same model as a GGUF file; `pre` is the name of the rule that cuts words, or "" for SentencePiece."""
+    """Writes the same model as a GGUF file; `pre` names the pre-tokenizer, or is "" for SentencePiece."""
     contents = model.contents()
     keys = {key: value for key, value in contents.keys.items() if not key.startswith(P)}
     contents.keys = {**keys, **words_of(library, pre, model.vocab_size, eos)}
@@ -66,7 +66,7 @@ def write_twin(
 
 
 def words_of(library: Tokenizer, pre: str, n_rows: int, eos: str) -> dict[str, Any]:
-    """The tokenizer in the keys of GGUF."""
+    """Returns the tokenizer as keys of GGUF."""
     described = json.loads(library.to_str())
     added = {token["id"]: token["special"] for token in described["added_tokens"]}
     tokens = [library.id_to_token(i) for i in range(library.get_vocab_size())]

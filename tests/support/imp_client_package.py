@@ -1,4 +1,4 @@
-"""The package imp_client as its wheel has it, put together from the sources without a build."""
+"""Assembles the package imp_client as in its wheel, from the sources and without a build."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PROJECT = ROOT / "clients" / "python"
 
 
 def settings() -> dict[str, Any]:
-    """pyproject.toml of the client."""
+    """Returns the client's pyproject.toml."""
     return tomllib.loads((PROJECT / "pyproject.toml").read_text())
 
 
 def packed() -> dict[Path, str]:
-    """Each source that the wheel takes from elsewhere, and its place in the wheel."""
+    """Returns the sources that the wheel takes from other folders, with their places in the wheel."""
     found = settings()["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     return {(PROJECT / source).resolve(): place for source, place in found.items()}
 

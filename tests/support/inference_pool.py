@@ -1,7 +1,6 @@
-"""Strict schemas of what the Gateway API Inference Extension and llm-d's endpoint picker read.
+"""Strict schemas of the documents that the Gateway API Inference Extension and llm-d's endpoint picker read.
 
-Their fields are those of `api/v1/inferencepool_types.go` and of `EndpointPickerConfig`; a field that is not here is
-refused.
+Their fields are those of `api/v1/inferencepool_types.go` and of `EndpointPickerConfig`. They refuse other fields.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 
 
 def closed(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """An object that has these members and no other."""
+    """Returns the schema of an object with these members and no others."""
     members = {**required, **(optional or {})}
     return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
 
 
 def listed(item: Schema, most: int = 64) -> Schema:
-    """A list with at least one item."""
+    """Returns the schema of a list with at least one item."""
     return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 

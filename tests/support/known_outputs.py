@@ -21,12 +21,12 @@ class Known:
     token_ids: Sequence[int]
 
     def begins_with(self, token_ids: Sequence[int]) -> bool:
-        """Whether these tokens are the start of the output."""
+        """Returns whether these tokens are the start of the output."""
         return list(token_ids) == list(self.token_ids[: len(token_ids)])
 
 
 def known_outputs(n: int, seed: int, most_tokens: int = 120) -> list[Known]:
-    """Of 1 to `most_tokens` tokens, greedy and sampled; every fourth with its candidates, which make it large."""
+    """Returns outputs of up to `most_tokens` tokens, greedy and sampled. Every fourth has candidates and is large."""
     with imp_service.load(None, "device.threads=1") as model:
         return [_known(model, random.Random(seed * 1000 + i), i, most_tokens) for i in range(n)]
 
@@ -34,7 +34,7 @@ def known_outputs(n: int, seed: int, most_tokens: int = 120) -> list[Known]:
 def _known(model: LanguageModel, rng: random.Random, number: int, most_tokens: int) -> Known:
     text = " ".join(rng.choice(PHRASES) for _ in range(rng.randint(1, 3)))
     sampling = SamplingOptions(temperature=0.0 if number % 3 == 0 else 0.9, seed=rng.getrandbits(32))
-    # The longest ones are among them whatever the seed.
+    # The longest outputs are included whatever the seed is.
     n_tokens = most_tokens if number % 4 == 0 else rng.randint(1, most_tokens)
     request = GenerationRequest(
         model._runtime.tokenizer.encode(text)[:60],

@@ -1,4 +1,4 @@
-"""Holds documents to the classes of KServe's Python package, which are made from the definitions of its resources."""
+"""Checks documents against the classes of KServe's Python package, generated from its resource definitions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import Any
 
 PLAIN: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "float": (int, float)}
-# Written as text or number; no class of the package holds them.
+# Text or numbers; the package has no class for them.
 FREE = {"object", "ResourceQuantity", "Quantity", "IntOrString"}
 
 
 def faults(data: Any, kind: str, path: str = "") -> Iterator[str]:
-    """Fields that the class does not have, or lacks, and values of other types."""
+    """Yields unknown fields, missing fields, and values of wrong types."""
     if kind in FREE:
         return
     if kind in PLAIN:

@@ -1,4 +1,4 @@
-"""A client of its own process: many generations at once, which end well or are left at random. Prints what is left.
+"""A client process: runs many generations at once and ends or abandons them at random. Prints what remains.
 
 python leaving_tasks.py ADDRESS N SEED
 """
@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "ignore_eos": T
 
 
 class Ways:
-    """How a generation may end. Each returns what happened."""
+    """The ways in which a generation may end. Each returns what happened."""
 
     def __init__(self, client: imp_service.AsyncClient, rng: random.Random, expected: Sequence[list[int]]) -> None:
         self._client = client

@@ -12,7 +12,7 @@ ACCEPTS = 0x10000
 
 
 def listening_addresses(pid: int | None = None) -> set[str]:
-    """As "tcp 127.0.0.1:50051" and "unix /run/imp.sock", of a process's own descriptors."""
+    """Returns texts such as "tcp 127.0.0.1:50051" and "unix /run/imp.sock", from the process's descriptors."""
     root = Path("/proc") / str(pid or os.getpid())
     inodes = _socket_inodes(root)
     found = set()
@@ -43,7 +43,7 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _address(text: str) -> str:
-    """The kernel writes each 32-bit word of an address in the machine's own order."""
+    """Decodes an address. The kernel writes each of its 32-bit words in the machine's byte order."""
     host, _, port = text.partition(":")
     raw = b"".join(bytes.fromhex(host[i : i + 8])[::-1] for i in range(0, len(host), 8))
     address = ipaddress.ip_address(raw)

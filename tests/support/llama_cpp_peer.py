@@ -1,4 +1,4 @@
-"""llama.cpp through its Python package: quantizes GGUF files and gives logits to compare with."""
+"""Uses llama.cpp through its Python package: quantizes GGUF files and returns logits to compare with."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NO_FLASH_ATTENTION = 0
 
 @llama_cpp.llama_log_callback
 def _silent(_level: int, _text: bytes, _user: Any) -> None:
-    """llama.cpp writes its progress to stderr unless told otherwise."""
+    """Discards the progress that llama.cpp otherwise writes to stderr."""
 
 
 def start() -> None:
-    # The package opens files with itself, and leaves them to the interpreter's end, which complains of them.
+    # The package opens files on import and does not close them, which the interpreter reports at its end.
     for file in vars(llama_cpp_files).values():
         if isinstance(file, TextIOBase):
             atexit.register(file.close)
@@ -64,7 +64,7 @@ def _context(path: Path, n_tokens: int) -> Iterator[tuple[Any, int]]:
 
 
 def logits(path: Path, tokens: Sequence[int]) -> NDArray[np.float64]:
-    """All rows' logits of one sequence, evaluated at once."""
+    """Returns the logits of all rows of one sequence, evaluated in one batch."""
     with _context(path, len(tokens)) as (context, vocab_size):
         batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
         batch.n_tokens = len(tokens)

@@ -1,6 +1,6 @@
-"""Watches how long the loop of the in-process servers is held at a time, by its thread's processor time.
+"""Measures how long each step holds the loop of the in-process servers, in CPU time of its thread.
 
-So a busy machine changes nothing. What tests run on the loop themselves, and garbage collection, do not count.
+So a busy machine does not matter. Code that tests run on the loop and garbage collection do not count.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from support.findings import FINDINGS
 
-# Of one step of the loop.
+# The limit of one step of the loop.
 MOST_SECONDS = 0.02
-# Of the first step of a call: gRPC decodes the request in it, in one piece. One of 4 MiB took 25 ms.
+# The limit of the first step of a call, in which gRPC decodes the whole request. 4 MiB took 25 ms.
 FIRST_SECONDS = 0.1
 LOOP_THREAD = "test-loop"
 IMP = "imp_service"
@@ -51,7 +51,7 @@ def _timed(handle: asyncio.Handle) -> None:
 
 
 def name_of(callback: Any) -> str:
-    """The name of the imp code that a step of the loop runs; empty for code of tests and libraries."""
+    """Returns the name of the imp code that a step of the loop runs; empty for code of tests and libraries."""
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         function = inspect.unwrap(callback)
@@ -65,7 +65,7 @@ def name_of(callback: Any) -> str:
 
 
 def _codes(awaited: Any) -> Iterator[Any]:
-    """The name of a coroutine with those of the coroutines that it awaits."""
+    """Yields the code of a coroutine and of the coroutines that it awaits."""
     while awaited is not None:
         codes = (getattr(awaited, name, None) for name in ("cr_code", "gi_code", "ag_code"))
         yield from (code for code in codes if inspect.iscode(code))

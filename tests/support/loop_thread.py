@@ -21,23 +21,23 @@ class JumpingClock:
         self._ahead = 0.0
 
     def __call__(self) -> float:
-        """Monotonic seconds."""
+        """Returns monotonic seconds."""
         return time.monotonic() + self._ahead
 
     def wall(self) -> float:
-        """Seconds since 1970, set forward with the rest."""
+        """Returns seconds since 1970; jumps count here too."""
         return time.time() + self._ahead
 
     def jump(self, seconds: float) -> None:
-        """Sets the clock forward; on the loop's thread, so that no timer is half way."""
+        """Sets the clock forward. Call it on the loop's thread, between timers."""
         assert seconds >= 0
         self._ahead += seconds
 
 
 class LoopThread:
-    """An event loop in a thread. It uses the clock, so that a jump makes timers of asyncio due.
+    """An event loop in a thread. It uses the clock, so a jump makes asyncio's timers due.
 
-    One for all servers, since grpc.aio may not be used from two loops of one process.
+    All servers share one, because grpc.aio does not support two loops in one process.
     """
 
     def __init__(self) -> None:
@@ -49,11 +49,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs on the loop."""
+        """Returns the result of a coroutine that runs on the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(HANGS_AFTER)
 
     def call(self, function: Callable[[], T]) -> T:
-        """The result of a function called on the loop's thread."""
+        """Returns the result of a function called on the loop's thread."""
 
         async def called() -> T:
             return function()
@@ -75,7 +75,7 @@ _STARTED: list[LoopThread] = []
 
 
 def loop_thread() -> LoopThread:
-    """The loop thread of this process, started at the first call; a daemon thread."""
+    """Returns the loop thread of this process, started at the first call; a daemon thread."""
     if not _STARTED:
         _STARTED.append(LoopThread())
     return _STARTED[0]

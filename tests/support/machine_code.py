@@ -24,20 +24,20 @@ REMEMBERED = ROOT / "build" / "machine-code"
 
 
 class ToolMissing(Exception):
-    """The reason, in words."""
+    """A tool is missing; the message names it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """One compiled kernel."""
 
-    name: str  # of its function, without namespaces and template arguments
+    name: str  # the function's name, without namespaces and template arguments
     symbol: str
     registers: int
     stack_bytes: int
     spill_bytes: int
-    instructions: Counter[str]  # with their suffixes: "LDG.E.128" -> how often; empty where they were not read
-    overwrites: list[str]  # of registers that products under way hold
+    instructions: Counter[str]  # with suffixes: "LDG.E.128" -> its count; empty if the code was not read
+    overwrites: list[str]  # instructions that overwrite registers of products in flight
 
     def count(self, pattern: str) -> int:
         return sum(n for word, n in self.instructions.items() if re.fullmatch(pattern, word))
@@ -63,7 +63,7 @@ def nvcc() -> str:
 
 
 def disassembler() -> str:
-    """cuobjdump, with nvdisasm beside it or on PATH: of a toolkit, or of NVIDIA's Python packages."""
+    """Returns the path of cuobjdump in a toolkit or NVIDIA's Python packages; finds nvdisasm there or on PATH."""
     package = importlib.util.find_spec("nvidia")
     roots = [Path(root) for root in (package.submodule_search_locations or ())] if package is not None else []
     for folder in (folder for root in roots for folder in sorted(root.glob("cu*/bin"))):
@@ -80,7 +80,7 @@ def sources() -> list[Path]:
 
 
 def compile_once(source: Path, architecture: str, folder: Path) -> Compiled:
-    """What compile_source found of a file of csrc/, this time or when it last compiled the same with the same tools."""
+    """Returns what compile_source returns for a file of csrc/, from the cache if sources and tools have not changed."""
     remembered = REMEMBERED / f"{source.parent.name}.{source.stem}.{architecture}.json"
     key = _key(source, architecture)
     if remembered.exists():
@@ -99,7 +99,7 @@ def compile_once(source: Path, architecture: str, folder: Path) -> Compiled:
 
 
 def _key(source: Path, architecture: str) -> str:
-    """The cache key: the sources, the compiler, the flags and the code that reads the output."""
+    """Returns the cache key: the sources, the compiler, the flags and the code that reads the output."""
     try:
         reader = disassembler()
     except ToolMissing:
@@ -119,7 +119,7 @@ def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
     )
     assert process.stdout is not None  # narrows
     log = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)  # of the compiler and of all that it ran
+    _, status, usage = os.wait4(process.pid, 0)  # usage of the compiler and of its children
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     assert process.returncode == 0, f"{source.name} for sm_{architecture}:\n{log}"
@@ -127,7 +127,7 @@ def compile_source(source: Path, architecture: str, folder: Path) -> Compiled:
 
 
 def disassemble(cubin: Path) -> str:
-    """Nothing where there is no tool for it."""
+    """Returns the listing of cuobjdump; empty if there is no such tool."""
     try:
         tool = disassembler()
     except ToolMissing:
@@ -155,13 +155,13 @@ def read_kernels(ptxas_log: str, sass: str) -> tuple[Kernel, ...]:
 
 
 def read_listings(sass: str) -> dict[str, str]:
-    """Of each function."""
+    """Returns the listing of each function."""
     parts = (part.partition("\n") for part in sass.split("Function : ")[1:])
     return {symbol.strip(): body for symbol, _, body in parts}
 
 
 def function_name(symbol: str) -> str:
-    """The last name of a mangled function: `_ZN3imp4cuda11dp4a_kernelILi4EEEvPf` is dp4a_kernel."""
+    """Returns the last name of a mangled function: `_ZN3imp4cuda11dp4a_kernelILi4EEEvPf` is dp4a_kernel."""
     at = re.match(r"_ZN?", symbol)
     if at is None:
         return symbol

@@ -26,28 +26,28 @@ ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "conf" / "kubernetes"
 BASES = ("sidecar", "standalone")
 OVERLAYS = ("overlays/inference_pool", "overlays/model_image", "overlays/tls")
-# From the first version in which native sidecars are on by default.
+# Supported versions, from the first one in which native sidecars are on by default.
 VERSIONS = [v for v in kubernetes_validate.utils.all_versions() if Version(v) >= Version("1.29")]
 
-# Kinds that a cluster has once their definitions are installed.
+# Custom resources: a cluster has these kinds once their definitions are installed.
 CUSTOM = {"InferencePool": INFERENCE_POOL}
 
 Document = dict[str, Any]
 
 
 def stream_documents(text: str) -> list[Document]:
-    """Every document of a YAML stream."""
+    """Returns every document of a YAML stream."""
     return list(yaml.safe_load_all(io.StringIO(text)))
 
 
 def base_files(base: str) -> list[str]:
-    """The names of the documents' files, in their order."""
+    """Returns the names of the documents' files, in their order."""
     names: list[str] = yaml.safe_load((KUBERNETES / base / "kustomization.yaml").read_text())["resources"]
     return names
 
 
 def base_documents(base: str) -> list[Document]:
-    """The documents of one base, as they stand in the repository."""
+    """Returns the documents of one base as they are in the repository."""
     folder = KUBERNETES / base
     return [document for file in base_files(base) for document in stream_documents((folder / file).read_text())]
 
@@ -71,7 +71,7 @@ def _kubectl_version() -> str:
 
 
 def kustomized(folder: str | Path) -> list[Document]:
-    """The output of `kubectl kustomize` for a base, an overlay or another folder; needs no cluster."""
+    """Returns the output of `kubectl kustomize` for a base, an overlay or another folder; needs no cluster."""
     require_kubectl()
     made = subprocess.run(
         ["kubectl", "kustomize", str(KUBERNETES / folder)], capture_output=True, text=True, timeout=60, check=False
@@ -81,7 +81,7 @@ def kustomized(folder: str | Path) -> list[Document]:
 
 
 def refusals(documents: list[Document], since: str = "1.29") -> list[str]:
-    """The errors of the strict schemas of all supported versions, or of those from `since` on."""
+    """Returns the errors of the strict schemas of all supported versions, or of those from `since` on."""
     found = []
     for version in (version for version in VERSIONS if Version(version) >= Version(since)):
         for document in documents:
@@ -96,7 +96,7 @@ def refusals(documents: list[Document], since: str = "1.29") -> list[str]:
 
 
 def of_kind(documents: list[Document], kind: str) -> Document:
-    """The one document of this kind."""
+    """Returns the one document of this kind."""
     (found,) = (document for document in documents if document["kind"] == kind)
     return found
 
@@ -110,7 +110,7 @@ def containers_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def imp_of(documents: list[Document]) -> dict[str, Any]:
-    """imp's container, sidecar or not."""
+    """Returns imp's container, which may be a sidecar."""
     (found,) = (container for container in containers_of(pod_of(documents)) if container["name"] == "imp")
     return found
 

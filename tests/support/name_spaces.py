@@ -11,7 +11,7 @@ import pytest
 
 
 def name_space(*options: str) -> Sequence[str]:
-    """A command prefix that creates the namespaces; skips the test if this machine does not allow them."""
+    """Returns a command prefix that creates the namespaces; skips the test if this machine does not allow them."""
     words = ["unshare", *options]
     if os.geteuid() != 0:
         words[1:1] = ["--user", "--map-root-user"]

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """Every key of the file with its value."""
+    """Returns every key of the file with its value."""
     return {key: field.contents() for key, field in gguf.GGUFReader(path).fields.items()}
 
 
@@ -23,7 +23,7 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
 
 
 def rotate_halves(x: Array, theta: float) -> Array:
-    """Rotate x [n_heads, n_tokens, head_dim]: dimension i pairs with i + head_dim / 2."""
+    """Rotates x [n_heads, n_tokens, head_dim]: dimension i pairs with i + head_dim / 2."""
     n_tokens, half = x.shape[1], x.shape[2] // 2
     angle = np.outer(np.arange(n_tokens), theta ** (-np.arange(half) / half))
     turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angle)
@@ -32,7 +32,7 @@ def rotate_halves(x: Array, theta: float) -> Array:
 
 @dataclass(frozen=True)
 class NumpyQwen3:
-    """Weights in float64 and the facts of the file; logits() is the whole model."""
+    """Weights in float64 and the metadata of the file; logits() runs the whole model."""
 
     facts: dict[str, Any]
     weights: dict[str, Array]
@@ -46,7 +46,7 @@ class NumpyQwen3:
         return NumpyQwen3(metadata(path), weights)
 
     def logits(self, ids: list[int], rotate: Any = rotate_halves) -> Array:
-        """Return [n_tokens, vocab_size]; another `rotate` is for tests that want a wrong model."""
+        """Returns logits [n_tokens, vocab_size]. Tests that need a wrong model pass another `rotate`."""
         embedding = self.weights["token_embd.weight"]
         x = embedding[ids]
         for layer in range(self.facts["qwen3.block_count"]):
@@ -82,7 +82,7 @@ class NumpyQwen3:
 
 
 def log_likelihood(logits: Array, ids: list[int]) -> float:
-    """Return the sum of ln p(ids[i]) under logits[i]."""
+    """Returns the sum of ln p(ids[i]) under logits[i]."""
     top = logits.max(axis=-1)
     log_sum = top + np.log(np.exp(logits - top[:, None]).sum(axis=-1))
     return float((logits[np.arange(len(ids)), ids] - log_sum).sum())

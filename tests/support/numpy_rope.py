@@ -1,4 +1,4 @@
-"""Rotary positions in float64, written from the definitions of each scaling."""
+"""Rotary positions in float64, from the definition of each scaling."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Array = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class NumpyRope:
-    """Angles of pair i at position p are p * frequencies[i]; sine and cosine are multiplied by magnitude."""
+    """Rotary frequencies. Pair i at position p has the angle p * frequencies[i]; magnitude scales sine and cosine."""
 
     frequencies: Array
     magnitude: float = 1.0
     adjacent: bool = False
 
     def rotate(self, heads: Array, positions: Array) -> Array:
-        """heads [n, n_heads, head_dim] at positions [n]; what lies beyond the pairs passes through."""
+        """Rotates heads [n, n_heads, head_dim] at positions [n]. Dimensions beyond the pairs do not change."""
         n_pairs = len(self.frequencies)
         angles = positions[:, None, None] * self.frequencies
         cos, sin = self.magnitude * np.cos(angles), self.magnitude * np.sin(angles)
@@ -50,7 +50,7 @@ def yarn(  # the paper's "NTK by parts"
     truncated: bool = True,
     mscales: tuple[float, float] = (1, 0),
 ) -> tuple[Array, float]:
-    """`truncated`: the ramp is over whole pairs; `mscales`: of the magnitude and of what divides it."""
+    """Returns YaRN. `truncated` rounds the ramp to whole pairs; `mscales` give the magnitude and its divisor."""
 
     def pair_with_turns(turns: float) -> float:
         return dims * np.log(original_context / (turns * 2 * np.pi)) / (2 * np.log(theta))

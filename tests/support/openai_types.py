@@ -1,4 +1,4 @@
-"""Holds answers to the types of OpenAI's own SDK: every value of the exact type, and no field that they do not know."""
+"""Checks answers against the types of OpenAI's own SDK: every value has the exact type, and no field is unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.shared import ErrorObject
 from pydantic import BaseModel
 
-# Fields beyond OpenAI's, by the request field that asks for them.
+# Fields beyond OpenAI's, by the request field that enables them.
 EXTENSIONS: Mapping[str, frozenset[str]] = {
     "return_token_ids": frozenset({"token_ids", "prompt_token_ids", "token_id", "content"}),
     "prompt_logprobs": frozenset({"prompt_logprobs"}),
@@ -23,12 +23,12 @@ EXTENSIONS: Mapping[str, frozenset[str]] = {
 EVENTS: Mapping[str, type[BaseModel]] = {
     get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(ResponseStreamEvent)[0])
 }
-# vLLM and others send it, and the clients that show it look for this name.
+# vLLM and others send it, and clients that show it expect this name.
 ALWAYS = frozenset({"reasoning_content"})
 
 
 def check_answer(path: str, content: bytes, asked: Mapping[str, Any]) -> BaseModel:
-    """Raises if a whole answer is not as the SDK's type has it."""
+    """Raises if a whole answer does not match the SDK's type."""
     is_chat = path.endswith("/chat/completions")
     found = json.loads(content)
     if path.endswith("/responses"):
@@ -37,7 +37,7 @@ def check_answer(path: str, content: bytes, asked: Mapping[str, Any]) -> BaseMod
 
 
 def check_event(path: str, event: dict[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raises if an event is not as the SDK's type has it."""
+    """Raises if an event does not match the SDK's type."""
     if path.endswith("/responses"):
         _check(EVENTS[event["type"]], event, asked)
         return
@@ -52,7 +52,7 @@ def check_event(path: str, event: dict[str, Any], asked: Mapping[str, Any]) -> N
 
 
 def check_error(body: Any) -> None:
-    """Raises if a body is not OpenAI's error."""
+    """Raises if a body does not have the form of OpenAI's errors."""
     assert list(body) == ["error"], body
     error = body["error"]
     assert error.keys() == {"message", "type", "param", "code"}, error
@@ -61,7 +61,7 @@ def check_error(body: Any) -> None:
 
 
 def check_model(entry: dict[str, Any]) -> None:
-    """Raises if an entry of /v1/models is not as the SDK's type has it, but for vLLM's `max_model_len`."""
+    """Raises if an entry of /v1/models does not match the SDK's type, except for vLLM's `max_model_len`."""
     assert extras_of(Model.model_validate_json(json.dumps(entry), strict=True)) == {"max_model_len"}
 
 
@@ -74,7 +74,7 @@ def _check(kind: type[BaseModel], found: Any, asked: Mapping[str, Any]) -> BaseM
 
 
 def extras_of(value: Any) -> set[str]:
-    """The names of all fields, at any depth, that the SDK's types do not have."""
+    """Returns the names of all fields, at any depth, that the SDK's types do not have."""
     return set(_extras(value))
 
 
@@ -92,7 +92,7 @@ def _extras(value: Any) -> Iterator[str]:
 
 
 def _without_nulls(completion: dict[str, Any]) -> dict[str, Any]:
-    """Without the nulls that OpenAI's own API sends, although the SDK's type of completions has none there.
+    """Replaces the nulls that OpenAI's own API sends although the SDK's type of completions does not allow them.
 
     They are the reason of a choice that has not ended, and the score of a text's first token.
     """

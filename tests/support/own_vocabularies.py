@@ -1,4 +1,4 @@
-"""Vocabularies of our own with vectors, as tools/make_vocabularies.py wrote them: texts, and the ids of llama.cpp."""
+"""Reads our own vocabularies and test vectors (texts, llama.cpp's ids), which tools/make_vocabularies.py writes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def _read(name: str) -> Any:
 
 @cache
 def texts() -> tuple[str, ...]:
-    """What the vocabularies were trained on, and what the vectors are of."""
+    """Returns the texts on which the vocabularies were trained; the vectors use the same texts."""
     return tuple(_read("texts.json"))
 
 
 def vocabulary(rule: str) -> dict[str, Any]:
-    """The metadata of a vocabulary as a model file has it: of a kind, or byte-level with this `tokenizer.ggml.pre`."""
+    """Returns a vocabulary as metadata of a model file: OTHER_KINDS, or byte-level with this `tokenizer.ggml.pre`."""
     found = _read("vocabularies.json")
     return dict(found[rule]) if rule in OTHER_KINDS else {**found[BYTE_LEVEL], "tokenizer.ggml.pre": rule}
 
 
 @cache
 def vectors() -> dict[str, dict[int, tuple[int, ...]]]:
-    """Rule -> number of a text -> its ids. Ids that several rules give a text are written once."""
+    """Returns rule -> number of a text -> its ids. The file stores ids that several rules share once."""
     found: dict[str, dict[int, tuple[int, ...]]] = {}
     for number, variants in enumerate(_read("vectors.json")):
         for ids, rules in variants:
@@ -51,7 +51,7 @@ def _turns_upper(text: str) -> bool:
 
 
 _MARKS, _NUMBERS = _has("M"), _has("N")
-# Rule -> texts for which llama.cpp is no oracle, since it departs from the model's own tokenizer.json.
+# Rule -> texts for which llama.cpp is no oracle, because it differs from the model's own tokenizer.json.
 DEPARTURES: dict[str, Callable[[str], bool]] = {
     # Their patterns name \p{M}, which llama.cpp's do not.
     **dict.fromkeys(("tekken", "gpt-4o"), _MARKS),
@@ -62,15 +62,15 @@ DEPARTURES: dict[str, Callable[[str], bool]] = {
     "bert": _MARKS,
     # Digits are cut one by one; llama.cpp leaves them together.
     "deepseek-llm": _NUMBERS,
-    # Digits are looked for after bytes are spelled, and most other scripts then have some.
+    # Digits are matched after the byte alphabet is applied, which gives most other scripts some digits.
     "falcon": lambda text: _NUMBERS(text) or not text.isascii(),
 }
-# Rules that compose characters first (llama.cpp does not).
+# Rules that first apply NFC, which llama.cpp does not.
 COMPOSING = ("mpt", "command-r", "qwen2", "qwen35")
 
 
 def as_oracle_reads(rule: str, text: str) -> str:
-    """What llama.cpp is given, so that it need not do what it leaves out."""
+    """Returns the text with the normalization that llama.cpp leaves out."""
     if rule in COMPOSING:
         return unicodedata.normalize("NFC", text)
     return text.strip() if rule == "t5" else text

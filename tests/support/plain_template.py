@@ -18,7 +18,7 @@ class _PlainGeneration(Extension):
 
 
 def plain_render(source: str, variables: dict[str, object]) -> str:
-    """The text of a template."""
+    """Returns the rendered text."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _PlainGeneration]
     )

@@ -1,4 +1,4 @@
-"""Rows of activations as the GPU's kernels read them, taken apart."""
+"""Decodes rows of activations in the formats that the GPU's kernels read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def padded(k: int) -> int:
 
 
 def int8_parts(rows: Array, k: int) -> tuple[Array, Array, Array]:
-    """Of q8_rows: codes, scales and the sums of each half of a block."""
+    """Returns the codes, the scales and the sums of each half of a block of q8_rows."""
     n = padded(k)
     assert rows.shape[1] == n + n // BLOCK * 8
     blocks = np.ascontiguousarray(rows[:, n:]).reshape(len(rows), -1, 8)
@@ -26,7 +26,7 @@ def int8_parts(rows: Array, k: int) -> tuple[Array, Array, Array]:
 
 
 def float16_parts(rows: Array, k: int, name: str = "f16_rows") -> tuple[Array, Array]:
-    """Of f16_rows and f16_even_odd: float16 in the order of x, and each row's factor."""
+    """Returns the float16 values, in the order of x, and the factor of each row of f16_rows or f16_even_odd."""
     n = padded(k)
     assert rows.shape[1] == 2 * n + 16
     halves = np.ascontiguousarray(rows[:, : 2 * n]).view(np.float16)
@@ -36,6 +36,6 @@ def float16_parts(rows: Array, k: int, name: str = "f16_rows") -> tuple[Array, A
 
 
 def bfloat16_values(rows: Array, k: int) -> Array:
-    """Of bf16_rows."""
+    """Returns the values of bf16_rows."""
     assert rows.shape[1] == 2 * padded(k)
     return (np.ascontiguousarray(rows).view(np.uint16).astype(np.uint32) << 16).view(np.float32)

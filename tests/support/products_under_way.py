@@ -1,4 +1,4 @@
-"""Finds instructions that write registers of a warpgroup product in flight: undefined behaviour that no run shows."""
+"""Finds instructions that write registers of a warpgroup product in flight: undefined behaviour, unseen by tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ +)?(\S+) ?(.*?) *;")
-_SUMS, _LEFT = 64, 4  # registers: of a product's sums for 128 columns, of its left operand
+_SUMS, _LEFT = 64, 4  # numbers of registers: for the sums of a product of 128 columns, and for its left operand
 _NO_RESULT = re.compile(r"(ST|BRA|BAR|BSYNC|BSSY|SYNCS|[IFHU]*SETP|RED|EXIT|WARP|DEPBAR|NOP|MEMBAR|ERRBAR|PLOP|LDGSTS)")
 
 
@@ -18,7 +18,7 @@ class Instruction:
     operands: str
 
     def registers(self) -> range:
-        """The registers that the instruction writes."""
+        """Returns the registers that the instruction writes."""
         found = re.match(r"(?:P\d, )?R(\d+)\b", self.operands)
         if found is None or _NO_RESULT.match(self.word):
             return range(0)
@@ -31,7 +31,7 @@ def instructions(listing: str) -> list[Instruction]:
 
 
 def in_order_of_running(code: list[Instruction]) -> Iterator[Instruction]:
-    """From first to last, and once more what a jump back from behind a product leads to."""
+    """Yields instructions from first to last; after a product, repeats the target of a backward jump."""
     for i, instruction in enumerate(code):
         yield instruction
         target = re.search(r"\b0x([0-9a-f]+)$", instruction.operands) if instruction.word.startswith("BRA") else None
@@ -43,8 +43,8 @@ def in_order_of_running(code: list[Instruction]) -> Iterator[Instruction]:
 
 
 def overwritten(listing: str) -> list[str]:
-    """The offending instructions of one kernel's listing by cuobjdump."""
-    waiting: list[range] = []  # of products that are in no group yet
+    """Returns the offending instructions of one kernel's listing by cuobjdump."""
+    waiting: list[range] = []  # registers of products that are in no group yet
     groups: list[list[range]] = []
     found = []
     for instruction in in_order_of_running(instructions(listing)):

@@ -13,7 +13,7 @@ from support.patience import HANGS_AFTER
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS = 0, 1, 4
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
-# gRPC's own: binary metadata may come as it is, not as base64 in Huffman's code.
+# gRPC's setting: binary metadata may arrive unencoded instead of as Huffman-coded base64.
 ALLOW_TRUE_BINARY = 0xFE03
 
 
@@ -22,7 +22,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def header(name: str, value: str) -> bytes:
-    """Literal, not indexed, not compressed."""
+    """Encodes a header as a literal, not indexed and not compressed."""
     return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
@@ -35,7 +35,7 @@ def frames(connection: socket.socket) -> Iterator[tuple[int, int, bytes]]:
 
 
 def trailers_of(address: str, method: str, request: Message) -> bytes:
-    """The header block that ends the call."""
+    """Returns the header block that ends the call."""
     host, port = address.rsplit(":", 1)
     message = request.SerializeToString()
     asked = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "test", "te": "trailers"}
@@ -56,10 +56,10 @@ def trailers_of(address: str, method: str, request: Message) -> bytes:
 
 
 def binary_value(block: bytes, key: str) -> bytes:
-    """The value of a -bin key that came as it is; fails where the key is not there."""
+    """Returns the value of a -bin key that arrived unencoded; fails if the key is missing."""
     at = block.index(key.encode()) + len(key)
     size, at = block[at] & 0x7F, at + 1
     assert size < 0x7F and not block[at - 1] & 0x80, "longer than a test's value, or compressed"
     value = block[at : at + size]
-    assert value[:1] == b"\x00"  # says that the rest is no base64
+    assert value[:1] == b"\x00"  # marks a value that is not base64
     return value[1:]

@@ -39,24 +39,24 @@ class Ended:
 
     @property
     def reason(self) -> str:
-        """Of the error table; empty where the status names none."""
+        """The reason from the error table; empty if the status has none."""
         return self.details.reason
 
 
 def path_of(method: MethodDescriptor) -> str:
-    """As gRPC has it."""
+    """Returns the path of a method in gRPC."""
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
 def methods_of(*services: str) -> list[str]:
-    """Paths of every method of these services, of all known ones where none is named."""
+    """Returns the paths of all methods of these services; without names, of all known services."""
     return [path_of(method) for name in services or SERVICES for method in SERVICES[name].methods]
 
 
 def call(
     channel: grpc.Channel, method: str, content: bytes = b"", metadata: Metadata = (), *, n_replies: int | None = None
 ) -> Ended:
-    """Sends one message and half-closes, whatever shape the method has; cancels after `n_replies`."""
+    """Sends one message and half-closes, for unary and streaming methods alike; cancels after `n_replies`."""
     stream = channel.stream_stream(method)(iter((content,)), metadata=metadata, timeout=HANGS_AFTER)
     replies: list[bytes] = []
     try:
@@ -85,7 +85,7 @@ def _some(stream: Iterator[bytes], n: int | None) -> Iterator[bytes]:
 
 
 def served_names(channel: grpc.Channel) -> list[str]:
-    """The services that reflection lists."""
+    """Returns the services that reflection lists."""
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     ended = call(channel, f"/{REFLECTION}/ServerReflectionInfo", request.SerializeToString())
     assert ended.code == "OK", ended
@@ -94,6 +94,6 @@ def served_names(channel: grpc.Channel) -> list[str]:
 
 
 def is_served(channel: grpc.Channel, method: str) -> bool:
-    """Whether the server has a method at this path."""
+    """Returns whether the server has a method at this path."""
     ended = call(channel, method, b"\xff\xff", n_replies=1)
     return not (ended.code == "UNIMPLEMENTED" and ended.message == "Method not found!")

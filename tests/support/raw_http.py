@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand, as no client library would send it."""
+"""Sends handmade HTTP/1.1 that no client library would send."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ STATUS = re.compile(rb"HTTP/\d\.\d (\d{3}) ")
 
 
 def head(line: str = "GET /v1/models HTTP/1.1", *fields: str, host: str | None = "localhost") -> bytes:
-    """A head with its lines ended as they should be."""
+    """Returns a head with correct line ends."""
     lines = [line, *(() if host is None else (f"Host: {host}",)), *fields]
     return "".join(f"{each}\r\n" for each in lines).encode() + b"\r\n"
 
 
 def chat_head(n_bytes: int, *fields: str) -> bytes:
-    """The head of a chat completion."""
+    """Returns the head of a chat completion request."""
     return head(
         "POST /v1/chat/completions HTTP/1.1", "Content-Type: application/json", f"Content-Length: {n_bytes}", *fields
     )
 
 
 def chat(*fields: str, **body: Any) -> bytes:
-    """A whole chat completion."""
+    """Returns a whole chat completion request."""
     content = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
     return chat_head(len(content), *fields) + content
 
 
 @dataclass(frozen=True)
 class RawReply:
-    """All that came, until the server closed or `n_replies` were read."""
+    """Everything received until the server closed the connection or `n_statuses` responses had arrived."""
 
     content: bytes
     has_closed: bool
 
     @property
     def statuses(self) -> list[int]:
-        """Of each response."""
+        """The status of each response."""
         return [int(status) for status in STATUS.findall(self.content)]
 
     @property
     def status(self) -> int | None:
-        """Of the only response; None if there is none."""
+        """The status of the only response; None if there is not exactly one."""
         return self.statuses[0] if len(self.statuses) == 1 else None
 
     @property
     def error(self) -> dict[str, Any]:
-        """In the body of the last response."""
+        """The error in the body of the last response."""
         return dict(json.loads(self.content.rpartition(b"\r\n\r\n")[2])["error"])
 
 
 def exchange(http: HttpServed, content: bytes, n_statuses: int | None = None) -> RawReply:
-    """What comes back on a connection of its own: until it closes, or until there are so many responses."""
+    """Sends bytes on a new connection. Returns what arrives until it closes or `n_statuses` responses have come."""
     with http.socket() as connection:
         return send_on(connection, content, n_statuses)
 
 
 def send_on(connection: socket.socket, content: bytes, n_statuses: int | None = None) -> RawReply:
-    """What comes back: until the connection closes, or until there are so many responses."""
+    """Sends bytes. Returns what arrives until the connection closes or until there are `n_statuses` responses."""
     found = b""
     try:
         connection.sendall(content)

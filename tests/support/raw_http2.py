@@ -1,4 +1,4 @@
-"""HTTP/2 frames by hand, as no client library would send them."""
+"""Sends handmade HTTP/2 frames that no client library would send."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ END_STREAM, END_HEADERS, ACK = 0x1, 0x4, 0x1
 
 
 def frame(kind: int, content: bytes = b"", *, flags: int = 0, stream: int = 0) -> bytes:
-    """One frame."""
+    """Encodes one frame."""
     return struct.pack(">I", len(content))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + content
 
 
 def fields(*pairs: tuple[str, str]) -> bytes:
-    """A header block of literals that are not indexed, without Huffman coding."""
+    """Encodes a header block of literals without indexing and without Huffman coding."""
     block = b""
     for pair in pairs:
         block += b"\x00" + b"".join(_string(text.encode()) for text in pair)
@@ -39,7 +39,7 @@ def _string(content: bytes) -> bytes:
 
 
 def call_fields(path: str, **changes: str | None) -> list[tuple[str, str]]:
-    """Those of a gRPC call; `changes` replace or, with None, leave out; `_` stands for `-` and a first one for `:`."""
+    """Returns a gRPC call's fields. `changes` replace or, if None, omit some; `_` means `-`, a leading one `:`."""
     found: dict[str, str | None] = {
         ":method": "POST",
         ":scheme": "http",
@@ -55,7 +55,7 @@ def call_fields(path: str, **changes: str | None) -> list[tuple[str, str]]:
 
 
 class RawConnection:
-    """Bytes to a server and frames back."""
+    """A connection that sends bytes to a server and reads frames."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -69,17 +69,17 @@ class RawConnection:
             return
 
     def frames(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Kind, flags, stream and content, until the server closes."""
+        """Yields the kind, flags, stream and content of each frame until the server closes."""
         while len(head := self._read(9)) == 9:
             n_bytes = int.from_bytes(head[:3], "big")
             yield head[3], head[4], int.from_bytes(head[5:9], "big"), self._read(n_bytes)
 
     def is_readable(self, seconds: float) -> bool:
-        """Whether bytes from the server arrive within this time."""
+        """Returns whether bytes from the server arrive within this time."""
         return bool(select.select([self._socket], [], [], seconds)[0])
 
     def read_to_end(self) -> bytes:
-        """Everything until the server closes."""
+        """Returns everything until the server closes."""
         content = b""
         while part := self._read(65536):
             content += part
@@ -101,7 +101,7 @@ class RawConnection:
 
 @contextmanager
 def raw_connection(address: str, *, greets: bool = True) -> Iterator[RawConnection]:
-    """A connection; with `greets` it has sent the preface."""
+    """Yields a connection; with `greets`, after it has sent the preface."""
     connection = RawConnection(address)
     try:
         if greets:

@@ -1,4 +1,4 @@
-"""Ray Serve, started as its users start it: conf/ray/serve.yaml behind Ray's gRPC proxy, on ports of its own."""
+"""Starts Ray Serve as its users do: conf/ray/serve.yaml behind Ray's gRPC proxy, on separate ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVE = Path(sys.executable).with_name("serve")
 # Ray starts its own daemons, and a Python process for each replica and proxy.
 RAY_HANGS_AFTER = 3 * HANGS_AFTER
-# Its own limits are seconds, which a busy machine needs for the import of Ray alone.
+# Ray's own limits are seconds, which a busy machine may need just to import Ray.
 PATIENT = {
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": str(HANGS_AFTER),
     "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": str(HANGS_AFTER),
@@ -33,7 +33,7 @@ PATIENT = {
 
 
 def free_ports(n: int) -> list[int]:
-    """Below those that systems give out and above those of Ray's workers: between here and there it starts much."""
+    """Returns free ports between those of Ray's workers and those that systems assign, because Ray opens many."""
     found: list[int] = []
     with contextlib.ExitStack() as held:
         for port in range(20_000 + os.getpid() % 10_000, 32_000):
@@ -48,16 +48,16 @@ def free_ports(n: int) -> list[int]:
 
 @dataclass(frozen=True)
 class RayAddresses:
-    """Of Ray's proxies."""
+    """The addresses of Ray's proxies."""
 
     grpc: str
-    # As OpenAI's clients take it.
+    # The base URL for OpenAI's clients.
     url: str
 
 
 @contextlib.contextmanager
 def serve_behind_ray(folder: Path, **arguments: str) -> Iterator[RayAddresses]:
-    """Two replicas behind Ray's proxies; `folder` is its processes' home, `arguments` are the application's."""
+    """Serves two replicas behind Ray's proxies. `folder` is the processes' home; `arguments` go to the application."""
     config = yaml.safe_load((ROOT / "conf" / "ray" / "serve.yaml").read_text())
     config["grpc_options"]["port"], config["http_options"]["port"] = free_ports(2)
     config["applications"][0]["args"] |= {"kv.bytes": "8MiB", **arguments}
@@ -82,7 +82,7 @@ def serve_behind_ray(folder: Path, **arguments: str) -> Iterator[RayAddresses]:
 
 
 def replica_processes(folder: Path) -> list[int]:
-    """The replicas of the Ray whose home is `folder`."""
+    """Returns the replicas of the Ray whose home is `folder`."""
     return [
         int(process.name)
         for process in Path("/proc").iterdir()
@@ -108,7 +108,7 @@ def _wait_until_served(target: str, process: subprocess.Popen[bytes], log: Path)
                 with contextlib.suppress(grpc.RpcError):
                     stub.Tokenize(tokenizer_pb2.TokenizeRequest(texts=["a"]), timeout=5)
                     return
-            # Between two looks, its end is waited for.
+            # Waits for the process to end between two checks.
             ended, _, _ = select.select([descriptor], [], [], 0.5)
             assert not ended and time.monotonic() < give_up, log.read_text()[-4000:]
     finally:

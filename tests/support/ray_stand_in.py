@@ -1,7 +1,7 @@
-"""What Ray Serve does between a client and a replica, in this process and without Ray.
+"""Does what Ray Serve does between a client and a replica, in this process and without Ray.
 
 Ray gives a replica its own context object, and copies what the replica set on it to the client's call. The tests run
-the same calls through this stand-in and through Ray, so it cannot drift from Ray unseen.
+the same calls through this stand-in and through Ray, so they notice if the two differ.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StandInContext:
         self._trailing_metadata = pairs
 
     def copy_to(self, context: Any) -> None:
-        """As Ray's: to the client's call, with each message. Between them it is pickled."""
+        """Copies the status and metadata to the client's call, as Ray does with each message, after pickling."""
         sent: StandInContext = pickle.loads(pickle.dumps(self))
         if sent._code:
             context.set_code(sent._code)
@@ -69,7 +69,7 @@ class StandInContext:
 
 
 class Routed:
-    """Stands in for a handler that Ray puts in the place of ours. Ray knows replicas' methods by their bare names."""
+    """Stands in for the handler with which Ray replaces ours. Ray identifies replicas' methods by their bare names."""
 
     def __init__(self, unrouted: Any, method: str, next_replica: Callable[[], Replica]) -> None:
         self.request_streaming = unrouted.request_streaming
@@ -102,13 +102,13 @@ class Routed:
 
 
 async def _each(messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Ray passes its own request iterator, which has no `read`."""
+    """Wraps the request iterator: Ray passes its own, which has no `read`."""
     async for message in messages:
         yield message
 
 
 def _end(context: Any) -> None:
-    """The status that Ray sets if the replica set none."""
+    """Sets OK, as Ray does if the replica set no status."""
     if not context.code():
         context.set_code(grpc.StatusCode.OK)
 
@@ -138,7 +138,7 @@ async def _replica(settings: Sequence[str]) -> Replica:
 
 @contextlib.contextmanager
 def replicas_in_this_process(n: int, settings: Sequence[str]) -> Iterator[list[Replica]]:
-    """Replicas on the shared loop. At the end nothing may hold them any more."""
+    """Yields replicas on the shared loop. Fails if anything still references them at the end."""
     thread = loop_thread()
     replicas: list[Replica] = []
 
@@ -160,7 +160,7 @@ def replicas_in_this_process(n: int, settings: Sequence[str]) -> Iterator[list[R
 
 @contextlib.contextmanager
 def serve_behind_stand_in(n_replicas: int, settings: Sequence[str]) -> Iterator[str]:
-    """The address at which replicas with these settings answer by turns."""
+    """Yields the address at which replicas with these settings answer in turn."""
     thread = loop_thread()
     with replicas_in_this_process(n_replicas, settings) as replicas:
 

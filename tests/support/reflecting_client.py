@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class ReflectingClient:
-    """One server, as a tool such as grpcurl sees it."""
+    """A client of one server that works like grpcurl."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
@@ -24,11 +24,11 @@ class ReflectingClient:
         self._pool = DescriptorPool(self._database)
 
     def services(self) -> list[ServiceDescriptor]:
-        """Every service that the server names, with its methods and their messages described."""
+        """Returns every service that the server names, with descriptors of its methods and messages."""
         return [self._pool.FindServiceByName(name) for name in self._database.get_services()]
 
     def call(self, method: MethodDescriptor, requests: Sequence[Json]) -> list[Json]:
-        """The replies, whatever kind of method it is; one request where it takes no stream."""
+        """Returns the replies of any kind of method. Takes one request unless the method takes a stream."""
         kinds = {
             (False, False): self.channel.unary_unary,
             (False, True): self.channel.unary_stream,
@@ -42,7 +42,7 @@ class ReflectingClient:
             response_deserializer=GetMessageClass(method.output_type).FromString,
         )
         messages = [json_format.ParseDict(request, request_class()) for request in requests]
-        # A watch ends when its client has seen enough: what it says at once is what is asked for here.
+        # A watch ends only when its client cancels it; this client needs only its first message.
         is_endless = method.name.startswith("Watch") or method.name == "Watch"
         call = multi_callable(iter(messages) if method.client_streaming else messages[0], timeout=60)
         replies: Iterator[Any] = call if method.server_streaming else iter([call])

@@ -15,7 +15,7 @@ from imp_service import _testing as core
 
 
 def refusal(path: Path, opener: Any = core.open_gguf) -> Any:
-    """The ModelError of opening `path`: one line that begins with the file's name, never with its directory."""
+    """Returns the ModelError of opening `path`. Checks that it is one line that begins with the file's name."""
     with pytest.raises(_core.ModelError) as raised:
         opener(path)
     error = raised.value
@@ -35,7 +35,7 @@ def assert_refused(path: Path, reason: str, *words: str, opener: Any = core.open
 
 @contextlib.contextmanager
 def address_space(extra_bytes: int) -> Iterator[None]:
-    """Lets the process grow by extra_bytes at most: a larger request is refused."""
+    """Limits the growth of the process to extra_bytes; larger allocations fail."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra_bytes, hard))

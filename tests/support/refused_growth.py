@@ -1,7 +1,7 @@
-"""Run as a program: repeats one operation in forked children whose memory may grow by given numbers of bytes.
+"""A program that repeats one operation in forked children whose memory may grow by given numbers of bytes.
 
-Writes a line for each: the bytes, and `ok`, the reason of the core's error, the interpreter's own class of error, or
-the signal that ended it. The libraries are loaded before, so that what is refused is what imp itself asks for.
+Writes a line for each: the bytes, and `ok`, the reason of the core's error, the class of a Python error, or the
+signal that ended it. Loads the libraries first, so that only imp's own allocations fail.
 """
 
 from __future__ import annotations

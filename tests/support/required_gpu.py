@@ -1,6 +1,6 @@
-"""A plugin of pytest: collects as where a real GPU is required, and refuses tests that would take the emulated one.
+"""A pytest plugin that collects as if a real GPU were required, and reports uses of the emulated one.
 
-The emulated GPU stands for the real one, so that this can be asked on any machine. Used with IMP_REQUIRE_GPU=1 and
+The emulated GPU takes the place of the real one, so this works on any machine. Use it with IMP_REQUIRE_GPU=1 and
 --collect-only.
 """
 
@@ -19,7 +19,7 @@ made: list[str] = []
 
 
 def standing_in(function: Any) -> Any:
-    """Of a function that takes a kind of device."""
+    """Wraps a function that takes a kind of device: uses the emulated GPU for "cuda", records direct uses of it."""
 
     def call(*positional: Any, **named: Any) -> Any:
         kinds = [*positional[:1], named.get("kind")]

@@ -1,4 +1,4 @@
-"""A whole service in this process: from its first listener over load and warm-up to its end, whatever that is."""
+"""A whole service in this process: from its first listener through load and warm-up to its end, whatever that is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.served import DEFAULTS
 
 
 class Running:
-    """A service on the shared loop; `outcome` is what its run() came to."""
+    """A service on the shared loop; `outcome` is the result of its run()."""
 
     def __init__(self, make: MakeModel, settings: tuple[str, ...]) -> None:
         self.thread = loop_thread()
@@ -41,7 +41,7 @@ class Running:
         self.thread.call(self.service.stop)
 
     def wait(self) -> None:
-        """Until it has ended; raises what it raised."""
+        """Waits until the service has ended; raises what it raised."""
 
         async def ended() -> None:
             await asyncio.wait_for(asyncio.shield(self._running), HANGS_AFTER)
@@ -61,7 +61,7 @@ def running(make: MakeModel = make_model, *settings: str) -> Iterator[Running]:
 
 
 def failed_start(*settings: str) -> BaseException:
-    """What a service with these settings ends with."""
+    """Returns the exception with which a service with these settings ends."""
 
     def make(*_: object) -> ModelRuntime:
         raise AssertionError("it has begun to load")

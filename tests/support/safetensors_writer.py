@@ -19,7 +19,7 @@ def header_of(tensors: dict[str, Any]) -> bytes:
 
 
 def assemble(header: bytes, data: bytes, length: int | None = None) -> bytes:
-    """A file; `length` lies about the header's."""
+    """Returns a file; `length` replaces the true length of the header."""
     return struct.pack("<Q", len(header) if length is None else length) + header + data
 
 
@@ -33,7 +33,7 @@ DATA = bytes((7 * i) % 61 for i in range(98))
 
 
 def write(path: Path, header: bytes | dict[str, Any] = SMALL, data: bytes = DATA, **lies: Any) -> Path:
-    """A model at `path` with a configuration beside it."""
+    """Writes a model to `path` and a configuration next to it."""
     encoded = header if isinstance(header, bytes) else header_of(header)
     path.write_bytes(assemble(encoded, data, **lies))
     path.with_name("config.json").write_text(json.dumps(CONFIG))
@@ -41,7 +41,7 @@ def write(path: Path, header: bytes | dict[str, Any] = SMALL, data: bytes = DATA
 
 
 def write_set(directory: Path) -> Path:
-    """Two shards and their index; returns the index."""
+    """Writes two shards and their index; returns the path of the index."""
     write(
         directory / "m-1.safetensors", {"a": entry("F32", [3], 0, 12), "b": entry("F16", [2], 12, 16)}, bytes(range(16))
     )

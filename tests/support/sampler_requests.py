@@ -1,4 +1,4 @@
-"""Requests to the sampler, as tests make them."""
+"""Makes requests to the sampler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray
 Fields = dict[str, Any]
 VOCAB = 83  # no multiple of 16, of 32, or of a chunk
 
-# A device, and how many times fewer requests it is given: the emulated GPU takes thousands of times as long for one.
+# A device, and the factor by which it gets fewer requests: the emulated GPU is thousands of times slower.
 SAMPLERS = [
     (BEST, 1),
     *((gpu, 20 if kind == "cuda_emulated" else 1) for gpu, kind in zip(GPUS, GPU_KINDS, strict=True)),
@@ -43,12 +43,12 @@ def one(row: Array, device: core.Device = BEST, **fields: Any) -> int:
 
 
 def draws(row: Array, n: int, device: core.Device = BEST, **fields: Any) -> list[int]:
-    """The draws of n output indices."""
+    """Returns the tokens drawn for n output indices."""
     return tokens(device, row[None, :], [{"row": 0, "index": i, **fields} for i in range(n)])
 
 
 def random_fields(rng: np.random.Generator, vocab: int) -> Fields:
-    """Some of every option."""
+    """Returns random options; together they cover every option."""
     history = rng.integers(0, vocab + 3, size=rng.integers(0, 40)).tolist()
     choices: Fields = {
         "temperature": float(rng.choice([0.2, 0.7, 1.0, 2.5])),

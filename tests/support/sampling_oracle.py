@@ -19,7 +19,7 @@ def window(ids: Sequence[int], n: int) -> Sequence[int]:
 
 
 def longest_repeat(history: Sequence[int], token: int, breakers: Sequence[int]) -> int:
-    """Length of the longest suffix without a breaker that also occurs earlier, followed by the token; -1: none."""
+    """Returns the length of the longest suffix without a breaker that occurs earlier before the token; -1: none."""
     longest = -1
     for end in range(len(history)):
         if history[end] != token:
@@ -32,7 +32,7 @@ def longest_repeat(history: Sequence[int], token: int, breakers: Sequence[int]) 
 
 
 def adjusted(row: Array, fields: dict[str, Any]) -> Array:
-    """Steps 1 to 3, one id at a time."""
+    """Applies steps 1 to 3, one id at a time."""
     logits = row.astype(np.float32).copy()
     history = list(fields.get("history", []))
     output = history[len(history) - fields.get("n_output", 0) :]
@@ -70,12 +70,12 @@ def adjusted(row: Array, fields: dict[str, Any]) -> Array:
 
 
 def order_of(logits: Array) -> Array:
-    """Ids by (-logit, id)."""
+    """Returns the ids sorted by (-logit, id)."""
     return np.lexsort((np.arange(len(logits)), -logits.astype(np.float64)))
 
 
 def prefix_reaching(masses: Array, share: float) -> tuple[int, float]:
-    """Length of the least prefix that holds the share of all, and how far the cut is from another."""
+    """Returns the length of the shortest prefix with this share of the mass, and the distance to another length."""
     running = np.cumsum(masses) / masses.sum()
     n = min(int(np.searchsorted(running, share)) + 1, len(masses))
     before = running[n - 2] if n > 1 else 0.0
@@ -83,7 +83,7 @@ def prefix_reaching(masses: Array, share: float) -> tuple[int, float]:
 
 
 def kept(logits: Array, fields: dict[str, Any]) -> tuple[set[int], float]:
-    """The ids a draw may give, and the margin: how near another set is."""
+    """Returns the ids that a draw may give, and the margin to another set of ids."""
     order = order_of(logits)
     values = logits[order].astype(np.float64)
     with np.errstate(over="ignore"):
@@ -115,7 +115,7 @@ def kept(logits: Array, fields: dict[str, Any]) -> tuple[set[int], float]:
 
 
 def draw(ids: Sequence[int], weights: Sequence[int], random: int) -> int:
-    """Step 7 in integers without bound."""
+    """Applies step 7 in unbounded integers."""
     target = random * sum(weights) >> 64
     running = 0
     for token, weight in zip(ids, weights, strict=True):
@@ -126,7 +126,7 @@ def draw(ids: Sequence[int], weights: Sequence[int], random: int) -> int:
 
 
 def integer_weights(logits: Array, temperature: float) -> list[int]:
-    """Step 5 in float64: within the tolerance of the sampler's own."""
+    """Applies step 5 in float64; the sampler's weights agree within a tolerance."""
     values = (logits.astype(np.float64) - float(logits.max())) / float(np.float32(temperature))
     return [int(w * 2**40) for w in np.exp(values)]
 

@@ -8,7 +8,7 @@ from support.served import Served
 
 
 def series_of(text: str) -> dict[str, float]:
-    """Every sample by its name, followed by its labels: name[key=value]."""
+    """Returns every sample by its name followed by its labels: name[key=value]."""
     return {
         sample.name + "".join(f"[{key}={value}]" for key, value in sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -17,11 +17,11 @@ def series_of(text: str) -> dict[str, float]:
 
 
 def scrape(served: Served) -> dict[str, float]:
-    """The samples now."""
+    """Returns the current samples."""
     return series_of(served.call(served.host.telemetry.metrics.render).decode())
 
 
 def outcomes(series: dict[str, float]) -> dict[str, float]:
-    """The number of ended requests by outcome."""
+    """Returns the number of ended requests by outcome."""
     start = "imp_requests_ended_total[outcome="
     return {name.removeprefix(start).rstrip("]"): n for name, n in series.items() if name.startswith(start)}

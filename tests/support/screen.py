@@ -1,4 +1,4 @@
-"""What a terminal shows of the bytes that it got: lines, of which it keeps all, and a cursor."""
+"""A model of a terminal's screen: all lines that it received, and a cursor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SEQUENCE = re.compile(r"\x1b\[(\d*)([AJm]|\d*m)|\x1b\[[\d;]*m")
 
 
 class Screen(io.StringIO):
-    """A stream that is a terminal. Fails at a control sequence that the writer of answers does not need."""
+    """A stream that acts as a terminal. Fails at a control sequence that the writer of answers does not need."""
 
     encoding = "utf-8"
 

@@ -100,13 +100,13 @@ class TurnedEngine:
                 return n
         raise AssertionError(f"still at work after {limit} turns")
 
-    # What came of it.
+    # Results.
 
     def tokens(self, ticket: int, stream: int = 0) -> list[int]:
         return [e.token for e in self.events[ticket] if isinstance(e, _core.TokenEvent) and e.stream == stream]
 
     def finished(self, ticket: int, stream: int = 0) -> Any:
-        """The one ending; raises Failed where it was a failure."""
+        """Returns the only ending; raises Failed if it is a failure."""
         endings = [
             e
             for e in self.events[ticket]
@@ -122,21 +122,21 @@ class TurnedEngine:
         return event
 
     def done(self, ticket: int) -> Any:
-        """The answer to fork, truncate, close or flush; raises Failed where it failed."""
+        """Returns the answer to fork, truncate, close or flush; raises Failed if it failed."""
         (event,) = self.events[ticket]
         if isinstance(event, _core.FailedEvent):
             raise Failed(event)
         return event
 
     def complete(self, tokens: Sequence[int], **given: Any) -> list[int]:
-        """A whole generation: its outputs."""
+        """Runs a whole generation; returns its outputs."""
         ticket = self.generate(tokens, **given)
         self.turn_until_idle()
         self.finished(ticket)
         return self.tokens(ticket)
 
     def step(self, sequence: int, tokens: Sequence[int] = (), **given: Any) -> int | None:
-        """A run of a session to its end: the last token it drew."""
+        """Runs a session to the end of the run; returns the last token drawn."""
         ticket = self.run(sequence, tokens, **given)
         self.turn_until_idle()
         self.finished(ticket)
@@ -144,7 +144,7 @@ class TurnedEngine:
         return drawn[-1] if drawn else None
 
     def assert_at_rest(self, *, live: int = 0) -> None:
-        """Nothing runs, and every block is free, cached or with a session."""
+        """Asserts that nothing runs, and that every block is free, cached or held by a session."""
         stats = self.core.stats()
         assert (stats.running, stats.waiting, stats.waiting_tokens) == (0, 0, 0)
         total = stats.blocks_live + stats.blocks_cached + stats.blocks_free
@@ -152,7 +152,7 @@ class TurnedEngine:
 
 
 class ScriptEngine(TurnedEngine):
-    """One over a model whose logits the test decides."""
+    """A TurnedEngine over a model whose logits the test defines."""
 
     ahead = False
     """Whether its device lets it begin a step before the one before is read."""
@@ -171,7 +171,7 @@ class ScriptEngine(TurnedEngine):
         super().__init__(_testing.ManualEngine(self.script, _core.EngineOptions(**given)))
 
     def evaluated(self) -> list[list[tuple[int, int]]]:
-        """Each forward pass as (first position, rows) of its sequences."""
+        """Returns each forward pass as (first position, rows) of its sequences."""
         return [[(rows.first_position, len(rows.tokens)) for rows in step] for step in self.core.forwards]
 
 

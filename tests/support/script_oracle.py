@@ -1,4 +1,4 @@
-"""What a script model's generations must be: the rules of the contract in plain Python, no block, batch or cache."""
+"""Computes the expected generations of a script model: the contract in plain Python, without blocks or batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MASK32 = (1 << 32) - 1
 
 
 def mix(x: int) -> int:
-    """splitmix64."""
+    """Returns splitmix64 of x."""
     x = (x + 0x9E3779B97F4A7C15) & MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK64
@@ -19,7 +19,7 @@ def mix(x: int) -> int:
 
 
 def hash_logits(tokens: Sequence[int], vocab_size: int) -> list[float]:
-    """Logits after `tokens`: a hash of all of them."""
+    """Returns the logits after `tokens`, which are a hash of all of them."""
     state = 0
     for token in tokens:
         state = mix(state ^ (token + 1))
@@ -27,7 +27,7 @@ def hash_logits(tokens: Sequence[int], vocab_size: int) -> list[float]:
 
 
 def uniform(seed: int, sequence: int, index: int) -> int:
-    """Philox-4x32-10: 64 bits for an output index."""
+    """Returns 64 bits of Philox-4x32-10 for an output index."""
     c = [index & MASK32, sequence & MASK32, 0, 0]
     k0, k1 = seed & MASK32, seed >> 32
     for _ in range(10):
@@ -49,7 +49,7 @@ class Sampler:
     logit_bias: dict[int, float] = field(default_factory=dict)
 
     def options(self) -> dict[str, object]:
-        """As keyword arguments of the core's SamplingOptions."""
+        """Returns the options as keyword arguments of the core's SamplingOptions."""
         return dict(vars(self))
 
 
@@ -62,7 +62,7 @@ def sample(
     sequence: int = 0,
     allowed: Callable[[int], bool] = lambda _: True,
 ) -> int:
-    """Steps 0 to 7 of the contract, for the options of `Sampler`."""
+    """Applies steps 0 to 7 of the contract, for the options of `Sampler`."""
     logits = []
     output = list(history[len(history) - n_output :])
     for token, raw in enumerate(row):
@@ -96,7 +96,7 @@ def continuation(
     base: int | None = None,
     logits: Callable[[Sequence[int], int], list[float]] = hash_logits,
 ) -> list[int]:
-    """The first n outputs after `prompt`."""
+    """Returns the first n outputs after `prompt`."""
     tokens = list(prompt)
     start = len(prompt) if base is None else base
     for _ in range(n):
@@ -105,5 +105,5 @@ def continuation(
 
 
 def prompt_of(length: int, salt: int = 0, vocab_size: int = 16) -> list[int]:
-    """A prompt of different ids without any pattern."""
+    """Returns a prompt of different ids without any pattern."""
     return [mix(salt * 1_000_003 + i) % vocab_size for i in range(length)]

@@ -1,4 +1,4 @@
-"""A server of OpenAI's API whose answers a test defines, in the dialects of other servers."""
+"""A server of OpenAI's API with answers that a test defines, in the dialects of other servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXTRAS = ("ignore_eos", "continuous_usage_stats")
 
 @dataclass
 class ScriptedOpenAi:
-    """A word is a token. Every answer has `answer_tokens`, or as many as the request allows."""
+    """The script of a server whose tokens are words. Answers have `answer_tokens`, or as many as the request allows."""
 
     paths: tuple[str, ...] = (COMPLETIONS, CHAT)
     usage: str = "continuous"  # or "last", or "none"
@@ -34,11 +34,11 @@ class ScriptedOpenAi:
 
     @property
     def streamed(self) -> list[dict[str, Any]]:
-        """The bodies of the streamed requests that were measured: those that found out how to ask have two tokens."""
+        """The bodies of the measured streamed requests. Requests that probe the server have two tokens."""
         return [body for _, body in self.asked if body["stream"] and body["max_tokens"] > 2]
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
-        """Status and content."""
+        """Returns status and content."""
         with self.lock:
             self.asked.append((path, body))
             number = len(self.streamed)
@@ -89,7 +89,7 @@ def _error(code: str, message: str) -> bytes:
 
 @contextmanager
 def scripted_openai(script: ScriptedOpenAi, models: tuple[str, ...] = ("m",)) -> Iterator[str]:
-    """Its URL."""
+    """Serves the script and yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -114,7 +114,7 @@ def scripted_openai(script: ScriptedOpenAi, models: tuple[str, ...] = ("m",)) ->
             return "scripted/1"
 
         def log_message(self, *args: object) -> None:
-            """Nothing: stderr is the command's."""
+            """Logs nothing, because stderr belongs to the command."""
 
     class Server(ThreadingHTTPServer):
         request_queue_size = 128

@@ -47,7 +47,7 @@ class _Handlers(grpc.GenericRpcHandler):
 
 @contextmanager
 def scripted_server(credentials: grpc.ServerCredentials | None = None, **scripts: Script) -> Iterator[str]:
-    """The address of a server with these methods, by their short names; in plain text without credentials."""
+    """Yields the address of a server with these methods, by their short names; without credentials, in plain text."""
     server = grpc.server(ThreadPoolExecutor(8), handlers=[_Handlers(scripts)])
     address = "127.0.0.1:0"
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
@@ -73,7 +73,7 @@ def refuse(
 
 
 def story(*texts: str, seed: int = 7, prompt_tokens: int = 3) -> list[inference_pb2.GenerateResponse]:
-    """A whole Generate stream of one sequence: one token for each text, which ends at the limit of tokens."""
+    """Returns a Generate stream of one sequence, with one token for each text, that ends at the token limit."""
     started = inference_pb2.GenerationStarted(request_id="r1", model="demo", seed=seed, prompt_tokens=prompt_tokens)
     messages = [inference_pb2.GenerateResponse(started=started)]
     for i, text in enumerate(texts):

@@ -1,4 +1,4 @@
-"""A server with TLS that wants a token."""
+"""A server with TLS that requires a token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKEN = "a-token-of-the-tests"
 
 @contextmanager
 def secured(folder: Path, *settings: str) -> Iterator[Served]:
-    """A server with TLS and tokens; ca.pem in the folder has its authority."""
+    """Yields a server with TLS and tokens; ca.pem in the folder is its authority."""
     authority = make_certificate("an authority")
     make_certificate("server", authority).write(folder)
     (folder / "ca.pem").write_bytes(authority.cert)

@@ -91,11 +91,11 @@ class Served:
 
     @property
     def address(self) -> str:
-        """Of the first data listener, as a client takes it."""
+        """The address of the first data listener."""
         return self.server.addresses[0]
 
     def close(self) -> None:
-        """Stops at once; what still runs ends as cancelled."""
+        """Stops at once; calls that still run end as cancelled."""
         if self in LIVE:
             LIVE.remove(self)
             for channel in self._channels:
@@ -111,14 +111,14 @@ class Served:
     # Clients.
 
     def channel(self, *options: tuple[str, Any]) -> grpc.Channel:
-        """A connection of its own; every call on it is checked. Closed with the server."""
+        """Returns a new connection that checks every call and closes with the server."""
         raw = self._open(options)
         self._channels.append(raw)
         return checked(raw, self._detokenize)
 
     @contextlib.contextmanager
     def connection(self, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
-        """A channel that is closed, connection and all, with the block."""
+        """Yields a channel whose connection closes with the block."""
         with self._open(options) as raw:
             yield checked(raw, self._detokenize)
 
@@ -134,7 +134,7 @@ class Served:
             assert canary.problems == []
 
     def _open(self, options: Sequence[tuple[str, Any]]) -> grpc.Channel:
-        # Else channels to one address share a connection.
+        # Otherwise channels to one address share a connection.
         all_options = [("grpc.use_local_subchannel_pool", 1), *options]
         if self._credentials is None:
             return grpc.insecure_channel(self.address, options=all_options)
@@ -142,7 +142,7 @@ class Served:
 
     @property
     def admin(self) -> admin_pb2_grpc.AdminServiceStub:
-        """A stub on a connection of its own to the admin listener, which `listen.admin` must name."""
+        """A stub on a new connection to the admin listener, which `listen.admin` must name."""
         assert self.server.admin_address is not None, "no admin listener"
         raw = grpc.insecure_channel(self.server.admin_address)
         self._channels.append(raw)
@@ -150,7 +150,7 @@ class Served:
 
     @property
     def inference(self) -> inference_pb2_grpc.InferenceServiceStub:
-        """A stub on a channel of its own."""
+        """A stub on a new channel."""
         return inference_pb2_grpc.InferenceServiceStub(self.channel())
 
     def _detokenize(self, ids: Sequence[int], special_tokens: bool) -> str:
@@ -159,11 +159,11 @@ class Served:
     # The inside.
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine on the server's loop."""
+        """Returns the result of a coroutine on the server's loop."""
         return self.thread.run(work)
 
     def call(self, function: Callable[[], T]) -> T:
-        """The result of a function on the loop's thread, where all state of the server is touched."""
+        """Runs a function on the loop's thread, which owns all state of the server; returns the result."""
         return self.thread.call(function)
 
     def jump(self, seconds: float) -> None:
@@ -171,21 +171,21 @@ class Served:
         self.thread.jump(seconds)
 
     def log_lines(self, begin: int = 0) -> list[str]:
-        """The lines of its log after the first `begin` bytes."""
+        """Returns the lines of the server's log after the first `begin` bytes."""
         content = os.pread(self._log.fileno(), self.log_bytes - begin, begin)
         return content.decode().splitlines()
 
     @property
     def log_bytes(self) -> int:
-        """Length of its log."""
+        """The length of the server's log."""
         return os.fstat(self._log.fileno()).st_size
 
     def metric(self, name: str, **labels: str) -> float:
-        """A sample of its metrics, 0 where there is none yet."""
+        """Returns a sample of the server's metrics; 0 if there is none yet."""
         return self.call(lambda: self.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
 
     def stats(self) -> _core.EngineStats:
-        """The engine's numbers."""
+        """Returns the engine's numbers."""
         return self.call(self.host.model.client.engine.stats)
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
@@ -236,9 +236,9 @@ def serve(
     credentials: grpc.ChannelCredentials | None = None,
     metadata: Metadata = (),
 ) -> Iterator[Served]:
-    """A server with `settings` (texts of --set), on a free port or on `socket`, checked when the block ends well.
+    """Yields a server with `settings` (texts of --set), on a free port or on `socket`; checks it if the block succeeds.
 
-    `credentials` are of its clients; `metadata` is what the checks' own calls bring, such as a token.
+    Clients use `credentials`; the checks' own calls send `metadata`, such as a token.
     """
     listen = "127.0.0.1:0" if socket is None else f"unix://{socket}"
     given = [f"listen.grpc={json.dumps([listen])}", *settings]

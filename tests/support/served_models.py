@@ -40,19 +40,19 @@ class ServedModel:
 
 @cache
 def built_in() -> ServedModel:
-    """The demo model. The tokens of its canary are from a float64 network of another library."""
+    """Returns the built-in model. Another library computed its canary's tokens in float64."""
     prompts = json.loads(DEMO_GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"]
     canary = Canary(tuple(prompts[0]["prompt_ids"]), tuple(prompts[0]["output_ids"]))
     return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), canary)
 
 
 def from_file(path: Path) -> ServedModel:
-    """A model file, such as tiny_models make."""
+    """Returns the model of a file, such as one of tiny_models."""
     return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), settings=(f"model.path={path}",))
 
 
 def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) -> ServedModel:
-    """A tiny model of the family over a vocabulary of bytes, written to `folder`: any text, no chat template."""
+    """Writes a tiny model of the family to `folder`. Its byte vocabulary covers any text; it has no chat template."""
     words = byte_level(merges=[("t", "h"), ("th", "e")])
     model = tiny(architecture, vocab_size=len(cast(list[str], words["tokenizer.ggml.tokens"])), **changes)
     contents = model.contents()
@@ -61,7 +61,7 @@ def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) ->
 
 
 def random_weights(shape: str, mix: str) -> ServedModel:
-    """Weights of a published model's shape, all random, over a vocabulary in which every id has a text."""
+    """Returns a model with the shape of a published one, random weights, and a vocabulary with text for every id."""
     file = synthetic_file(shape, mix)
 
     def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
@@ -78,7 +78,7 @@ def random_weights(shape: str, mix: str) -> ServedModel:
 
 @dataclasses.dataclass(frozen=True)
 class OtherContext:
-    """The properties of a loaded model with the maximum context of the script engine."""
+    """The properties of a loaded model, but with the maximum context of the script engine."""
 
     real: _core.Model
     max_context: int
@@ -92,10 +92,10 @@ ENDLESS = {"max_context": 120_000, "n_blocks": 16_000}
 
 
 def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **engine: Any) -> ServedModel:
-    """The built-in model's text side over an engine whose forward pass is a script; `engine` overrides its options.
+    """Returns the built-in model's text layer over an engine with scripted logits; `engine` overrides its options.
 
-    Rules: "counter": n + 1 follows n; "hash": of all tokens before; "table": script["table"], by position; "cheap": as
-    "counter", for measuring what is around it.
+    Rules: "counter": n + 1 follows n; "hash": a hash of all earlier tokens; "table": script["table"] by position;
+    "cheap": like "counter", for measurements of the code around it.
     """
 
     def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
@@ -127,7 +127,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
         facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
         return ModelRuntime(dataclasses.replace(loaded, model=facts, running=EngineClient(core)), clock)
 
-    # The script's sampler knows neither truncations nor repetition: the file's own recommendation is put aside.
+    # The script's sampler has no truncation and no repetition penalty, so the file's recommendation is ignored.
     off = tuple(f"model.overrides.default_sampling.{key}" for key in ("top_k=0", "top_p=1", "min_p=0"))
     first = 300
     counted = Canary((first,), tuple(range(first + 1, first + 33)))

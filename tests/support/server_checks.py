@@ -37,17 +37,17 @@ class Level:
 
     sessions: int = 0
     blocks_live: int = 0
-    log_bytes: int = 0  # of what was written before
+    log_bytes: int = 0  # length of the log so far
 
     @classmethod
     def of(cls, served: Served) -> Level:
-        """Now."""
+        """Returns the current level."""
         stats = served.stats()
         return cls(stats.sessions, stats.blocks_live, served.log_bytes)
 
 
 def problems_of(served: Served, before: Level) -> list[str]:
-    """The problems of a server that serves, as texts; the canary runs last."""
+    """Returns the problems of a serving server as texts; runs the canary last."""
     if not is_well(served):
         return []
     found = [*rest_problems(served, before), *canary_problems(served), *count_problems(served)]
@@ -55,7 +55,7 @@ def problems_of(served: Served, before: Level) -> list[str]:
 
 
 def last_problems_of(served: Served) -> list[str]:
-    """The problems of a server that is about to stop: only sessions may hold blocks."""
+    """Returns the problems of a server that is about to stop: only sessions may hold blocks."""
     now = Level.of(served)
     if not now.sessions:
         return problems_of(served, Level())
@@ -63,12 +63,12 @@ def last_problems_of(served: Served) -> list[str]:
 
 
 def is_well(served: Served) -> bool:
-    """Whether it serves and the test has not broken it on purpose."""
+    """Returns whether the server serves and the test has not broken it on purpose."""
     return served.is_checked and served.call(lambda: served.host.lifecycle.phase) is Phase.SERVING
 
 
 def rest_problems(served: Served, before: Level) -> list[str]:
-    """G3: resources that are not freed in time. Sessions that the test left open are expired first."""
+    """Returns resources that are not freed in time (G3). Expires sessions that the test left open first."""
     if not before.sessions and served.stats().sessions:
         served.jump(served.host.settings.sessions.max_ttl.total_seconds())
     give_up = time.monotonic() + REST_SECONDS
@@ -90,7 +90,7 @@ def _unrest(served: Served, before: Level) -> str:
 
 
 def canary_problems(served: Served) -> list[str]:
-    """G2, G10: a new request does not generate the known tokens."""
+    """Returns a problem if a new request does not generate the known tokens (G2, G10)."""
     canary = served.model.canary
     if canary is None:
         return []
@@ -104,7 +104,7 @@ def canary_problems(served: Served) -> list[str]:
 
 
 def count_problems(served: Served) -> list[str]:
-    """G8: the numbers of started and ended requests differ although none is active."""
+    """Returns a problem if the counts of started and ended requests differ although none is active (G8)."""
     metrics = served.host.telemetry.metrics.registry
 
     def counts() -> tuple[float, float, float]:
@@ -125,7 +125,7 @@ def count_problems(served: Served) -> list[str]:
 
 
 def log_problems(lines: Sequence[str]) -> list[str]:
-    """G6: forbidden texts in a log; the line of an error may name its place in the source."""
+    """Returns forbidden texts in a log (G6); an error's line may name its place in the source."""
     return [
         f"G6: {leaked} in the log: {line}"
         for line in lines
@@ -139,7 +139,7 @@ class CanaryLoop:
     def __init__(
         self, model: ServedModel, channel: grpc.Channel, metadata: Metadata = (), rest_seconds: float = 0.0
     ) -> None:
-        """It waits `rest_seconds` after each run; `metadata` is sent with its calls, such as a token."""
+        """Starts the loop. It waits `rest_seconds` after each run and sends `metadata` with its calls."""
         assert model.canary is not None, "the model has no canary"
         self._canary: Canary = model.canary
         self._stub = inference_pb2_grpc.InferenceServiceStub(channel)
@@ -194,19 +194,19 @@ class Holdings:
 
     @classmethod
     def now(cls) -> Holdings:
-        """Descriptors by their kind; threads of Python by their name."""
+        """Returns the current descriptors by kind and Python's threads by name."""
         kinds: dict[str, int] = {}
         for entry in Path("/proc/self/fd").iterdir():
             try:
                 kind = str(entry.readlink()).split(":[")[0]
             except FileNotFoundError:
-                continue  # the folder's own
+                continue  # the descriptor of the listing itself
             kinds[kind] = kinds.get(kind, 0) + 1
         return cls(kinds, sorted(thread.name for thread in threading.enumerate()))
 
 
 def left_since(before: Holdings) -> list[str]:
-    """G4: the descriptors and threads that are not released in time."""
+    """Returns the descriptors and threads that are not released in time (G4)."""
     give_up = time.monotonic() + REST_SECONDS
     while True:
         gc.collect()

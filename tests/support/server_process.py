@@ -39,10 +39,10 @@ class ServerProcess:
         is_traced: bool = True,
         listen: Sequence[str] = ("--listen", "127.0.0.1:0"),
     ) -> None:
-        """`settings` are texts of --set; `stderr` is a descriptor in the place of the file.
+        """Starts the server. `settings` are texts of --set; `stderr` is a descriptor in place of the file.
 
-        `inside` are the words of a command that becomes the one after it, such as setpriv. What it opens and reaches
-        is noted in a file, unless `is_traced` says otherwise or `inside` takes the variables away.
+        `inside` is a command prefix such as setpriv. A file records what the server opens and connects to, unless
+        `is_traced` is false or `inside` removes the environment variables.
         """
         self.folder = folder
         self.ready_file = folder / "ready.json"
@@ -78,11 +78,11 @@ class ServerProcess:
 
     @property
     def stderr(self) -> str:
-        """Its stderr so far."""
+        """The stderr of the server so far."""
         return self.stderr_file.read_text(encoding="utf-8", errors="replace")
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """The content of the ready file; fails if the server ends first."""
+        """Returns the content of the ready file; fails if the server ends first."""
         give_up = time.monotonic() + HANGS_AFTER
         while self._facts is None:
             if self.ready_file.exists():
@@ -96,19 +96,19 @@ class ServerProcess:
 
     @property
     def address(self) -> str:
-        """Of the first data listener, as a client takes it."""
+        """The address of the first data listener."""
         addresses: list[str] = self.wait_until_ready()["grpc"]
         return addresses[0]
 
     @contextlib.contextmanager
     def connection(self, *options: tuple[str, Any]) -> Iterator[grpc.Channel]:
-        """A connection of its own, every call on it checked; closed with the block."""
+        """Yields a new connection that checks every call; closes it with the block."""
         with grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1), *options]) as raw:
             yield checked(raw)
 
     @contextlib.contextmanager
     def inference(self) -> Iterator[inference_pb2_grpc.InferenceServiceStub]:
-        """A stub on a connection of its own."""
+        """Yields a stub on a new connection."""
         with self.connection() as channel:
             yield inference_pb2_grpc.InferenceServiceStub(channel)
 
@@ -135,26 +135,26 @@ class ServerProcess:
             assert canary.problems == []
 
     def signal(self, number: int) -> None:
-        """Sends it a signal."""
+        """Sends the server a signal."""
         os.kill(self.pid, number)
 
     def log_lines(self, event: str) -> list[dict[str, Any]]:
-        """The whole lines of its log about this event, so far."""
+        """Returns the complete lines of the log about this event so far."""
         return [line for line in self._log_lines() if line["event"] == event]
 
     def calls(self, method: str) -> list[dict[str, Any]]:
-        """The lines of the calls of this method that have ended."""
+        """Returns the log lines of the calls of this method that have ended."""
         return [line for line in self._log_lines() if line.get("method", "").endswith(method)]
 
     def _log_lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}")]
 
     def wait_for_lines(self, event: str, n: int) -> list[dict[str, Any]]:
-        """The lines about this event, once there are `n`; fails where the server ends first."""
+        """Returns the lines about this event once there are `n`; fails if the server ends first."""
         return self._wait_for(lambda: self.log_lines(event), n, event)
 
     def wait_for_calls(self, method: str, n: int) -> list[dict[str, Any]]:
-        """The lines of the calls of this method, once `n` have ended; fails where the server ends first."""
+        """Returns the lines of the calls of this method once `n` have ended; fails if the server ends first."""
         return self._wait_for(lambda: self.calls(method), n, method)
 
     def _wait_for(self, find: Callable[[], list[dict[str, Any]]], n: int, what: str) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ class ServerProcess:
         return lines
 
     def wait_for_end(self) -> int:
-        """Its exit status; a signal's death is negative."""
+        """Waits for the end; returns the exit status, negative for a signal."""
         descriptor = os.pidfd_open(self.pid) if self.process.poll() is None else None
         if descriptor is not None:
             try:
@@ -177,12 +177,12 @@ class ServerProcess:
         return self.process.wait(HANGS_AFTER)
 
     def terminate(self) -> int:
-        """SIGTERM, and its exit status."""
+        """Sends SIGTERM and returns the exit status."""
         self.signal(signal.SIGTERM)
         return self.wait_for_end()
 
     def trace_problems(self) -> list[str]:
-        """G9: accesses so far that the configuration does not name."""
+        """Returns the accesses so far that the configuration does not name (G9)."""
         if self._trace is None or not self._trace.exists():
             return []
         return self.configured.problems_in(acts_inside(self._trace))
@@ -196,7 +196,7 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def server_process(folder: Path, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
-    """A server process that is killed with the block; fails if it accessed anything beyond its configuration."""
+    """Yields a server process and kills it with the block; fails if it accessed anything beyond its configuration."""
     server = ServerProcess(folder, *arguments, **options)
     try:
         yield server

@@ -1,4 +1,4 @@
-"""Short forms of the session RPCs, and of reading their errors."""
+"""Short forms of session RPCs and of reading their errors."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class SessionCalls:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Of each call."""
+        """The metadata of each call."""
         return (("imp-tenant", self.tenant),) if self.tenant else ()
 
     def prefill(self, prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillResponse:
-        """Opens or extends; an opening is greedy."""
+        """Opens or extends a session; a new session is greedy."""
         reply: pb.PrefillResponse = self.stub.Prefill(
             prefill(prompt, session_id, **fields), metadata=self.metadata, timeout=30
         )
         return reply
 
     def step(self, session_id: str, tokens: Sequence[int] = (), **fields: Any) -> pb.StepOutput:
-        """A step of one session; raises its failure."""
+        """Runs a step of one session; raises its failure."""
         (result,) = self.steps(pb.SessionStep(session_id=session_id, token_ids=tokens, **fields)).results
         assert result.session_id == session_id
         output: pb.StepOutput = result.output
         return output
 
     def steps(self, *steps: pb.SessionStep) -> pb.DecodeStepResponse:
-        """A step of several sessions."""
+        """Runs a step of several sessions."""
         reply: pb.DecodeStepResponse = self.stub.DecodeStep(
             pb.DecodeStepRequest(steps=steps), metadata=self.metadata, timeout=30
         )
@@ -78,13 +78,13 @@ class SessionCalls:
 
 
 class Sent:
-    """Requests of a DecodeStream, sent one by one until end()."""
+    """The requests of a DecodeStream, sent one by one until end()."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[pb.DecodeStreamRequest | None] = queue.Queue()
 
     def send(self, request: pb.DecodeStreamRequest) -> None:
-        """The next answer."""
+        """Sends the next request."""
         self._queue.put(request)
 
     def end(self) -> None:
@@ -96,14 +96,14 @@ class Sent:
 
 
 def calls_at_rest(served: Served) -> Iterator[SessionCalls]:
-    """A fixture's body: calls of a test, whose sessions are closed after it, and the server back at rest."""
+    """Yields the calls of a test. Then closes its sessions and waits until the server is idle."""
     yield SessionCalls(served)
     served.call(lambda: [served.host.sessions.close(held) for held in list(served.host.sessions.held())])
     served.wait_for_rest()
 
 
 def prefill(prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillRequest:
-    """A request; greedy where it opens a session that the server names, or one at position 0."""
+    """Returns a request. It is greedy if it opens a session that the server names, or one at position 0."""
     opens = not session_id or fields.get("position") == 0
     request = pb.PrefillRequest(session_id=session_id, **({"sampling": GREEDY} if opens else {}) | fields)
     if isinstance(prompt, str):
@@ -114,26 +114,26 @@ def prefill(prompt: str | Sequence[int], session_id: str = "", **fields: Any) ->
 
 
 def seconds(value: float) -> Duration:
-    """The ids as a field of a request."""
+    """Returns seconds as a Duration."""
     duration = Duration()
     duration.FromNanoseconds(round(value * 1e9))
     return duration
 
 
 def refusal(call: Callable[[], object]) -> Details:
-    """The status of a failed call; fails the test if the call succeeds."""
+    """Returns the status of a failed call; fails the test if the call succeeds."""
     with pytest.raises(grpc.RpcError) as raised:
         call()
     return details_of(raised.value)
 
 
 def details_of(error: Any) -> Details:
-    """The details of a failed call's status."""
+    """Returns the details of a failed call's status."""
     details = read_details(error.trailing_metadata() or ())
     assert details.reason, error
     return details
 
 
 def reason(call: Callable[[], object]) -> str:
-    """The reason of a failed call."""
+    """Returns the reason of a failed call."""
     return refusal(call).reason

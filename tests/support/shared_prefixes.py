@@ -1,4 +1,4 @@
-"""Many conversations with long beginnings of their own, and how much of them a group of servers finds in its caches."""
+"""Makes conversations with long, different prefixes, and measures how much of them the caches of servers hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Prefixes:
 
     @classmethod
     def make(cls, n: int, n_words: int, n_turns: int, seed: int) -> Prefixes:
-        """`n` beginnings of `n_words` words, each continued `n_turns` times in mixed order."""
+        """Makes `n` prefixes of `n_words` words, each continued `n_turns` times in mixed order."""
         drawn = random.Random(seed)
         texts = [" ".join([f"Story {i}:", *drawn.choices(WORDS, k=n_words)]) for i in range(n)]
         turns = [(i, f" and the {drawn.choice(WORDS)} {turn}") for turn in range(n_turns) for i in range(n)]
@@ -34,9 +34,9 @@ class Prefixes:
         return cls(texts, [*turns[:n], *rest])
 
     def cached_share(self, client: HttpClient, model: str) -> float:
-        """Of the prompt tokens after each first turn, the share that came from a cache.
+        """Returns the share of the prompt tokens after each first turn that came from a cache.
 
-        The first turns arrive at once, so that a gateway sees load and spreads them.
+        The first turns arrive together, so that a gateway sees load and distributes them.
         """
 
         def ask(turn: tuple[int, str]) -> dict[str, Any]:

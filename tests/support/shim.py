@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).with_name("shim.c")
-FIELDS = struct.Struct("3q")  # seconds ahead, good reads, reads so far; as shim.c has them
+FIELDS = struct.Struct("3q")  # seconds ahead, good reads, reads so far; the layout in shim.c
 
 
 class Shim:
-    """Compiled into a folder. A process has it that is started with `environment`."""
+    """The library, compiled into a folder. Processes that start with `environment` load it."""
 
     def __init__(self, folder: Path) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -30,7 +30,7 @@ class Shim:
         self.environment = {"LD_PRELOAD": str(library), "SHIM_ORDERS": str(orders)}
 
     def set_wall_clock_ahead(self, seconds: int) -> None:
-        """Shifts the wall clock by so many seconds; may be negative."""
+        """Shifts the wall clock by this many seconds, which may be negative."""
         self._orders[:8] = struct.pack("q", seconds)
 
     def fail_reads_after(self, n_good: int) -> None:

@@ -26,17 +26,17 @@ class Known:
     decided_by: str = ""
 
     def matches(self, text: str) -> bool:
-        """Whether a test was skipped for this reason."""
+        """Returns whether a test was skipped for this reason."""
         return re.fullmatch(self.reason, text, re.DOTALL) is not None
 
 
 def known_skips() -> list[Known]:
-    """The list."""
+    """Returns the list of known reasons."""
     return [Known(**entry) for entry in tomllib.loads(LIST.read_text())["skip"]]
 
 
 def skipped_everywhere(reports: Iterable[Path]) -> dict[str, list[str]]:
-    """Test -> the reasons of the reports that skip it, if no report ran it. A module that was skipped is one test."""
+    """Returns the tests that no report ran, each with the reports' reasons. A skipped module counts as one test."""
     ran: set[str] = set()
     skipped: dict[str, list[str]] = {}
     for report in reports:
@@ -60,7 +60,7 @@ def _reason(skipped: ET.Element) -> str:
 
 
 def verdict(skipped: dict[str, list[str]], known: Sequence[Known]) -> tuple[list[str], list[str]]:
-    """Lines that say what was skipped and why that is allowed, and the problems: skips that are not allowed."""
+    """Returns lines that list allowed skips with their reasons, and the problems: skips that are not allowed."""
     by_reason: dict[str, list[str]] = {}
     for test, reasons in skipped.items():
         by_reason.setdefault(_last_word(reasons, known), []).append(test)
@@ -82,7 +82,7 @@ def _entry(reason: str, known: Sequence[Known]) -> Known | None:
 
 
 def _last_word(reasons: Sequence[str], known: Sequence[Known]) -> str:
-    """The decisive reason. One stage may defer a test to another, which may skip it for a different reason."""
+    """Returns the decisive reason. One stage may defer a test to another, which may skip it for a different reason."""
     for reason in reasons:
         entry = _entry(reason, known)
         if entry is None or entry.allowed:
@@ -91,7 +91,7 @@ def _last_word(reasons: Sequence[str], known: Sequence[Known]) -> str:
 
 
 def main(reports: Sequence[str]) -> int:
-    """The exit status."""
+    """Prints the verdict and returns the exit status."""
     lines, problems = verdict(skipped_everywhere(map(Path, reports)), known_skips())
     print("\n".join(lines) or "nothing was skipped")
     for problem in problems:

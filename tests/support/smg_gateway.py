@@ -35,15 +35,15 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """As OpenAI's clients take it."""
+        """The base URL for OpenAI's clients."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def socket(self) -> socket.socket:
-        """A connection of its own."""
+        """Returns a new connection."""
         return socket.create_connection(("127.0.0.1", self.port), HANGS_AFTER)
 
     def wait_for_workers(self, n: int) -> None:
-        """Until the gateway routes to `n` servers."""
+        """Waits until the gateway routes to `n` servers."""
         give_up = time.monotonic() + HANGS_AFTER
         while self._n_workers() != n:
             assert self._process.poll() is None and time.monotonic() < give_up, self._log.read_text()[-4000:]
@@ -61,7 +61,7 @@ class Gateway:
 
 @contextlib.contextmanager
 def gateway(folder: Path, workers: Sequence[str], *options: str) -> Iterator[Gateway]:
-    """SMG in front of the servers with these URLs, once it routes to all of them."""
+    """Starts SMG in front of the servers with these URLs; yields it once it routes to all of them."""
     (port, metrics_port) = free_ports(2)
     command = [sys.executable, "-m", "smg.launch_router", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--prometheus-port", str(metrics_port), "--worker-urls", *workers, *options]
@@ -75,7 +75,7 @@ def gateway(folder: Path, workers: Sequence[str], *options: str) -> Iterator[Gat
         running.wait_for_workers(len(workers))
         yield running
     finally:
-        # Asked to end, it would wait for some seconds until load balancers have noticed.
+        # A graceful stop would take seconds, because SMG waits for load balancers to notice.
         process.kill()
         process.wait(HANGS_AFTER)
 
@@ -89,7 +89,7 @@ class Pair:
 
     @property
     def doors(self) -> Sequence[HttpClient]:
-        """A client of each server, past the gateway."""
+        """A client of each server that bypasses the gateway."""
         return [HttpClient(partial(_connected, server)) for server in self.servers]
 
 
@@ -105,7 +105,7 @@ def _http(server: ServerProcess) -> str:
 
 @contextlib.contextmanager
 def behind_grpc(folder: Path, *options: str, settings: Sequence[str] = ()) -> Iterator[tuple[ServerProcess, Gateway]]:
-    """A server that speaks VllmEngine behind SMG, which asks it over gRPC."""
+    """Yields a server that speaks VllmEngine behind SMG, which calls it over gRPC."""
     (folder / "server").mkdir()
     with server_process(folder / "server", settings=('listen.compat=["vllm"]', *settings)) as server:
         (address,) = server.wait_until_ready()["grpc"]
@@ -115,7 +115,7 @@ def behind_grpc(folder: Path, *options: str, settings: Sequence[str] = ()) -> It
 
 @contextlib.contextmanager
 def pair_behind(folder: Path, *options: str, settings: Sequence[str] = ()) -> Iterator[Pair]:
-    """Two servers with these settings behind SMG with these options."""
+    """Yields two servers with these settings behind SMG with these options."""
     with ExitStack() as stack:
         servers = []
         for name in ("a", "b"):

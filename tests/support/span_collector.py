@@ -1,4 +1,4 @@
-"""A collector of spans as OpenTelemetry's protocol (OTLP) has it, over gRPC on a free port."""
+"""A collector of spans over OpenTelemetry's protocol (OTLP), with gRPC on a free port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.patience import HANGS_AFTER
 
 
 class SpanCollector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps every span it is sent, with the attributes of its resource."""
+    """Keeps every span that it receives, with the attributes of its resource."""
 
     def __init__(self) -> None:
         self.endpoint = ""
@@ -25,7 +25,7 @@ class SpanCollector(trace_service_pb2_grpc.TraceServiceServicer):
     def Export(  # noqa: N802
         self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext
     ) -> trace_service_pb2.ExportTraceServiceResponse:
-        """OTLP's one method."""
+        """Receives spans; the only method of OTLP."""
         with self._came:
             for group in request.resource_spans:
                 resource = {pair.key: pair.value.string_value for pair in group.resource.attributes}
@@ -34,7 +34,7 @@ class SpanCollector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def wait_for(self, name: str) -> tuple[dict[str, str], Span]:
-        """The first span of this name, and its resource."""
+        """Waits for the first span with this name; returns its resource and the span."""
         with self._came:
             assert self._came.wait_for(lambda: any(span.name == name for _, span in self._spans), HANGS_AFTER)
             return next((resource, span) for resource, span in self._spans if span.name == name)
@@ -42,7 +42,7 @@ class SpanCollector(trace_service_pb2_grpc.TraceServiceServicer):
 
 @contextlib.contextmanager
 def span_collector() -> Iterator[SpanCollector]:
-    """Listens until the block ends."""
+    """Yields a collector that listens until the block ends."""
     collector = SpanCollector()
     with ThreadPoolExecutor(1) as pool:
         server = grpc.server(pool)

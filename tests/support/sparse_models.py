@@ -12,7 +12,7 @@ from support.tiny_models import TinyModel
 
 
 def sparse_model(path: Path, model: TinyModel) -> int:
-    """Writes the header of a llama of this shape, all weights f32, and the hole; returns the bytes of the weights."""
+    """Writes the header of a llama of this shape with f32 weights, and the hole; returns the weights' size in bytes."""
     file = Gguf(keys=[_key(name, value) for name, value in model.keys().items()])
     n_bytes = 0
     for name, dims in _shapes(model).items():
@@ -32,7 +32,7 @@ def _key(name: str, value: Any) -> Key:
 
 
 def _shapes(model: TinyModel) -> dict[str, tuple[int, ...]]:
-    """Each tensor's dimensions as a file has them: the row's length first."""
+    """Returns each tensor's dimensions in the order of the file: the row's length first."""
     hidden, q_width, kv_width = model.hidden_size, model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
     shapes: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (hidden, model.vocab_size),

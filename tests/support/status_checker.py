@@ -1,4 +1,4 @@
-"""Checks how a call ended: its status is a row of the error table or gRPC's own word, with details that can be read."""
+"""Checks the status of a call: a row of the error table with readable details, or a status of gRPC itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import grpc
 from support.error_rows import documented_rows
 from support.status_details import read_details
 
-# Put into prompts by tests; must never come back in a status or a log line.
+# Tests put it into prompts; it must never appear in a status or a log line.
 SECRET = "xyzzy-plugh-4711"
-# Codes that gRPC itself or the client's library gives, and what they then say.
+# Codes that gRPC itself or the client's library sets, with their messages.
 GRPCS_OWN = {
     "CANCELLED": r"",
     "DEADLINE_EXCEEDED": r"",
@@ -22,8 +22,8 @@ GRPCS_OWN = {
     "UNIMPLEMENTED": r"(?i)method not found|not implement",
     "INTERNAL": r"(?i)deserializing|RST_STREAM|HTTP2|HTTP/2",
 }
-# Codes that a client gives itself, and its words. Where the server's status is on its way then, a client keeps the
-# server's details beside its own code.
+# Codes that a client sets itself, with its messages. If the server's status is in flight then, a client keeps the
+# server's details with its own code.
 CLIENTS_OWN = {"CANCELLED": r"(?s).*", "DEADLINE_EXCEEDED": r"(?i)(stream removed \()?deadline exceeded\)?"}
 # Texts that reveal the server's internals.
 LEAKS = re.compile(r"0x[0-9a-f]{6,}|Traceback|\.py\b|(?<![\w.:/])/(?:home|tmp|usr|work|var|etc|root|proc)/[\w.-]+")
@@ -35,12 +35,12 @@ class StatusViolation(AssertionError):
 
 @cache
 def codes_by_reason() -> dict[str, str]:
-    """Of the error table in docs/contracts.md."""
+    """Returns the code of each reason in the error table of docs/contracts.md."""
     return {row.reason: row.code for row in documented_rows() if row.reason}
 
 
 def leaks_in(text: str) -> list[str]:
-    """Texts in a message that a client must not see."""
+    """Returns the texts in a message that a client must not see."""
     return [SECRET] * (SECRET in text) + LEAKS.findall(text)
 
 

@@ -16,7 +16,7 @@ _KINDS = {
 
 @dataclass
 class Details:
-    """What a client's program reads."""
+    """The details of a status that a client's program reads."""
 
     code: int = 0
     message: str = ""
@@ -24,7 +24,7 @@ class Details:
     domain: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     pushback_ms: int | None = None
-    # By the name of their type.
+    # The other details, by the name of their type.
     others: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -35,13 +35,13 @@ class Details:
 
     @property
     def retry_seconds(self) -> float | None:
-        """What RetryInfo says."""
+        """The delay in RetryInfo."""
         found = self.others.get("RetryInfo")
         return None if found is None else found.retry_delay.ToNanoseconds() / 1e9
 
 
 def read_details(trailing: Iterable[tuple[str, str | bytes]]) -> Details:
-    """Of `(key, value)` pairs; what is not there stays empty."""
+    """Reads details from `(key, value)` pairs; missing ones stay empty."""
     details = Details()
     for key, value in trailing:
         if key == "grpc-retry-pushback-ms":

@@ -18,7 +18,7 @@ class StreamViolation(AssertionError):
 
 
 def require(holds: bool, words: str) -> None:
-    """Raises what the stream did wrong."""
+    """Raises StreamViolation with these words unless the condition holds."""
     if not holds:
         raise StreamViolation(words)
 
@@ -45,7 +45,7 @@ class StreamChecker:
         self.is_ended = False
 
     def feed(self, message: pb.GenerateResponse) -> None:
-        """The next message."""
+        """Checks the next message."""
         require(not self.is_ended, "a message after the end")
         kind = message.WhichOneof("event")
         require(kind is not None, "a message without an event")
@@ -58,7 +58,7 @@ class StreamChecker:
             self._check_finished(message.finished)
 
     def end_ok(self) -> None:
-        """The status is OK."""
+        """Checks the end of a stream with status OK."""
         self.is_ended = True
         require(self.started is not None, "OK without started")
         open_ones = [i for i, sequence in enumerate(self.sequences) if sequence.finished is None]
@@ -66,7 +66,7 @@ class StreamChecker:
         require(self.usage is not None, "OK without usage")
 
     def end_failed(self) -> None:
-        """The stream failed: nothing may follow, and some index must not have ended."""
+        """Ends a stream that failed: no message may follow."""
         self.is_ended = True
 
     def _check_started(self, started: pb.GenerationStarted) -> None:
@@ -134,7 +134,7 @@ class StreamChecker:
         require(not has_match or reason == "FINISH_REASON_STOP", f"{reason} with a match")
         stop, n = self._request.stop, len(sequence.token_ids)
         if stop.HasField("max_tokens"):
-            # A stop token that is part of the output may come beside them.
+            # A stop token that is part of the output may come in addition.
             require(n <= stop.max_tokens + stop.include_match, f"{n} tokens of at most {stop.max_tokens}")
             if reason == "FINISH_REASON_MAX_TOKENS":
                 require(n == stop.max_tokens, f"{n} tokens where max_tokens, {stop.max_tokens}, ended it")
@@ -161,7 +161,7 @@ class StreamChecker:
         if self._detokenize is None or finished is None or (output.HasField("text") and not output.text):
             return
         if self._request.WhichOneof("prompt") == "session_id":
-            return  # what a session held before may begin its text
+            return  # its text may begin with earlier content of the session
         if output.parse:
             return  # the text is content alone
         whole = self._detokenize(sequence.token_ids, output.special_tokens)

@@ -29,7 +29,7 @@ class Used:
 
 
 class TelemetryBench:
-    """A telemetry and the time that it sees."""
+    """A Telemetry object and the clock that it reads."""
 
     def __init__(self, log_to: int = STDERR, tracer: Tracer | None = None) -> None:
         self.now = 100.0
@@ -41,5 +41,5 @@ class TelemetryBench:
         return self.telemetry.call(method.path, request_id, tenant, "ipv4:127.0.0.1:1")
 
     def series(self) -> dict[str, float]:
-        """Every sample by its name and labels, as a scraper reads them."""
+        """Returns every sample by its name and labels, as a scraper reads them."""
         return series_of(self.telemetry.metrics.render().decode())

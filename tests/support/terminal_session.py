@@ -17,11 +17,11 @@ from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
 
 CTRL_C = "\x03"
-PROMPT = ">\x08\x1b[2C"  # as the line editor of a conversation shows it, before anything is typed
+PROMPT = ">\x08\x1b[2C"  # the prompt as the line editor of a conversation shows it on an empty line
 
 
 class TerminalSession:
-    """The terminal's other side. A character that is typed reaches the process as a terminal sends it."""
+    """The other side of the terminal. Typed characters reach the process as a terminal sends them."""
 
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         self.descriptor = descriptor
@@ -34,7 +34,7 @@ class TerminalSession:
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", n_rows, n_columns, 0, 0))
 
     def wait_until_it_waits(self) -> None:
-        """Waits until the process reads: the interpreter loses a Ctrl-C that arrives just before."""
+        """Waits until the process reads, because the interpreter loses a Ctrl-C that arrives just before."""
         state = Path(f"/proc/{self.process.pid}/stat")
         while state.read_text().rpartition(")")[2].split()[0] != "S":
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -42,7 +42,7 @@ class TerminalSession:
                 raise AssertionError("the process has ended")
 
     def read_until(self, words: str) -> str:
-        """The output up to `words`; fails if they do not come."""
+        """Returns the output up to `words`; fails if they do not appear."""
         return self.read_bytes_until(words.encode()).decode()
 
     def read_bytes_until(self, words: bytes) -> bytes:
@@ -50,17 +50,17 @@ class TerminalSession:
         while words not in shown:
             ready, _, _ = select.select([self.descriptor], [], [], HANGS_AFTER)
             assert ready, f"never came: {words!r}; shown: {shown.decode(errors='replace')}"
-            # A byte at a time: what comes after is for the next reader.
+            # Reads single bytes, so that what follows stays for the next reader.
             shown += os.read(self.descriptor, 1)
         return shown
 
 
 @contextlib.contextmanager
 def terminal_session(folder: Path, *command: str, **variables: str) -> Iterator[TerminalSession]:
-    """Kills the process at the end of the block. `variables` are added to its environment."""
+    """Starts the command and kills it at the end of the block. `variables` are added to its environment."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        # A session of its own whose terminal this is: Ctrl-C there is a signal to it.
+        # The process leads a session with this terminal, so that Ctrl-C there sends it a signal.
         ("setsid", "--ctty", *command),
         stdin=theirs,
         stdout=theirs,

@@ -11,7 +11,7 @@ CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 @functools.cache
 def byte_alphabet() -> tuple[str, ...]:
-    """GPT-2's characters for the bytes 0 to 255, written down once more, from its definition."""
+    """Returns GPT-2's characters for the bytes 0 to 255, independently of imp, from their definition."""
     printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255]
     others = [b for b in range(256) if b not in printable]
     char_of = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
@@ -19,7 +19,7 @@ def byte_alphabet() -> tuple[str, ...]:
 
 
 def spell(text: str) -> str:
-    """Text in the byte alphabet."""
+    """Returns text in the byte alphabet."""
     alphabet = byte_alphabet()
     return "".join(alphabet[b] for b in text.encode())
 
@@ -27,7 +27,7 @@ def spell(text: str) -> str:
 def byte_level(
     *, merges: Sequence[tuple[str, str]] = (), control: Sequence[str] = CHATML, user_defined: Sequence[str] = ()
 ) -> dict[str, object]:
-    """256 bytes, then the merges' results, then user-defined tokens, then control tokens; the last one is eos."""
+    """Returns 256 bytes, then the merges' results, user-defined tokens and control tokens; the last token is eos."""
     tokens = [*byte_alphabet()]
     for left, right in merges:
         tokens.append(spell(left) + spell(right))
@@ -45,7 +45,7 @@ def byte_level(
 
 
 def sentencepiece(pieces: Sequence[tuple[str, float]], *, add_space_prefix: bool = True) -> dict[str, object]:
-    """<unk>, <s>, </s>, 256 byte tokens, then the pieces."""
+    """Returns <unk>, <s>, </s>, 256 byte tokens, then the pieces."""
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *(text for text, _ in pieces)]
     return {
         "tokenizer.ggml.model": "llama",

@@ -1,4 +1,4 @@
-"""How far right results may be from float64: bounds derived from the number of terms, the terms and the types."""
+"""How far correct results may be from float64: bounds derived from the number of terms, the terms and the types."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FLOAT32_TINY = float(np.finfo(np.float32).tiny)
 # The contracts' bound for kernels with int8 activations, of the root mean square of a row's outputs; the error is
 # taken as a root mean square too. Uniform steps of (about 2.2 sigma of 32 normal values) / 127 have 0.5 %.
 INT8_ACTIVATIONS_RMS = 1.5e-2
-# Likewise: with 8 significant bits an error is uniform within 2^-8 of the power of two below each activation, which is
-# 2^-8 / sqrt(3) of it at most.
+# The same bound: with 8 significant bits an error is uniform within 2^-8 of the power of two below each activation, so
+# at most 2^-8 / sqrt(3) of the activation.
 BFLOAT16_ACTIVATIONS_RMS = 2.0**-8
 FLOAT16_ACTIVATIONS_RMS = 2.0**-11
 
@@ -26,42 +26,42 @@ FLOAT16_ACTIVATIONS_RMS = 2.0**-11
 LOGPROB = 1e-4
 # The contracts' bound for rotary angles (GEN-22).
 UNIT_CIRCLE = 1e-6
-# The contracts' measure of two tokens of which either may be drawn where the numbers are rounded otherwise (DET-12).
+# The contracts' distance of two tokens below which different rounding may draw either (DET-12).
 SEQUENCES_AGREE = 1e-2
 # Scores of a unigram tokenizer are sums of a few float32.
 UNIGRAM_SCORE = 1e-6
 # Two float64 forwards of the built-in models, which differ in the order of their sums: logits of up to 30 in steps of
 # 4e-15 after a few thousand roundings; the golden margins themselves are written with six decimals.
 GOLDEN_MARGIN = 1e-6
-# The same for a sum of log likelihoods of one sign, relative.
+# The same bound for a sum of log likelihoods of one sign, relative.
 GOLDEN_NATS = 1e-9
-# A distilled draft takes the target's token at least every other time; an untrained one, one time in 2048.
+# A distilled draft predicts the target's token at least every other time; an untrained one, one time in 2048.
 DRAFT_AGREEMENT = 0.5
-# Random weights: f16 scales are within 2^-11, the deviation of uniform integers within 1 %, of 49,152 draws within 1 %.
+# Random weights: f16 scales within 2^-11, the deviation of uniform integers within 1 %, of 49,152 draws within 1 %.
 SYNTHETIC_DEVIATION = 0.03
 
 
 def standard_errors(deviation: float, n: int, count: float = 5) -> float:
-    """How far the mean of n independent draws may be."""
+    """Returns how far the mean of n independent draws may be from its expectation."""
     return count * deviation / n**0.5
 
 
 def rounding_of_sum(n_roundings: int) -> float:
-    """Relative to the sum of the terms' magnitudes: what n roundings in a row can do (Higham's gamma)."""
+    """Bounds the effect of n successive roundings, relative to the sum of the terms' magnitudes (Higham's gamma)."""
     drift = n_roundings * FLOAT32_ROUNDING
     assert drift < 1
     return drift / (1 - drift)
 
 
 def sum_of_products(x: Float64s, w: Float64s) -> Float64s:
-    """For x · wᵀ with exact float32 factors and one fma per term: k roundings, and a flushed denormal for each."""
+    """Bounds x · wᵀ with exact float32 factors and one fma per term: k roundings, each with a flushed denormal."""
     k = x.shape[1]
     return rounding_of_sum(k) * (np.abs(x) @ np.abs(w).T) + k * FLOAT32_TINY
 
 
 def sum_of_blocks(x: Float64s, w: Float64s, block: int = 32, n_sums: int = 1) -> Float64s:
-    """For exact integer dots of blocks, each then scaled: a rounding each for the dot as a float and for the product of
-    scales, one for each fma. Of weights with minima each block adds two numbers, `n_sums`, and |w| is both together.
+    """Bounds sums of exact integer dot products of blocks, each then scaled: a rounding for the dot as a float, one for
+    the product of scales, one per fma. With minima each block adds two numbers (`n_sums`), and |w| includes both.
     """
     n_blocks = x.shape[1] // block
     flushed = 2 * n_blocks * FLOAT32_TINY * 128**2 * block
@@ -69,38 +69,38 @@ def sum_of_blocks(x: Float64s, w: Float64s, block: int = 32, n_sums: int = 1) ->
 
 
 def sum_of_slices(x: Float64s, w: Float64s, n_sums: int = 1) -> Float64s:
-    """As sum_of_blocks, where a term is in one of four chains of one of eight slices; the last of k padded."""
+    """Bounds the same as sum_of_blocks, with terms in four chains of each of eight slices; the last slice is padded."""
     n_blocks = -(-x.shape[1] // 256) * 8
     flushed = 2 * n_blocks * FLOAT32_TINY * 128**2 * 32
-    # The dot, the scales' product; the chain; two sums of chains, those of slices, the bias.
+    # Roundings: the dot, the scales' product; the chain; two sums of chains, those of slices, the bias.
     n_roundings = 2 + n_sums * (-(-n_blocks // 8 // 8) * 2) + 2 + 8 + 1
     return rounding_of_sum(n_roundings) * (np.abs(x) @ np.abs(w).T) + flushed
 
 
 def matrix_instructions(x: Float64s, w: Float64s) -> Float64s:
-    """For exact products of two 16-bit elements each: instructions align and cut off what they sum, which is at most
-    twice a rounding for each; then the sums of slices, a factor, the bias.
+    """Bounds sums of exact products of 16-bit elements: instructions align and truncate the terms, each by at most two
+    roundings; then the sums of slices, a factor, the bias.
     """
     k = x.shape[1]
     return rounding_of_sum(2 * k + 10) * (np.abs(x) @ np.abs(w).T) + k * FLOAT32_TINY
 
 
 def float16_weights(x: Float64s, w: Float64s, n_roundings: int) -> Float64s:
-    """For weights made float16 on the way, with so many roundings that each is off by at most 2^-11 of |w|: the last is
-    of the weight itself, those before it of its scale and its minimum. |w| is both together. What is too small for a
-    normal float16 is an integer times one, and exact.
+    """Bounds weights that the kernel converts to float16. Each of the roundings is at most 2^-11 of |w|: the last is of
+    the weight itself, earlier ones of its scale and its minimum. |w| includes both. A value too small for a normal
+    float16 is an integer times a subnormal one, and exact.
     """
     of_weights = (1 + FLOAT16_ROUNDING) ** n_roundings - 1
     return of_weights * (np.abs(x) @ np.abs(w).T) + (1 + of_weights) * matrix_instructions(x, w)
 
 
 def bfloat16_activations(x: Float64s, w: Float64s) -> Float64s:
-    """For activations rounded to 8 bits on the way, each by at most 2^-8 of itself, beside what the sum does."""
+    """Bounds activations that the kernel rounds to 8 bits, each by at most 2^-8 of itself, and the sum's errors."""
     return BFLOAT16_ROUNDING * (np.abs(x) @ np.abs(w).T) + (1 + BFLOAT16_ROUNDING) * sum_of_products(x, w)
 
 
 def int8_activations(x: Float64s, w: Float64s, block: int = 32) -> Float64s:
-    """For float activations that are quantized on the way: half a step per element, beside what the sum does.
+    """Bounds float activations that the kernel quantizes: half a step per element, and the sum's errors.
 
     A step is max|x| / 127 of the block; the scale, its inverse and their product are rounded once each, which moves a
     value of up to 127 steps by less than 127 · 3 roundings.
@@ -113,7 +113,7 @@ def int8_activations(x: Float64s, w: Float64s, block: int = 32) -> Float64s:
 
 
 def rms_norm(x: Float64s, weight: Float64s) -> Float64s:
-    """n fused squares of one sign shift the mean by gamma(n), its root by half; then five more roundings."""
+    """Bounds a norm: n fused squares of one sign shift the mean by gamma(n), its root by half; then five roundings."""
     n = weight.size
     runs = x.reshape(*x.shape[:-1], -1, n)
     mean = np.mean(runs**2, axis=-1, keepdims=True)
@@ -123,7 +123,7 @@ def rms_norm(x: Float64s, weight: Float64s) -> Float64s:
 
 
 def layer_norm(x: Float64s, weight: Float64s, bias: Float64s | None) -> Float64s:
-    """The mean of n elements is off by gamma(n) of their magnitude, and moves every deviation as far."""
+    """Bounds a norm whose mean is off by gamma(n) of the elements' magnitude, and shifts every deviation by that."""
     n = weight.size
     deviations = x - x.mean(axis=-1, keepdims=True)
     spread = np.sqrt(np.mean(deviations**2, axis=-1, keepdims=True) + FLOAT32_TINY)
@@ -135,17 +135,17 @@ def layer_norm(x: Float64s, weight: Float64s, bias: Float64s | None) -> Float64s
 
 
 def elementwise(exact: Float64s, n_roundings: int) -> Float64s:
-    """A chain of products, quotients and our own exp or tanh (2 roundings each), none of which cancels."""
+    """Bounds a chain of products, quotients and our own exp or tanh (2 roundings each) without cancellation."""
     return np.abs(exact) * rounding_of_sum(n_roundings) + 2 * FLOAT32_TINY
 
 
 def gelu_tanh(gate: Float64s, up: Float64s) -> Float64s:
-    """1 + tanh(t) cancels for t < 0: an error of tanh, or of its argument, counts against 1 and not against the sum."""
+    """Bounds gelu. 1 + tanh(t) cancels for t < 0, so errors of tanh and its argument are relative to 1."""
     return np.abs(gate * up) * rounding_of_sum(12) + 2 * FLOAT32_TINY
 
 
 def rotation(a: Float64s, b: Float64s) -> Float64s:
-    """a·cos ∓ b·sin: cosine and sine are rounded, then a product and an fma."""
+    """Bounds a·cos ∓ b·sin: the roundings of cosine and sine, of a product and of an fma."""
     return (np.abs(a) + np.abs(b)) * rounding_of_sum(4) + FLOAT32_TINY
 
 
@@ -154,7 +154,7 @@ ANGLE = 2 * FLOAT32_ROUNDING
 
 
 def attention(q: Float64s, k: Float64s, v: Float64s, scale: float, soft_cap: float) -> float:
-    """For one head: q [n, d], k and v [m, d] as the cache holds them.
+    """Bounds one head: q [n, d], k and v [m, d] as the cache holds them.
 
     A score is a sum of d products, scaled (and capped: tanh has slope at most 1, and a few roundings of the cap); its
     error enters exp as it is. Numerator and denominator both carry it, with the roundings of m additions and of the
@@ -168,22 +168,22 @@ def attention(q: Float64s, k: Float64s, v: Float64s, scale: float, soft_cap: flo
 
 
 def bfloat16_weights(spread: Float64s) -> Float64s:
-    """What rounding each softmax weight to 8 bits adds, of the weights' own average `spread` of |v - output|.
+    """Bounds the error of softmax weights rounded to 8 bits, from their average `spread` of |v - output|.
 
-    An output is a quotient of sums of the same rounded weights, so a common factor of them cancels, and what is left of
-    each is at most 2^-8 of its |v - output|; second order, the denominator is off by as much.
+    An output is a quotient of sums of the same rounded weights, so a common factor cancels, and each weight leaves at
+    most 2^-8 of its |v - output|. To second order, the denominator is off by as much.
     """
     return BFLOAT16_ROUNDING / (1 - BFLOAT16_ROUNDING) * spread
 
 
 def gpu_weights(spread: Float64s, dtype: str, n_keys: int, largest_value: float) -> Float64s:
-    """The same of weights in 16 bits, relative to the greatest; float16 has steps of 2^-24 below 2^-14 of it."""
+    """Bounds the error of weights in 16 bits relative to the greatest; float16 has steps of 2^-24 below 2^-14 of it."""
     rounding = BFLOAT16_ROUNDING if dtype == "bf16" else 2.0**-11
     flushed = 0 if dtype == "bf16" else n_keys * 2.0**-25 * 2 * largest_value
     return rounding / (1 - rounding) * spread + flushed
 
 
-# What a cut of the sampler may differ by between float64 and float32 weights: rows closer to it decide nothing.
+# How far a cut of the sampler may differ between float64 and float32 weights: tests ignore rows closer to it.
 SAMPLER_CUT = 1e-6
 
 # Sums of up to 2^18 float32 exponentials by integers with 40 fractional bits, their logarithm, one rounding to float32.
@@ -191,12 +191,12 @@ SAMPLER_LOGPROB = 1e-6
 
 
 def chi_square_limit(degrees: int, normal_quantile: float) -> float:
-    """Wilson and Hilferty's approximation of the quantile."""
+    """Returns Wilson and Hilferty's approximation of the quantile."""
     spread = 2 / (9 * degrees)
     return degrees * (1 - spread + normal_quantile * spread**0.5) ** 3
 
 
 def divergence(logits: Float64s) -> float:
-    """Of distributions whose logits were rounded to float32: two of them, each in its own term and in the sum."""
+    """Bounds the divergence of two distributions with float32 logits, each rounded in its own term and in the sum."""
     largest = float(np.abs(logits).max())
     return 4 * largest * (1 + 2 * largest) * FLOAT32_ROUNDING

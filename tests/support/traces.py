@@ -1,4 +1,4 @@
-"""Finds files, connections and processes of a server that its configuration does not name, from a hook or strace."""
+"""Finds files, connections and processes that a server's configuration does not name, from a hook or strace."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from support.command_line import FOUND_IN
 HOOK = Path(__file__).parent / "traced"
 
 _CODE = (sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), str(FOUND_IN), str(HOOK))
-# The loader's, libc's and OpenSSL's; what the kernel tells.
+# Files of the loader, libc and OpenSSL; information from the kernel.
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/proc", "/sys")
-# The one program that a server starts: it compiles constraints.
+# The only program that a server starts; it compiles constraints.
 _WORKER = re.compile(r"""['"]-I['"], ['"]-S['"], ['"][^'"]*/imp_service/text/constraints/trial_worker\.py['"]""")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/dev/null", "/dev/urandom")
 
-# gRPC makes its resolver ready for the ports that it opens. Whoever asked it would connect, and be found.
+# gRPC initializes its resolver when it opens ports. A real lookup would also connect, and so be found.
 _RESOLVER_FILES = ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/netsvc.conf", "/etc/svc.conf")
 
 # aiohttp, which serves HTTP, reads the system's tables of file types when it is imported.
@@ -43,14 +43,14 @@ class Act:
 
 @dataclass(frozen=True)
 class Configured:
-    """The configuration of a server: its folder (home and working directory), its ready file, its words."""
+    """The configuration of a server: its folder (home and working directory), its ready file, its arguments."""
 
     folder: Path
     ready_file: Path
     words: Sequence[str]
 
     def problems_in(self, acts: Iterable[Act]) -> list[str]:
-        """G9: the accesses that the configuration does not name, each once."""
+        """Returns the accesses that the configuration does not name, each once (G9)."""
         named = tuple(self._named())
         found = {act: None for act in acts if not self._is_configured(act, named)}
         return [f"G9: {act.kind} {act.subject}" for act in found]
@@ -64,7 +64,7 @@ class Configured:
         if act.kind == "start":
             return _WORKER.search(subject) is not None
         if act.kind == "connect":
-            return subject in named  # a socket where it is to listen: somebody may already
+            return subject in named  # its own listening socket: it checks whether another server uses it
         if act.kind == "write":
             return self._may_write(subject, named)
         return (
@@ -98,7 +98,7 @@ class Configured:
                 yield (self.folder / path).read_text()
 
     def _named(self) -> Iterator[str]:
-        """Paths among the words and in a file of settings; with what a link of that name leads to."""
+        """Yields the paths in the arguments and in settings files, and the targets of links among them."""
         for text in self.words:
             yield from self._both(text.rpartition("=")[2].removeprefix("unix://").strip('"'))
         for content in self._settings_files():
@@ -125,7 +125,7 @@ def _is_number(host: str) -> bool:
 
 
 def acts_inside(trace: Path) -> list[Act]:
-    """As the hook in `traced` wrote them; a line that the end of the process cut is not one."""
+    """Returns the accesses that the hook in `traced` wrote; ignores a line that the end of the process cut off."""
     lines = trace.read_text().splitlines()
     return [Act(*json.loads(line)) for line in lines if line.endswith("]")]
 
@@ -135,7 +135,7 @@ _CONNECT = re.compile(r"\b(?:connect|sendto)\(.*?\{sa_family=AF_\w+, (.*?)\}")
 
 
 def acts_of_strace(output: Path, folder: Path) -> list[Act]:
-    """Of `strace -f -e trace=openat,connect,sendto,execve`, of a process that was started in `folder`."""
+    """Reads `strace -f -e trace=openat,connect,sendto,execve` of a process that started in `folder`."""
     acts = []
     for line in output.read_text(errors="replace").splitlines():
         if opened := _OPEN.search(line):

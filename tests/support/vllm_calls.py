@@ -18,12 +18,12 @@ ENGINE = vllm.DESCRIPTOR.services_by_name["VllmEngine"]
 
 
 def stub(served: Served) -> vllm_engine_pb2_grpc.VllmEngineStub:
-    """On a channel of its own."""
+    """Returns a stub on a new channel."""
     return vllm_engine_pb2_grpc.VllmEngineStub(served.channel())
 
 
 def asking(prompt: str | Sequence[int], *, stream: bool = False, request_id: str = "", **params: Any) -> Any:
-    """A request; greedy where `params`, the fields of SamplingParams, say nothing else."""
+    """Returns a request; greedy unless `params`, the fields of SamplingParams, change that."""
     request = vllm.GenerateRequest(stream=stream, request_id=request_id)
     request.sampling_params.MergeFrom(
         vllm.SamplingParams(**{"temperature": 0.0, "skip_special_tokens": True, **params})
@@ -36,7 +36,7 @@ def asking(prompt: str | Sequence[int], *, stream: bool = False, request_id: str
 
 
 def answered(messages: Sequence[Any], n: int = 1) -> list[Output]:
-    """The sequences of an answer, from its chunks or its ends, in the form of imp.v1's."""
+    """Returns the sequences of an answer, from its chunks or its ends, in the form of imp.v1."""
     outputs = [Output() for _ in range(n)]
     for message in messages:
         kind = message.WhichOneof("response")
@@ -54,23 +54,23 @@ def answered(messages: Sequence[Any], n: int = 1) -> list[Output]:
 
 
 def stop_of(end: Any) -> tuple[str, Any] | None:
-    """What a sequence matched."""
+    """Returns what ended a sequence: the kind of the stop and its value."""
     kind = end.WhichOneof("matched_stop")
     return None if kind is None else (kind, getattr(end, kind))
 
 
 def comparable(result: Result) -> list[tuple[object, ...]]:
-    """Of each sequence of an answer of imp.v1, what VllmEngine's answer has too."""
+    """Returns what each sequence of an imp.v1 answer shares with VllmEngine's answer."""
     return [scored(output) for output in result.outputs]
 
 
 def scored(output: Output) -> tuple[object, ...]:
-    """Tokens and scores of a sequence."""
+    """Returns the tokens and scores of a sequence."""
     return (output.ids, output.logprobs, output.candidates)
 
 
 def prompt_scores(scores: Any) -> tuple[list[int], list[float], list[list[tuple[int, float]]]]:
-    """InputLogProbs in the form of imp.v1's TokenScores. A missing score is NaN there, and None here."""
+    """Returns InputLogProbs in the form of imp.v1's TokenScores; a missing score becomes NaN."""
     values = [each.value if each.HasField("value") else math.nan for each in scores.token_logprobs]
     tops = [list(zip(top.token_ids, top.values, strict=True)) for top in scores.top_logprobs]
     return list(scores.token_ids), values, tops

@@ -1,4 +1,4 @@
-"""An AsyncClient as a program without an event loop sees it: each method waits."""
+"""Wraps an AsyncClient for code without an event loop: each method waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class WaitingClient:
-    """Runs what it is asked for on the loop of `run`."""
+    """Runs the client's methods on the loop of `run`."""
 
     def __init__(self, client: AsyncClient, run: Run) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class WaitingClient:
 
 
 class WaitingGeneration(Iterator[Reply]):
-    """The same for one generation."""
+    """Runs one generation's methods on the loop of `run`."""
 
     def __init__(self, generation: Any, run: Run) -> None:
         self._generation = generation
@@ -77,7 +77,7 @@ class WaitingGeneration(Iterator[Reply]):
 
 
 class WaitingSession:
-    """The same for one session."""
+    """Runs one session's methods on the loop of `run`."""
 
     def __init__(self, session: Any, run: Run) -> None:
         self.session = session

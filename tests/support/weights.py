@@ -1,4 +1,4 @@
-"""Random weight matrices of every type in the file's bytes, with the values that the `gguf` package reads from them."""
+"""Random weight matrices of every type as bytes of a file, with the values that the `gguf` package decodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHT_TYPES = [*FLOAT_TYPES, *QUANTIZED_TYPES]
 @dataclass(frozen=True)
 class Weight:
     dtype: str
-    file: NDArray[np.uint8]  # flat, rows one after the other
+    file: NDArray[np.uint8]  # flat, row by row
     values: NDArray[np.float32]  # [n, k]
 
     @property
@@ -28,14 +28,14 @@ class Weight:
 
 
 def block_of(dtype: str) -> tuple[int, int]:
-    """Elements and bytes of a block."""
+    """Returns the elements and bytes of a block."""
     if dtype == "f8_e4m3":
         return 64, 68
     return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]]
 
 
 def e4m3(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """By its definition, which the package does not have."""
+    """Decodes E4M3 from its definition, because the `gguf` package does not support it."""
     exponents, mantissas = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
     sizes = np.ldexp(mantissas + np.float32(8) * (exponents > 0), np.maximum(exponents, 1) - 10)
     sizes[(codes & 0x7F) == 0x7F] = np.nan
@@ -55,7 +55,7 @@ def decode(dtype: str, file: NDArray[np.uint8], n: int, k: int) -> NDArray[np.fl
 
 @functools.lru_cache(maxsize=64)
 def random_weight(dtype: str, n: int, k: int, seed: int = 0) -> Weight:
-    """Normal values for the float types; random integers under scales of both signs and several sizes for the rest."""
+    """Returns normal values for float types; otherwise random integers with scales of both signs and several sizes."""
     rng = np.random.default_rng([seed, WEIGHT_TYPES.index(dtype), n, k])
     if dtype in FLOAT_TYPES:
         values = rng.normal(0, 0.5, (n, k)).astype(np.float32)
@@ -74,17 +74,17 @@ def random_weight(dtype: str, n: int, k: int, seed: int = 0) -> Weight:
 
 
 def random_rows(m: int, k: int, seed: int = 0) -> NDArray[np.float32]:
-    """Activations whose rows and blocks differ in size."""
+    """Returns activations whose rows differ in magnitude."""
     rng = np.random.default_rng([seed, m, k])
     return (rng.normal(0, 1, (m, k)) * np.exp(rng.normal(0, 1, (m, 1)))).astype(np.float32)
 
 
-# Of types that add a minimum to each element, where the minimum's float16 is.
+# The offset of the minimum's float16, for types that add a minimum to each element.
 MIN_OFFSETS = {"q4_1": 2, "q5_1": 2, "q2_k": 82, "q4_k": 2, "q5_k": 2}
 
 
 def magnitudes(weight: Weight) -> NDArray[np.float64]:
-    """What is multiplied and added up: the code times its scale, and the minimum, which may cancel each other."""
+    """Returns the magnitudes of the summed terms: the code times its scale, and the minimum, which may cancel."""
     if weight.dtype not in MIN_OFFSETS:
         return np.abs(weight.values.astype(np.float64))
     blocks = weight.file.reshape(-1, block_of(weight.dtype)[1]).copy()

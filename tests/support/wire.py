@@ -10,7 +10,7 @@ from imp_service.pb import types_pb2
 
 
 def ask(prompt: str | Sequence[int], max_tokens: int | None = 16, **fields: Any) -> pb.GenerateRequest:
-    """A greedy request; `fields` of GenerateRequest are merged into it."""
+    """Returns a greedy request; `fields` of GenerateRequest are merged into it."""
     request = pb.GenerateRequest(sampling=types_pb2.SamplingOptions(temperature=0.0))
     if max_tokens is not None:
         request.stop.max_tokens = max_tokens
@@ -23,7 +23,7 @@ def ask(prompt: str | Sequence[int], max_tokens: int | None = 16, **fields: Any)
 
 
 def tokens_of(messages: Sequence[pb.GenerateResponse], index: int = 0) -> list[int]:
-    """One sequence's output of a whole stream."""
+    """Returns the tokens of one sequence of a whole stream."""
     return [
         token
         for message in messages

@@ -1,16 +1,16 @@
-"""Mutated wire messages: bits flipped, pieces cut, dropped and put in, and shapes that parsers stumbled over."""
+"""Mutates wire messages: flips bits, cuts, drops and inserts pieces, and adds shapes that have broken parsers."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-# What a varint can say that a length should not.
+# Varints that are bad lengths.
 LENGTHS = (0, 1, 127, 128, 2**14, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 
 
 def varint(value: int) -> bytes:
-    """Seven bits to a byte, the lowest first."""
+    """Encodes a varint: seven bits in each byte, the lowest first."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)
@@ -19,7 +19,7 @@ def varint(value: int) -> bytes:
 
 
 def hostile_shapes() -> list[bytes]:
-    """Each alone is a whole request."""
+    """Returns hostile messages, each of which is a whole request."""
     return [
         b"\x0b" * 10_000,  # groups without an end
         b"\x0b" * 10_000 + b"\x0c" * 10_000,
@@ -35,7 +35,7 @@ def hostile_shapes() -> list[bytes]:
 
 
 def mutations(seeds: Sequence[bytes], seed: int, count: int) -> Iterator[bytes]:
-    """`count` of them, the same for the same seed."""
+    """Yields `count` mutated messages, the same for the same seed."""
     chosen = random.Random(seed)
     for _ in range(count):
         content = bytearray(chosen.choice(seeds))

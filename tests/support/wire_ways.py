@@ -1,4 +1,4 @@
-"""The four ways to one output over the wire: Generate, GenerateUnary, Prefill with DecodeStep, and DecodeStream."""
+"""Four ways to get an output over the wire: Generate, GenerateUnary, Prefill with DecodeStep, and DecodeStream."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from imp_service.pb import inference_pb2_grpc, types_pb2
 from support.workload import Outcome, Steps, run_by_steps
 
 Stub = inference_pb2_grpc.InferenceServiceStub
-# Way, by its name -> the outcome of a request.
+# Name of a way -> function that returns the outcome of a request.
 Way = Callable[[Stub, LanguageModel, GenerationRequest], Outcome]
 
 
 def sampling_message(sampling: SamplingOptions) -> types_pb2.SamplingOptions:
-    """Every field that is set."""
+    """Returns a message with every field that is set."""
     message = types_pb2.SamplingOptions()
     for name in (field.name for field in fields(sampling)):
         value: Any = getattr(sampling, name)
@@ -36,7 +36,7 @@ def sampling_message(sampling: SamplingOptions) -> types_pb2.SamplingOptions:
 
 
 def request_message(request: GenerationRequest) -> pb.GenerateRequest:
-    """A request of the Python API, as imp.v1 has it. The fields that workload.random_requests sets."""
+    """Converts a request of the Python API to imp.v1; covers the fields that workload.random_requests sets."""
     assert not isinstance(request.prompt, str)
     stop, constraint = request.stop, request.constraint
     message = pb.GenerateRequest(
@@ -59,7 +59,7 @@ def request_message(request: GenerationRequest) -> pb.GenerateRequest:
 
 
 def by_generate(stub: Stub, model: LanguageModel, request: GenerationRequest) -> Outcome:
-    """One stream."""
+    """Runs the request as one stream."""
     metadata = (("imp-priority", str(request.priority)),)
     tokens: list[int] = []
     text, reason = "", ""
@@ -75,25 +75,25 @@ def by_generate(stub: Stub, model: LanguageModel, request: GenerationRequest) ->
 
 
 def by_unary(stub: Stub, model: LanguageModel, request: GenerationRequest) -> Outcome:
-    """One reply."""
+    """Runs the request with one reply."""
     reply = stub.GenerateUnary(pb.GenerateUnaryRequest(request=request_message(request)))
     (sequence,) = reply.sequences
     return Outcome(tuple(sequence.output.token_ids), sequence.output.text, reason_of(sequence.reason))
 
 
 def reason_of(reason: int) -> str:
-    """As the Python API names it."""
+    """Returns the finish reason by the name in the Python API."""
     name: str = types_pb2.FinishReason.Name(reason)
     return name.removeprefix("FINISH_REASON_").lower()
 
 
 def step_message(step: StepOptions) -> pb.StepOptions:
-    """What a step is to return."""
+    """Returns the step options as a message."""
     return pb.StepOptions(sample=step.sample, allowed_token_mask=step.allowed_token_mask)
 
 
 class WireSession:
-    """A session over the wire, as a loop of steps uses it; `call` sends one request and returns its reply."""
+    """A session over the wire for a loop of steps; `call` sends one request and returns its reply."""
 
     def __init__(self, call: Callable[[pb.DecodeStreamRequest], Any], sampling: SamplingOptions) -> None:
         self._call = call
@@ -101,7 +101,7 @@ class WireSession:
         self._session_id = ""
 
     def prefill(self, prompt: Sequence[int], step: StepOptions) -> pb.StepOutput:
-        """Opens it."""
+        """Opens the session."""
         reply = self._call(
             pb.DecodeStreamRequest(
                 prefill=pb.PrefillRequest(
@@ -115,7 +115,7 @@ class WireSession:
         return output_of(reply.output)
 
     def decode_step(self, tokens: Sequence[int], step: StepOptions) -> pb.StepOutput:
-        """One step of it alone."""
+        """Runs one step of this session."""
         one = pb.SessionStep(session_id=self._session_id, token_ids=tokens, step=step_message(step))
         reply = self._call(pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[one])))
         (result,) = reply.results
@@ -123,19 +123,19 @@ class WireSession:
         return output_of(result.output)
 
     def release(self) -> None:
-        """Frees it."""
+        """Releases the session."""
         release = pb.ReleaseSessionRequest(session_id=self._session_id)
         assert self._call(pb.DecodeStreamRequest(release=release)).released
 
 
 def output_of(output: pb.StepOutput) -> pb.StepOutput:
-    """What was asked for is in it."""
+    """Returns the output; checks that it contains a token."""
     assert output.HasField("token_id"), output
     return output
 
 
 def by_calls(stub: Stub, model: LanguageModel, request: GenerationRequest) -> Outcome:
-    """Prefill and DecodeStep, a call each."""
+    """Runs the request with Prefill and DecodeStep, each a separate call."""
 
     def call(message: pb.DecodeStreamRequest) -> Any:
         match message.WhichOneof("request"):
@@ -155,7 +155,7 @@ def by_calls(stub: Stub, model: LanguageModel, request: GenerationRequest) -> Ou
 
 
 def by_stream(stub: Stub, model: LanguageModel, request: GenerationRequest) -> Outcome:
-    """DecodeStream: the same requests, each answered before the next is sent. The stream's end frees the session."""
+    """Runs the same requests on a DecodeStream, each after the last reply. The stream's end frees the session."""
     requests: queue.SimpleQueue[pb.DecodeStreamRequest | None] = queue.SimpleQueue()
     replies = stub.DecodeStream(iter(requests.get, None))
 

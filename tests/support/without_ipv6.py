@@ -1,4 +1,4 @@
-"""A process whose kernel says that it has no IPv6: a filter of system calls answers in its place.
+"""Runs a process as if its kernel had no IPv6: a filter of system calls answers in place of the kernel.
 
 `python without_ipv6.py COMMAND…` becomes the command.
 """
@@ -16,13 +16,13 @@ import sys
 NO_NEW_PRIVS, SET_SECCOMP, MODE_FILTER = 38, 22, 2
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
-# Of socket(2); and where the filter finds a call's number and its first argument.
+# The number of socket(2), and the offsets at which the filter finds a call's number and first argument.
 NUMBER = {"x86_64": 41, "aarch64": 198}
 AT_NUMBER, AT_FIRST_ARGUMENT = 0, 16
 
 
 def deny() -> None:
-    """From now on, and for what this process becomes, socket(AF_INET6, …) fails with EAFNOSUPPORT."""
+    """Makes socket(AF_INET6, …) fail with EAFNOSUPPORT from now on, also after exec."""
     program = b"".join(
         struct.pack("HBBI", *row)
         for row in (

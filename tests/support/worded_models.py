@@ -1,4 +1,4 @@
-"""Tiny models with random weights over a vocabulary of bytes and control tokens of the test's choosing."""
+"""Writes tiny models with random weights and a vocabulary of bytes and control tokens that the test chooses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ P = "tokenizer.ggml."
 def write_worded(
     path: Path, control: Sequence[str], *, eos: str | None = None, padding: int = 0, **keys: Any
 ) -> dict[str, int]:
-    """Writes the model; the ids of its control tokens. The embedding has `padding` rows beyond the tokens.
+    """Writes the model; returns the ids of its control tokens. The embedding has `padding` rows beyond the tokens.
 
-    `keys` are further keys of the file, without the prefix of the tokenizer's.
+    `keys` are further keys of the file, without the prefix of tokenizer keys.
     """
     words = byte_level(merges=[("t", "h")], control=control)
     n_tokens = len(cast(list[str], words[P + "tokens"]))

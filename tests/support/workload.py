@@ -34,7 +34,7 @@ CONSTRAINTS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a caller can see of a generation's output."""
+    """Everything that a caller sees of a generation's output."""
 
     token_ids: tuple[int, ...]
     text: str
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def random_request(rng: random.Random, tokenizer: imp_service.text.Tokenizer) -> GenerationRequest:
-    """A request of 3 to about 80 prompt tokens; many share a beginning, so that prefixes are found in the cache."""
+    """Returns a request of 3 to about 80 prompt tokens; many share a prefix, so that the cache has hits."""
     text = " ".join(rng.choice(PHRASES) for _ in range(rng.randint(1, 4)))
     prompt = tokenizer.encode(text)[: rng.randint(3, 80)]
     sampling = SamplingOptions(temperature=0.0)
@@ -80,7 +80,7 @@ def random_request(rng: random.Random, tokenizer: imp_service.text.Tokenizer) ->
 
 
 def random_requests(n: int, seed: int, tokenizer: imp_service.text.Tokenizer) -> list[GenerationRequest]:
-    """Always the same for one seed; greedy and sampled, with and without everything else."""
+    """Returns the same requests for the same seed: greedy and sampled, with and without each other option."""
     rng = random.Random(seed)
     requests = [random_request(rng, tokenizer) for _ in range(n)]
     assert any(r.constraint for r in requests) and any(r.stop.strings for r in requests)
@@ -89,7 +89,7 @@ def random_requests(n: int, seed: int, tokenizer: imp_service.text.Tokenizer) ->
 
 
 def run(model: LanguageModel, request: GenerationRequest) -> Outcome:
-    """Through `generate`."""
+    """Runs a request with `generate`."""
     token_ids: list[int] = []
     text = ""
     for reply in model.generate(request):
@@ -103,13 +103,13 @@ def run(model: LanguageModel, request: GenerationRequest) -> Outcome:
 
 
 def run_together(model: LanguageModel, requests: Iterable[GenerationRequest], n_at_once: int) -> list[Outcome]:
-    """Up to n_at_once at a time, each begun when an earlier one has ended."""
+    """Runs up to n_at_once requests at a time; each starts when an earlier one has ended."""
     with ThreadPoolExecutor(n_at_once) as pool:
         return list(pool.map(lambda request: run(model, request), requests))
 
 
 class Sampled(Protocol):
-    """What a loop of steps reads of an output."""
+    """The part of an output that a loop of steps reads."""
 
     @property
     def token_id(self) -> int | None: ...
@@ -129,7 +129,7 @@ def run_by_steps(
 ) -> Outcome:
     """Runs a request in a hand-written loop: prefill, then steps, with its own masks, stop tokens and stop strings.
 
-    The session is the model's, or what `open_session` makes of the sampling options.
+    The session is the model's, or the one that `open_session` returns for the sampling options.
     """
     stop = request.stop
     rules = StopRules(StopStrings(stop.strings), stop.min_tokens)

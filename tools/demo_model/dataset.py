@@ -16,8 +16,8 @@ EARLY_SHARES = {
 LATE_SHARES = {
     "stories": 0.18, "descriptions": 0.06, "chat": 0.12, "austen": 0.20, "wordnet": 0.18, "questions": 0.26,
 }  # fmt: skip
-LATE_BEGINS = 0.4  # of all steps: from there on, what is answered must be read off the question more often
-# A novel's first sentence begins this many windows for each one of any other paragraph: it is a prompt people try.
+LATE_BEGINS = 0.4  # share of all steps: after it, more answers depend on the question
+# A novel's first sentence begins this many times more windows than other paragraphs: people try it as a prompt.
 OPENING_WEIGHT = 300
 HEADING_CHARACTERS = 100  # shorter paragraphs at a novel's start are its title and chapter number
 TOKENS_PER_STEP = 4096
@@ -65,7 +65,7 @@ class Batches:
         self._seed = seed
 
     def at(self, step: int, progress: float) -> np.ndarray:
-        """Return int64 [rows, length + 1]; `progress` is the part of the run that is behind the step."""
+        """Returns int64 [rows, length + 1]; `progress` is the share of the run before the step."""
         shares = EARLY_SHARES if progress < LATE_BEGINS else LATE_SHARES
         length = LONG if step % 4 == 3 else SHORT
         rng = np.random.default_rng([self._seed, step])

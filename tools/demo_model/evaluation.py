@@ -11,14 +11,14 @@ from .network import Network
 
 @dataclass(frozen=True)
 class Greedy:
-    """Greedy continuation of a prompt; margin[i] is the best logit minus the second best where output[i] was chosen."""
+    """A greedy continuation of a prompt; margin[i] is the best logit minus the second best at output[i]."""
 
     output: list[int]
     margins: list[float]
 
 
 def nats(network: Network, ids: Sequence[int], end_of_text: int) -> float:
-    """Return minus the log likelihood of `ids`, in windows that fill the context and each begin with `end_of_text`."""
+    """Returns minus the log likelihood of `ids`, in windows that fill the context and each begin with `end_of_text`."""
     size = network.shape.max_context - 1
     total = 0.0
     for at in range(0, len(ids), size):
@@ -47,7 +47,7 @@ def greedy(network: Network, prompt: Sequence[int], max_tokens: int, stop: Seque
 
 
 def agreement(target: Network, draft: Network, prompts: torch.Tensor, n_tokens: int) -> float:
-    """Return how often both choose the same token, along the target's greedy text after `prompts` [n, length]."""
+    """Returns how often both choose the same token, along the target's greedy text after `prompts` [n, length]."""
     ids = prompts
     with torch.no_grad():
         for _ in range(n_tokens):

@@ -37,7 +37,7 @@ def _add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
-    """Tokens keep their byte-level spelling; the special ones are control tokens and never match text."""
+    """Add tokens in their byte-level spelling; the special ones are control tokens and never match text."""
     ids = tokenizer.get_vocab()
     tokens = sorted(ids, key=ids.__getitem__)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
@@ -66,7 +66,7 @@ def _add_about(writer: gguf.GGUFWriter, name: str, description: str) -> None:
     writer.add_organization("the imp authors")
     writer.add_source_url("tools/train_demo_model.py")
     writer.add_languages(["en"])
-    # What reads well: at temperature 1 a model of this size strays.
+    # These give readable text: at temperature 1 a model of this size strays.
     writer.add_float32("general.sampling.temp", 0.7)
     writer.add_float32("general.sampling.top_p", 0.95)
     writer.add_dataset_count(len(SOURCES))
@@ -97,7 +97,7 @@ def export(network: Network, tokenizer: Tokenizer, path: Path, name: str, descri
 
 
 def read_back(path: Path) -> Network:
-    """Return the network that the file holds, with its dequantized weights: what any reader of the file computes."""
+    """Returns the network of the file with dequantized weights, as any reader of the file computes it."""
     reader = gguf.GGUFReader(path)
 
     def fact(key: str) -> Any:

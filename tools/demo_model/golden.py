@@ -20,13 +20,13 @@ HELD_OUT_BYTES = {"stories": 8000, "descriptions": 4000, "austen": 8000}  # gene
 
 
 def chat_prompt(question: str) -> str:
-    """Return what the chat template gives for one question, with the assistant's turn opened."""
+    """Returns the chat template's text for one question, with the assistant's turn opened."""
     asked = format_turns([(question, "")])
     return asked[: asked.rindex(TURN_END)]
 
 
 def held_out_text(parts: list[Part]) -> str:
-    """Return about 20 kB that no training document holds; documents are separated by an empty line."""
+    """Returns about 20 kB from no training document; documents are separated by an empty line."""
     by_name = {part.name: part.held_out for part in parts}
     documents = []
     for name, limit in HELD_OUT_BYTES.items():
@@ -37,7 +37,7 @@ def held_out_text(parts: list[Part]) -> str:
 
 
 def golden_of(model: Path, tokenizer: Tokenizer, held_out: str) -> dict[str, Any]:
-    """Return the golden data of one model file."""
+    """Returns the golden data of one model file."""
     network = read_back(model).double()
     end_of_text, turn_end = (special_id(tokenizer, token) for token in (END_OF_TEXT, TURN_END))
     prompts = []

@@ -28,7 +28,7 @@ DRAFT = Shape(hidden_size=128, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=64,
 
 
 def rope_tables(shape: Shape) -> tuple[Tensor, Tensor]:
-    """Return cos and sin [max_context, head_dim / 2], in float64."""
+    """Returns cos and sin [max_context, head_dim / 2], in float64."""
     half = shape.head_dim // 2
     frequency = shape.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)
     angle = torch.arange(shape.max_context, dtype=torch.float64)[:, None] * frequency
@@ -90,7 +90,7 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Token ids [rows, n_tokens] to logits [rows, n_tokens, vocab_size]; the embedding is also the output matrix."""
+    """Token ids [rows, n_tokens] to logits [rows, n_tokens, vocab_size]; the embedding is the output matrix."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

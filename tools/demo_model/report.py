@@ -15,7 +15,7 @@ QUESTIONS = [
     "Tell me a story about a fox named Rusty", "How are you?", "What can you do?", "What is a cat?",
 ]  # fmt: skip
 PROMPT_TOKENS, CONTINUED_TOKENS = 24, 48
-MAX_DOCUMENTS = 40  # for the agreement, of each part
+MAX_DOCUMENTS = 40  # prompts of each part for the agreement
 
 
 def print_report(target: Network, draft: Network, parts: list[Part], tokenizer: Tokenizer) -> None:

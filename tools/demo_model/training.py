@@ -12,17 +12,17 @@ from .dataset import Batches
 from .network import Network, Shape
 
 WARMUP_STEPS = 100
-DECAY_FRACTION = 0.4  # of all steps: the last ones, with the rate falling linearly to zero
+DECAY_FRACTION = 0.4  # the last share of all steps, in which the rate falls linearly to zero
 MATRIX_RATE, OTHER_RATE = 5e-3, 3e-3
 WEIGHT_DECAY = 0.1
 MAX_GRADIENT_NORM = 1.0
 CHECKPOINT_SECONDS = 60
-TAUGHT_SHARE = 0.9  # of the loss of a distillation
+TAUGHT_SHARE = 0.9  # share of a distillation's loss
 
 
 @dataclass(frozen=True)
 class Run:
-    """What determines a training run; `teacher` makes it a distillation."""
+    """The parameters of a training run; `teacher` makes it a distillation."""
 
     shape: Shape
     steps: int
@@ -33,13 +33,13 @@ class Run:
 
 
 def rate_at(step: int, steps: int) -> float:
-    """Return the learning rate's factor; before the decay it does not depend on `steps`, which may change on resume."""
+    """Returns the learning rate's factor; before the decay it is independent of `steps`, which may change on resume."""
     warm = min(1.0, (step + 1) / WARMUP_STEPS)
     return min(warm, max(0.0, (steps - step) / (DECAY_FRACTION * steps)))
 
 
 def _optimizers(network: Network) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for the embedding and the norms."""
+    """Returns Muon for the matrices inside the layers, AdamW for the embedding and the norms."""
     matrices = [p for name, p in network.named_parameters() if p.dim() == 2 and not name.startswith("token_embd")]
     others = [p for name, p in network.named_parameters() if p.dim() != 2 or name.startswith("token_embd")]
     return [
@@ -49,7 +49,7 @@ def _optimizers(network: Network) -> list[torch.optim.Optimizer]:
 
 
 def _loss(network: Network, teacher: Network | None, windows: torch.Tensor) -> torch.Tensor:
-    """Cross entropy with the next token; with a teacher, mostly the divergence from the teacher's distribution."""
+    """Returns cross entropy with the next token; with a teacher, mostly the divergence from its distribution."""
     ids, targets = windows[:, :-1], windows[:, 1:]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = network(ids)
@@ -74,7 +74,7 @@ def _average_gradients(network: Network) -> None:
 
 
 def train(run: Run) -> Network:
-    """Train to the end, or go on from the checkpoint; every worker process calls this and returns the same network."""
+    """Train from the start or the checkpoint; every worker process calls this and returns the same network."""
     network = Network(run.shape)
     network.initialize(run.seed)
     optimizers = _optimizers(network)

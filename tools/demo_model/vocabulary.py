@@ -50,7 +50,7 @@ def train_vocabulary(texts: Iterable[str]) -> Tokenizer:
 
 
 def special_id(tokenizer: Tokenizer, token: str) -> int:
-    """Return the id of a token that must be there."""
+    """Returns the id of a token; fail if it is missing."""
     found = tokenizer.token_to_id(token)
     if found is None:
         raise ValueError(f"the vocabulary has no {token}")

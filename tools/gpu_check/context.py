@@ -17,7 +17,7 @@ from gpu_check.sources import ROOT
 Row = dict[str, Any]
 # The folder of build results, which git ignores and a second run reuses.
 BUILD = ROOT / "build"
-# Folders of programs outside PATH: that of Python, and the usual one of the CUDA toolkit.
+# Folders of programs outside PATH: Python's, and the usual one of the CUDA toolkit.
 MORE_PROGRAMS = (Path(sys.executable).parent, Path("/usr/local/cuda/bin"))
 
 
@@ -53,7 +53,7 @@ class Context:
         print(f"{what}: " + ", ".join(f"{name} {shown(value)}" for name, value in values.items()), flush=True)
 
     def forget(self, stages: Collection[str]) -> None:
-        """What they found in a run before, and all that was found of what was built before. The rest is marked."""
+        """Removes earlier findings of these stages; with `build`, all earlier findings. Marks the rest as earlier."""
         is_kept = "build" not in stages
         kept = [{**row, "earlier": True} for row in self.rows() if is_kept and row["stage"] not in stages]
         self.measurements.write_text("".join(json.dumps(row) + "\n" for row in kept))
@@ -72,7 +72,7 @@ class Context:
             yield json.loads(line)
 
     def ceiling(self, name: str) -> float | None:
-        """Of this run: bytes or operations in a second."""
+        """Returns a ceiling of this run, in bytes or operations per second."""
         rates = [row["rate"] for row in self.found("ceilings", "ceiling") if row["name"] == name]
         return rates[-1] if rates else None
 
@@ -85,11 +85,11 @@ class Context:
 
     @property
     def python_path_file(self) -> Path:
-        """Written by `build`: where imp and its packages are, for a run of other stages with another folder."""
+        """The file in which `build` records the places of imp and its packages, for runs with another output folder."""
         return BUILD / "gpu_check_python_path.txt"
 
     def environment(self) -> dict[str, str]:
-        """Of what a stage starts: it imports imp from where `build` put it."""
+        """Returns the environment of processes that a stage starts: they import imp from where `build` put it."""
         built = [row["python_path"] for row in self.found("build", "built")]
         if not built and not self.is_dry and self.python_path_file.exists():
             built = [self.python_path_file.read_text()]

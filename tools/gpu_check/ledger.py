@@ -1,6 +1,6 @@
-"""The ledger: which kernels have run on the hardware that they are for, and how well.
+"""The ledger: which kernels have run on their target hardware, and with what results.
 
-It has those of the matrix list, which say of themselves whether they are validated, and those beside it, which every
+It contains the kernels of the matrix list, which state whether they are validated, and the other kernels, which every
 model needs: attention, norms, the sampler and so on.
 """
 
@@ -41,13 +41,13 @@ class Entry:
     compute_capability: str  # "9.0"
     driver: str
     date: str
-    worst_error: dict[str, float]  # by what was asked; as a part of what the tests allow
+    worst_error: dict[str, float]  # by case, as a fraction of the tests' bound
     speed: dict[str, Speed] = field(default_factory=dict)  # by shape and rows
-    sanitizer: str = NOT_RUN  # or CLEAN, or what was found
+    sanitizer: str = NOT_RUN  # or CLEAN, or the problem found
 
     @property
     def is_of_hardware(self) -> bool:
-        """And not of a dry run, nor of one that did not ask what it ran on."""
+        """Whether the run was on hardware: not a dry run, and with known versions of nvcc and the device."""
         numbers = (self.nvcc, self.compute_capability)
         return self.device != EMULATED and all(re.match(r"\d+\.\d+", number) for number in numbers)
 
@@ -78,7 +78,7 @@ class Standing:
 
     kernel: str
     validated: bool
-    proven: bool  # the ledger has it, and all that it needs, with the hashes of today's sources
+    proven: bool  # the ledger has it and all that it needs, with the hashes of the current sources
     word: str
 
     @property
@@ -94,9 +94,9 @@ HashOf = Callable[[str, str], str]
 
 
 def standings(rows: Iterable[Mapping[str, Any]], ops: Iterable[str], ledger: Ledger, hash_of: HashOf) -> list[Standing]:
-    """The state of each row of the list. `ops` are the other kernels: unless all of them are proven, no row is.
+    """Returns the state of each row of the list. `ops` are the other kernels: unless all of them are proven, no row is.
 
-    `hash_of` gives today's hash of a kernel for a version of nvcc.
+    `hash_of` returns the current hash of a kernel for a version of nvcc.
     """
     missing = [name for name in ops if not proof(name, ledger, hash_of)[0]]
     found = []
@@ -109,7 +109,7 @@ def standings(rows: Iterable[Mapping[str, Any]], ops: Iterable[str], ledger: Led
 
 
 def proof(name: str, ledger: Ledger, hash_of: HashOf) -> tuple[bool, str]:
-    """Whether the ledger proves this kernel, without the kernels that it needs, and its entry as text."""
+    """Returns whether the ledger proves this kernel, apart from the kernels that it needs, and its entry as text."""
     entry = ledger.get(name)
     if entry is None:
         return False, "has not run on hardware"

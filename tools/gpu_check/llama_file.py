@@ -1,4 +1,4 @@
-"""Files of random weights for llama.cpp, written as fast as the disk takes them: some rows of each matrix, repeated."""
+"""Writes files of random weights for llama.cpp at the speed of the disk: it repeats a few rows of each matrix."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SCALES = (2e-5, 2e-4)
 
 
 def write_random(path: Path, shape: Any, mix: str) -> int:
-    """A model with a vocabulary that llama.cpp reads. Gives the bytes of its matrices, which each token reads."""
+    """Writes a model with a vocabulary for llama.cpp. Returns the bytes of its matrices, which each token reads."""
     import gguf
 
     from imp_service.core.synthetic import MIXES, metadata, tensors
 
-    tests_support("tiny_vocabularies")  # puts its folder on the path
+    tests_support("tiny_vocabularies")  # adds its folder to the path
     maker = import_module("bench.make_model")
     writer = gguf.GGUFWriter(path, shape.architecture)
     for key, value in (metadata(shape, mix) | maker.vocabulary(shape)).items():
-        if key != "general.architecture":  # the writer has said it
+        if key != "general.architecture":  # the writer has added this key
             writer.add_key_value(key, value, maker.value_type(value))
     n_bytes = 0
     for name, dtype, dims, mean, _ in tensors(shape, MIXES[mix]):
@@ -41,7 +41,7 @@ def write_random(path: Path, shape: Any, mix: str) -> int:
 
 
 def random_rows(dtype: str, n: int, k: int) -> NDArray[np.uint8]:
-    """[n, bytes of a row]."""
+    """Returns rows [n, bytes of a row]."""
     elements, n_bytes = tests_support("weights").block_of(dtype)
     rng = np.random.default_rng(0)
     blocks = rng.integers(0, 256, (ROWS * k // elements, n_bytes), dtype=np.uint8)

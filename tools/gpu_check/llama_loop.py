@@ -1,4 +1,4 @@
-"""A decoder of the Llama kind in plain PyTorch, with a fixed cache, to be compiled: what a careful user gets."""
+"""A Llama decoder in plain PyTorch with a fixed cache, made to be compiled: the speed that a careful user gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """Sizes; random weights, the head its own."""
+    """The sizes of a model. Its weights are random, and the head is separate from the embedding."""
 
     n_layers: int
     hidden: int
@@ -21,7 +21,7 @@ class LlamaShape:
 
     @property
     def weight_elements(self) -> int:
-        """That each token reads."""
+        """The number of weights that each token reads."""
         q, kv = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         return self.n_layers * self.hidden * (2 * q + 2 * kv + 3 * self.ffn) + self.vocab * self.hidden
 
@@ -34,7 +34,7 @@ DRY_SHAPE = LlamaShape(2, 64, 128, 4, 2, 16, 100)
 
 
 def decode_loop(torch: Any, shape: LlamaShape, *, device: str, context: int, compiled: bool) -> Callable[[int], Any]:
-    """A function that generates so many tokens greedily, one sequence at a time, from an empty cache."""
+    """Returns a function that greedily generates a given number of tokens of one sequence from an empty cache."""
     functional = torch.nn.functional
     dtype = torch.bfloat16
     q_size, kv_size = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim

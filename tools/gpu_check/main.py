@@ -1,4 +1,4 @@
-"""The command line, and the order of the stages: each is a process of its own under its own time limit."""
+"""The command line and the order of the stages. Each stage is a separate process with its own time limit."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from gpu_check.packages import gather
 from gpu_check.report import summary, write_report
 
 DOOR = ROOT / "tools" / "gpu_check.py"
-# Of one file of the output folder.
+# The size limit of one file of the output folder.
 MOST_BYTES = 15 << 20
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A module of `stages` with `run(context, seconds)`; the most seconds on a GPU machine, and in small."""
+    """A module of `stages` with `run(context, seconds)`, and its time limits on a GPU machine and in a dry run."""
 
     name: str
     seconds: int
     dry_seconds: int
     is_required: bool = True
-    least: int = 0  # kept for it on a GPU machine, however long those before it take
+    least: int = 0  # reserved for it on a GPU machine, however long earlier stages take
 
 
-# In their order: comparators last but for the words about it all, because they may be cut.
+# The stages in order. Comparators come last, because their time may run out.
 STAGES = (
     Stage("probe", 20, 20),
     Stage("build", 240, 20, least=60),
@@ -51,10 +51,10 @@ STAGES = (
     Stage("ledger", 10, 20, least=10),
     Stage("comparators", 60, 30, is_required=False),
 )
-# What a run may take in all.
+# The time limit of a whole run.
 SECONDS = 530
 DRY_SECONDS = 115
-# A stage that was asked for by name has more time.
+# A stage that --stages names has more time.
 NAMED_FACTOR = 3
 
 
@@ -90,7 +90,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     found = parser.parse_args(words)
     if unknown := sorted(set(found.stages) - set(names)):
         parser.error(f"--stages: {', '.join(unknown)}, expected some of {', '.join(names)}")
-    # Where imp is not installed yet, the stage that builds it checks this.
+    # If imp is not installed yet, the stage that builds it checks this.
     if (kernels := sources.listed()) and (problem := sources.unknown(found.only, kernels)):
         parser.error(problem)
     if found.wheels is not None and not found.wheels.is_dir():
@@ -101,7 +101,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def plan_text() -> str:
-    """What runs when, and how long it may."""
+    """Returns the order of the stages and their time limits."""
     lines = [f"stages in their order, with the most seconds of each; at most {SECONDS} s in all:"]
     for stage in STAGES:
         kept = f"{stage.least} s are kept for it" if stage.least else "runs while there is time"
@@ -110,7 +110,7 @@ def plan_text() -> str:
 
 
 def about(stage: Stage) -> str:
-    """The first line of its module, without importing what that needs."""
+    """Returns the first line of the stage's module, without importing the module."""
     text = (Path(__file__).parent / "stages" / f"{stage.name}.py").read_text()
     return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
 
@@ -129,7 +129,7 @@ def main(words: Sequence[str] | None = None) -> int:
     context = Context(out.resolve(), arguments.dry, arguments.only, wheels)
     if arguments.worker:
         return work(replace(context, stage=arguments.worker))
-    # What is found without saying on what counts for nothing: the probe, which takes no time, is always there.
+    # Findings do not count without the machine's description, so the probe, which is fast, always runs.
     chosen = [stage for stage in STAGES if not arguments.stages or stage.name in ("probe", *arguments.stages)]
     prepare(context, chosen)
     outcomes = run_stages(context, chosen, NAMED_FACTOR if arguments.stages else 1)
@@ -138,7 +138,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def prepare(context: Context, stages: Sequence[Stage]) -> None:
-    """A folder without what these stages write; what others found in it before still counts."""
+    """Makes the output folder and removes what these stages write; findings of other stages still count."""
     context.out.mkdir(parents=True, exist_ok=True)
     names = {stage.name for stage in stages}
     context.forget(names)
@@ -150,7 +150,7 @@ def prepare(context: Context, stages: Sequence[Stage]) -> None:
 
 
 def run_stages(context: Context, stages: Sequence[Stage], factor: float = 1) -> list[Outcome]:
-    """Each may take `factor` times its time."""
+    """Runs the stages; each may take `factor` times its limit."""
     total = DRY_SECONDS if context.is_dry else SECONDS
     begin = time.monotonic()
     outcomes: list[Outcome] = []
@@ -201,7 +201,7 @@ def run_stage(context: Context, stage: Stage, limit: float) -> Outcome:
 
 
 def wait_for(process: subprocess.Popen[bytes], limit: float) -> tuple[str, str]:
-    """Ends it, and all that it has started, when its time is over."""
+    """Waits for a stage; at its limit kills it and all processes that it started."""
     try:
         return ("passed", "") if process.wait(timeout=limit) == 0 else ("failed", "")
     except subprocess.TimeoutExpired:
@@ -218,7 +218,7 @@ def last_line(log: Path, at: int) -> str:
 
 
 def shorten(log: Path) -> None:
-    """Keeps the end of what has become too long."""
+    """Keeps only the end of a log that is too long."""
     if log.stat().st_size > MOST_BYTES:
         log.write_bytes(b"...\n" + log.read_bytes()[-MOST_BYTES // 2 :])
 
@@ -231,7 +231,7 @@ def write_results(context: Context, outcomes: Sequence[Outcome]) -> None:
 
 
 def work(context: Context) -> int:
-    """In the stage's own process."""
+    """Runs a stage; its own process calls this."""
     sys.path[:] = [path for path in sys.path if path]
     module = import_module(f"gpu_check.stages.{context.stage}")
     try:

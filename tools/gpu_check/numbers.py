@@ -1,4 +1,4 @@
-"""Numbers of repeated measurements, and how they are written."""
+"""Statistics of repeated measurements, and their text form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 def quantile(values: Iterable[float], q: float) -> float:
-    """Between the two nearest where there is none: q = 0 is the least, 1 the greatest."""
+    """Returns a quantile, interpolated between the two nearest values: q = 0 is the least, 1 the greatest."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values")
@@ -19,7 +19,7 @@ def quantile(values: Iterable[float], q: float) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of seconds: the median, and what nine of ten are above and below."""
+    """The median, the 10th and the 90th percentile of seconds."""
 
     median: float
     p10: float
@@ -35,7 +35,7 @@ class Spread:
 
 
 def rate_text(rate: float, unit: str) -> str:
-    """ "3012 GB/s", "612.4 TFLOP/s"."""
+    """Returns texts such as 3012 GB/s and 612.4 TFLOP/s."""
     if unit == "GB/s":
         return f"{rate / 1e9:.0f} GB/s"
     if unit == "TFLOP/s":
@@ -48,6 +48,6 @@ def percent(fraction: float | None) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """As Markdown."""
+    """Returns a table in Markdown."""
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]

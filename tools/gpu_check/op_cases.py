@@ -1,4 +1,4 @@
-"""Kernels beside those of the matrix list, each against float64: how far they are off, as a part of what they may."""
+"""Compares the kernels outside the matrix list with float64: their errors, as a fraction of the bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gpu_check.rows import tests_support
 
 Array = np.ndarray
-Errors = dict[str, float]  # by what was asked
+Errors = dict[str, float]  # by case
 KV_TYPES = ("f16", "bf16", "q8_0")
 TABLE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "f8_e4m3", "iq4_nl")
 EPSILON = 1e-5
@@ -20,7 +20,7 @@ HEAD_DIMS = (64, 128, 256)  # each has its own kernels
 
 @dataclass(frozen=True)
 class Asked:
-    """A device, and whether every instruction is dear: on the emulated one, and under a sanitizer."""
+    """A device, and whether to use small cases: on the emulated device and under a sanitizer."""
 
     kind: str
     is_small: bool
@@ -39,7 +39,7 @@ class Asked:
 
 
 def part(actual: Array, expected: Array, bound: Array | float) -> float:
-    """The largest error. What is not a number, or off where nothing may be, is infinitely far."""
+    """Returns the largest error as a fraction of the bound. NaN, and any error against a bound of 0, are infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.where(actual == expected, 0, np.abs(actual.astype(np.float64) - expected) / bound)
     return float(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).max())
@@ -57,7 +57,7 @@ def worst(parts: list[tuple[str, float]]) -> Errors:
 
 
 def norm(asked: Asked) -> Errors:
-    """And the rows that a norm writes for the product that reads them."""
+    """Checks norms, and the activation rows that they write for the next product."""
     oracle, tolerances = tests_support("op_oracles").rms_norm_oracle, tests_support("tolerances")
     weights, device, parts = tests_support("weights"), asked.device, []
     for width in asked.sizes((80, 288), (8, 257, 2048, 4096, 14336)):
@@ -93,7 +93,7 @@ def rope(asked: Asked) -> Errors:
 
 
 def kv_append(asked: Asked) -> Errors:
-    """Attention to one token alone is that token's value; rotating on the way is rotating before."""
+    """Checks that attention to one token returns its value, and that the append rotates as a prior rotation does."""
     parts = []
     for dtype in KV_TYPES:
         parts.append((dtype, attention_error(asked, dtype, 64, [(1, 1)] * asked.sizes((3,), (20,))[0])))
@@ -119,7 +119,7 @@ def rotated_on_the_way(asked: Asked, dtype: str) -> float:
 
 
 def attention_error(asked: Asked, dtype: str, head_dim: int, shapes: list[tuple[int, int]]) -> float:
-    """Of sequences of so many tokens, of which so many rows ask."""
+    """Returns the attention error of sequences of (tokens, query rows)."""
     cases, oracle = tests_support("attention_cases"), tests_support("attention_oracle")
     heads = oracle.Heads(n_heads=4, n_kv_heads=2, head_dim=head_dim, scale=head_dim**-0.5)
     sequences, n_blocks = cases.make_sequences(np.random.default_rng(head_dim), heads, shapes)
@@ -141,7 +141,7 @@ def attention_prefill(asked: Asked) -> Errors:
 
 
 def embedding(asked: Asked) -> Errors:
-    """From the file's layout and from the tiles."""
+    """Checks embedding rows from the file's layout and from tiles."""
     weights, parts = tests_support("weights"), []
     tokens = np.array([36, 0, 17, 15, 16, 17], np.int32)
     for dtype in TABLE_TYPES:
@@ -175,7 +175,7 @@ def elementwise(asked: Asked) -> Errors:
 
 
 def experts(asked: Asked) -> Errors:
-    """Which ones, how much of each, and the sum of what they gave."""
+    """Checks the chosen experts, their weights, and the sum of their outputs."""
     from imp_service import _testing as core
 
     tolerances, weights = tests_support("tolerances"), tests_support("weights")
@@ -200,7 +200,7 @@ def experts(asked: Asked) -> Errors:
 
 
 def sampling_kernels(asked: Asked) -> Errors:
-    """The greatest of adjusted logits; draws by the definition; log probabilities."""
+    """Checks the argmax of adjusted logits, draws against the definition, and log probabilities."""
     from imp_service import _testing as core
 
     oracle, tolerances, requests_of = (
@@ -232,7 +232,7 @@ def sampling_kernels(asked: Asked) -> Errors:
 
 
 def activation_rows(asked: Asked) -> Errors:
-    """In every format, as a part of half a step of it."""
+    """Checks activation rows in every format; the bound is half a step of the format."""
     from imp_service import _testing as core
 
     prepared, parts = tests_support("prepared_rows"), []
@@ -254,10 +254,10 @@ def activation_rows(asked: Asked) -> Errors:
 
 @dataclass(frozen=True)
 class Op:
-    """Named as the source of its kernels."""
+    """A group of kernels, with the name of their source file."""
 
     errors: Callable[[Asked], Errors]
-    tests: tuple[str, ...]  # below tests/: without them it is not proven
+    tests: tuple[str, ...]  # below tests/; without them the group is not proven
 
 
 OPS = {

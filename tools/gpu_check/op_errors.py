@@ -1,4 +1,4 @@
-"""How far kernels beside the list are from float64: `python -m gpu_check.op_errors KIND all|dry OP …` prints JSON."""
+"""Prints errors of kernels outside the list, as JSON: `python -m gpu_check.op_errors KIND all|dry OP …`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu_check.op_cases import OPS, Asked
 
 
 def main(kind: str, extent: str, names: list[str]) -> None:
-    """A line each. Fresh numbers every time."""
+    """Prints a line for each op. Every run draws new inputs."""
     asked = Asked(kind, is_small=extent == "dry", seed=int.from_bytes(os.urandom(4)))
     for name in names:
         row: dict[str, object] = {"kernel": name}

@@ -1,4 +1,4 @@
-"""The Python packages of a check: which are lacking here, and how they come along as wheels."""
+"""The Python packages that a check needs: finds missing ones, and installs them from wheels."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ try:
     from packaging.requirements import Requirement
     from packaging.tags import Tag, sys_tags
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-except ModuleNotFoundError:  # pip brings it along
+except ModuleNotFoundError:  # pip contains a copy
     from pip._vendor.packaging.requirements import Requirement
     from pip._vendor.packaging.tags import Tag, sys_tags
     from pip._vendor.packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-# Of the extra `test`: what no test that runs on GPUs imports.
+# Packages of the extra `test` that no GPU test imports.
 NOT_FOR_GPUS = frozenset({
     "buf-bin", "cryptography", "grpcio-tools", "jsonschema", "kubernetes-validate", "nvidia-cuda-cuobjdump",
     "nvidia-cuda-nvdisasm", "opentelemetry-sdk", "pybind11",
 })  # fmt: skip
-# Of what builds imp: programs, and what CMake alone does as well.
+# Build requirements: programs, and a packager that CMake can replace.
 PROGRAMS = frozenset({"cmake", "ninja"})
 PACKAGER = "scikit-build-core"
-# What wheels for Linux on x86-64 call their platform.
+# Platform tags of wheels for Linux on x86-64.
 PLATFORMS = ("manylinux1", "manylinux2014", *(f"manylinux_2_{n}" for n in (5, 12, 17, 24, 27, 28, 31, 34, 35)))
 
 Versions = Mapping[str, str]
 
 
 def requirements(*, is_built: bool = True) -> list[Requirement]:
-    """As pyproject.toml has them, with or without what builds imp."""
+    """Returns the requirements in pyproject.toml, with or without those of the build."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = document["project"]
     tested = [Requirement(line) for line in (*project["dependencies"], *project["optional-dependencies"]["test"])]
@@ -49,10 +49,10 @@ def requirements(*, is_built: bool = True) -> list[Requirement]:
 
 
 def installed() -> Versions:
-    """By name."""
+    """Returns the installed versions by name."""
     importlib.invalidate_caches()
     found: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():  # as the path has them: the first counts
+    for distribution in importlib.metadata.distributions():  # in the order of sys.path: the first counts
         if distribution.metadata["Name"]:
             found.setdefault(canonicalize_name(distribution.metadata["Name"]), distribution.version)
     return found
@@ -64,7 +64,7 @@ def fits(requirement: Requirement, here: Versions) -> bool:
 
 
 def lacking(here: Versions, needed: Iterable[Requirement]) -> list[str]:
-    """With the version that is here, where there is one that does not do."""
+    """Returns the missing requirements, with the installed version if it does not fit."""
     found = []
     for each in needed:
         if not fits(each, here):
@@ -77,7 +77,7 @@ def lacking(here: Versions, needed: Iterable[Requirement]) -> list[str]:
 
 
 def lay_out(folder: Path, into: Path) -> list[str]:
-    """What is lacking here, from a folder of wheels, in a folder for PYTHONPATH. Gives what could not be used."""
+    """Installs missing packages from a folder of wheels into a folder for PYTHONPATH. Returns notes on problems."""
     wheels, passed_over = usable(folder, set(sys_tags()))
     chosen = chosen_of(wheels, installed(), requirements())
     notes = [f"of another Python or platform: {', '.join(passed_over)}"] if passed_over else []
@@ -95,7 +95,7 @@ def lay_out(folder: Path, into: Path) -> list[str]:
 
 
 def usable(folder: Path, tags: set[Tag]) -> tuple[dict[str, Path], list[str]]:
-    """The newest wheel of each name for this Python; the files that are for another."""
+    """Returns the newest wheel of each name for this Python, and the files for other Pythons."""
     newest: dict[str, tuple[object, Path]] = {}
     others = []
     for path in sorted(folder.glob("*.whl")):
@@ -112,7 +112,7 @@ def usable(folder: Path, tags: set[Tag]) -> tuple[dict[str, Path], list[str]]:
 
 
 def chosen_of(wheels: Mapping[str, Path], here: Versions, needed: Sequence[Requirement]) -> list[Path]:
-    """What is needed and does not fit here, with what that needs in turn."""
+    """Returns the wheels of requirements that are not met here, and of their dependencies."""
     chosen: dict[str, Path] = {}
     waiting = list(needed)
     while waiting:
@@ -134,7 +134,7 @@ def needs_of(wheel: Path) -> list[Requirement]:
 
 
 def gather(folder: Path, python: str) -> int:
-    """Downloads what a machine with such a Python could lack, and says how much that is."""
+    """Downloads all packages that a machine with this Python could lack, and prints their size."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(download_command(folder, python), check=False)
     found = sorted(folder.glob("*.whl"))
@@ -156,7 +156,7 @@ def last_line(text: str) -> str:
 
 
 def require(needed: Sequence[Requirement], more: Sequence[str]) -> None:
-    """All that is lacking, in one go: before anything takes time."""
+    """Raises StageError with everything that is missing, before slow work begins."""
     if lack := [*more, *lacking(installed(), needed)]:
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise StageError(

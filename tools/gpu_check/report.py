@@ -1,4 +1,4 @@
-"""What a run found, in words: the report, and the forty lines that are printed last."""
+"""Writes the findings of a run: the report, and the summary of at most forty lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from gpu_check.main import Outcome
 
 MOST_LINES = 40
-# Of a step's time, for tokens that depend on nobody's company.
+# The share of a step's time that the deterministic mode may add.
 MOST_DETERMINISTIC_COST = 0.15
 
 
 @dataclass(frozen=True)
 class Target:
-    """A case and the parts of its limit that were meant to be reached: first versions, next ones, at the best."""
+    """A case and its targets, most of them shares of its limit: for the first version, the next ones, and the best."""
 
     case: str
     find: Callable[[Row], bool]
@@ -48,7 +48,7 @@ TARGETS = (
 
 
 def target_lines(rows: Sequence[Row]) -> list[str]:
-    """Measured beside meant."""
+    """Returns a table of measured and target values."""
     lines = []
     for target in TARGETS:
         found = [row for row in rows if row["stage"] == "engine" and target.find(row)]
@@ -57,7 +57,7 @@ def target_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def deterministic_lines(rows: Sequence[Row]) -> list[str]:
-    """What the mode costs, beside what it may."""
+    """Returns the cost of the deterministic mode and its bound."""
     found = [row for row in rows if row["stage"] == "engine" and row["what"] == "deterministic"]
     costs = [f"{row['case']} {100 * row['cost']:+.0f} %" for row in found]
     most = f"at most +{100 * MOST_DETERMINISTIC_COST:.0f} %"
@@ -80,7 +80,7 @@ def ceiling_line(rows: Sequence[Row]) -> str:
 
 
 def best_kernels(rows: Sequence[Row]) -> list[str]:
-    """Of each shape and number of rows that says the most, the kernels by their part of the limit."""
+    """Returns the kernels by their share of the limit, for the most telling shapes and numbers of rows."""
     lines = []
     for shape, m in (("8b gate", 1), ("1b gate", 1), ("8b gate", 16), ("8b gate", 2048)):
         found = [row for row in rows if row["what"] == "kernel" and row["shape"] == shape and row["m"] == m]
@@ -92,7 +92,7 @@ def best_kernels(rows: Sequence[Row]) -> list[str]:
 
 
 def summary(context: Context, outcomes: Sequence[Outcome]) -> list[str]:
-    """At most MOST_LINES."""
+    """Returns the summary, at most MOST_LINES lines."""
     rows = list(context.rows())
     device = next((row for row in rows if row["what"] == "device"), {})
     machine = next((row for row in rows if row["what"] == "machine"), {})
@@ -132,7 +132,7 @@ def milliseconds(percentiles: Row, name: str) -> str:
 
 
 def write_report(context: Context, outcomes: Sequence[Outcome]) -> None:
-    """report.md: the summary, then every finding in tables."""
+    """Writes report.md: the summary, then every finding in tables."""
     rows = list(context.rows())
     lines = ["# GPU check", "", "```", *summary(context, outcomes), "```", ""]
     notes = [f"- {row['stage']}: {row['text']}" for row in rows if row["what"] == "note"]

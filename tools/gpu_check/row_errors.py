@@ -1,4 +1,4 @@
-"""How far kernels are from float64: `python -m gpu_check.row_errors KIND all|dry KERNEL …` prints JSON, a line each."""
+"""Prints errors of kernels against float64, as JSON lines: `python -m gpu_check.row_errors KIND all|dry KERNEL …`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpu_check.rows import TAIL, ListedKernel, cublaslt_places, depth_of, runnab
 
 Float64s = NDArray[np.float64]
 Q8_ELEMENTS = 32
-DEVIATIONS = 4  # that an error may be from what is expected
+DEVIATIONS = 4  # how far an error may be from its expectation
 
-# Rows of x, by the phase that they are of.
+# Numbers of rows of x, by phase.
 CLASSES = {"decode": (1, 2, 4), "batch": (5, 8, 17, 33), "prefill": (64, 129, 513)}
 DRY_CLASSES = {"decode": (1,), "batch": (5,)}
-# n and k: whole tiles; ends of strips; ends of tiles too, by blocks beyond the last whole one.
+# n and k: whole tiles; partial strips; partial tiles too, with blocks beyond the last whole one.
 SHAPES = ((256, 1024), (136, 1280), (1000, 512 + TAIL))
 DRY_SHAPES = ((40, 256 + TAIL),)
-# More rows of a weight and of x than a library's kernel multiplies at a time.
+# More rows of a weight and of x than a library's kernel multiplies in one call.
 CUT = (16400, 512, 2049)
 
 
@@ -39,7 +39,7 @@ def main(kind: str, extent: str, names: list[str]) -> None:
 
 
 def worst_errors(kind: str, kernel: ListedKernel, *, is_dry: bool) -> dict[str, float]:
-    """By class of rows, as a part of what is allowed."""
+    """Returns the worst error of each class of rows, as a fraction of the bound."""
     classes, shapes = (DRY_CLASSES, DRY_SHAPES) if is_dry else (CLASSES, SHAPES)
     worst = {}
     for name, sizes in classes.items():
@@ -52,7 +52,7 @@ def worst_errors(kind: str, kernel: ListedKernel, *, is_dry: bool) -> dict[str, 
 
 
 def error_of(kind: str, kernel: ListedKernel, n: int, k: int, m: int) -> float:
-    """Fresh numbers each time; twice, for equal bits. What was not written is not a number, and never passes."""
+    """Returns the error for new random inputs. Runs twice and compares bits. Unwritten outputs are NaN and fail."""
     from imp_service import _testing as core
 
     weights = tests_support("weights")
@@ -67,16 +67,16 @@ def error_of(kind: str, kernel: ListedKernel, n: int, k: int, m: int) -> float:
 
 
 def worst_row(kernel: ListedKernel, out: NDArray[np.float32], x: Float64s, weight: Float64s) -> float:
-    """‖out − ref‖ of the worst row, as a part of what is allowed."""
+    """Returns ‖out − ref‖ of the worst row, as a fraction of the bound."""
     errors = np.linalg.norm(out - x @ weight.T, axis=1) / np.linalg.norm(allowed(kernel, x, weight), axis=1)
     return float(np.nan_to_num(errors, nan=np.inf).max())
 
 
 def allowed(kernel: ListedKernel, x: Float64s, weight: Float64s) -> Float64s:
-    """Of each output, from the terms that it is a sum of, whose errors are independent: so they add up as squares."""
+    """Returns the bound of each output. The errors of its terms are independent, so they add up as squares."""
     if not kernel.quantizes:
         return kernel.bound * np.sqrt(x**2 @ weight.T**2)
-    # A rounding to int8 is anywhere within half a step, which is the largest element of 32 by 127.
+    # A rounding to int8 is uniform within half a step; a step is the largest of 32 elements divided by 127.
     steps = np.abs(x).reshape(len(x), -1, Q8_ELEMENTS).max(axis=2).repeat(Q8_ELEMENTS, axis=1) / 127
     return DEVIATIONS * np.sqrt((steps / 12**0.5) ** 2 @ weight.T**2)
 

@@ -13,11 +13,11 @@ from gpu_check.context import ROOT, StageError
 FLOAT_BOUND, BFLOAT16_BOUND = 1e-3, 2.0**-8
 ANY_ROWS = 1 << 30
 LIBRARY_ROWS = 64
-# What kernels of any type are asked to multiply.
+# The type with which kernels for any type are checked.
 OF_ANY_TYPE = "q4_1"
 
 
-# The files that try kernels on every shape and edge, by the last word of the kernels' names.
+# The test files that cover all shapes and edges of kernels, by the last word of the kernels' names.
 _TILES = ("backend/cuda/test_tile_kernels.py", "backend/cuda/test_wide_products.py")
 TESTS = {
     "dp4a": _TILES,
@@ -30,16 +30,16 @@ TESTS = {
 }
 
 
-# Columns beyond the last whole tile of 256, where the blocks of a type allow it.
+# Columns beyond the last whole tile of 256, if the block size of a type allows it.
 TAIL = 64
 
 
 @dataclass(frozen=True)
 class ListedKernel:
-    """One row."""
+    """One row of the kernel list."""
 
     name: str
-    weight: str  # "any" for those that go through a type's decoder
+    weight: str  # "any" for kernels that use a type's decoder
     layout: str
     reduction: str
     max_rows: int
@@ -56,17 +56,17 @@ class ListedKernel:
 
     @property
     def timed_rows(self) -> int:
-        """The fewest that are worth timing: a library's products begin with decoding the weight to memory."""
+        """The fewest rows worth timing: a library's products first decode the weight to memory."""
         return LIBRARY_ROWS if self.reduction == "library" else 1
 
     @property
     def bound(self) -> float:
-        """Of those that do not."""
+        """The error bound of kernels that do not quantize."""
         return BFLOAT16_BOUND if self.weight == "bf16" else FLOAT_BOUND
 
 
 def listed_kernels(kind: str) -> list[ListedKernel]:
-    """All rows, in the order of the list."""
+    """Returns all rows in the order of the list."""
     from imp_service import _core
     from imp_service import _testing as core
 
@@ -81,18 +81,18 @@ def listed_kernels(kind: str) -> list[ListedKernel]:
 
 
 def runnable_kernels(kind: str) -> list[ListedKernel]:
-    """The rows that this device can run."""
+    """Returns the rows that this device can run."""
     return [kernel for kernel in listed_kernels(kind) if kernel.refusal is None]
 
 
 def cublaslt_places(kind: str) -> list[str]:
-    """Where the library is that some rows call; the first that is there counts."""
+    """Returns the places of the library that some rows call; the first that exists counts."""
     found: list[str] = tests_support("cublaslt").places(kind)
     return found
 
 
 def tests_support(name: str) -> ModuleType:
-    """A module of tests/support: what the tests make, the check makes."""
+    """Imports a module of tests/support, so that the check uses the inputs of the tests."""
     folder = str(ROOT / "tests")
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -103,6 +103,6 @@ def tests_support(name: str) -> ModuleType:
 
 
 def depth_of(weight: str, k: int) -> int:
-    """The most columns of whole blocks that are no more than k."""
+    """Returns the largest multiple of the block size that is at most k."""
     elements, _ = tests_support("weights").block_of(weight)
     return int(k - k % elements)

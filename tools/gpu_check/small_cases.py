@@ -1,4 +1,4 @@
-"""Small work for every kernel, for tools that are slow: `python -m gpu_check.small_cases KIND [KERNEL …]`."""
+"""Runs small cases of every kernel, for slow tools: `python -m gpu_check.small_cases KIND [KERNEL …]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = (1, 2, 3, 7, 17, 70)
 
 
 def main(kind: str, only: tuple[str, ...]) -> None:
-    """Those beside the list first: every model needs them."""
+    """Runs the kernels outside the list first, because every model needs them."""
     for name, op in OPS.items():
         if not only or name in only:
             op.errors(Asked(kind, is_small=True))
@@ -26,7 +26,7 @@ def main(kind: str, only: tuple[str, ...]) -> None:
 
 
 def multiply(kind: str, kernel: ListedKernel) -> None:
-    """Some numbers of rows; of kernels over tiles also a gated pair, and rows that belong to experts."""
+    """Multiplies several numbers of rows; with tile kernels also a gated pair, and rows of experts."""
     from imp_service import _testing as core
 
     weights = tests_support("weights")

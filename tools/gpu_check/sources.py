@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 ROOM = Path("backend/cuda")  # below csrc/; its folders may move
-# The source of the matrix kernels of a name's last word: q8_0_imma.
+# The last word of a matrix kernel's name (q8_0_imma) -> its source.
 MATRIX_SOURCES = {
     "dp4a": "gemm/dp4a.cu",
     "imma": "gemm/imma.cu",
@@ -26,17 +26,17 @@ MATRIX_SOURCES = {
     "reference": "gemm/reference.cu",
 }
 WITHOUT_KERNELS = "device/runtime.cu"
-# What prepares the rows that kernels read, and the kernel that reads them as they are.
+# The source that prepares the rows that kernels read, and the kernels that read unprepared rows.
 PREPARATION = "activation_rows"
 READS_FLOATS = ("reference",)
-# Sources whose launches others shape: host sides that are not their own file's.
+# Sources whose launches depend on host code in other files.
 HOST_SIDES = {
     "attention/decode.cu": ("attention/attention.cpp",),
     "attention/prefill.cu": ("attention/attention.cpp",),
     "sampling/kernels.cu": ("sampling/plan.cpp", "sampling/sampling.cpp"),
     "gemm/cublaslt/products.cu": ("gemm/cublaslt/cublaslt.cpp",),
 }
-# Folders whose files are named within them.
+# Folders whose name is part of the names of their kernels.
 SUBJECTS = ("attention", "sampling")
 
 _TOKEN = re.compile(
@@ -49,13 +49,13 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def code_of(text: str) -> str:
-    """The tokens of a source, without comments and white space."""
+    """Returns the tokens of a source, without comments and white space."""
     kept = (match["kept"] for match in _TOKEN.finditer(text))
     return " ".join(word for word in kept if word is not None)
 
 
 def reached(csrc: Path, first: Sequence[Path]) -> list[Path]:
-    """These files and the project's headers that they reach, all relative to csrc/."""
+    """Returns these files and the project headers that they include, directly or not, all relative to csrc/."""
     found: set[Path] = set()
     waiting = list(first)
     while waiting:
@@ -68,20 +68,20 @@ def reached(csrc: Path, first: Sequence[Path]) -> list[Path]:
 
 
 def fingerprint(csrc: Path, first: Sequence[Path], nvcc: str, flags: Sequence[str]) -> str:
-    """The hash of the sources, the compiler and the flags."""
+    """Returns the hash of the sources, the compiler and the flags."""
     parts = {path.as_posix(): code_of((csrc / path).read_text()) for path in reached(csrc, first)}
     text = json.dumps({"sources": parts, "nvcc": nvcc, "flags": list(flags)}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def files_of_room(csrc: Path, pattern: str) -> list[Path]:
-    """In whatever folder of the room they lie; relative to csrc/."""
+    """Returns the matching files anywhere below ROOM, relative to csrc/."""
     found = (path.relative_to(csrc) for path in (csrc / ROOM).rglob(pattern))
     return sorted(found)
 
 
 def file_of(csrc: Path, kernel: str) -> Path:
-    """The source of a matrix kernel."""
+    """Returns the source of a matrix kernel."""
     source = MATRIX_SOURCES.get(kernel.rpartition("_")[2])
     if source is None:
         raise LookupError(f"{kernel} has no source: its last word is none of {', '.join(MATRIX_SOURCES)}")
@@ -91,7 +91,7 @@ def file_of(csrc: Path, kernel: str) -> Path:
 
 
 def listed() -> list[str]:
-    """The matrix kernels of the imp that is installed; empty where there is none, or one without CUDA."""
+    """Returns the matrix kernels of the installed imp; empty if there is none, or one without CUDA."""
     try:
         from imp_service import _core
     except ImportError:
@@ -103,14 +103,14 @@ def listed() -> list[str]:
 
 
 def unknown(chosen: Sequence[str], matrix_kernels: Sequence[str]) -> str:
-    """The problem with a choice of kernels; empty if there is none."""
+    """Returns the problem with a choice of kernels; empty if there is none."""
     known = {*matrix_kernels, *ops()}
     others = sorted(set(chosen) - known)
     return f"--only: {', '.join(others)}, expected some of {', '.join(sorted(known))}" if others else ""
 
 
 def ops(csrc: Path = CSRC) -> dict[str, Path]:
-    """The sources with kernels that are none of the matrix list, by their names."""
+    """Returns the sources of kernels outside the matrix list, by name."""
     others = {ROOM / source for source in (*MATRIX_SOURCES.values(), WITHOUT_KERNELS)}
     return {op_name(path): path for path in files_of_room(csrc, "*.cu") if path not in others}
 
@@ -121,7 +121,7 @@ def op_name(source: Path) -> str:
 
 
 def sources_of(csrc: Path, name: str) -> list[Path]:
-    """What is compiled for a kernel of the list, or for one beside it."""
+    """Returns the sources that are compiled for a kernel."""
     others = ops(csrc)
     source = others[name] if name in others else file_of(csrc, name)
     found = [source, source.with_suffix(".cpp")]
@@ -139,19 +139,19 @@ def only(csrc: Path, name: str) -> list[Path]:
 
 
 def hash_of(name: str, nvcc: str) -> str:
-    """Of a kernel of the list or one beside it, had it been built by this version of nvcc."""
+    """Returns the hash of a kernel as this version of nvcc would build it."""
     return fingerprint(CSRC, sources_of(CSRC, name), nvcc, build_flags())
 
 
 def build_flags() -> list[str]:
-    """What the build gives nvcc beside the architecture."""
+    """Returns the flags that the build gives nvcc, without the architecture."""
     text = (CSRC / "CMakeLists.txt").read_text()
     found = re.findall(r"\$<\$<COMPILE_LANGUAGE:CUDA>:([^>]*)>", text)
     return ["-std=c++20", "-O3", "-DNDEBUG", *(flag for group in found for flag in group.split(";"))]
 
 
 def nvcc_version() -> str:
-    """ "13.0.88" of the nvcc that builds imp."""
+    """Returns the version of the nvcc that builds imp, such as 13.0.88."""
     tool = os.environ.get("CUDACXX") or shutil.which("nvcc")
     if tool is None:
         raise LookupError("no nvcc: neither on PATH nor named by CUDACXX")

@@ -1,1 +1,1 @@
-"""Parts of tools/release.py. They import the standard library alone, so that it runs in any clean checkout."""
+"""Parts of tools/release.py. They import only the standard library, so that it runs in any clean checkout."""

@@ -1,4 +1,4 @@
-"""Builds the source distribution and the wheels, each in a folder of its own, and gives wheels their platform tag."""
+"""Builds the source distribution and the wheels, each in its own folder, and gives wheels their platform tag."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from release.distributions import DISTRIBUTIONS, PLAIN, Distribution, rename
 
 @dataclass(frozen=True)
 class Tools:
-    """A virtual environment with what builds imp and what checks its packages: the extra `release`."""
+    """A virtual environment with the packages that build imp and those that check its packages (extra `release`)."""
 
     folder: Path
 
     @classmethod
     def install(cls, checkout: Checkout, folder: Path) -> Tools:
-        """A new environment."""
+        """Makes a new environment."""
         document = tomllib.loads((checkout.root / "pyproject.toml").read_text())
         wanted = [*document["build-system"]["requires"], *document["project"]["optional-dependencies"]["release"]]
         tools = cls(folder)
@@ -41,7 +41,7 @@ class Tools:
 
 
 def build_sdist(tools: Tools, checkout: Checkout, folder: Path, work: Path) -> Path:
-    """The source distribution of the commit."""
+    """Builds the source distribution of the commit."""
     source = work / "source"
     export(checkout, source)
     tools.run(["python", "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(source)])
@@ -49,7 +49,7 @@ def build_sdist(tools: Tools, checkout: Checkout, folder: Path, work: Path) -> P
 
 
 def unpack(sdist: Path, distribution: Distribution, folder: Path) -> Path:
-    """The sources of a distribution, in a new folder."""
+    """Unpacks the sources of a distribution into a new folder."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     (source,) = folder.iterdir()
@@ -58,8 +58,8 @@ def unpack(sdist: Path, distribution: Distribution, folder: Path) -> Path:
 
 
 def build_wheel(tools: Tools, distribution: Distribution, source: Path, raw: Path) -> Path:
-    """A wheel for this Python and this machine, in a new folder."""
-    # Warnings are errors, as in the build that the tests run on: a compiler cache then has what was compiled there.
+    """Builds a wheel for this Python and this machine in a new folder."""
+    # Warnings are errors, as in the build for the tests, so that a compiler cache can reuse its results.
     chosen = {"IMP_CUDA": distribution.cuda, "IMP_TESTING": "OFF", "CMAKE_ARGS": "-DIMP_WERROR=ON"}
     tools.run(["python", "-m", "build", "--wheel", "--no-isolation", "--outdir", str(raw), str(source)], env=chosen)
     (wheel,) = raw.iterdir()
@@ -67,7 +67,7 @@ def build_wheel(tools: Tools, distribution: Distribution, source: Path, raw: Pat
 
 
 def repair(tools: Tools, wheel: Path, folder: Path) -> Path:
-    """The wheel with the platform tag that auditwheel gives it: the oldest glibc that it runs on."""
+    """Returns the wheel with auditwheel's platform tag, which names the oldest glibc that it runs on."""
     before = set(folder.iterdir())
     tools.run(["auditwheel", "repair", "--wheel-dir", str(folder), str(wheel)])
     (repaired,) = set(folder.iterdir()) - before
@@ -77,7 +77,7 @@ def repair(tools: Tools, wheel: Path, folder: Path) -> Path:
 
 
 def check_wheel(wheel: Path, checkout: Checkout) -> Distribution:
-    """Which distribution a wheel is. Raises ReleaseError if it is not one of this commit."""
+    """Returns the distribution of a wheel. Raises ReleaseError if the wheel is not of this commit's version."""
     found = re.match(r"(\w+)-([^-]+)-", wheel.name)
     distribution = next((d for d in DISTRIBUTIONS if found is not None and d.file_name == found[1]), None)
     if found is None or distribution is None or found[2] != checkout.version:

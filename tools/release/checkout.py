@@ -1,4 +1,4 @@
-"""What is released: a commit without changes on top, whose version has an entry in the changelog."""
+"""The commit to release: a checkout without changes whose version has an entry in the changelog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SHOWN = 10
 
 
 class ReleaseError(Exception):
-    """A reason why this cannot be released."""
+    """A reason why the release is impossible."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Checkout:
 
 
 def read_checkout(root: Path = ROOT) -> Checkout:
-    """The commit and the version. Raises ReleaseError."""
+    """Returns the commit and the version, or raises ReleaseError."""
     changed = git(root, "status", "--porcelain").splitlines()
     if changed:
         raise ReleaseError(f"the checkout has changes, expected none: {', '.join(changed[:MOST_SHOWN])}")
@@ -43,13 +43,13 @@ def read_checkout(root: Path = ROOT) -> Checkout:
 
 
 def read_version(root: Path = ROOT) -> str:
-    """The version, from the one place that states it."""
+    """Returns the version, from the only place that states it."""
     (version,) = _VERSION.findall((root / "service" / "imp_service" / "__init__.py").read_text())
     return str(version)
 
 
 def changelog(root: Path = ROOT) -> dict[str, str]:
-    """The versions of the changelog in its order, each with its text."""
+    """Returns the versions of the changelog in order, each with its text."""
     path = root / "CHANGELOG.md"
     _, *parts = _ENTRY.split(path.read_text() if path.exists() else "")
     return {version: text.strip() for version, text in zip(parts[::2], parts[1::2], strict=True)}
@@ -63,7 +63,7 @@ def export(checkout: Checkout, folder: Path) -> None:
 
 
 def git(root: Path, *words: str) -> str:
-    """What git prints."""
+    """Returns what git prints."""
     ran = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise ReleaseError(f"git {' '.join(words)}: {ran.stderr.strip()}")

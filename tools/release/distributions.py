@@ -1,4 +1,4 @@
-"""The distributions of imp: the same sources under several names, because a wheel either has CUDA code or has not."""
+"""The distributions of imp: the same sources under several names, because a wheel either has CUDA code or has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Distribution:
     """One name in package indexes, and how its wheel is built."""
 
     name: str
-    cuda: str  # IMP_CUDA at the build
+    cuda: str  # IMP_CUDA in the build
     licence: str
     backends: str  # as `imp --version` prints them
 
@@ -23,13 +23,13 @@ class Distribution:
 
 
 PLAIN = Distribution("imp-service", "off", "Apache-2.0", "cpu")
-# NVIDIA's CUDA runtime is linked into it.
+# This wheel contains NVIDIA's CUDA runtime.
 CUDA = Distribution("imp-service-cuda13", "on", "Apache-2.0 AND LicenseRef-NVIDIA-Proprietary", "cpu, cuda")
 DISTRIBUTIONS = (PLAIN, CUDA)
 
 
 def rename(source: Path, distribution: Distribution) -> None:
-    """Turns the sources in this folder, which are named as PLAIN, into those of another distribution."""
+    """Renames the sources in this folder from PLAIN to another distribution."""
     path = source / "pyproject.toml"
     text = path.read_text()
     for key, old, new in (("name", PLAIN.name, distribution.name), ("license", PLAIN.licence, distribution.licence)):

@@ -1,4 +1,4 @@
-"""The steps of a release in their order, up to what publishes it."""
+"""The steps of a release in order, except publishing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from release.distributions import CUDA, DISTRIBUTIONS, Distribution
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Makes the files and tries them."""
+    """Makes and tests the files."""
     parser = argparse.ArgumentParser(prog="tools/release.py", description="Make and try the files of a release.")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "release", help="a folder, which is emptied")
     parser.add_argument("--without-cuda", action="store_true", help=f"build no wheel of {CUDA.name}")
@@ -32,7 +32,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def release(out: Path, given: Sequence[Path], without_cuda: bool) -> None:
-    """Fills the folder. Raises ReleaseError."""
+    """Fills the output folder, or raises ReleaseError."""
     checkout = read_checkout()
     print(f"imp {checkout.version} of commit {checkout.commit}")
     given_of = {wheel: build.check_wheel(wheel, checkout) for wheel in given}
@@ -75,19 +75,19 @@ def release(out: Path, given: Sequence[Path], without_cuda: bool) -> None:
 
 
 def bill(tools: build.Tools, distribution: Distribution, source: Path) -> str:
-    """The bill of materials of a distribution."""
+    """Returns the bill of materials of a distribution."""
     option = "--with-cuda" if distribution is CUDA else "--print"
     return tools.run(["python", str(source / "tools" / "write_bill_of_materials.py"), option])
 
 
 def write_sums(dist: Path) -> None:
-    """SHA256SUMS, as `sha256sum --check` reads it."""
+    """Writes SHA256SUMS in the format of `sha256sum --check`."""
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(dist.iterdir())}
     (dist / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
 
 def how_to_publish(checkout: Checkout, dist: Path, not_tried: Sequence[Path]) -> str:
-    """What a person does next."""
+    """Returns instructions for the person who publishes."""
     lines = ["", f"{dist} has:", *(f"  {path.name}" for path in sorted(dist.iterdir()))]
     if not_tried:
         lines += ["Not tried, because they are for another Python or processor:", *(f"  {p.name}" for p in not_tried)]

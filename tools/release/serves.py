@@ -1,7 +1,7 @@
-"""Shows that the imp of this Python serves: starts `imp serve`, and generates over gRPC and over HTTP.
+"""Shows that this Python's imp serves: starts `imp serve`, and generates over gRPC and over HTTP.
 
-The tokens must be those of tests/data/demo_golden.json, which another library computed. It runs on a bare environment
-with imp in it, as in the containers of cibuildwheel.
+The tokens must be those of tests/data/demo_golden.json, which another library computed. It needs only an environment
+with imp, as in the containers of cibuildwheel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SECONDS = 120
 
 
 def main() -> int:
-    """Starts, asks twice, stops."""
+    """Starts the server, sends a request over each transport, and stops it."""
     first = json.loads(GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"][0]
     prompt, expected = first["prompt_ids"], first["output_ids"][:16]
     imp = [sys.executable, "-I", "-m", "imp_service"]
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def wait_for(ready: Path, server: subprocess.Popen[bytes]) -> dict[str, list[str]]:
-    """The addresses of the server, once it serves."""
+    """Waits until the server serves; returns its addresses."""
     ends = time.monotonic() + SECONDS
     while not ready.exists():
         if server.poll() is not None or time.monotonic() > ends:
@@ -62,7 +62,7 @@ def wait_for(ready: Path, server: subprocess.Popen[bytes]) -> dict[str, list[str
 
 
 def over_grpc(address: str, prompt: list[int], n_tokens: int) -> list[int]:
-    """The tokens of a greedy generation."""
+    """Returns the tokens of a greedy generation over gRPC."""
     import grpc
 
     from imp_service.pb import inference_pb2 as pb
@@ -79,7 +79,7 @@ def over_grpc(address: str, prompt: list[int], n_tokens: int) -> list[int]:
 
 
 def over_http(address: str, prompt: list[int], n_tokens: int) -> list[int]:
-    """The same by OpenAI's API."""
+    """Returns the tokens of a greedy generation over OpenAI's API."""
     body = {"prompt": prompt, "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=SECONDS)
     connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})

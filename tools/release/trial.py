@@ -1,4 +1,4 @@
-"""Installs a wheel as its users will, without a compiler and without a network, and serves from it."""
+"""Installs a wheel as its users do, without a compiler and without a network, and serves from it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ SERVES = Path(__file__).with_name("serves.py")
 
 
 def fits_here(wheel: Path) -> bool:
-    """Whether this Python and this machine can install it."""
+    """Returns whether this Python and this machine can install it."""
     _, _, python, _, platforms = wheel.name.removesuffix(".whl").split("-")
     return python == f"cp{sys.version_info.major}{sys.version_info.minor}" and platforms.endswith(platform.machine())
 
 
 def gather(tools: Tools, wheel: Path, folder: Path) -> None:
-    """Downloads wheels of all that imp needs. A package without a wheel for this machine is an error."""
+    """Downloads wheels of all dependencies. Fails for a package without a wheel for this machine."""
     tools.run(["python", "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(folder), str(wheel)])
 
 
 def try_wheel(checkout: Checkout, distribution: Distribution, wheel: Path, wheelhouse: Path, folder: Path) -> str:
-    """Installs the wheel in a new environment in `folder`, and serves. Returns what the check prints."""
+    """Installs the wheel in a new environment in `folder` and serves from it. Returns the output of the check."""
     run([sys.executable, "-m", "venv", "--clear", str(folder)])
     python = str(folder / "bin" / "python")
-    # No program but those of the environment can be found: no compiler.
+    # PATH has only the programs of the environment, so no compiler.
     bare = {"PATH": str(folder / "bin"), "HOME": str(folder), "PIP_CONFIG_FILE": "/dev/null"}
     run(
         [python, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(wheelhouse), str(wheel)], env=bare

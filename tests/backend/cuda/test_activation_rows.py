@@ -1,4 +1,4 @@
-"""How activations are prepared for the GPU's kernels, against NumPy in float64 and against the CPU's rounding."""
+"""The preparation of activations for the GPU's kernels, against NumPy in float64 and the CPU's rounding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray
 
 
 def prepared(x: Array, name: str, thread_order: int = 0) -> Array:
-    """A row of bytes for each row of x: the same on the emulated GPU and on a real one."""
+    """Returns a row of bytes for each row of x; checks that the emulated GPU and a real one agree."""
     found = [core.cuda_prepare_rows(device, x, name, thread_order) for device in GPU_KINDS]
     for other in found[1:]:
         assert np.array_equal(other, found[0])
@@ -72,7 +72,7 @@ def test_gemm_10_float16_rows_keep_eleven_bits_of_any_size(name: str, k: int) ->
     mantissa, _ = np.frexp(factors)
     assert (mantissa == 0.5).all()
     values = halves[:, :k].astype(np.float64) * factors[:, None].astype(np.float64)
-    # Half a place of float16, or of its smallest numbers.
+    # Half a unit in the last place of float16, or of its subnormals.
     bound = np.abs(x) * 2.0**-11 + 2.0**-25 * factors[:, None]
     assert (np.abs(values - x) <= bound).all()
     if k > 1:
@@ -139,7 +139,7 @@ def test_det_1_a_rows_bytes_do_not_depend_on_its_company_or_on_the_order_of_thre
 def test_krn_3_gemm_10_rows_that_a_norm_writes_for_its_reader_are_those_of_a_launch_of_their_own(
     device: core.Device, dtype: str, k: int, m: int
 ) -> None:
-    """Bit for bit. Rows that have changed since are read as they are now."""
+    """Compares bits. If the rows change afterwards, the kernels read the new values."""
     x, norm_weight = random_rows(m, k), random_rows(1, k)[0]
     matrix = (dtype, random_weight(dtype, 40, k).file, None)
     told, plain = (device.norm_linear(x, norm_weight, 40, matrix, told=told) for told in (True, False))

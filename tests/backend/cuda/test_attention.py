@@ -1,4 +1,4 @@
-"""Attention on a GPU beyond what tests/backend/test_attention.py asks of every device: kernels, steps, the cache."""
+"""Attention on a GPU beyond tests/backend/test_attention.py, which tests every device: kernels, steps, the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ each_dtype = pytest.mark.parametrize("dtype", ["f16", "bf16", "q8_0"])
 
 
 def another(device: core.Device) -> core.Device:
-    """Of the same kind, with nothing reserved or captured."""
+    """Makes a device of the same kind, with nothing reserved or captured."""
     return core.Device(kind=GPU_KINDS[GPUS.index(device)])
 
 
@@ -56,7 +56,7 @@ def assert_each_alone_equals(together: Array, cache: core.Cache, heads: Heads, s
 @each_gpu
 @pytest.mark.parametrize("window", [0, 40])
 def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, window: int) -> None:
-    """What rides along, with several rows too, changes nothing."""
+    """Other sequences in the batch, also with several rows, change nothing."""
     heads = replace(HEADS, n_heads=2, n_kv_heads=1, window=window)
     rng = np.random.default_rng(2)
     shapes = [(int(n), 1) for n in rng.integers(1, 400, size=64)] + [(600, 1), (20, 3), (530, 1)]
@@ -75,7 +75,7 @@ def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, 
 def test_det_13_sequences_whose_splits_find_no_room_equal_each_alone(
     device: core.Device, dtype: str, long_at: int
 ) -> None:
-    """There is room for the splits of two sequences of six: of these five the last is worked on whole."""
+    """The scratch fits the splits of two of six sequences: the last of these five is evaluated without splits."""
     shapes = [(257, 1), (290, 1), (300, 1), (257, 1)]
     shapes.insert(long_at, (1281, 1))
     heads = replace(HEADS, soft_cap=20.0)
@@ -101,7 +101,7 @@ def test_det_13_the_context_that_was_reserved_decides_no_bit(device: core.Device
 @each_gpu
 @pytest.mark.parametrize("dtype", ["f16", "q8_0"])
 def test_det_13_krn_1_a_long_sequence_of_one_row_equals_its_row_among_several(device: core.Device, dtype: str) -> None:
-    """Splits are merged 32 at a time, and of those in three places; rows of several merge them one after the other."""
+    """Single rows merge splits in groups of 32 in three places; several rows merge them one after the other."""
     heads = Heads(n_heads=1, n_kv_heads=1, head_dim=32, scale=0.2)
     sequences, n_blocks = make_sequences(np.random.default_rng(10), heads, [(100 * 256 + 30, 2)])
     cache = make_cache(another(device), heads, dtype, n_blocks, sequences)
@@ -112,13 +112,13 @@ def test_det_13_krn_1_a_long_sequence_of_one_row_equals_its_row_among_several(de
         assert_same_bits(attend(cache, heads, [held.asked(i, i + 1)], held.q[i : i + 1]), together[i : i + 1])
 
 
-# Sequences of (rows, position of the first), the states that there are, the window, and of each sequence its first
-# state, or none where it is whole.
+# Sequences of (rows, position of the first), the number of states, the window, and each sequence's first state, or
+# None if it is not split.
 DIVISIONS = [
     ([(1, 255), (1, 256), (3, 700), (1, 2047), (1, 511)], 12, 0, [None, 0, None, 2, 10]),
     ([(1, 255), (1, 256), (3, 700), (1, 2047), (1, 511)], 11, 0, [None, 0, None, 2, None]),
-    ([(1, 2048), (1, 256), (1, 511), (1, 700)], 8, 0, [None, 0, 2, 4]),  # nine can never be had: they claim none
-    ([(1, 700), (1, 1500), (1, 256)], 8, 0, [0, None, None]),  # a claim that is not met is one
+    ([(1, 2048), (1, 256), (1, 511), (1, 700)], 8, 0, [None, 0, 2, 4]),  # nine never fit: this sequence claims none
+    ([(1, 700), (1, 1500), (1, 256)], 8, 0, [0, None, None]),  # a claim that does not fit counts too
     ([(1, 4000), (1, 4096), (1, 300)], 4, 200, [0, 2, None]),
     ([(1, 5000)] * 100, 20 * 70, 0, [20 * i if i < 70 else None for i in range(100)]),
     ([(1, 300), (1, 10)] * 50, 0, 0, [None] * 100),
@@ -188,7 +188,7 @@ def test_kv_5_tables_of_blocks_take_memory_by_sequences_and_not_by_rows(device: 
 
 @emulated_only
 def test_krn_1_a_gpu_refuses_heads_by_the_cache_that_it_has() -> None:
-    """An A100's blocks have 163 KiB, those of GPUs of 8.6 and 8.9 99."""
+    """Blocks have 163 KiB of shared memory on an A100, and 99 KiB on GPUs of compute capability 8.6 and 8.9."""
     for dtype in ("f16", "bf16", "q8_0"):
         core.attention_require_served(163 << 10, dtype, 256)
         core.attention_require_served(99 << 10, dtype, 64)
@@ -222,7 +222,7 @@ def test_det_10_a_captured_step_serves_sequences_of_any_length(device: core.Devi
 def test_krn_1_what_a_row_does_not_see_may_be_endless(
     device: core.Device, head_dim: int, dtype: str, endless: float
 ) -> None:
-    """Keys and values after a row, or before its window, in the same tile as those that it sees."""
+    """Puts infinity or NaN after a row, or before its window, in the tile of keys and values that it attends to."""
     heads = replace(HEADS, head_dim=head_dim, window=50)
     sequences, n_blocks = make_sequences(np.random.default_rng(5), heads, [(150, 150)])
     held = sequences[0]
@@ -245,7 +245,7 @@ def test_krn_1_what_a_row_does_not_see_may_be_endless(
 
 
 def cached(cache: core.Cache, dtype: str, heads: Heads, n_blocks: int, block_tokens: int) -> tuple[Array, ...]:
-    """Values by [layer, block, kv head, K or V, token, element]; of q8_0 codes and scales."""
+    """Returns values by [layer, block, kv head, K or V, token, element]; for q8_0, codes and scales."""
     memory = np.frombuffer(cache.memory(), np.uint8)
     n, d = block_tokens, heads.head_dim
     if dtype != "q8_0":

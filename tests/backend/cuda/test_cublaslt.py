@@ -1,6 +1,6 @@
-"""Products by cuBLASLt: found at run time or refused in words, right on either device, and never half done.
+"""Products by cuBLASLt: found at run time or refused with a message, correct on both devices, and never partial.
 
-On the emulated device a library of ours stands for it, which is opened as NVIDIA's is.
+The emulated device uses our own library in its place, which is opened like NVIDIA's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from support.weights import random_rows, random_weight
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
-# Neither is a multiple of 16, and the larger one is several strips of the emulated device.
+# Neither is a multiple of 16; the larger one takes several strips on the emulated device.
 SMALL, LARGE = 37, 150
 ROWS = [1, 16, 17, 65, 130, 200]
 
@@ -77,7 +77,7 @@ def test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else(device: str, dtyp
     [out] = products(device, dtype, [(weight.file, n, None)], x, k, thread_order=m)
     exact, bound = exactly(x.exact, weight)
     assert is_within(out, exact, bound)
-    # Negative controls: two columns and two elements of k in each other's place.
+    # Negative controls: two columns exchanged, and two elements of k exchanged.
     swapped = weight.values.astype(np.float64)[:, np.r_[1, 0, 2:k]]
     assert not is_within(out, x.exact @ swapped.T, bound)
     assert not is_within(out, np.roll(exact, 1, axis=1), bound)
@@ -121,7 +121,7 @@ def gated(activation: str, gate: Float64s, up: Float64s) -> Float64s:
     [("q8_0", "silu"), ("q4_k", "gelu_tanh"), ("f8_e4m3", "silu"), ("f16", "silu"), ("bf16", "gelu_tanh")],
 )
 def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, dtype: str, activation: str) -> None:
-    """Over several strips of both weights and several parts of the rows."""
+    """Uses several strips of both weights and several parts of the rows."""
     k, n = k_of(dtype), LARGE
     x = many_row_input(dtype, random_rows(70, k) / np.float32(64))  # gates of about one
     weights, bias = [random_weight(dtype, n, k, seed=seed) for seed in (1, 2)], bias_of(n)
@@ -130,7 +130,7 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, dtype: str, act
     gate, gate_bound = exactly(x.exact, weights[0], bias)
     up, up_bound = exactly(x.exact, weights[1])
     expected = gated(activation, gate, up)
-    # Neither activation has a slope above 1.13, or is larger than its argument.
+    # Neither activation has a slope above 1.13 or exceeds its argument.
     through = 1.13 * gate_bound * (np.abs(up) + up_bound) + np.abs(gate) * up_bound
     bound = through + tolerances.gelu_tanh(gate, up) + tolerances.elementwise(expected, 8)
     assert is_within(out, expected, bound)
@@ -164,13 +164,13 @@ def test_gemm_10_what_is_not_finite_stays_in_its_row(device: str) -> None:
         assert is_within(out[others], exact[others], bound[others])
 
 
-# How it is cut.
+# How products are divided.
 
 
 @pytest.mark.parametrize("n_products", [1, 2])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (37, 275), (14336, 4096), (4096, 14336), (151936, 1024), (512, 1 << 20)])
 def test_gemm_9_scratch_is_bounded_whatever_the_weight(n: int, k: int, n_products: int) -> None:
-    """Weights of the larger models' layers are one strip or two; parts of x are a power of two."""
+    """Weights of the larger models' layers take one strip or two; parts of x have a power of two of rows."""
     sizes = []
     for m in (1, 15, 512, 2048, 65536):
         strip, last, part, n_bytes = core.cublaslt_cut(n, k, n_products, m)
@@ -192,7 +192,7 @@ def test_an_algorithm_is_for_the_rows_between_two_powers_of_two() -> None:
     ]  # fmt: skip
 
 
-# In a backend.
+# cuBLASLt in a backend.
 
 
 def device_with(kind: str, library: list[str] | None = None) -> Any:
@@ -250,7 +250,7 @@ def test_det_13_the_deterministic_mode_does_not_take_it() -> None:
 
 @emulated_only
 def test_gemm_16_no_order_takes_it() -> None:
-    """Whether it has run on hardware or not: an override does."""
+    """Only an override selects it, whether it has run on hardware or not."""
     rows = _core.explain("q8_0", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=[EMULATED])
     [(accepted, reason)] = [(accepted, reason) for name, accepted, reason in rows if name == "q8_0_cublaslt"]
     assert (accepted, reason) == (False, "an earlier kernel takes these rows")
@@ -279,7 +279,7 @@ def test_a_long_prompt_takes_it_and_what_follows_does_not(device: str, tmp_path:
 
 @emulated_only
 def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
-    """Of the same model the other weights are, where an override says which."""
+    """An override can still select it for the other weights of the same model."""
     mixture = dataclasses.replace(Q8_0, architecture="qwen3moe", n_experts=4, expert_ffn_size=128)
     with pytest.raises(_core.ModelError, match="only the GPU knows how many rows an expert has") as error:
         load(mixture, tmp_path, device="cuda_emulated", gemm=[("q8_0", "q8_0_cublaslt")], cublaslt=[EMULATED])
@@ -294,7 +294,7 @@ def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
 
 @each_device
 def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str, tmp_path: Path) -> None:
-    """Its calls are the graph's: each replay multiplies anew."""
+    """Graphs capture its calls: each replay multiplies again."""
     if (reason := refusal(device)) is not None:
         pytest.skip(f"no cuBLASLt for this device: {reason}")
     model = load(
@@ -316,11 +316,11 @@ def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str,
     assert counts["replays"] >= 5
 
 
-# What can be wrong with the library.
+# Faults of the library.
 
 
 def patched(folder: Path, symbol: str) -> str:
-    """The emulated library without one function."""
+    """Writes the emulated library without one function."""
     content = Path(EMULATED).read_bytes()
     name = symbol.encode() + b"\0"
     assert name in content
@@ -330,7 +330,7 @@ def patched(folder: Path, symbol: str) -> str:
 
 
 def words(library: list[str]) -> str:
-    """What an explanation says of the row, which an override then says too."""
+    """Returns the reason that explain() gives for the row; checks that an override gives the same."""
     rows = _core.explain("q4_k", 64, 512, device="cuda_emulated", unvalidated=True, cublaslt=library)
     [said] = [reason for name, accepted, reason in rows if name == "q4_k_cublaslt" and not accepted]
     weight = random_weight("q4_k", 16, 256)
@@ -394,7 +394,7 @@ def test_gemm_17_a_shape_without_an_algorithm_ends_the_load(monkeypatch: pytest.
 def test_det_11_algorithms_that_split_sums_or_need_more_room_are_not_taken(
     offers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where they are offered in spite of what was asked for, or beside few others: any of them would fail."""
+    """The library offers them against the request, or among few others; any of them would fail the test."""
     monkeypatch.setenv("IMP_EMULATED_CUBLASLT", offers)
     k, x, weight = k_of("q8_0"), x_of("q8_0", 40), random_weight("q8_0", SMALL, k_of("q8_0"))
     [out] = products("cuda_emulated", "q8_0", [(weight.file, SMALL, None)], x, k)
@@ -412,13 +412,13 @@ def test_a_product_that_fails_ends_the_step_and_the_device(tmp_path: Path, monke
         cache.run((tokens, 0, cache.blocks(260)))
     assert error.value.reason == "DEVICE_FAULT"
     monkeypatch.delenv("IMP_EMULATED_CUBLASLT")
-    with pytest.raises(_core.DeviceError, match="EXECUTION_FAILED"):  # what failed stays
+    with pytest.raises(_core.DeviceError, match="EXECUTION_FAILED"):  # the failure persists
         cache.run((tokens[:2], 0, cache.blocks(2)))
 
 
 @emulated_only
 def test_gemm_17_nvidias_own_has_every_function() -> None:
-    """And without a GPU it says what the code expects."""
+    """Without a GPU it returns the error that the code expects."""
     packaged = [place for place in search_places() if "/" in place]
     if not packaged:
         pytest.skip("the package nvidia-cublas is not installed")

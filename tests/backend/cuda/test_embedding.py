@@ -1,4 +1,4 @@
-"""Rows of a table on the GPU: of every type, from the file's layout and from the one that its kernels want."""
+"""Rows of a table on the GPU: of every type, from the file's layout and from that of its kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ each_gpu = pytest.mark.parametrize("gpu", GPUS, ids=lambda device: device.name.r
 @pytest.mark.parametrize("as_the_file", [True, False])
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_krn_3_rows_of_every_type_are_decoded(gpu: core.Device, dtype: str, as_the_file: bool) -> None:
-    """More tiles than a block has warps, the last of them not whole where the type allows it."""
+    """Uses more tiles than a block has warps, with a partial last tile if the type allows it."""
     n, k = 37, k_of(dtype, 9 * 256 + 40)
     table = random_weight(dtype, n, k)
     tokens = np.array([36, 0, 17, 15, 16, 17], np.int32)

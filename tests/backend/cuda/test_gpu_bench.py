@@ -1,4 +1,4 @@
-"""What times a GPU's kernels runs them as a step does: right results, nothing beside them, a time for every case."""
+"""The bench of GPU kernels runs them as a step does: correct results, and a time for every case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_gemm_10_a_product_by_itself_is_near_float64(kind: str, kernel: ListedKe
     )
     wide_x, values = x.astype(np.float64), weight.values.astype(np.float64)
     assert worst_row(kernel, out, wide_x, values) < 1
-    # Negative controls: the other row's, elements of the weight in each other's place, one that was not written.
+    # Negative controls: another row's output, exchanged elements of the weight, an unwritten output.
     assert worst_row(kernel, out[::-1], wide_x, values) > 10
     assert worst_row(kernel, out, wide_x, np.roll(values, 1, axis=1)) > 10
     assert worst_row(kernel, np.where(out == out[0, 0], np.nan, out), wide_x, values) == np.inf

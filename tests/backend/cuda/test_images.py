@@ -1,4 +1,4 @@
-"""A GPU for which nothing was compiled is refused before a load, and no kernel without its code is chosen."""
+"""A GPU without compiled code is refused before a load, and no kernel without code for the GPU is chosen."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from imp_service import _testing as core
         ("90a-real", 90, True, True),
         ("90a-real", 80, False, False),
         ("90a-real", 100, False, False),
-        ("90-real", 90, True, False),  # Hopper without what only 90a has
+        ("90-real", 90, True, False),  # Hopper without the instructions of 90a
         ("90a", 90, True, True),
         ("90a", 100, False, False),
         ("90", 120, True, False),
         ("80-real", 80, True, False),
-        ("80-real", 86, True, False),  # of one generation
+        ("80-real", 86, True, False),  # same generation
         ("86-real", 80, False, False),
         ("80-real", 90, False, False),
         ("80-virtual", 90, True, False),

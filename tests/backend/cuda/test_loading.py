@@ -1,4 +1,4 @@
-"""Weights on their way to the GPU: read in whole strips, told of, and given up where something throws."""
+"""Weights on their way to the GPU: read in whole strips, reported as progress, and abandoned after an exception."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_gemm_12_each_row_is_read_once_in_whole_strips(kind: str, threads: int) 
 
 @each_kind
 def test_gemm_12_more_than_is_staged_at_once_arrives(kind: str) -> None:
-    """97 MiB, in which every row says which it is."""
+    """Loads 97 MiB, in which every row contains its number."""
     device = core.Device(kind=kind, n_threads=2)
     n, k = 7777, 3270
     values = np.broadcast_to(np.arange(n, dtype=np.float32)[:, None], (n, k)).copy()

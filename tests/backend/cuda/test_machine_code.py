@@ -1,4 +1,4 @@
-"""What the GPU will run, read off the compiler's output: no GPU is needed, nvcc is."""
+"""The machine code of the GPU's kernels, from the compiler's output. Needs nvcc, but no GPU."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from imp_service import _core
 from support import machine_code
 from support.machine_code import Compiled, Kernel, ToolMissing
 
-# The build's own, and the least that the portable kernels are for.
+# The architecture of the build, and the oldest one of the portable kernels.
 ARCHITECTURES = ("90a", "80")
-# Others that the portable kernels are for. Of each, one source of each kind of instruction, and the one whose code
-# depends on the architecture: 14 s of a processor for each, where all would take as long as the build's own.
+# Other architectures of the portable kernels. Each compiles one source per kind of instruction, and the one whose code
+# depends on the architecture: 14 s of CPU time each, where all sources would take as long as the build's architecture.
 OTHER_ARCHITECTURES = ("86", "89", "100", "120")
 OF_EACH_INSTRUCTION = ("dp4a", "imma", "float_mma", "wgmma")
-# There ptxas finds other places for registers: a few words of a thread may be left over.
+# There ptxas allocates registers differently and may spill a few words per thread.
 SPILLED_ELSEWHERE = 16
-# A full build's compilation for one architecture.
+# The CPU time of a full build for one architecture.
 CPU_SECONDS = 120
-# With more, a processor holds one warp of 256 threads less than twice; name -> what it may have, and why.
+# With more registers, fewer than 12 warps fit on a multiprocessor; name -> its own limit, and why.
 REGISTERS = 168
 MORE_REGISTERS: dict[str, tuple[int, str]] = {
     "decode_kernel": (255, "attention: the outputs of heads of 256 elements are its warps' registers"),
     "prefill_kernel": (255, "attention: likewise, of 16 queries for each warp"),
     "imma_kernel": (255, "chains are 64 of them for 32 columns; beyond 128 a processor holds one block in any case"),
 }
-# Name -> why it keeps something in local memory.
+# Name -> why the kernel uses local memory.
 LOCAL_MEMORY: dict[str, str] = {}
-# Name -> what it may read less than 16 bytes of a weight with, and why. Their addresses come from tables of experts as
-# well, so that loads through plain pointers are generic ones.
+# Name -> instructions that may load less than 16 bytes of a weight, and why. Some addresses come from tables of
+# experts, so loads through plain pointers are generic.
 SCALES = "the scales of a row, which lanes share: the lines that they lie in are read once"
 NARROW_WEIGHTS: dict[str, tuple[str, str]] = {
     "dp4a_kernel": (r"LD\.E", SCALES),
@@ -44,14 +44,14 @@ NARROW_WEIGHTS: dict[str, tuple[str, str]] = {
     "hmma_kernel": (r"LD\.E(\.U16|\.64)", SCALES),
     "wgmma_kernel": (r"LD\.E(\.U16|\.64)", SCALES),
 }
-# A word in a kernel's name -> the instruction that it promises.
+# A word in a kernel's name -> the instruction that the kernel must use.
 PROMISES = {
     "imma": r"IMMA\..*",
     "hmma": r"HMMA\..*",
     "wgmma": r"HGMMA\..*",
     "mma": r"(H|I|HG)MMA\..*",
     "dp4a": r"IDP\.4A\..*",
-    "cublaslt": r"STG\.E\.128",  # it multiplies elsewhere: here weights are decoded
+    "cublaslt": r"STG\.E\.128",  # the library multiplies; this kernel decodes weights
 }
 OF_WEIGHTS = r"(LDG\.E\.NA\..*|LD\.E.*)"
 WIDE = r"(LDG\.E\.NA\..*128\..*|LD\.E\.128.*|LDGSTS\..*128.*|UBLKCP.*|UTMALDG.*)"
@@ -93,7 +93,7 @@ COMPILATIONS: dict[tuple[Path, str], Future[Compiled]] = {}
 
 
 def each_source(function: Callable[..., None]) -> Callable[..., None]:
-    """All sources; a quick run takes the one that it needs anyway, because compiling all takes minutes."""
+    """Parametrizes a test with all sources. A quick run takes one that it compiles anyway, because all take minutes."""
     function = pytest.mark.parametrize("source", SOURCES, ids=architecture_id)(function)
     return pytest.mark.sweep(quick=is_quick)(function)
 
@@ -104,7 +104,7 @@ def is_quick(source: Path, architecture: str = "90a") -> bool:
 
 @pytest.fixture(scope="module")
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where cubins go. All that this run asks for are begun, as many beside each other as there are processors."""
+    """The folder of cubins. Starts all compilations of this run, as many at a time as there are CPUs."""
     folder, pool = tmp_path_factory.mktemp("cubins"), ThreadPoolExecutor(os.cpu_count())
     COMPILATIONS.clear()
     for pair in asked_for(request.session.items):
@@ -113,7 +113,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def asked_for(items: list[pytest.Item]) -> list[tuple[Path, str]]:
-    """Source and architecture of the tests of this file that run."""
+    """Returns the sources and architectures of the tests of this file that run."""
     called = [item.callspec.params for item in items if item.path == Path(__file__) and hasattr(item, "callspec")]
     return list({(each["source"], each.get("architecture", "90a")): 0 for each in called if "source" in each})
 
@@ -131,7 +131,7 @@ def compiled(source: Path, architecture: str, folder: Path) -> Compiled:
 
 
 def kernels_with_code(source: Path, folder: Path) -> list[Kernel]:
-    """Of the build's own architecture."""
+    """Returns the kernels of a source for the build's architecture."""
     try:
         machine_code.disassembler()
     except ToolMissing as missing:
@@ -145,7 +145,7 @@ def named(kernels: list[Kernel], name: str) -> Kernel:
     return next(kernel for kernel in kernels if kernel.name == name)
 
 
-# The findings about one kernel: words, or none.
+# The findings about one kernel, as texts.
 
 
 def memory_findings(kernel: Kernel) -> list[str]:
@@ -162,7 +162,7 @@ def register_findings(kernel: Kernel) -> list[str]:
 
 
 def load_findings(kernel: Kernel) -> list[str]:
-    """Of a kernel that multiplies weights."""
+    """Returns findings about the loads of a kernel that multiplies weights."""
     allowed, _ = NARROW_WEIGHTS.get(kernel.name, ("", ""))
     narrow = [word for word in kernel.words(OF_WEIGHTS) if not re.fullmatch(WIDE, word)]
     found = [f"narrow loads of weights: {word}" for word in narrow if not re.fullmatch(allowed, word)]
@@ -182,7 +182,7 @@ def overlap_findings(kernel: Kernel, overlapping: set[str]) -> list[str]:
 
 
 def launches_that_overlap(text: str) -> set[str]:
-    """The kernels that a source launches so that they begin before their predecessors end."""
+    """Returns the kernels of a source whose launches overlap their predecessors."""
     found = set()
     for match in re.finditer(r"\blaunch\(", text):
         arguments = enclosed(text, match.end())
@@ -192,7 +192,7 @@ def launches_that_overlap(text: str) -> set[str]:
 
 
 def enclosed(text: str, begin: int) -> str:
-    """From behind a parenthesis to the one that closes it."""
+    """Returns the text from after an opening parenthesis to the closing one."""
     depth, end = 1, begin
     while depth:
         depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -200,7 +200,7 @@ def enclosed(text: str, begin: int) -> str:
     return text[begin : end - 1]
 
 
-# Everything that is built.
+# All sources.
 
 
 @each_source
@@ -218,7 +218,7 @@ def test_it_compiles_without_warnings_for_later_gpus(name: str, architecture: st
     kernels = compiled(source, architecture, folder).kernels
     assert kernels
     assert {k.symbol: k.spill_bytes for k in kernels if k.spill_bytes > SPILLED_ELSEWHERE} == {}
-    if name == "wgmma":  # what no other GPU has is left out: nothing but the end of the kernel is there
+    if name == "wgmma":  # other GPUs lack the instruction, so the kernel is empty
         assert max(kernel.registers for kernel in kernels) <= 16
 
 
@@ -273,7 +273,7 @@ def test_exceptions_are_of_kernels_that_there_are(folder: Path) -> None:
 
 @pytest.mark.long
 def test_every_listed_kernel_is_compiled(folder: Path) -> None:
-    """The last word of a row's name is one of its function's: q8_0_dp4a is dp4a_kernel."""
+    """The last word of a row's name is part of its function's name: q8_0_dp4a is dp4a_kernel."""
     compiled_words = {
         word
         for source in SOURCES
@@ -294,7 +294,7 @@ def test_compiling_costs_little(folder: Path) -> None:
     assert total <= CPU_SECONDS, seconds
 
 
-# What the checks say of kernels that do wrong.
+# The checks report faulty kernels.
 
 
 @pytest.fixture(scope="module")

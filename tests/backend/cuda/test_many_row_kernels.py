@@ -1,7 +1,7 @@
-"""The GPU's matrix kernels for many rows: against float64 of the very weights and activations, and against each other.
+"""The GPU's matrix kernels for many rows: against float64 on the same weights and activations, and against each other.
 
-The emulated device says that it has Hopper's products of warpgroups, so that their barriers, copies of tiles and
-descriptors run.
+The emulated device claims to have Hopper's warpgroup products, so that their barriers, tile copies and descriptors
+run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Float64s = NDArray[np.float64]
 
 KINDS = ["hmma", "wgmma", "wgmma_narrow"]
 ROWS = [1, 17, 65, 130]
-N = 37  # two whole strips and a part
+N = 37  # two whole strips and a partial one
 
 each_device = pytest.mark.parametrize("device", GPU_KINDS)
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -48,7 +48,7 @@ def _hopper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(device: str, kernel: str, *given: Any, **how: Any) -> list[Floats]:
-    """A kernel of the list; "_narrow" for its blocks where there are more processors than large ones."""
+    """Runs a kernel of the list; "_narrow" uses its smaller blocks, as with more processors than large blocks."""
     if kernel.endswith("_narrow"):
         how["n_processors"] = 1 << 20
     return run_kernel(device, kernel.removesuffix("_narrow"), *given, **how)
@@ -94,7 +94,7 @@ def test_gemm_10_control_a_changed_scale_is_seen(device: str, kind: str, dtype: 
 @each_device
 @each_kind
 def test_gemm_10_float_scales_of_any_size_are_in_units_of_their_row(device: str, kind: str) -> None:
-    """Rows from 2^-90 to 2^90, in each scales up to 2^8 apart, of both signs; one of zero, and a row of zeros."""
+    """Rows have scales from 2^-90 to 2^90 of both signs, up to 2^8 apart in a row; one scale and one row are zero."""
     k, x = 576, f16_even_odd(random_rows(17, 576))
     blocks = random_weight("f8_e4m3", N, k).file.reshape(N, -1, 68).copy()
     rng = np.random.default_rng(8)
@@ -113,8 +113,8 @@ def test_gemm_10_float_scales_of_any_size_are_in_units_of_their_row(device: str,
 @each_device
 @each_kind
 def test_gemm_10_a_float_scale_that_a_row_shares_is_not_rounded(device: str, kind: str) -> None:
-    """Those of rows and of whole tensors, as far from a float16 as they can be; the control has one of another size.
-    Each row of x picks one weight: beside the unit's, its roundings are all there are.
+    """Scales of rows and of tensors are as far from float16 values as possible; the control has one different scale.
+    Each row of x selects one weight, so the only roundings are those of the weight and of the unit.
     """
     k, picked = 576, 64 + 29 * np.arange(17)
     x = f16_even_odd((picked[:, None] == np.arange(k)).astype(np.float32))
@@ -134,7 +134,7 @@ def test_gemm_10_a_float_scale_that_a_row_shares_is_not_rounded(device: str, kin
 @each_device
 @each_type
 def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dtype: str) -> None:
-    """Of any number of rows, of both kernels."""
+    """Compares any number of rows, with both kernels."""
     k, x = k_of(dtype), x_of(dtype)
     weight = random_weight(dtype, N, k)
     [whole] = run(device, f"{dtype}_hmma", [(weight.file, N, None)], x, k)
@@ -149,7 +149,7 @@ def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dt
 @each_kind
 @each_type
 def test_gemm_10_terms_of_one_launch_have_their_own_weights_and_biases(device: str, kind: str, dtype: str) -> None:
-    """One of them has more rows than a block."""
+    """One of the weights has more rows than a block."""
     k, x = k_of(dtype), x_of(dtype, 3)
     sizes = [37, 16, 293, 50]
     weights = [random_weight(dtype, n, k, seed=i) for i, n in enumerate(sizes)]
@@ -180,7 +180,7 @@ GATES = [
 @pytest.mark.parametrize(("kernel", "activation"), GATES)
 def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, activation: str) -> None:
     dtype = dtype_of(kernel)
-    k, n = k_of(dtype), 150  # more rows than a block has of each
+    k, n = k_of(dtype), 150  # more rows of each than a block has
     x = many_row_input(dtype, random_rows(5, k) / np.float32(64))  # gates of about one
     weights = [random_weight(dtype, n, k, seed=seed) for seed in (1, 2)]
     bias = bias_of(n)
@@ -199,7 +199,7 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, ac
     assert_same_bits(out, GPUS[GPU_KINDS.index(device)].gated_activation(activation, *parts))
 
 
-# Experts that have many rows, one, and none.
+# Experts with many rows, with one, and with none.
 BEGINS = np.cumsum([0, 3, 0, 70, 1, 0, 9]).astype(np.int32)
 
 
@@ -209,7 +209,7 @@ BEGINS = np.cumsum([0, 3, 0, 70, 1, 0, 9]).astype(np.int32)
     [*((f"{dtype}_hmma", True) for dtype in TILE_TYPES), ("q4_0_hmma", False), ("q4_k_wgmma", True)],
 )
 def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, has_sources: bool) -> None:
-    """Of experts whose weights are of another type nothing is written."""
+    """The kernel writes nothing for experts whose weights have another type."""
     dtype = dtype_of(kernel)
     k, m, n = k_of(dtype), int(BEGINS[-1]), 21
     x = x_of(dtype)
@@ -234,8 +234,8 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, has_sourc
 @each_kind
 @pytest.mark.parametrize("dtype", ["q4_k", "q8_0", "bf16", "f8_e4m3"])
 def test_gemm_9_no_order_of_threads_changes_a_bit(device: str, kind: str, dtype: str) -> None:
-    """Of odd orders tiles come as soon as they are asked for, of even ones as late as they may."""
-    k, x = 768, many_row_input(dtype, random_rows(20, 768))  # rings go round
+    """With odd orders tiles arrive as soon as they are requested, with even ones as late as possible."""
+    k, x = 768, many_row_input(dtype, random_rows(20, 768))  # the ring buffers wrap around
     terms = [(random_weight(dtype, N, k, seed=seed).file, N, None) for seed in (1, 2)]
     outs = [run(device, f"{dtype}_{kind}", terms, x, k, fusion="silu", thread_order=seed)[0] for seed in range(5)]
     for out in outs[1:]:
@@ -272,7 +272,7 @@ def test_blocks_go_over_all_pairs_once_and_over_few_passes_at_a_time(n_row_block
 
 
 def test_a_tiles_pieces_lie_in_eight_places_of_eight_rows() -> None:
-    """Piece p of 16 bytes of row r is at piece p xor r of its row, of each eight rows."""
+    """In every eight rows, piece p of 16 bytes of row r is at piece p xor r of its row."""
     for row in range(16):
         for piece in range(8):
             address = row * 128 + piece * 16
@@ -281,7 +281,7 @@ def test_a_tiles_pieces_lie_in_eight_places_of_eight_rows() -> None:
 
 
 def test_a_descriptor_has_the_fields_that_the_instruction_reads() -> None:
-    """In units of 16 bytes: the address, and from eight rows to the next; then the order of 128-byte rows."""
+    """The fields are the address and the stride of eight rows, in units of 16 bytes, and the order of 128-byte rows."""
     descriptor = core.cuda_tile_descriptor(0x2C420)
     assert descriptor & 0x3FFF == 0x2C42
     assert descriptor >> 32 & 0x3FFF == 1024 // 16

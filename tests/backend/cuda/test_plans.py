@@ -1,4 +1,4 @@
-"""Which kernels GPUs get, decided from their capabilities as data: no GPU is needed."""
+"""Which kernels GPUs get, decided from their capabilities as data, without a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GPUS = ("h200", "a100")
 LIST = _core.kernels(GPU_KINDS[0])
 DTYPES = [row["name"] for row in core.dtypes()]
 N = 4096
-Plan = list[tuple[str, int | None]]  # kernels and the most rows of each; None: any
+Plan = list[tuple[str, int | None]]  # kernels and the maximum rows of each; None: any
 
 
 def plan(gpu: str, dtype: str, k: int = 4096, **how: Any) -> Plan:
@@ -32,7 +32,7 @@ def described(gpu: str, dtype: str, **how: Any) -> str:
 
 
 def golden(gpu: str, deterministic: bool) -> dict[str, str]:
-    """Of every type: int8 for few rows, matrix instructions for more, warpgroups where there are any for many."""
+    """Returns the plan of every type: int8 for few rows, matrix instructions for more, warpgroups if any for many."""
     most = "wgmma" if gpu == "h200" else "hmma"
     table = dict.fromkeys(DTYPES, "file f32_sequential: reference")
     for dtype in INTEGER_TYPES:
@@ -67,7 +67,7 @@ def test_gemm_6_every_weight_has_a_kernel_for_any_number_of_rows(gpu: str, deter
 
 
 def test_gemm_6_every_row_of_the_list_is_reached() -> None:
-    """By order on one GPU or the other, or by an override; a library's where there is one, which no table has."""
+    """The order reaches rows on one of the GPUs, or an override does; a library's row needs the library."""
     reached = {
         name
         for gpu in GPUS
@@ -78,7 +78,7 @@ def test_gemm_6_every_row_of_the_list_is_reached() -> None:
     left = [row for row in LIST if row["name"] not in reached]
     assert {row["reduction"] for row in left} == {"library"}
     for row in left:
-        with pytest.raises(Exception, match="cuBLASLt is not available"):  # and nothing else is in its way
+        with pytest.raises(Exception, match="cuBLASLt is not available"):  # and nothing else prevents it
             plan("h200", row["weight"], overrides=[(row["weight"], row["name"])])
     for row in LIST:
         if row["reduction"] != "library" and row["weight"] != "any":
@@ -92,7 +92,7 @@ def test_gemm_6_every_row_of_the_list_is_reached() -> None:
 @pytest.mark.parametrize(("gpu", "k"), [("a100", 30 << 10), ("h200", 44 << 10)])
 @pytest.mark.parametrize("dtype", INTEGER_TYPES)
 def test_gemm_2_rows_too_long_for_shared_memory_go_to_the_kernel_that_needs_none(gpu: str, k: int, dtype: str) -> None:
-    """Four rows of int8 with their scales: 320 bytes for each 256 elements of each."""
+    """Four rows of int8 with their scales take 320 bytes for each 256 elements of a row."""
     assert plan(gpu, dtype, k=k)[0] == (f"{dtype}_dp4a", 4)
     longer = plan(gpu, dtype, k=2 * k)
     assert longer[0][0] == f"{dtype}_imma"
@@ -101,7 +101,7 @@ def test_gemm_2_rows_too_long_for_shared_memory_go_to_the_kernel_that_needs_none
 
 
 def test_gemm_16_by_default_no_plan_takes_what_is_emulated() -> None:
-    """While all are, there is none; the row that takes anything is one of them."""
+    """If all candidates are unvalidated, including the reference, there is no plan."""
     waiting = {row["name"] for row in LIST if not row["validated"]}
     for gpu in GPUS:
         for dtype in DTYPES:
@@ -114,7 +114,7 @@ def test_gemm_16_by_default_no_plan_takes_what_is_emulated() -> None:
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gemm_15_every_type_that_the_cpu_loads_is_loaded_and_multiplied(device: str, dtype: str) -> None:
-    """Types without kernels of their own are decoded as they are multiplied: none is refused."""
+    """Types without kernels of their own are decoded during the product: none is refused."""
     gpu, (elements, _) = core.Device(kind=device), block_of(dtype)
     k = elements * (1 if elements > 32 else 2)
     weight, x = random_weight(dtype, 16, k), random_rows(2, k)

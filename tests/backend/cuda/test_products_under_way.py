@@ -1,4 +1,4 @@
-"""The reader of machine code that finds registers written while products of warpgroups hold them."""
+"""The reader of machine code finds registers that are written while warpgroup products use them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from support.products_under_way import overwritten
 
-# Two groups, each of one product; the second is under way when the loop begins again.
+# Two groups of one product each; the second is in flight when the loop starts again.
 LOOP = [
     "LDG.E.128.CONSTANT R152, desc[UR4][R2.64] ;",
     "HGMMA.64x128x16.F32 R24, R168, gdesc[UR12], R24, gsb0 ;",
@@ -30,12 +30,15 @@ def test_what_is_waited_for_may_be_written() -> None:
 @pytest.mark.parametrize(
     ("at", "line"),
     [
-        (0, "LDG.E.128.CONSTANT R160, desc[UR4][R2.64] ;"),  # the left operand of the second, of the round before
-        (0, "LDG.E.128.CONSTANT R157, desc[UR4][R2.64] ;"),  # its last register reaches into it
+        (
+            0,
+            "LDG.E.128.CONSTANT R160, desc[UR4][R2.64] ;",
+        ),  # the left operand of the second product of the previous iteration
+        (0, "LDG.E.128.CONSTANT R157, desc[UR4][R2.64] ;"),  # its last register overlaps the operand
         (0, "@!P1 MOV R163, R1 ;"),
-        (0, "FADD R151, R1, R2 ;"),  # the last of its sums
-        (2, "WARPGROUP.DEPBAR.LE gsb0, 0x2 ;"),  # too early, and then what the next line overwrites
-        (6, "NOP ;"),  # nobody waits for the last
+        (0, "FADD R151, R1, R2 ;"),  # the last register of its sums
+        (2, "WARPGROUP.DEPBAR.LE gsb0, 0x2 ;"),  # waits for too little, and the next line overwrites an operand
+        (6, "NOP ;"),  # nobody waits for the last product
     ],
 )
 def test_what_is_under_way_may_not(at: int, line: str) -> None:

@@ -1,4 +1,4 @@
-"""The GPU's reference kernel: every type of weights, against the `gguf` package's values and sums in float64."""
+"""The GPU's reference kernel with every type of weights, against the `gguf` package's values and float64 sums."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_gemm_10_rows_of_floats_end_anywhere(gpu: core.Device, k: int) -> None:
 
 @each_gpu
 def test_gemm_7_terms_of_one_type_are_one_launch(gpu: core.Device) -> None:
-    """Five of one type are two launches, the others one each; each has its own bias and its own number of outputs."""
+    """Five weights of one type take two launches, the others one each; each weight has its own bias and output size."""
     k, x = 256, random_rows(6, 256)
     types = ["q8_0", "q4_k", "q8_0", "q8_0", "f16", "q8_0", "q8_0"]
     weights = [random_weight(dtype, 20 + 13 * i, k, seed=i) for i, dtype in enumerate(types)]

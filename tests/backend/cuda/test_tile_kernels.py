@@ -1,4 +1,4 @@
-"""The GPU's matrix kernels over tiles: against float64 of the very weights and activations, and against each other."""
+"""The GPU's matrix kernels over tiles: against float64 on the same weights and activations, and against each other."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from support.weights import block_of, random_rows, random_weight
 Floats = NDArray[np.float32]
 
 ROWS = [1, 2, 4, 5, 8, 17, 33]
-N = 37  # two whole strips and a part
+N = 37  # two whole strips and a partial one
 SMALL = [f"{dtype}_dp4a" for dtype in INTEGER_TYPES]
 ANY_ROWS = [*(f"{dtype}_imma" for dtype in INTEGER_TYPES), "f8_e4m3_mma", "f16_mma", "bf16_mma"]
 KERNELS = [*SMALL, *ANY_ROWS]
-# One of each body: what is not about types.
+# One kernel of each body, for tests that do not depend on types.
 BODIES = ["q4_k_dp4a", "q6_k_imma", "f16_mma", "f8_e4m3_mma"]
 
 each_device = pytest.mark.parametrize("device", GPU_KINDS)
@@ -32,7 +32,7 @@ def dtype_of(kernel: str) -> str:
 
 
 def k_of(dtype: str) -> int:
-    """Three tiles of which the last is a part where the type has smaller blocks; of float types an odd number."""
+    """Returns a k of three tiles, the last one partial if the type has smaller blocks; an odd k for float types."""
     return {256: 768, 64: 576, 32: 608, 1: 531}[block_of(dtype)[0]]
 
 
@@ -42,7 +42,7 @@ def rows_of(dtype: str, m: int, k: int) -> Input:
 
 
 def x_of(dtype: str, m: int) -> Input:
-    """The first of the same rows."""
+    """Returns the first m of the same rows."""
     return rows_of(dtype, max(ROWS), k_of(dtype)).rows(slice(m))
 
 
@@ -77,7 +77,7 @@ def test_gemm_10_control_a_changed_bit_of_a_weight_is_seen(device: str, kernel: 
 @each_device
 @pytest.mark.parametrize("dtype", TILE_TYPES)
 def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dtype: str) -> None:
-    """Of any number of rows, and of all kernels of a type. Eleven tiles: slices of one and of two."""
+    """Compares any number of rows and all kernels of a type. Eleven tiles give slices of one and of two tiles."""
     k = 11 * 256
     weight, rows = random_weight(dtype, 5, k), rows_of(dtype, 19, k)
     kernels = [kernel for kernel in KERNELS if dtype_of(kernel) == dtype]
@@ -138,7 +138,7 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, ki
 
 @functools.lru_cache(maxsize=8)
 def expert_rows(n_experts: int, m: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Some experts have many rows, most have none."""
+    """Returns random rows of experts: some experts have many, most have none."""
     rng = np.random.default_rng([n_experts, m])
     owners = np.sort(np.concatenate([rng.integers(0, n_experts, m - m // 2), np.full(m // 2, n_experts - 2)]))
     begins = np.searchsorted(owners, np.arange(n_experts + 1)).astype(np.int32)
@@ -152,14 +152,14 @@ def expert_rows(n_experts: int, m: int) -> tuple[NDArray[np.int32], NDArray[np.i
     ("kernel", "m"), [*((kernel, 4) for kernel in KERNELS), *((kernel, 41) for kernel in ANY_ROWS)]
 )
 def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, m: int, n_experts: int) -> None:
-    """Of experts whose weights are of another type nothing is written."""
+    """The kernel writes nothing for experts whose weights have another type."""
     dtype = dtype_of(kernel)
     k, n = {256: 256, 64: 320, 32: 288, 1: 270}[block_of(dtype)[0]], 21
     rows = rows_of(dtype, 7, k)
     begins, sources = expert_rows(n_experts, m)
     weights = [random_weight(dtype, n, k, seed=expert % 5) for expert in range(n_experts)]
     bias = bias_of(n)
-    absent = int(np.searchsorted(begins, 1)) - 1  # whose row is the first
+    absent = int(np.searchsorted(begins, 1)) - 1  # the expert of the first row
     files = [None if expert == absent else weight.file for expert, weight in enumerate(weights)]
     [out] = run(device, kernel, [(files, n, bias)], rows, k, m=m, begins=begins, sources=sources, thread_order=m)
     assert np.isnan(out[begins[absent] : begins[absent + 1]]).all()
@@ -175,7 +175,7 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, m: int, n
 @each_device
 @pytest.mark.parametrize("kernel", BODIES)
 def test_gemm_10_experts_gate_rows_that_are_theirs_in_order(device: str, kernel: str) -> None:
-    """Without sources a row of out is of the same row of x."""
+    """Without sources, each output row belongs to the same row of x."""
     dtype = dtype_of(kernel)
     k, m, n_experts = {256: 256, 64: 320, 1: 270}[block_of(dtype)[0]], 4, 5
     x = rows_of(dtype, 7, k).rows(slice(m))

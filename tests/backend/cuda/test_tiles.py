@@ -1,4 +1,4 @@
-"""Tiles of weights: every bit where the layout says, made by NumPy from the formats' own definitions, and back."""
+"""Tiles of weights: every bit is where the layout says, as NumPy makes it from the formats' definitions, and back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Bytes = NDArray[np.uint8]
 
 
 def halves(packed: Bytes) -> Bytes:
-    """Low halves of the last axis' bytes, then the high ones, on an axis before it."""
+    """Returns the low halves of the last axis' bytes, then the high ones, on a new axis before it."""
     return np.stack([packed & 15, packed >> 4], axis=-2)
 
 
 def parts(dtype: str, blocks: Bytes) -> tuple[Bytes, Bytes | None, list[tuple[Bytes, int]]]:
-    """Of blocks [rows, blocks, bytes]: codes of all elements, their high bits where they are apart, and the rest: units
-    [rows, units, bytes], so many to a tile.
+    """Splits blocks [rows, blocks, bytes] into codes of all elements, high bits if they are separate, and other units
+    [rows, units, bytes] with their number per tile.
     """
     shape = blocks.shape[:2]
     if dtype == "q8_0":
@@ -43,7 +43,7 @@ def parts(dtype: str, blocks: Bytes) -> tuple[Bytes, Bytes | None, list[tuple[By
 
 
 def fragments(codes: Bytes) -> Bytes:
-    """Codes [strips, 16, tiles, 256] as [strips, tiles, 8 fragments, 512 bytes]."""
+    """Returns codes [strips, 16, tiles, 256] as [strips, tiles, 8 fragments, 512 bytes]."""
     strips, _, tiles, _ = codes.shape
     # row = 8 · upper + g; k = 32 · fragment + 16 · last + 4 · t + byte
     cut = codes.reshape(strips, 2, 8, tiles, 8, 2, 4, 4)
@@ -52,14 +52,14 @@ def fragments(codes: Bytes) -> Bytes:
 
 
 def merged(planes: Bytes, bits: int) -> Bytes:
-    """Fragments of codes of so few bits: 8 / bits share the bytes of one, the first in the lowest bits."""
+    """Merges fragments of codes with few bits: 8 / bits of them share bytes, the first in the lowest bits."""
     per_byte = 8 // bits
     grouped = planes.reshape(*planes.shape[:2], -1, per_byte, 512)
     return sum(grouped[..., i, :] << bits * i for i in range(per_byte)).astype(np.uint8)
 
 
 def by_rows(units: Bytes, per_tile: int, n_tiles: int) -> Bytes:
-    """Units as [strips, tiles, the rest]: row % 8, unit, row / 8."""
+    """Returns units as [strips, tiles, rest], where the rest is in the order row % 8, unit, row / 8."""
     n = len(units)
     whole = np.zeros((-(-n // 16) * 16, n_tiles * per_tile, units.shape[2]), np.uint8)
     whole[:n, : units.shape[1]] = units
@@ -96,7 +96,7 @@ def any_bytes(dtype: str, n: int, k: int) -> Bytes:
 
 
 def k_of(dtype: str, odd: int) -> int:
-    """Of an odd number of blocks; of the float types of elements."""
+    """Returns a k with an odd number of blocks, or of elements for float types."""
     elements = block_of(dtype)[0]
     return 67 * odd if elements == 1 else elements * odd
 

@@ -1,4 +1,4 @@
-"""Products over very long rows: all slices at their largest, and the last tile as much a part as the first."""
+"""Products over very long rows: all slices have their maximum length, and every tile counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = ("q8_0_dp4a", "q4_k_imma", "f16_mma", "q6_k_hmma")
 
 
 def one_of_each_tile(x: Floats) -> Floats:
-    """The rest is zero: what one of them adds is then more than all that rounding may do."""
+    """Keeps one element of each tile, so that each adds more than the error bound; the rest is zero."""
     kept = np.zeros_like(x)
     places = np.arange(0, K, 256) + 37 * np.arange(K // 256) % 256
     kept[:, places] = x[:, places]
@@ -46,7 +46,7 @@ def test_gemm_10_rows_of_many_tiles_are_summed_to_their_end(device: str, kernel:
         [out] = run(device, kernel, [(weight.file, N, None)], x, K)
         exact, bound = product(x.exact, weight)
         assert is_within(out, exact, bound)
-    # Negative controls: any eight tiles left out are seen.
+    # Negative controls: the check detects any eight missing tiles.
     for begin in range(0, K, 8 * 256):
         shorter = x.exact.copy()
         shorter[:, begin : begin + 8 * 256] = 0

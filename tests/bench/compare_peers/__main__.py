@@ -1,8 +1,8 @@
-"""imp beside its peers on one file: `python tests/bench/compare_peers FILE [--quick] [--json FILE] [--svg FILE] …`.
+"""Compares imp with its peers: `python tests/bench/compare_peers FILE [--quick] [--json FILE] [--svg FILE] …`.
 
-Peers are llama.cpp, OpenVINO GenAI and transformers, each where it is installed and reads the file. Every engine has a
-process of its own, pinned to as many CPUs as it has threads; they take turns, and nothing else should run: rounds in
-which others had the CPUs are taken again. `make_model.py` beside this folder writes files to compare on.
+The peers are llama.cpp, OpenVINO GenAI and transformers, if they are installed and read the file. Each engine runs in
+its own process, pinned to as many CPUs as it has threads. The engines take turns. Nothing else should run: a round in
+which other processes used the CPUs is repeated. `make_model.py` in the parent folder writes model files.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from imp_service import _core  # noqa: E402
 from imp_service.cli.arguments import integers, positive_integer, positive_integers  # noqa: E402
 from imp_service.cli.progress import Progress  # noqa: E402
 
-ROOM = 256  # what a sequence's tokens are rounded up to in a cache
+ROOM = 256  # a cache rounds the tokens of a sequence up to a multiple of this
 
 
 def main() -> None:
-    """Compares, tells each row as it comes, and writes all of them where asked to, those before a failure too."""
+    """Runs the comparison, prints each row, and writes the JSON and SVG files, also after a failure."""
     arguments = parsed()
     scenarios = scenarios_of(arguments)
     names = [IMP, *(name for name in arguments.engines.split(",") if name != IMP)]
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file")
     parser.add_argument("--engines", default=",".join(ENGINES), metavar="NAME,…", help="default: %(default)s")
@@ -79,7 +79,7 @@ def parsed() -> argparse.Namespace:
 
 
 def scenarios_of(arguments: argparse.Namespace) -> Scenarios:
-    """What is asked for, in the place of the sizes that are there without asking."""
+    """Returns the default scenarios with the sizes of the command line."""
     asked = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(Scenarios)}
     base = QUICK if arguments.quick else Scenarios()
     found = dataclasses.replace(base, **{name: value for name, value in asked.items() if value is not None})
@@ -87,9 +87,9 @@ def scenarios_of(arguments: argparse.Namespace) -> Scenarios:
 
 
 def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[str], progress: Progress) -> None:
-    """Everything at one number of threads, each into the report as it comes: starts, cases, and engines left out.
+    """Measures starts and cases at one number of threads, and adds them and the skipped engines to the report.
 
-    Cases that are longer than the model's context are not the model's.
+    Cases longer than the model's context are left out.
     """
     path = report.model
     metadata = _core.open_model_file(path).metadata
@@ -114,7 +114,7 @@ def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[s
 
 
 def opened(held: ExitStack, task: Task, names: list[str], tell: Tell) -> list[EngineProcess]:
-    """All of them loaded, until `held` closes."""
+    """Loads all engines. They run until `held` closes."""
     engines = []
     for name in names:
         tell(f"loading {name}")

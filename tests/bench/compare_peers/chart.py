@@ -1,4 +1,4 @@
-"""Bars as an SVG file: for each case, what part of the machine's ceiling each engine reaches."""
+"""Draws bars as an SVG file: the fraction of the machine's ceiling that each engine reaches in each case."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 from bench.compare_peers.outcome import Outcome
 
-# Colours that differ by day and by night, and for those who see few of them.
+# Colours for light and dark schemes that colour-blind readers can tell apart.
 COLOURS = {"imp": "#1f5fbf", "llama.cpp": "#d9822b", "openvino": "#7a2d8f", "transformers": "#5c8a3a"}
 COLOURS["llama-server"] = COLOURS["llama.cpp"]
 WIDTH, LEFT, RIGHT, TOP = 940, 270, 200, 70
@@ -15,7 +15,7 @@ BAR, GAP = 14, 12
 
 
 def chart(model: str, outcomes: Sequence[Outcome]) -> str:
-    """A group of bars for each case, with the extremes as whiskers and tokens per second at the end."""
+    """Draws a group of bars for each case, with the extremes as whiskers and tokens per second at the end."""
     parts, y = [], TOP
     for outcome in outcomes:
         parts.append(text(LEFT - 10, y + len(outcome.engines) * BAR / 2 + 4, outcome.case.label, "end"))
@@ -35,7 +35,7 @@ def chart(model: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def bar(outcome: Outcome, name: str, y: float) -> list[str]:
-    """Of one engine."""
+    """Draws the bar of one engine."""
     fraction, speed = outcome.fraction(name), outcome.tokens_per_s(name)
     low, median, high = (place(value) for value in (fraction.least, fraction.median, fraction.most))
     middle = y + BAR / 2
@@ -50,7 +50,7 @@ def bar(outcome: Outcome, name: str, y: float) -> list[str]:
 
 
 def legend(names: Sequence[str]) -> list[str]:
-    """A name in its colour for each engine."""
+    """Draws the name of each engine in its colour."""
     return [
         f'<text x="{LEFT + 120 * i}" y="48" font-size="12" font-weight="600" fill="{COLOURS[name]}">{name}</text>'
         for i, name in enumerate(names)
@@ -58,7 +58,7 @@ def legend(names: Sequence[str]) -> list[str]:
 
 
 def place(fraction: float) -> float:
-    """Of the axis; what is beyond the ceiling, as where a probe was disturbed, ends a little beyond it."""
+    """Returns the position on the axis. A value above the ceiling (from a disturbed probe) ends just beyond it."""
     return LEFT + (WIDTH - LEFT - RIGHT) * min(fraction, 1.05)
 
 
@@ -68,5 +68,5 @@ def median_text(speed: float) -> str:
 
 
 def text(x: float, y: float, words: str, anchor: str) -> str:
-    """A label."""
+    """Draws a label."""
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" fill="#1c1c1a" text-anchor="{anchor}">{escape(words)}</text>'

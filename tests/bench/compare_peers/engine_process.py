@@ -1,4 +1,4 @@
-"""An engine in a process of its own, kept alive, from the side of the one who asks."""
+"""Runs an engine in a process of its own and sends it commands."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ SETTLES_WITHIN = 2.0
 
 
 class EngineProcess:
-    """Made by `engine_process`; `load_seconds` are without the imports."""
+    """A running engine, made by `engine_process`. `load_seconds` leaves out the imports."""
 
     def __init__(self, name: str, process: subprocess.Popen[str], errors: Path) -> None:
         self.name = name
         self._process = process
-        self._errors = errors  # what it writes to stderr
+        self._errors = errors  # its stderr
         self.load_seconds = float(self._answer())
 
     def ask(self, do: str, case: Case | None = None) -> Any:
-        """Raises RefusedError with the engine's own words."""
+        """Sends a command. Raises RefusedError with the engine's message."""
         assert self._process.stdin is not None  # narrows
         words = {"do": do} if case is None else {"do": do, "case": dataclasses.asdict(case)}
-        with contextlib.suppress(BrokenPipeError):  # no answer says what there is to say
+        with contextlib.suppress(BrokenPipeError):  # a missing answer is reported below
             self._process.stdin.write(json.dumps(words) + "\n")
             self._process.stdin.flush()
         return self._answer()
 
     def timed_run(self) -> tuple[float, float]:
-        """Seconds of the prepared case, and how many CPUs others had, or took from this machine, meanwhile."""
+        """Runs the prepared case. Returns its seconds, and the CPUs that other processes used meanwhile."""
         started, busy, own = time.monotonic(), busy_seconds(), ProcessNumbers.of(self._process.pid).cpu_seconds
         seconds = self.ask("run")
         others = busy_seconds() - busy - (ProcessNumbers.of(self._process.pid).cpu_seconds - own)
@@ -65,10 +65,10 @@ class EngineProcess:
 
 @contextlib.contextmanager
 def engine_process(name: str, task: Task) -> Iterator[EngineProcess]:
-    """Loaded, and gone with the block. Raises RefusedError where the engine does not load the file."""
+    """Starts an engine for the block. Raises RefusedError if the engine does not load the file."""
     words = json.dumps(dataclasses.asdict(task) | {"path": str(task.path)})
     with tempfile.TemporaryDirectory() as home, (Path(home) / "errors").open("w") as errors:
-        # Peers may lie on the path of the one who asks.
+        # Peers may be on the import path of this process.
         path = os.pathsep.join([str(FOUND_IN), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
             [sys.executable, str(SCRIPT), name, words],
@@ -86,14 +86,14 @@ def engine_process(name: str, task: Task) -> Iterator[EngineProcess]:
 
 
 def settle(pid: int) -> None:
-    """Waits until a process's threads sleep: they spin for a while when their work is done."""
+    """Waits until a process's threads sleep: after their work they spin for a while."""
     tasks, give_up, pause = Path(f"/proc/{pid}/task"), time.monotonic() + SETTLES_WITHIN, threading.Event()
     while time.monotonic() < give_up and any(map(is_running, tasks.iterdir())):
         pause.wait(0.01)
 
 
 def is_running(task: Path) -> bool:
-    """Of a thread by its folder; one that has ended does not run."""
+    """Whether a thread runs, from its folder in /proc. A thread that has ended does not."""
     try:
         return stat_fields(task)[0] == "R"
     except (FileNotFoundError, ProcessLookupError):
@@ -101,7 +101,7 @@ def is_running(task: Path) -> bool:
 
 
 def busy_seconds() -> float:
-    """What all CPUs together have worked, and what the host took from them."""
+    """Returns the busy time of all CPUs, including time that the hypervisor took."""
     user, nice, system, _idle, _wait, irq, softirq, steal = map(
         int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     )

@@ -1,7 +1,6 @@
-"""What imp is to reach in a comparison, as data, and whether it did.
+"""The goals of imp in a comparison.
 
-A goal holds for the medians. Those of speed are stated for two threads and more, but for one that has a number of its
-own for one thread.
+A goal applies to the medians. Goals of speed apply from two threads on. One goal has a separate number for one thread.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ MANY = 10**9
 
 @dataclass(frozen=True)
 class Goal:
-    """Of the cases whose sizes lie in the ranges, ends included, and whose products are of one of the kinds.
+    """A goal for cases with sizes in the ranges (ends included) and products of one of the kinds.
 
-    `in_best` and `in_llama_cpp`: imp's speed in theirs; `fraction`: of the ceiling. Nothing is asked where they are 0.
+    `in_best`, `in_llama_cpp`: the least ratio of imp's speed to theirs. `fraction`: of the ceiling. 0: no goal.
     """
 
     kind: str
@@ -34,7 +33,7 @@ class Goal:
     fraction_of_one_thread: float = 0.0
 
     def is_for(self, case: Case, peak: str) -> bool:
-        """Whether the case is one of them."""
+        """Whether the goal applies to the case."""
         sizes = ((case.tokens, self.tokens), (case.depth, self.depth), (case.batch, self.batch))
         return (
             case.kind == self.kind
@@ -55,15 +54,15 @@ GOALS = (
     Goal("decode", INT8 | BF16, depth=(4096, MANY), batch=(1, 1), in_best=1.5, in_llama_cpp=3.0, fraction=0.85),
     Goal("decode", INT8, depth=(0, 0), batch=(4, MANY), in_best=1.8, fraction=0.50),
 )  # fmt: skip
-# Of a process, over the file, the cache and the scratch that was planned.
+# Peak memory of a process, relative to the file plus the planned cache and scratch.
 PEAK_MEMORY = 1.10
-# Of a prompt's speed with one thread, by each of several.
+# Prefill speed per thread with several threads, relative to one thread.
 PER_THREAD = 0.95
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found, and the least, or the most, that was asked for."""
+    """A measured value, and the least or the most that the goal allows."""
 
     of: str
     found: float
@@ -72,7 +71,7 @@ class Verdict:
 
     @property
     def is_met(self) -> bool:
-        """The goal itself meets it."""
+        """Whether the value meets the goal."""
         return self.found >= self.asked if self.is_least else self.found <= self.asked
 
     @property
@@ -82,12 +81,12 @@ class Verdict:
         return f"{self.found:.2f} × {self.of} ({bound} {self.asked:.2g}: {end})"
 
     def as_json(self) -> dict[str, object]:
-        """All of it."""
+        """Returns the verdict as JSON values."""
         return {"of": self.of, "found": self.found, "asked": self.asked, "met": self.is_met}
 
 
 def verdicts(outcome: Outcome) -> list[Verdict]:
-    """Of every goal that is stated for the case, beside the peers that took it."""
+    """Returns a verdict on each goal of the case, against the peers that ran it."""
     (peak,) = outcome.work.keys() - {"tokens", "bytes"}
     best, found = outcome.best_peer, []
     for goal in (goal for goal in GOALS if goal.is_for(outcome.case, peak)):
@@ -102,7 +101,7 @@ def verdicts(outcome: Outcome) -> list[Verdict]:
 
 
 def start_verdicts(start: Start) -> list[Verdict]:
-    """Of the memory that a start took, where it was planned."""
+    """Returns a verdict on the memory of a start, if the engine plans its memory."""
     if start.planned_bytes is None:
         return []
     found = start.peak_bytes.median / start.planned_bytes
@@ -110,7 +109,7 @@ def start_verdicts(start: Start) -> list[Verdict]:
 
 
 def scaling(outcomes: Sequence[Outcome]) -> list[Verdict]:
-    """Of prompts that were read with one thread and with more: the speed of each thread in that of one alone."""
+    """Returns verdicts on how prefill scales with threads: the speed per thread relative to one thread."""
 
     def speed(outcome: Outcome) -> float:
         return outcome.tokens_per_s(IMP).median
@@ -129,5 +128,5 @@ def scaling(outcomes: Sequence[Outcome]) -> list[Verdict]:
 
 
 def verdict_line(found: Sequence[Verdict]) -> str:
-    """All in one; empty where nothing is asked."""
+    """Returns all verdicts in one line; empty without goals."""
     return "; ".join(verdict.words for verdict in found)

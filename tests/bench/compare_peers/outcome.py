@@ -1,4 +1,4 @@
-"""What a comparison found: every sample, and what follows from them."""
+"""The results of a comparison: every sample, and figures derived from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMP = "imp"
 
 @dataclass(frozen=True)
 class Sample:
-    """One engine in one round: seconds, rates probed before it by kind, and CPUs that others had meanwhile."""
+    """One engine in one round: its seconds, the rates probed before it, and the CPUs that other processes used."""
 
     seconds: float
     rates: dict[str, float]
@@ -29,62 +29,62 @@ class Round:
 
     @property
     def is_disturbed(self) -> bool:
-        """One is enough: ratios are taken within a round."""
+        """Whether any sample is disturbed: ratios are taken within a round."""
         return any(sample.is_disturbed for sample in self.samples.values())
 
     @property
     def ceilings(self) -> dict[str, float]:
-        """The most that a probe gave of each kind: what disturbs one makes it less."""
+        """Returns the highest probed rate of each kind: a disturbance only lowers a rate."""
         probes = [sample.rates for sample in self.samples.values()]
         return {kind: max(rates[kind] for rates in probes) for kind in probes[0]}
 
     @property
     def others(self) -> float:
-        """In the worst sample."""
+        """Returns the value of the worst sample."""
         return max(sample.others for sample in self.samples.values())
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case over all engines. `work`: tokens, and the least bytes and operations of either kind."""
+    """A case on all engines. `work`: its tokens, and the least bytes and operations that it needs."""
 
     case: Case
     work: dict[str, float]
     rounds: list[Round]
-    n_disturbed: int  # rounds that others disturbed
+    n_disturbed: int  # rounds disturbed by other processes
     refusals: dict[str, str]
 
     @property
     def is_disturbed(self) -> bool:
-        """No round was quiet: these are the quietest."""
+        """Whether no round was quiet. The samples are then those of the least disturbed rounds."""
         return any(round_.is_disturbed for round_ in self.rounds)
 
     @property
     def engines(self) -> list[str]:
-        """Those that took the case, imp first."""
+        """Names the engines that ran the case, imp first."""
         return sorted(self.rounds[0].samples, key=lambda name: (name != IMP, name))
 
     @property
     def best_peer(self) -> str | None:
-        """The fastest of those that took the case beside imp."""
+        """Names the fastest peer that ran the case."""
         peers = [name for name in self.engines if name != IMP]
         return max(peers, key=lambda name: self.tokens_per_s(name).median, default=None)
 
     def tokens_per_s(self, engine: str) -> Spread:
-        """Over all sequences."""
+        """Returns tokens per second over all sequences."""
         return Spread.of(self.work["tokens"] / sample.seconds for sample in self._samples(engine))
 
     def ratio(self, peer: str) -> Spread:
-        """imp's speed in the peer's, round by round."""
+        """Returns the ratio of imp's speed to the peer's in each round."""
         pairs = zip(self._samples(peer), self._samples(IMP), strict=True)
         return Spread.of(theirs.seconds / ours.seconds for theirs, ours in pairs)
 
     def fraction(self, engine: str) -> Spread:
-        """Of the time, how much the case takes at the ceiling that binds it, as probed in the same round."""
+        """Returns the least time of the case at the ceiling probed in the same round, divided by the measured time."""
         return Spread.of(self._least_seconds(round_) / round_.samples[engine].seconds for round_ in self.rounds)
 
     def as_json(self) -> dict[str, object]:
-        """Every number, samples of the rounds kept included."""
+        """Returns all numbers, with the samples of the rounds."""
         engines = {
             name: {
                 "tokens_per_s": self.tokens_per_s(name).as_json(),
@@ -108,17 +108,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Start:
-    """Loading the file and reading prompts, again and again: seconds to a first token, bytes of the process at most."""
+    """Repeated loads and prompts: seconds to the first token, and the peak memory of the process."""
 
     engine: str
     threads: int
     seconds: Spread
     peak_bytes: Spread
     file_bytes: int
-    planned_bytes: int | None = None  # the file, and what the engine says that it needs beside the weights
+    planned_bytes: int | None = None  # the file, and what the engine plans besides the weights
 
     def as_json(self) -> dict[str, object]:
-        """Every number of it."""
+        """Returns all numbers."""
         sizes = {} if self.planned_bytes is None else {"planned_bytes": self.planned_bytes}
         spreads = {"first_token_seconds": self.seconds.as_json(), "peak_bytes": self.peak_bytes.as_json()}
         return {"engine": self.engine, "threads": self.threads, "file_bytes": self.file_bytes, **sizes, **spreads}

@@ -1,4 +1,4 @@
-"""All that was measured so far, as JSON and as a chart: what ends a comparison late takes nothing of it."""
+"""Everything measured so far, as JSON and as a chart. A failure late in a comparison loses nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.front_end.__main__ import processor
 
 @dataclass
 class Report:
-    """Of one model over all numbers of threads; `left_out` has the reason of each engine that is."""
+    """The results of one model at all numbers of threads. `left_out`: skipped engines with their reasons."""
 
     model: Path
     starts: list[Start] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Report:
     is_complete: bool = False
 
     def write(self, numbers: Path | None, bars: Path | None) -> None:
-        """Into the files that are named; what was there is kept where nothing was measured."""
+        """Writes the named files. Without results it keeps the existing files."""
         if not self.starts:
             return
         if numbers is not None:

@@ -1,4 +1,4 @@
-"""A case on every engine in turns: rounds that others disturbed are taken again."""
+"""Runs a case on each engine in turn, and repeats rounds that other processes disturbed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from imp_service.core.bench.cases import Case
 
 Tell = Callable[[str], None]
 
-CLOCK_ERROR = 0.03  # seconds that the kernel's count, in hundredths, may be wrong by
+CLOCK_ERROR = 0.03  # seconds; the kernel counts CPU time in hundredths
 TRIES_PER_ROUND = 3
 
 
 def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, tell: Tell) -> Outcome:
-    """Rounds over all engines that take the case, the first of `engines` being imp.
+    """Runs rounds over all engines that accept the case. The first of `engines` is imp.
 
-    Raises RefusedError where imp does not take it, or another fails after it did.
+    Raises RefusedError if imp refuses the case, or if an engine fails after it accepted the case.
     """
     reps = scenarios.reps
     imp, refusals, ready = engines[0], {}, []
@@ -44,13 +44,13 @@ def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, 
     for engine in ready:
         engine.ask("release")
     kept = [round_ for round_ in rounds if not round_.is_disturbed]
-    # Where nothing was quiet, the least disturbed say at least something; the outcome tells of it.
+    # If no round was quiet, keep the least disturbed ones. The outcome is then marked as disturbed.
     quietest = sorted(rounds, key=lambda round_: round_.others)[:reps]
     return Outcome(case, work, kept or quietest, len(rounds) - len(kept), refusals)
 
 
 def one_round(imp: EngineProcess, engines: Sequence[EngineProcess], number: int, others_at_most: float) -> Round:
-    """Each engine once, with the ceilings probed right before it; another begins in every round."""
+    """Runs each engine once, right after a probe of the ceilings. The engine that goes first alternates."""
     first = number % len(engines)
     samples = {}
     for engine in [*engines[first:], *engines[:first]]:

@@ -1,4 +1,4 @@
-"""What is compared: prompts of some lengths, generations at some depths, and generations of some batches."""
+"""The compared cases: prefill by prompt length, decode by depth, and decode by batch size."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from imp_service.core.bench.cases import STANDARD, Case
 
 @dataclass(frozen=True)
 class Scenarios:
-    """Lists of sizes; `decode` tokens are generated at each depth alone, and in each batch from nothing.
+    """Lists of sizes. `decode` tokens are generated at each depth by one sequence, and at depth 0 by each batch.
 
-    `others`: how many CPUs other processes may have during a run that counts.
+    `others`: the CPUs that other processes may use during a valid run.
     """
 
     prefill: Sequence[int] = STANDARD.prefill
@@ -24,7 +24,7 @@ class Scenarios:
     others: float = 0.1
 
     def cases(self, threads: int) -> list[Case]:
-        """Each once, prompts first."""
+        """Returns each case once, prefill first."""
         sizes = {"prefill": self.prefill, "depths": self.depths, "batches": self.batches, "decode": (self.decode,)}
         plan = dataclasses.replace(STANDARD, **{name: tuple(values) for name, values in sizes.items()})
         return plan.cases(threads)

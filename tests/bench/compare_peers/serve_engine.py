@@ -1,4 +1,4 @@
-"""One engine, told what to do: a line of JSON in, a line of JSON out.
+"""Runs one engine that takes commands: a line of JSON in, a line of JSON out.
 
 `python serve_engine.py ENGINE TASK` with the task as JSON. What libraries write to stdout goes to stderr.
 """
@@ -29,7 +29,7 @@ ENGINES = {
 
 
 def load(name: str, task: Task) -> tuple[Any, float]:
-    """The engine, and the seconds that it took beside importing it."""
+    """Loads the engine. Returns it and the seconds that loading took, without its import."""
     module, kind = ENGINES[name]
     found = getattr(importlib.import_module(f"bench.compare_peers.engines.{module}"), kind)
     started = time.perf_counter()
@@ -37,14 +37,14 @@ def load(name: str, task: Task) -> tuple[Any, float]:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has had resident, files that it maps included."""
+    """Returns the peak resident memory of this process, with mapped files."""
     match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert match is not None  # narrows
     return int(match.group(1)) * 1024
 
 
 def answer(words: dict[str, Any], commands: dict[str, Callable[..., object]]) -> dict[str, object]:
-    """Of one command."""
+    """Answers one command."""
     arguments = [Case(**words["case"])] if "case" in words else []
     try:
         return {"value": commands[words["do"]](*arguments)}
@@ -53,12 +53,12 @@ def answer(words: dict[str, Any], commands: dict[str, Callable[..., object]]) ->
 
 
 def main() -> None:
-    """Until stdin ends."""
+    """Runs until stdin ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     name, task = sys.argv[1], json.loads(sys.argv[2])
     task = Task(**(task | {"path": Path(task["path"])}))
-    # Threads of every engine inherit it, and those of OpenMP are bound within it.
+    # The engine's threads inherit the affinity, and OpenMP binds its threads within it.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.threads])
     try:
         engine, seconds = load(name, task)

@@ -1,4 +1,4 @@
-"""How long it takes to the first token, and how much memory a process that has read a prompt has had at most."""
+"""Measures the time to the first token after a load, and the peak memory of a process that ran a prompt."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bench.compare_peers.rounds import Tell
 from imp_service.core.bench.cases import Case
 from imp_service.core.bench.report import Spread
 
-# The cache has room for such a prompt and its answer, whatever the cases need.
+# The cache has room for this prompt and its answer at least.
 PROMPT_TOKENS, CACHE_TOKENS = 512, 768
 
 
 def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> tuple[list[Start], dict[str, str]]:
-    """Engines in turns, with the file in the page cache; those that do not load it, with the reason.
+    """Starts the engines in turn, with the file in the page cache. Returns also why engines do not load it.
 
-    Raises RefusedError where imp does not.
+    Raises RefusedError if imp does not load it.
     """
     task = dataclasses.replace(task, kv_tokens=CACHE_TOKENS)
     case = Case("prefill", task.threads, PROMPT_TOKENS)
@@ -59,7 +59,7 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
 
 
 def first_token_seconds(engine: EngineProcess, task: Task) -> float:
-    """Of a prompt of one token: who maps weights reads them only now, and who copies them has read them already."""
+    """Runs a prompt of one token. An engine that maps the weights reads them now; others read them while loading."""
     started = time.perf_counter()
     engine.ask("prepare", Case("prefill", task.threads, 1))
     engine.ask("run")

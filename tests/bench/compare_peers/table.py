@@ -1,4 +1,4 @@
-"""The rows that a person reads, as they come."""
+"""The printed table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1024**2
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
-    """A row for each engine; a remark where rounds were not quiet."""
+    """Returns a row for each engine, and a remark if rounds were disturbed."""
     lines = []
     for name in outcome.engines:
         ratio = "" if name == IMP else times(outcome.ratio(name))
@@ -31,7 +31,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 
 def start_lines(start: Start, starts: Sequence[Start]) -> list[str]:
-    """Seconds to the first token, with what imp's are in them, and the peak of memory beside the file's size."""
+    """Returns seconds to the first token, imp's ratio to them, and the peak memory next to the file's size."""
     ours = next(other for other in starts if other.engine == IMP)
     label = (
         f"load to a first token, {start.threads} thread{'s' * (start.threads > 1)}, seconds" if start is ours else ""
@@ -45,10 +45,10 @@ def start_lines(start: Start, starts: Sequence[Start]) -> list[str]:
 
 
 def numbers(spread: Spread) -> str:
-    """The three that matter."""
+    """Returns median, least and most."""
     return " ".join(f"{value:9.4g}" for value in (spread.median, spread.least, spread.most))
 
 
 def times(spread: Spread) -> str:
-    """ "1.42 × ±0.05": half of what lies between the extremes."""
+    """Returns "1.42 × ±0.05": the median, and half of the range."""
     return f"{spread.median:.2f} × ±{(spread.most - spread.least) / 2:.2f}"

@@ -1,8 +1,8 @@
-"""How far quantized engines are from float32: `python tests/bench/compare_quality FILE… [--kv f16,bf16] …`.
+"""Measures how far quantized engines are from float32: `python tests/bench/compare_quality FILE… [--kv f16,bf16] …`.
 
-The reference runs the file's own weights, decoded, in NumPy; imp and llama.cpp run the file. All
-read the same tokens, and what is compared is the distribution of every next token. `make_model.py` beside this folder
-writes files to compare on: `demo` is a model that was trained, the others are random.
+The reference runs the file's decoded weights in NumPy; imp and llama.cpp run the file. All read the same tokens; the
+report compares their distributions of every next token. `make_model.py` next to this folder writes files for the
+comparison: `demo` is a trained model, the others are random.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 import sys
 from pathlib import Path
 
-# In the place of this folder.
+# Replaces this folder.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from bench.compare_quality.divergence import Scale, divergences  # noqa: E402
@@ -31,7 +31,7 @@ from imp_service.text import Tokenizer  # noqa: E402
 
 
 def main() -> None:
-    """Compares file by file, and writes all of it where asked to."""
+    """Compares the engines on each file, prints the results, and writes JSON if the command line requests it."""
     arguments = parsed()
     found = []
     print(HEADING, flush=True)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Returns the parsed command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="+", metavar="FILE", help="GGUF files")
     parser.add_argument("--kv", default=["f16"], type=words, metavar="TYPE,…", help="types of both engines' caches")
@@ -66,16 +66,16 @@ def parsed() -> argparse.Namespace:
 
 
 def words(text: str) -> list[str]:
-    """ "f16,bf16"; the engines know which there are."""
+    """Splits a list such as f16,bf16; the engines check the names."""
     return text.split(",")
 
 
 def compare(path: Path, arguments: argparse.Namespace) -> Comparison:
-    """All engines on one file; one after the other, since each fills the memory with the weights."""
+    """Compares all engines on one file, one after the other, because the weights of each fill the memory."""
     sequences = chosen(path, arguments)
     reference = list(ReferenceRows(path)(sequences))
     scale = Scale.of(reference, arguments.entropy)
-    # The peer's default cache is what imp is held to, whatever is asked for.
+    # The peer's default cache is always included, because imp is judged against it.
     readings = [
         Reading(source.name, kv, divergences(reference, source(path, arguments.threads, sequences), scale))
         for kv in dict.fromkeys(["f16", *arguments.kv])
@@ -85,7 +85,7 @@ def compare(path: Path, arguments: argparse.Namespace) -> Comparison:
 
 
 def chosen(path: Path, arguments: argparse.Namespace) -> Sequences:
-    """The same for every engine: pieces of the text, one after the other, or any tokens but those of control."""
+    """Returns the sequences for all engines: successive pieces of the text, or random tokens but no control tokens."""
     n_sequences, n_tokens = arguments.sequences, arguments.tokens
     metadata = _core.open_model_file(path).metadata
     vocab_size = len(metadata["tokenizer.ggml.tokens"])

@@ -13,36 +13,36 @@ from bench.compare_quality.rows import Rows
 
 Values = NDArray[np.float64]
 
-# Neighbours share their context, so that they are drawn together.
+# Neighbouring positions share their context, so they are drawn in blocks.
 BLOCK = 16
 N_DRAWS = 2000
-# Of a row at a time, so that float64 copies of large vocabularies stay small.
+# Few rows at a time, so that float64 copies of large vocabularies stay small.
 ROWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A statistic, and what 95 of 100 resamplings of the positions lie between."""
+    """A statistic, and the interval that contains 95 of 100 resamplings of the positions."""
 
     value: float
     low: float
     high: float
 
     def as_json(self) -> dict[str, float]:
-        """All three."""
+        """Returns the value and both bounds for JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)
 class Divergences:
-    """Of an engine, position by position: in nats, and whether its best token is the reference's."""
+    """The divergence of an engine at each position in nats, and whether its best token is the reference's."""
 
     nats: Values
     agrees: NDArray[np.bool_]
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """By name."""
+        """The statistics by name."""
         statistics: dict[str, tuple[Values, Callable[[Values], float]]] = {
             "mean": (self.nats, lambda values: float(np.mean(values))),
             "median": (self.nats, lambda values: float(np.median(values))),
@@ -55,20 +55,20 @@ class Divergences:
         }
 
     def ratio(self, other: Divergences) -> Figure:
-        """Of the means, both over the same draws of positions."""
+        """Returns the ratio of the means, both over the same draws of positions."""
         return resampled(lambda drawn: float(self.nats[drawn].mean() / other.nats[drawn].mean()), len(self.nats))
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What all logits, of all engines, are multiplied by: as a temperature does."""
+    """The factor of all logits of all engines, which acts like a temperature."""
 
     factor: float
-    entropy: float  # of the reference, after it
+    entropy: float  # entropy of the reference after scaling
 
     @classmethod
     def of(cls, reference: Sequence[Rows], entropy: float | None) -> Scale:
-        """The factor for an entropy, or none."""
+        """Returns the scale that gives the reference this entropy; without an entropy, factor 1."""
         sample = np.concatenate([rows[::8] for rows in reference])
         if entropy is None:
             return cls(1.0, mean_entropy(sample, 1.0))
@@ -80,7 +80,7 @@ class Scale:
 
 
 def divergences(reference: Sequence[Rows], rows: Iterable[Rows], scale: Scale) -> Divergences:
-    """Of all positions of all sequences."""
+    """Returns the divergences at all positions of all sequences."""
     nats, agrees = [], []
     for expected, got in zip(reference, rows, strict=True):
         for at in range(0, len(expected), ROWS_AT_ONCE):
@@ -92,7 +92,7 @@ def divergences(reference: Sequence[Rows], rows: Iterable[Rows], scale: Scale) -
 
 
 def mean_entropy(rows: Rows, factor: float) -> float:
-    """In nats."""
+    """Returns the mean entropy in nats."""
     total = 0.0
     for at in range(0, len(rows), ROWS_AT_ONCE):
         log_p = log_softmax(rows[at : at + ROWS_AT_ONCE], factor)
@@ -101,7 +101,7 @@ def mean_entropy(rows: Rows, factor: float) -> float:
 
 
 def log_softmax(rows: Rows, factor: float) -> Values:
-    """In float64."""
+    """Returns log-probabilities in float64."""
     scaled = factor * rows.astype(np.float64)
     scaled -= scaled.max(axis=-1, keepdims=True)
     scaled -= np.log(np.exp(scaled).sum(axis=-1, keepdims=True))
@@ -109,7 +109,7 @@ def log_softmax(rows: Rows, factor: float) -> Values:
 
 
 def resampled(statistic: Callable[[NDArray[np.intp]], float], n_positions: int) -> Figure:
-    """The statistic of all positions, and its spread over draws of as many blocks of them."""
+    """Returns the statistic of all positions, and its interval over draws of as many blocks of positions."""
     blocks = [np.arange(at, min(at + BLOCK, n_positions)) for at in range(0, n_positions, BLOCK)]
     random = np.random.default_rng(0)
     draws = (np.concatenate([blocks[i] for i in random.integers(0, len(blocks), len(blocks))]) for _ in range(N_DRAWS))

@@ -1,4 +1,4 @@
-"""What was found of one file: rows for a person, JSON for a program."""
+"""The results for one file, as rows for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bench.compare_quality.divergence import Divergences, Figure, Scale
 HEADING = (
     f"{'divergence from float32, in nats':46} {'mean':>9} {'95 of 100':>19} {'median':>9} {'99 %':>9} {'same best':>9}"
 )
-# An entropy nearer to that of any token would say little of what quantization does to a model that was trained.
+# An entropy closer to that of the uniform distribution would show little of what quantization does to trained models.
 FLAT = 0.6
 
 
 @dataclass(frozen=True)
 class Reading:
-    """An engine with a type of cache."""
+    """The result of an engine with one type of cache."""
 
     engine: str
     kv: str
@@ -24,32 +24,32 @@ class Reading:
 
     @property
     def label(self) -> str:
-        """ "llama.cpp, steps, f16 cache"."""
+        """The name of the row, such as: llama.cpp, steps, f16 cache."""
         return f"{self.engine}, {self.kv} cache"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All engines on one file."""
+    """The results of all engines on one file."""
 
     path: Path
-    vocab_log: float  # entropy of any token
+    vocab_log: float  # entropy of the uniform distribution
     scale: Scale
     readings: list[Reading]
 
     @property
     def baseline(self) -> Reading:
-        """What imp must not exceed: the better of the peer's ways with the cache that it has by default."""
+        """The bound for imp: the better of the peer's ways with its default cache."""
         peers = [reading for reading in self.readings if reading.engine != "imp" and reading.kv == "f16"]
         return min(peers, key=lambda reading: float(reading.found.nats.mean()))
 
     def ratios(self) -> dict[str, Figure]:
-        """imp's mean in the baseline's, by its cache."""
+        """The ratio of imp's mean to the baseline's mean, by type of cache."""
         base = self.baseline.found
         return {reading.kv: reading.found.ratio(base) for reading in self.readings if reading.engine == "imp"}
 
     def as_json(self) -> dict[str, object]:
-        """Every figure."""
+        """Returns every figure for JSON."""
         engines = [
             {
                 "engine": reading.engine,
@@ -71,7 +71,7 @@ class Comparison:
 
 
 def lines(comparison: Comparison) -> list[str]:
-    """A row for each engine, then what imp is in the peer."""
+    """Returns a row for each engine, then imp's ratios to the peer."""
     scale, name = comparison.scale, comparison.path.name
     told = f"{name}: {len(comparison.baseline.found.nats)} positions, entropy of the reference {scale.entropy:.2f}"
     found = [told + ("" if scale.factor == 1 else f" with logits times {scale.factor:.3g}")]
@@ -87,7 +87,7 @@ def lines(comparison: Comparison) -> list[str]:
 
 
 def row(reading: Reading) -> str:
-    """Of one engine."""
+    """Returns the row of one engine."""
     figures = reading.found.figures
     mean = figures["mean"]
     spread = f"{mean.low:.2e} {mean.high:.2e}"
@@ -96,7 +96,7 @@ def row(reading: Reading) -> str:
 
 
 def verdict(ratio: Figure) -> str:
-    """Where 1 lies within the spread, the positions cannot tell the two apart."""
+    """Returns whether imp meets the bound. If 1 is within the interval, the positions cannot distinguish the two."""
     if ratio.high <= 1:
         return "met"
     return "missed" if ratio.low > 1 else "met within the spread"

@@ -1,4 +1,4 @@
-"""What engines are asked for: of each sequence, the logits after each of its tokens."""
+"""The interface of engines: the logits after each token of each sequence."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Rows = NDArray[np.float32]  # token × vocabulary
 
 
 class RowSource(Protocol):
-    """An engine in one setting; it is loaded for a call and gone afterwards."""
+    """An engine with one setting; each call loads and unloads it."""
 
     name: str
 
     def __call__(self, path: Path, threads: int, sequences: Sequences) -> Iterator[Rows]:
-        """The rows of each sequence, all of which have one length."""
+        """Returns the rows of each sequence. All sequences have the same length."""

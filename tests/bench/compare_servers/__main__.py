@@ -1,12 +1,13 @@
-"""imp serve beside llama-server: `python tests/bench/compare_servers FILE --llama-server PATH [--quick] …`.
+"""Compares `imp serve` with llama-server: `python tests/bench/compare_servers FILE --llama-server PATH [--quick] …`.
 
-Both serve the same GGUF file on the same CPUs, with room for all clients. Each is asked over its own API, imp over gRPC
-and llama-server over HTTP, and then both over OpenAI's. They take turns within one run. Each client asks again as soon
-as it has its answer, so that prompts arrive while others generate; prompts are random tokens, answers greedy and of a
-fixed length. The clients are one thread of this process, on a CPU of its own where there is one more than the servers
-have; else they share the servers' CPUs, and what they take of them is told.
+Both servers load the same GGUF file, run on the same CPUs and have a slot for every client. The comparison measures
+each server over its own API (imp over gRPC, llama-server over HTTP), and then both over the OpenAI API. The servers
+take turns within one run. Each client sends its next request as soon as it has an answer, so prompts arrive while
+other clients generate. Prompts are random tokens; answers are greedy and have a fixed length. All clients run in one
+thread of this process. The thread has a CPU of its own if the machine has one more than the servers use. Otherwise it
+shares the servers' CPUs, and the table shows its share.
 
-llama-server is built from the source distribution of llama-cpp-python, natively as the peer of compare_peers is:
+Build llama-server from the source distribution of llama-cpp-python, with the same native options as compare_peers:
 
     pip download --no-binary llama-cpp-python --no-deps llama-cpp-python && tar xf llama_cpp_python-*.tar.gz
     cmake -S llama_cpp_python-*/vendor/llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \\
@@ -25,7 +26,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-# In the place of this folder.
+# Import the test packages, not the modules of this folder.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from bench.compare_peers.chart import chart  # noqa: E402
@@ -42,7 +43,7 @@ from imp_service.cli.progress import Progress  # noqa: E402
 
 
 def main() -> None:
-    """Compares load by load, tells each as it comes, and writes what was found where asked to."""
+    """Runs every load, prints each result, and writes the JSON and SVG files."""
     arguments = parsed()
     path: Path = arguments.model.resolve()
     all_cpus = sorted(os.sched_getaffinity(0))
@@ -55,7 +56,7 @@ def main() -> None:
     try:
         for load in loads(arguments):
             with ExitStack() as held:
-                # Processes and threads inherit it.
+                # Child processes and threads inherit the affinity.
                 os.sched_setaffinity(0, server_cpus)
                 servers = [held.enter_context(imp_server(path, arguments.threads, load))]
                 if arguments.llama_server is not None:
@@ -73,7 +74,7 @@ def main() -> None:
 
 
 def parsed() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file, with a tokenizer")
     parser.add_argument("--llama-server", type=Path, metavar="PATH", help="without it imp is measured alone")
@@ -96,14 +97,14 @@ def parsed() -> argparse.Namespace:
 
 
 def loads(arguments: argparse.Namespace) -> Sequence[Load]:
-    """One for each number of clients."""
+    """Returns one load for each API and number of clients."""
     if arguments.quick:
         return [Load(clients, 32, 8, requests=1) for clients in (1, 4)]
     return [Load(clients, arguments.prompt, arguments.tokens, arguments.requests) for clients in arguments.clients]
 
 
 def write(path: Path, outcomes: Sequence[Outcome], arguments: argparse.Namespace) -> None:
-    """Those before a failure too; what was there is kept where nothing was measured."""
+    """Writes the results, also those before a failure. Without results it keeps the existing files."""
     if not outcomes:
         return
     if arguments.json is not None:

@@ -1,4 +1,4 @@
-"""What imp is to reach as a server, as data, and whether it did; a goal holds for the medians of the rounds."""
+"""The goals of imp as a server. They apply to the medians of the rounds."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from bench.compare_peers.outcome import IMP
 from bench.compare_servers.outcome import Outcome
 
 LLAMA_SERVER = "llama-server"
-# imp's generated tokens a second in the peer's, by the number of clients that it is asked for.
+# Least ratio of generated tokens per second to the peer's, by number of clients.
 SPEED = {16: 3.0}
-# imp's time to the first token, half of them, in the peer's.
+# Largest ratio of the median time to the first token to the peer's.
 FIRST_TOKEN = 1 / 3
-# The longest wait for a token of a hundred, in the usual one, where prompts arrive meanwhile.
+# Largest ratio of the 99th percentile of the time between tokens to its median, while prompts arrive.
 TAIL = 2.5
 FRACTION = 0.55
-# Seconds to being ready, in the peer's.
+# Largest ratio of the time until the server is ready to the peer's.
 START = 1.0
 
 
 def verdicts(outcome: Outcome) -> list[Verdict]:
-    """Of every goal that is stated for so many clients."""
+    """Returns a verdict on each goal that applies to this number of clients."""
     found = []
     if LLAMA_SERVER in outcome.engines:
         if (least := SPEED.get(outcome.case.clients)) is not None:

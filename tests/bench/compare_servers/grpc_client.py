@@ -1,4 +1,4 @@
-"""Asks an imp.v1 server for a greedy answer of a fixed length, a message for each token as the peer sends them."""
+"""Requests a greedy answer of a fixed length from an imp.v1 server, with one message per token, as the peer sends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.wire import ask as request_of
 
 @contextlib.asynccontextmanager
 async def grpc_client(address: str) -> AsyncIterator[Ask]:
-    """All requests on one connection."""
+    """Sends all requests over one connection."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub = InferenceServiceStub(channel)
 

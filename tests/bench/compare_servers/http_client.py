@@ -1,4 +1,4 @@
-"""Asks llama-server for a greedy answer of a fixed length, streamed as server-sent events over HTTP/1.1."""
+"""Requests a greedy answer of a fixed length from llama-server, as server-sent events over HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator
 from bench.compare_servers.load import Ask
 from imp_service.client.bench.measure import RequestResult
 
-# Nothing is taken from an earlier prompt: none begins alike.
+# No two prompts share a prefix, so a prompt cache would only cost time.
 OPTIONS = {"temperature": 0.0, "ignore_eos": True, "stream": True, "cache_prompt": False}
 MOST_LINE_BYTES = 1 << 20
 
 
 @contextlib.asynccontextmanager
 async def http_client(address: str) -> AsyncIterator[Ask]:
-    """A connection for each request."""
+    """Opens a connection for each request."""
     host, _, port = address.rpartition(":")
 
     async def ask(prompt: list[int], n_tokens: int) -> RequestResult:
@@ -32,7 +32,7 @@ async def http_client(address: str) -> AsyncIterator[Ask]:
             result.failure = await read_head(reader)
             if not result.failure:
                 async for event in events(reader):
-                    # An event has the text of one token, and counts those, too, that made no whole character yet.
+                    # An event carries one token's text. Its count includes tokens whose character is still incomplete.
                     n_arrived = json.loads(event)["tokens_predicted"] - result.n_tokens
                     if n_arrived:
                         result.arrivals.append((time.perf_counter(), n_arrived))
@@ -45,7 +45,7 @@ async def http_client(address: str) -> AsyncIterator[Ask]:
 
 
 async def read_head(reader: asyncio.StreamReader) -> str:
-    """Up to the body; a status other than 200 is the failure."""
+    """Reads the head of a reply. Raises RuntimeError for any status but 200."""
     status = (await reader.readline()).decode().strip()
     while (await reader.readline()).strip():
         pass
@@ -53,7 +53,7 @@ async def read_head(reader: asyncio.StreamReader) -> str:
 
 
 async def events(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The data of each event of a body in chunks."""
+    """Yields the data of each event of a chunked body."""
     held = b""
     while n_bytes := int(await reader.readline(), 16):
         held += (await reader.readexactly(n_bytes + 2))[:-2]

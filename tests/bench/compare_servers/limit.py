@@ -1,8 +1,8 @@
-"""The least time that a load can take on this machine: what its tokens read and compute, at the rates probed beside it.
+"""The least time that a load can take on this machine, from the bytes and operations of its tokens and probed rates.
 
-Every prompt by itself is read at the arithmetic's peak, or as fast as weights come from memory: whichever is slower.
-All clients then generate together: each step reads the weights once and every client's cache, and computes a row for
-each. Nothing else is counted: no waiting for others, no step with fewer clients than there are, no server.
+Each prompt runs alone, bound by arithmetic or by memory bandwidth, whichever takes longer. Then all clients decode
+together: each step reads the weights once, reads the KV cache of every client, and computes one row for each. The limit
+leaves out queueing, steps with fewer clients, and the server itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROBE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Limit:
-    """Of a model on so many threads; the rates are to be probed while the servers sleep."""
+    """The limit of a model on a set of CPUs. Probe the rates while the servers are stopped."""
 
     work: ModelWork
     vocab_size: int
@@ -31,7 +31,7 @@ class Limit:
 
     @classmethod
     def of(cls, path: Path, cpus: list[int]) -> Limit:
-        """Loads the model for a moment, since its layouts in memory are what a step reads."""
+        """Loads the model for a moment: a step reads the layout in memory, not that of the file."""
         settings = {"model.path": path, "device.threads": len(cpus), "kv.bytes": SMALL_CACHE}
         loaded = load_model(load_config(None, [f"{key}={value}" for key, value in settings.items()]))
         scheduler = loaded.config.settings.scheduler
@@ -41,7 +41,7 @@ class Limit:
         return found
 
     def probe(self) -> dict[str, float]:
-        """Bytes and operations a second, right now, on CPUs that this thread may use."""
+        """Measures bytes and operations per second now, on the CPUs of this thread."""
         n_threads, cpus = len(self.cpus), self.cpus
         bytes_per_s = _core.probe_read_bandwidth(n_threads, cpus=cpus, seconds=PROBE_SECONDS)
         return {
@@ -50,7 +50,7 @@ class Limit:
         }
 
     def tokens_per_s(self, load: Load, rates: dict[str, float]) -> float:
-        """Generated ones."""
+        """Returns generated tokens per second."""
 
         def seconds(work: Work) -> float:
             return max(work.bytes / rates["bytes"], work.ops / rates[self.work.peak])

@@ -1,4 +1,4 @@
-"""What clients ask for: each waits for one answer before it asks again, and no two prompts begin alike."""
+"""What clients request. Each waits for its answer before its next request; no two prompts share a prefix."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from imp_service.client.bench.measure import LevelRun, RequestResult
 
-# A prompt's tokens, and the number of tokens of the answer.
+# Takes the prompt's tokens and the number of tokens of the answer.
 Ask = Callable[[list[int], int], Awaitable[RequestResult]]
 
 
-# Each server's own API, and the one that all have.
+# Each server's own API, and the one that both have.
 NATIVE, OPENAI = "native", "OpenAI"
 
 
 @dataclass(frozen=True)
 class Load:
-    """`clients` at once, each with so many requests, one after the other."""
+    """A number of concurrent clients, and the requests that each sends one after the other."""
 
     clients: int
     prompt_tokens: int
@@ -30,26 +30,26 @@ class Load:
 
     @property
     def label(self) -> str:
-        """ "16 clients, 256 + 64 tokens", with the API where it is not the servers' own."""
+        """Returns "16 clients, 256 + 64 tokens", with the name of the API unless it is the native one."""
         over = "" if self.api == NATIVE else f", {self.api}"
         clients = f"{self.clients} client{'s' * (self.clients > 1)}"
         return f"{clients}, {self.prompt_tokens} + {self.output_tokens} tokens{over}"
 
     def prompt(self, vocab_size: int) -> list[int]:
-        """Any tokens of the vocabulary, but for the few of control at its ends."""
+        """Draws random tokens. The control tokens at both ends of the vocabulary are left out."""
         return [random.randrange(vocab_size // 8, vocab_size * 7 // 8) for _ in range(self.prompt_tokens)]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One load on one server, and the processor time that asking has taken in this process."""
+    """One load on one server, and the CPU time of the clients."""
 
     results: LevelRun
     client_cpu_seconds: float
 
 
 async def run_load(load: Load, vocab_size: int, ask: Ask) -> Run:
-    """All of it. Raises RuntimeError where a request failed, or its answer has another length."""
+    """Runs a load. Raises RuntimeError if a request fails or its answer has another length."""
 
     async def client() -> list[RequestResult]:
         prompts = [load.prompt(vocab_size) for _ in range(load.requests)]  # before the clock starts

@@ -1,4 +1,4 @@
-"""Asks any server of OpenAI's API for a greedy answer of a fixed length, a token an event where it can be had."""
+"""Requests a greedy answer of a fixed length over the OpenAI API, with one event per token if the server can."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = {
 
 @contextlib.asynccontextmanager
 async def openai_client(address: str) -> AsyncIterator[Ask]:
-    """A connection for each client, kept for its next request."""
+    """Opens a connection for each client and keeps it for the next request."""
     async with open_openai_api(f"http://{address}", {}, None) as api:
 
         async def ask(prompt: list[int], n_tokens: int) -> RequestResult:

@@ -1,4 +1,4 @@
-"""What a comparison of servers found: every round of a load, and what follows from them."""
+"""The results of a comparison: the samples of every round, and figures derived from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.compare_servers.load import Load, Run
 from imp_service.client.bench.report import Percentiles
 from imp_service.core.bench.report import Spread
 
-# Name -> unit; of all but the first, less is better.
+# Name -> unit. Less is better for all but the first.
 FIGURES = {
     "tokens_per_s": "tokens/s",
     "first_token_p50": "s",
@@ -22,15 +22,15 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One server in one round. `others`: CPUs that neither it nor the clients had."""
+    """One server in one round. `others`: CPUs that other processes used."""
 
     run: Run
     server_cpu_seconds: float
     others: float
-    limit: float  # tokens a second, by the rates probed before it
+    limit: float  # tokens per second, for the rates probed before the round
 
     def figures(self) -> dict[str, float]:
-        """By the names of FIGURES."""
+        """Returns the figures by their names in FIGURES."""
         results = self.run.results.results
         first = Percentiles.of([result.first_token_seconds for result in results])
         between = Percentiles.of([seconds for result in results for seconds in result.inter_token_seconds()])
@@ -39,11 +39,11 @@ class Sample:
 
     @property
     def client_share(self) -> float:
-        """Of the processor time of clients and server, what the clients had."""
+        """Returns the clients' share of the CPU time of clients and server."""
         return self.run.client_cpu_seconds / (self.run.client_cpu_seconds + self.server_cpu_seconds)
 
     def as_json(self) -> dict[str, object]:
-        """Every number."""
+        """Returns all numbers of the sample."""
         return {
             **self.figures(),
             "seconds": self.run.results.seconds,
@@ -56,53 +56,53 @@ class Sample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A load on all servers, round by round."""
+    """The rounds of one load on all servers."""
 
     case: Load
     rounds: list[dict[str, Sample]]
-    starts: dict[str, float]  # seconds to being ready
+    starts: dict[str, float]  # seconds until ready
 
     @property
     def engines(self) -> list[str]:
-        """imp first."""
+        """Names the servers, imp first."""
         return sorted(self.rounds[0], key=lambda name: (name != IMP, name))
 
     def figure(self, server: str, name: str) -> Spread:
-        """Over the rounds."""
+        """Returns the median and spread of a figure over the rounds."""
         return Spread.of(round_[server].figures()[name] for round_ in self.rounds)
 
     def tokens_per_s(self, server: str) -> Spread:
-        """Generated, over all clients."""
+        """Returns generated tokens per second of all clients."""
         return self.figure(server, "tokens_per_s")
 
     def ratio(self, peer: str, name: str = "tokens_per_s") -> Spread:
-        """imp's figure in the peer's, round by round."""
+        """Returns the ratio of imp's figure to the peer's in each round."""
         return Spread.of(round_[IMP].figures()[name] / round_[peer].figures()[name] for round_ in self.rounds)
 
     def fraction(self, server: str) -> Spread:
-        """Of the limit, by the highest rates probed in the round: what disturbs a probe makes it less."""
+        """Returns the fraction of the limit, for the highest rates of the round: a disturbance only lowers a rate."""
         return Spread.of(
             round_[server].figures()["tokens_per_s"] / max(sample.limit for sample in round_.values())
             for round_ in self.rounds
         )
 
     def tail(self, server: str) -> Spread:
-        """How much longer than the usual wait for a token the longest of a hundred is."""
+        """Returns the 99th percentile of the time between tokens, divided by the median."""
         return Spread.of(
             figures["inter_token_p99"] / figures["inter_token_p50"]
             for figures in (round_[server].figures() for round_ in self.rounds)
         )
 
     def client_share(self, server: str) -> float:
-        """The median's."""
+        """Returns the median share."""
         return statistics.median(round_[server].client_share for round_ in self.rounds)
 
     def others(self, server: str) -> float:
-        """In the worst round."""
+        """Returns the value of the worst round."""
         return max(round_[server].others for round_ in self.rounds)
 
     def as_json(self) -> dict[str, object]:
-        """Every number, and what the goals are stated for."""
+        """Returns all numbers, and the load."""
         servers = {
             name: {
                 **{figure: self.figure(name, figure).as_json() for figure in FIGURES},

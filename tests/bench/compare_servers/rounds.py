@@ -1,4 +1,4 @@
-"""A load on every server in turns, while the others sleep."""
+"""Runs a load on each server in turn, while the other is stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WARM_UP_TOKENS = 4
 
 
 def compare(load: Load, servers: Sequence[Server], limit: Limit, reps: int, tell: Tell) -> Outcome:
-    """Another server begins in every round."""
+    """Runs all rounds. The server that goes first alternates."""
     for server in servers:
         tell(f"{load.label}: warming up {server.name}")
         asked(server, dataclasses.replace(load, output_tokens=WARM_UP_TOKENS, requests=1), limit)
@@ -37,7 +37,7 @@ def compare(load: Load, servers: Sequence[Server], limit: Limit, reps: int, tell
 
 
 def sample(server: Server, load: Load, limit: Limit) -> Sample:
-    """One round of one server, with the rates probed right before it."""
+    """Runs one round of one server, right after a probe of the rates."""
     rates = probed(limit)
     began, busy, before = time.monotonic(), busy_seconds(), thread_seconds(server.pid)
     run = asked(server, load, limit)
@@ -48,7 +48,7 @@ def sample(server: Server, load: Load, limit: Limit) -> Sample:
 
 
 def probed(limit: Limit) -> dict[str, float]:
-    """On the servers' CPUs, which need not be the clients'."""
+    """Probes the rates on the servers' CPUs, which may differ from the clients'."""
     own = os.sched_getaffinity(0)
     os.sched_setaffinity(0, limit.cpus)
     try:
@@ -58,7 +58,7 @@ def probed(limit: Limit) -> dict[str, float]:
 
 
 def asked(server: Server, load: Load, limit: Limit) -> Run:
-    """On a connection of the round's own."""
+    """Runs a load over connections that only this round uses."""
 
     async def run() -> Run:
         async with server.clients[load.api]() as ask:

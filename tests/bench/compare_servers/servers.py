@@ -1,4 +1,4 @@
-"""The servers under comparison, each a process on the same CPUs, with room for all clients of a load."""
+"""The compared servers: processes on the same CPUs, with a slot for every client of a load."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from bench.compare_servers.openai_client import openai_client
 from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
-CELLS = 256  # a sequence's room is rounded up to so many
+CELLS = 256  # the tokens of a sequence are rounded up to a multiple of this
 
 
-# Opens what a round needs.
+# Opens the connections of a round.
 Connect = Callable[[], AbstractAsyncContextManager[Ask]]
 
 
 @dataclass(frozen=True)
 class Server:
-    """One that is ready; `start_seconds` from its process to that."""
+    """A server that is ready, and the seconds that its start took."""
 
     name: str
     pid: int
@@ -43,13 +43,13 @@ class Server:
 
 
 def room_of(load: Load) -> int:
-    """Tokens of one client's sequence."""
+    """Returns the tokens of one client's sequence."""
     return -(-(load.prompt_tokens + load.output_tokens + 1) // CELLS) * CELLS
 
 
 @contextlib.contextmanager
 def imp_server(path: Path, threads: int, load: Load) -> Iterator[Server]:
-    """With its default settings, but for the threads, and a cache and a batch that hold all clients."""
+    """Starts imp with default settings, except for the threads, and a cache and a batch that hold all clients."""
     task = Task(path, threads, load.clients * room_of(load), 0)
     settings = (
         f"device.threads={threads}",
@@ -70,7 +70,7 @@ def imp_server(path: Path, threads: int, load: Load) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def llama_server(binary: Path, path: Path, threads: int, load: Load) -> Iterator[Server]:
-    """With flash attention, a slot for each client, and no memory of earlier prompts; else its defaults."""
+    """Starts llama-server with flash attention, a slot per client and no prompt cache, otherwise with its defaults."""
     port = free_port()
     options = {
         "--model": path,
@@ -103,10 +103,10 @@ def llama_server(binary: Path, path: Path, threads: int, load: Load) -> Iterator
 
 
 def wait_for_health(port: int, process: subprocess.Popen[bytes], errors: Path) -> None:
-    """Until it says that its model is loaded."""
+    """Waits until the server reports that its model is loaded."""
     give_up = time.monotonic() + HANGS_AFTER
     while True:
-        # An error: not listening yet, or still loading.
+        # An error means that the server does not listen yet or still loads.
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
             if json.load(answer)["status"] == "ok":
                 return
@@ -117,7 +117,7 @@ def wait_for_health(port: int, process: subprocess.Popen[bytes], errors: Path) -
 
 
 def free_port() -> int:
-    """One that nobody listened on a moment ago: llama-server does not tell which it took."""
+    """Finds a port that was free a moment ago: llama-server does not report the port that it chose."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,8 +1,7 @@
-"""What the front end costs: `python tests/bench/front_end [--json FILE] [--only WORD]… [--quick]`.
+"""Measures the cost of the front end: `python tests/bench/front_end [--json FILE] [--only WORD]… [--quick]`.
 
-The server runs on one core and its client on another; nothing else should run. gRPC and HTTP are asked in turns, in one
-run; a row "HTTP in gRPC" is the quotient of each turn. Every figure is the median of its repetitions, with the least
-and the most beside it.
+The server runs on one core and its client on another. Nothing else should run. gRPC and HTTP take turns within one run.
+A row "HTTP in gRPC" is the ratio of HTTP to gRPC in each turn. Every figure is a median, with the least and the most.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Part = Callable[[], Iterator[Figure]]
 
 
 def parts(reps: int, scale: float) -> dict[str, list[Part]]:
-    """By the word of --only; `scale` makes all of them smaller."""
+    """Returns the parts by the words of --only. `scale` shrinks all of them."""
     n = lambda whole: max(1, int(whole * scale))  # noqa: E731
     return {
         "tokens": [
@@ -50,7 +49,7 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
 
 
 def main() -> None:
-    """Measures, tells each figure as it comes, and writes them all where asked to."""
+    """Measures, prints each figure, and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = parts(1, 1.0)
     parser.add_argument("--only", action="append", choices=known, help="one part; may be given again")
@@ -70,20 +69,20 @@ def main() -> None:
 
 
 def line(figure: Figure) -> str:
-    """One row of the table."""
+    """Formats a row of the table."""
     spread = figure.spread
     numbers = " ".join(f"{value:10.4g}" for value in (spread.median, spread.least, spread.most))
     return f"{figure.name:74} {numbers} {figure.unit}{f'  (target: {figure.target})' if figure.target else ''}"
 
 
 def report(figures: list[Figure]) -> dict[str, object]:
-    """For a program."""
+    """Returns the figures as JSON values."""
     rows = [{"name": f.name, "unit": f.unit, "target": f.target, **f.spread.as_json()} for f in figures]
     return {"machine": {"system": platform.platform(), "processor": processor()}, "figures": rows}
 
 
 def processor() -> str:
-    """Its name, as the kernel has it."""
+    """Returns the processor's name from /proc/cpuinfo."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return next((text.partition(": ")[2] for text in lines if text.startswith("model name")), platform.machine())
 

@@ -1,4 +1,4 @@
-"""The server that is measured, in a process of its own, on a core of its own where it is asked to be."""
+"""Runs the measured server in a process of its own, on a core of its own if requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
 
 SCRIPT = Path(__file__).with_name("serve_engine.py")
-# Nothing of the server's own bounds is what is measured.
+# The server's own limits must not bound the measurement.
 OPEN_BOUNDS = (
     "device.threads=1",
     "kv.bytes=8MiB",
@@ -43,7 +43,7 @@ class EngineProcess:
 
 @contextlib.contextmanager
 def served_engine(engine: str, settings: Sequence[str] = (), cpu: int | None = None) -> Iterator[EngineProcess]:
-    """Gone with the block. All its threads run on `cpu`, where one is given."""
+    """Runs a server for the block. All its threads run on `cpu`, if given."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ready_file = folder / "ready.json"
@@ -61,7 +61,7 @@ def served_engine(engine: str, settings: Sequence[str] = (), cpu: int | None = N
 
 @contextlib.contextmanager
 def direct_engine(engine: str, settings: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """The engine without a server: write a line, read a line."""
+    """Runs the engine without a server. It takes a line and answers with a line."""
     with tempfile.TemporaryDirectory() as name:
         process = subprocess.Popen(
             [sys.executable, str(SCRIPT), engine, "direct", words(None), *OPEN_BOUNDS, *settings],
@@ -80,12 +80,12 @@ def direct_engine(engine: str, settings: Sequence[str] = ()) -> Iterator[subproc
 
 
 def words(cpu: int | None) -> str:
-    """A CPU as the server's command line takes it."""
+    """Returns a CPU as the server's command line takes it."""
     return "any" if cpu is None else str(cpu)
 
 
 def ask_direct(process: subprocess.Popen[str], n_streams: int, n_tokens: int) -> float:
-    """Tokens a second of so many generations at once."""
+    """Returns tokens per second of concurrent generations."""
     assert process.stdin is not None and process.stdout is not None  # narrows
     process.stdin.write(f"{n_streams} {n_tokens}\n")
     process.stdin.flush()
@@ -93,7 +93,7 @@ def ask_direct(process: subprocess.Popen[str], n_streams: int, n_tokens: int) ->
 
 
 def wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> str:
-    """The content of a file that comes whole; fails where the process ends first."""
+    """Waits for a file and returns its content. Fails if the process ends first."""
     give_up = time.monotonic() + HANGS_AFTER
     while not path.exists():
         if process.poll() is not None:

@@ -1,4 +1,4 @@
-"""A row of the report, and how two transports are held against each other."""
+"""A row of the report, and the comparison of two transports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SERVER_CPU, CLIENT_CPU = 0, 1
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the report; `target` in words where there is one."""
+    """A row of the report. `target`: its goal in words."""
 
     name: str
     unit: str
@@ -21,7 +21,7 @@ class Figure:
 
 
 def both(name: str, unit: str, grpc: Sequence[float], http: Sequence[float], target: str = "") -> Iterator[Figure]:
-    """A row for each transport, and HTTP's figure in gRPC's, measured in turns."""
+    """Returns a row for each transport, and one for the ratio of HTTP to gRPC, measured in turns."""
     yield Figure(f"{name}, gRPC", unit, Spread.of(grpc))
     yield Figure(f"{name}, HTTP", unit, Spread.of(http))
     ratios = [one / other if other else float("nan") for one, other in zip(http, grpc, strict=True)]

@@ -1,4 +1,4 @@
-"""The client over HTTP: requests of OpenAI's API on raw sockets, read as bytes, so that it is not what is measured."""
+"""The HTTP client of the bench: OpenAI requests on raw sockets, read as bytes to keep the client cheap."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ MOST_BYTES = 1 << 20
 
 
 def stream_request(n_tokens: int, first: int, max_chunk_tokens: int | None = None) -> dict[str, Any]:
-    """The same as streams.request()."""
+    """Returns the body that corresponds to streams.request()."""
     fields = {"prompt": [first], "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True, "stream": True}
     sizes = {} if max_chunk_tokens is None else {"max_chunk_tokens": max_chunk_tokens}
     return {**fields, **sizes, "stream_options": {"include_usage": True}}
 
 
 def post(path: str, body: dict[str, Any]) -> bytes:
-    """A whole request."""
+    """Returns the bytes of a request."""
     content = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 class Connection:
-    """One that is kept for the next request."""
+    """A connection that is kept for the next request."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def call(self, request: bytes) -> bytes:
-        """The body of an answer with a length."""
+        """Returns the body of a reply that has a length."""
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 "), head
@@ -47,7 +47,7 @@ class Connection:
         return await self._reader.readexactly(int(length.partition(b":")[2]))
 
     async def stream(self, request: bytes) -> tuple[float, bytes]:
-        """When the first event came, and all bytes of the body, with those that cut it into chunks."""
+        """Returns the arrival of the first event, and the bytes of the body with its chunk headers."""
         self._writer.write(request)
         parts, first, tail = [], 0.0, b""
         while not tail.endswith(END_OF_BODY):
@@ -64,7 +64,7 @@ class Connection:
 
 @asynccontextmanager
 async def connect(address: str, n: int) -> AsyncIterator[list[Connection]]:
-    """So many connections."""
+    """Opens a number of connections."""
     host, _, port = address.rpartition(":")
     opened = [await asyncio.open_connection(host, int(port), limit=MOST_BYTES) for _ in range(n)]
     try:
@@ -75,7 +75,7 @@ async def connect(address: str, n: int) -> AsyncIterator[list[Connection]]:
 
 
 def read_http_streams(address: str, requests: Sequence[dict[str, Any]]) -> Read:
-    """Runs all of them at once, to their ends."""
+    """Runs all streams concurrently to their ends."""
     return asyncio.run(_read_streams(address, requests))
 
 
@@ -88,12 +88,12 @@ async def _read_streams(address: str, requests: Sequence[dict[str, Any]]) -> Rea
     for (_, body), request in zip(bodies, requests, strict=True):
         assert b'"completion_tokens":%d,' % request["max_tokens"] in body, body[-500:]
     n_tokens = sum(request["max_tokens"] for request in requests)
-    # Beside the events of tokens: the usage, and [DONE].
+    # After the events of tokens: the usage and [DONE].
     return Read(seconds, n_tokens, sum(body.count(b"data: ") - 2 for _, body in bodies))
 
 
 def unread_socket(address: str, n_tokens: int) -> socket.socket:
-    """A stream whose reader has not read anything, and holds back as little as the kernel allows."""
+    """Starts a stream that nobody reads, with the smallest receive buffer that the kernel allows."""
     host, _, port = address.rpartition(":")
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)

@@ -1,4 +1,4 @@
-"""Resident memory: of a stream that nobody reads, of a session, and of the door."""
+"""Measures resident memory: of a stream that nobody reads, of a session, and of the HTTP listener."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from support.endings import SMALL_WINDOW
 from support.process_numbers import ProcessNumbers
 from support.server_process import server_process
 
-# By when each stream has filled what it may.
+# Seconds until each stream has filled its buffers.
 PAUSE_SECONDS = 1.0
 N_TOKENS = 8000
-# Streams that nobody reads are paused at once, and stay.
+# Unread streams are paused at once and stay paused.
 UNREAD_STAY = (
     "scheduler.max_running=512",
     "scheduler.step_tokens=512",
     "slow_client.bytes=1KiB",
     "slow_client.timeout=1h",
 )
-# What opens so many streams, and closes them at the end of the block.
+# Opens a number of streams, and closes them at the end of the block.
 Open = Callable[[EngineProcess, int, ExitStack], None]
 
 
 def memory(n_streams: int, n_sessions: int, reps: int) -> Iterator[Figure]:
-    """What a stream which nobody reads, and a session, add to the server."""
+    """Measures the memory that an unread stream and a session add to the server."""
     over_grpc, over_http, sessions = [], [], []
     for _ in range(reps):
         over_grpc.append(_of_unread(_unread_grpc, n_streams))
@@ -55,7 +55,7 @@ def memory(n_streams: int, n_sessions: int, reps: int) -> Iterator[Figure]:
 
 
 def _of_unread(open_streams: Open, n_streams: int) -> float:
-    """KiB a stream."""
+    """Returns KiB per stream."""
     with served_engine("script", UNREAD_STAY) as server:
         with ExitStack() as held:
             _open_all(open_streams, server, 10, held)
@@ -80,7 +80,7 @@ def _open_all(open_streams: Open, server: EngineProcess, n_streams: int, held: E
 
 
 def _unread_grpc(server: EngineProcess, n_streams: int, held: ExitStack) -> None:
-    """On one connection."""
+    """Opens unread gRPC streams on one connection."""
     channel = held.enter_context(grpc.insecure_channel(server.grpc, SMALL_WINDOW))
     stub = InferenceServiceStub(channel)
     for _ in range(n_streams):
@@ -88,13 +88,13 @@ def _unread_grpc(server: EngineProcess, n_streams: int, held: ExitStack) -> None
 
 
 def _unread_http(server: EngineProcess, n_streams: int, held: ExitStack) -> None:
-    """On a connection each, as HTTP/1.1 has it."""
+    """Opens unread HTTP/1.1 streams, each on its own connection."""
     for _ in range(n_streams):
         held.enter_context(unread_socket(server.http, N_TOKENS))
 
 
 def open_sessions(address: str, n_sessions: int) -> None:
-    """One after the other, each with a few tokens; nobody comes back to them."""
+    """Opens sessions with a few tokens each and leaves them open."""
     with grpc.insecure_channel(address) as channel:
         stub = InferenceServiceStub(channel)
         for i in range(n_sessions):
@@ -102,7 +102,7 @@ def open_sessions(address: str, n_sessions: int) -> None:
 
 
 def resident_memory(reps: int) -> Iterator[Figure]:
-    """Of `imp serve` with the built-in model after generations: over gRPC without a door, and over its door as well."""
+    """Measures `imp serve` with the built-in model after generations: over gRPC alone, and also over HTTP."""
     found: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(reps):
         for has_door, values in found.items():
@@ -123,7 +123,7 @@ def resident_memory(reps: int) -> Iterator[Figure]:
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    """Asks until it holds; every question is a call, so that the server is not asked faster than it answers."""
+    """Repeats a call until the condition holds."""
     give_up = time.monotonic() + 300
     while not holds():
         if time.monotonic() > give_up:

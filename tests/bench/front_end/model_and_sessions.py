@@ -1,4 +1,4 @@
-"""Sessions that nobody comes back to, and what the front end takes from a model of real size."""
+"""Measures abandoned sessions, and the share of the front end with a model of real size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.process_numbers import ProcessNumbers, thread_seconds
 
 
 def abandoned_sessions(n_sessions: int, lease_seconds: int) -> Iterator[Figure]:
-    """Sessions opened and never used again: how long after the last one's lease the last of them is gone."""
+    """Opens sessions and abandons them. Measures how long after the last lease the last session is gone."""
     engine = served_engine("script", [f"sessions.ttl={lease_seconds}s"])
     with engine as server, grpc.insecure_channel(server.grpc) as channel:
         load = model_pb2_grpc.ModelServiceStub(channel)
@@ -42,7 +42,7 @@ def abandoned_sessions(n_sessions: int, lease_seconds: int) -> Iterator[Figure]:
 
 
 def model_share(shape: str, mix: str, n_streams: int, n_tokens: int, *, reps: int, target: float) -> Iterator[Figure]:
-    """Tokens a second with and without gRPC, in turns, of a model of real size on all cores."""
+    """Measures tokens per second with and without gRPC, in turns, of a model of real size on all cores."""
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     engine, settings = f"{shape}:{mix}", ["device.threads=auto", "kv.bytes=1GiB", "model.overrides.max_context=512"]
     served, direct, shares, at_work = [], [], [], []
@@ -53,11 +53,11 @@ def model_share(shape: str, mix: str, n_streams: int, n_tokens: int, *, reps: in
             read = read_streams(server.grpc, messages)
             spent = spent_since(server.pid, before)
             alone = ask_direct(process, n_streams, n_tokens)
-            if rep > 0:  # the first warms up
+            if rep > 0:  # the first one is a warm-up
                 served.append(read.n_tokens / read.seconds)
                 direct.append(alone)
                 shares.append(100 * (1 - served[-1] / alone))
-                # The event loop and gRPC's own threads; the others compute.
+                # The event loop and gRPC's threads. The other threads compute.
                 busy = sum(s for thread, (name, s) in spent.items() if thread == server.pid or "event" in name)
                 at_work.append(100 * busy / read.seconds)
     at = f"{shape} {mix}, {n_streams} stream{'s' * (n_streams > 1)}"

@@ -1,4 +1,4 @@
-"""What a whole request costs over each transport, how many a second there can be, and when the first token comes."""
+"""Measures a whole request over each transport: CPU time, requests per second, and time to the first token."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from support.process_numbers import thread_seconds
 
 UNARY = "/imp.v1.InferenceService/GenerateUnary"
 CHAT_TEXT = "Hi"
-# Asks once, and returns the seconds to the first token, or to the answer.
+# Sends a request. Returns the seconds to the first token or to the answer.
 Ask = Callable[[], Awaitable[float]]
 
 
 def unary_message(kind: str) -> pb.GenerateUnaryRequest:
-    """Of one token."""
+    """Returns a request for one token."""
     message = request(1, 300)
     if kind == "chat":
         message.chat.messages.add(role="user", content=CHAT_TEXT)
@@ -33,7 +33,7 @@ def unary_message(kind: str) -> pb.GenerateUnaryRequest:
 
 
 def unary_body(kind: str) -> bytes:
-    """The same over HTTP."""
+    """Returns the same request over HTTP."""
     fields = {"max_tokens": 1, "temperature": 0, "ignore_eos": True}
     if kind == "chat":
         return post(CHAT, {"messages": [{"role": "user", "content": CHAT_TEXT}], **fields})
@@ -41,7 +41,7 @@ def unary_body(kind: str) -> bytes:
 
 
 async def over_grpc(address: str, n: int, kind: str, stack: AsyncExitStack) -> list[Ask]:
-    """One caller for each connection; `kind`: completion, chat or first token."""
+    """Returns a caller for each gRPC connection. `kind`: completion, chat or first token."""
     own = (("grpc.use_local_subchannel_pool", 1),)
     channels = [await stack.enter_async_context(grpc.aio.insecure_channel(address, options=own)) for _ in range(n)]
 
@@ -73,7 +73,7 @@ async def over_grpc(address: str, n: int, kind: str, stack: AsyncExitStack) -> l
 
 
 async def over_http(address: str, n: int, kind: str, stack: AsyncExitStack) -> list[Ask]:
-    """The same."""
+    """Returns a caller for each HTTP connection."""
     connections = await stack.enter_async_context(connect(address, n))
     body = post(COMPLETIONS, stream_request(1, 300)) if kind == "first token" else unary_body(kind)
 
@@ -93,7 +93,7 @@ async def over_http(address: str, n: int, kind: str, stack: AsyncExitStack) -> l
 
 
 def run(server: EngineProcess, transport: str, kind: str, n: int, n_each: int) -> tuple[float, float, list[float]]:
-    """Seconds of the server's processor for a request, requests a second, and the seconds of each."""
+    """Returns the server's CPU seconds per request, requests per second, and the seconds of each request."""
     return asyncio.run(_run(server, transport, kind, n, n_each))
 
 
@@ -119,7 +119,7 @@ async def _ask_often(asks: Sequence[Ask], n_each: int) -> list[float]:
 
 
 def request_costs(n_requests: int, reps: int) -> Iterator[Figure]:
-    """Of a server on one core, asked from the other core."""
+    """Measures a server on one core with a client on the other."""
     with served_engine("script", cpu=SERVER_CPU) as server:
         os.sched_setaffinity(0, {CLIENT_CPU})
         for kind in ("completion", "chat"):

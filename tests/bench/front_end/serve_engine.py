@@ -1,8 +1,8 @@
-"""A server over a script engine, which gives tokens as fast as they are taken, or over random weights of a real shape.
+"""Serves a scripted engine, which always has a token ready, or random weights of a real shape.
 
 `python serve_engine.py ENGINE READY_FILE CPU|any [KEY=VALUE]…` serves until SIGTERM. With `direct` as the ready file
-it serves nobody: each line `STREAMS TOKENS` on stdin runs so many generations in the engine alone, and is answered with
-tokens a second.
+it starts no server: each line `STREAMS TOKENS` on stdin runs that many generations in the engine alone. The answer is
+the tokens per second.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from imp_service.generation import ModelRuntime
 from imp_service.server.service import Service
 from support.served_models import ServedModel, random_weights, scripted
 
-# Room for the longest streams and the most sessions that are measured.
+# Enough for the longest streams and the most sessions of the bench.
 N_BLOCKS = 40_000
 MAX_CONTEXT = 8192
 
 
 def engine(name: str) -> ServedModel:
-    """What is served under a name."""
+    """Makes the engine of a name."""
     if name == "script":
         return scripted("cheap", n_blocks=N_BLOCKS, max_context=MAX_CONTEXT)
     return random_weights(*name.split(":"))
 
 
 async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> None:
-    """As imp serve does, with the model that is given."""
+    """Serves the given model as `imp serve` does."""
     config = load_config(None, [*model.settings, *settings])
     service = Service(config, lambda done, total: None, lambda config, _: model.make(config, time.monotonic))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.stop)
@@ -52,7 +52,7 @@ async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> No
 
 
 def run_direct(model: ModelRuntime) -> None:
-    """The same generations without a server."""
+    """Runs the same generations without a server."""
     runs = EngineRuns(model.client, model.vocab_size)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -61,7 +61,7 @@ def run_direct(model: ModelRuntime) -> None:
 
 
 def tokens_per_second(runs: EngineRuns, n_streams: int, n_tokens: int) -> float:
-    """From submitting to the last end: the same span as a client sees."""
+    """Returns tokens per second from the first submission to the last end, as a client sees it."""
     from imp_service import _core
 
     limits = _core.RunLimits(max_outputs=n_tokens, ends_at_eos=False)

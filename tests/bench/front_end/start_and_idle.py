@@ -1,4 +1,4 @@
-"""How long `imp serve` takes to be ready, and what it does for nobody: each without and with the door."""
+"""Measures the start of `imp serve` and its idle wakeups, each without and with the HTTP listener."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from imp_service.pb import model_pb2, model_pb2_grpc
 from support.process_numbers import thread_seconds, thread_switches
 from support.server_process import server_process
 
-# What follows a generation is over by then.
+# The work after a generation has ended by then.
 PAUSE_SECONDS = 1.0
-# All threads there are, as a server has by default.
+# All threads, as a server has by default.
 IDLE_SETTINGS = ("device.threads=auto",)
 DOORS = {"no door": "off", "door": "127.0.0.1:0"}
 
 
 def start_time(reps: int) -> Iterator[Figure]:
-    """From starting the process to its ready file, with the built-in model and default settings."""
+    """Measures from the start of the process to its ready file, with the built-in model and default settings."""
     samples: dict[str, list[float]] = {name: [] for name in DOORS}
     with tempfile.TemporaryDirectory() as compiled:
-        # An installed package has its modules compiled, a checkout perhaps not: the first start does that.
+        # The first start compiles the modules of a checkout. An installed package has them compiled.
         environment = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
         for _ in range(reps + 1):
             for name, door in DOORS.items():
@@ -45,7 +45,7 @@ def start_time(reps: int) -> Iterator[Figure]:
 
 
 def idle(seconds: float) -> Iterator[Figure]:
-    """With default settings, after generations, its client still connected."""
+    """Measures idle wakeups with default settings, after generations, while the client is still connected."""
     wakeups = {}
     for name, door in DOORS.items():
         with (
@@ -66,7 +66,7 @@ def idle(seconds: float) -> Iterator[Figure]:
         share = Spread.of([100 * spent / seconds])
         yield Figure(f"an idle server, {name}, over {seconds:g} s", "% of a CPU", share, "0, below 0.5")
         yield Figure(f"its threads wake up, all of them, {name}", "1/s", Spread.of([sum(threads.values()) / seconds]))
-        # The event loop's thread: those of gRPC wake up for timers of their own.
+        # The event loop's thread. The threads of gRPC wake up for their own timers.
         wakeups[name] = waked[server.pid] / seconds
         for each, n in threads.items():
             if n:

@@ -1,4 +1,4 @@
-"""The client of the bench: many Generate streams at once, read as bytes, so that it is not what is measured."""
+"""The gRPC client of the bench: concurrent Generate streams, read as bytes to keep the client cheap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENERATE = "/imp.v1.InferenceService/Generate"
 
 @dataclass(frozen=True)
 class Read:
-    """All streams together."""
+    """What all streams together have read."""
 
     seconds: float
     n_tokens: int
@@ -25,7 +25,7 @@ class Read:
 
 
 def request(n_tokens: int, first: int, max_chunk_tokens: int | None = None) -> pb.GenerateRequest:
-    """Of one prompt token, on to a length that nothing else ends."""
+    """Returns a request with one prompt token that only its length ends."""
     message = ask([first], n_tokens)
     message.stop.ignore_eos = True
     if max_chunk_tokens is not None:
@@ -34,7 +34,7 @@ def request(n_tokens: int, first: int, max_chunk_tokens: int | None = None) -> p
 
 
 def read_streams(address: str, requests: Sequence[pb.GenerateRequest]) -> Read:
-    """Runs all of them at once, to their ends."""
+    """Runs all streams concurrently to their ends."""
     return asyncio.run(_read_streams(address, requests))
 
 

@@ -1,4 +1,4 @@
-"""What a streamed token costs the server over each transport, in turns."""
+"""Measures the server's cost of a streamed token over each transport, in turns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bench.front_end.streams import Read, read_streams, request
 from imp_service.core.bench.report import Spread
 from support.process_numbers import thread_seconds
 
-# HTTP's time of the event loop and of the whole process in gRPC's: a message each, and merged.
+# Goals for the ratio of HTTP to gRPC: event loop and whole process, with one message per token and merged.
 LOOP_TARGETS = {1: "at most 0.5", None: "at most 1.1"}
 PROCESS_TARGETS = {1: "at most 0.6", None: ""}
 
 
 class Costs:
-    """Of one transport, repetition by repetition."""
+    """The costs of one transport in each repetition."""
 
     def __init__(self) -> None:
         self.loop: list[float] = []
@@ -27,7 +27,7 @@ class Costs:
         self.sizes: list[float] = []
 
     def measure(self, pid: int, read: Callable[[], Read]) -> None:
-        """One repetition more."""
+        """Adds a repetition."""
         before = thread_seconds(pid)
         done = read()
         spent = {thread: seconds for thread, (_, seconds) in spent_since(pid, before).items()}
@@ -38,7 +38,7 @@ class Costs:
 
 
 def token_costs(n_streams: int, n_tokens: int, max_chunk_tokens: int | None, reps: int) -> Iterator[Figure]:
-    """Of a server on one core over an engine that never waits, read from the other core."""
+    """Measures a server on one core, over an engine that never waits, with a client on the other core."""
     words = "merged" if max_chunk_tokens is None else f"{max_chunk_tokens} a message"
     grpc, http = Costs(), Costs()
     with served_engine("script", cpu=SERVER_CPU) as server:
@@ -62,6 +62,6 @@ def token_costs(n_streams: int, n_tokens: int, max_chunk_tokens: int | None, rep
 
 
 def spent_since(pid: int, before: dict[int, tuple[str, float]]) -> dict[int, tuple[str, float]]:
-    """Thread -> its name and the processor time that it has had since `before`."""
+    """Returns each thread's name and its CPU time since `before`."""
     now = thread_seconds(pid)
     return {thread: (name, seconds - before.get(thread, ("", 0.0))[1]) for thread, (name, seconds) in now.items()}

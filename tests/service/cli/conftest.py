@@ -1,4 +1,4 @@
-"""What the tests of the commands share: running imp as a user does, and within this process."""
+"""Fixtures of the tests of commands: they run imp as a user does, or within this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def imp(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def as_they_were() -> Iterator[None]:
-    """Signals that a command takes over are given back: in a process of its own it would have ended."""
+    """Restores the signal handlers that a command replaces, since its process does not end here."""
     before = {number: signal.getsignal(number) for number in (*STOPS, *HARMLESS)}
     yield
     for number, handler in before.items():
@@ -45,7 +45,7 @@ def as_they_were() -> Iterator[None]:
 def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], as_they_were: None
 ) -> Callable[..., tuple]:
-    """Runs a command in this process, in an empty directory: its status, stdout and stderr."""
+    """Runs a command in this process, in an empty directory. Returns its status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("IMP_")]:
         monkeypatch.delenv(name)

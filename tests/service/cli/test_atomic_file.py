@@ -1,4 +1,4 @@
-"""What imp writes whole: through no planted link, over no device, FIFO or directory, and nothing where it fails."""
+"""imp writes files atomically: never through a planted link, nor over a device, FIFO or directory."""
 
 from __future__ import annotations
 

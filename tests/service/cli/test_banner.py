@@ -1,4 +1,4 @@
-"""What imp says of a GPU before an answer: nothing on a machine without one, whose reason imp doctor gives once."""
+"""The banner: imp says nothing of a GPU on a machine without one, and imp doctor gives the reason once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN = ("run", "Once", "--max-tokens", "1")
 
 @pytest.fixture
 def cuda_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str | None, str], None]:
-    """What the driver's file holds, and what a build with CUDA answers."""
+    """Returns a function that sets the contents of the driver's file, and the reply of a CUDA build."""
 
     def make(driver: str | None, refusal: str) -> None:
         path = tmp_path / "driver"

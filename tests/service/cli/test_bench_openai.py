@@ -1,4 +1,4 @@
-"""imp bench --server http://…: the ladder over OpenAI's API, at imp's own listener and at servers of other dialects."""
+"""imp bench --server http://…: the load test over OpenAI's API, on imp's listener and servers of other dialects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_oai_12_imp_is_measured_as_over_grpc(call):
-    """The server counted the same tokens, and took no prompt from its cache."""
+    """The server counts the same tokens, and takes no prompt from its cache."""
     with serve_http() as http:
         status, out, err = call("bench", "--server", http.url, *SMALL, "--json")
         http.wait_for_rest()
@@ -46,7 +46,7 @@ def test_oai_12_imp_is_measured_as_over_grpc(call):
         assert level["first_token"]["n"] == level["requests"]
         assert 0 < level["first_token"]["p50"] <= level["first_token"]["p90"] <= level["first_token"]["p99"]
         assert level["tokens_per_message"] >= 1
-    # Beside the ladder: two tokens to find out how to ask, one for each of three prompts to find out their length.
+    # Besides the levels: two tokens to find the request format, and one each for the length of three prompts.
     assert counted["imp_output_tokens_total"] == (N_WARM_UP + N_MEASURED) * 6 + 2 + 3
     assert counted["imp_prompt_tokens_total[kind=cached]"] == 0
 
@@ -78,7 +78,7 @@ def test_oai_12_each_dialect_counts_the_same_tokens(call, script, path, has_extr
         assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0, 6)
         assert body.get("ignore_eos", False) == has_extras
         assert body["stream_options"]["include_usage"] is True
-    # No prompt is another's, so no cache answers for the model.
+    # All prompts differ, so no cache can answer.
     prompts = [body["prompt"] if path == COMPLETIONS else body["messages"][0]["content"] for body in measured]
     starts = sorted(" ".join(prompt.split()[:8]) for prompt in prompts)
     assert all(one != other for one, other in pairwise(starts))
@@ -86,7 +86,7 @@ def test_oai_12_each_dialect_counts_the_same_tokens(call, script, path, has_extr
 
 @pytest.mark.parametrize("usage", ["continuous", "last"])
 def test_events_of_several_tokens_count_them_all(call, usage):
-    """Six tokens in two events of four and two: a usage in each says so; one at the end is spread over them."""
+    """Two events carry four and two tokens. Usage in each event counts them; usage at the end is spread over them."""
     with scripted_openai(ScriptedOpenAi(usage=usage, tokens_per_event=4)) as url:
         status, out, _ = call("bench", "--server", url, *ONCE, "--json")
     assert status == 0

@@ -1,4 +1,4 @@
-"""imp bench --server: what it asks, what it counts, and the page that it writes."""
+"""imp bench --server: its requests, its counts, and the page that it writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = ("--prompt-tokens", "12", "--tokens", "5", "--requests", "2", "--reps", 
 
 
 class Server:
-    """Answers what is asked, except every `refuses`-th request; keeps the requests and how many ran at once."""
+    """Answers each request except every `refuses`-th; keeps the requests and the highest number that ran at once."""
 
     def __init__(self, refuses: int = 0) -> None:
         self.refuses = refuses
@@ -67,7 +67,7 @@ def test_each_level_asks_what_the_plan_says(call):
     warm_up, measured = server.asked[:4], server.asked[4:]
     assert [request.stop.max_tokens for request in measured] == [5] * 24
     assert [len(request.token_ids.ids) for request in warm_up] == [12] * 4
-    # No prompt is another's, so no cache answers for the model; no token in them has a meaning of its own.
+    # All prompts differ, so no cache can answer. They contain no special token.
     assert len({tuple(request.token_ids.ids) for request in server.asked}) == 28
     assert {1, 2}.isdisjoint(token for request in server.asked for token in request.token_ids.ids)
     assert all(request.stop.ignore_eos and request.sampling.temperature == 0 for request in server.asked)
@@ -99,7 +99,7 @@ def test_where_nothing_succeeds_the_status_says_so(call):
 
 
 class Page(HTMLParser):
-    """The tags of a page and everything that a browser would fetch for it."""
+    """Collects a page's tags and everything that a browser would fetch for it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def test_the_page_needs_nothing_else_and_draws_what_was_measured(call, tmp_path)
     assert "prefers-color-scheme: dark" in text
     charts = [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
     assert [len(chart.findall("polyline")) for chart in charts] == [1, 3, 3]
-    # Higher on the page is more: the median throughputs stand as they were measured.
+    # Higher on the page is more: the order of the median throughputs is the measured one.
     rates = [sorted(level["tokens_per_s"])[1] for level in json.loads(out)["levels"]]
     heights = [float(circle.attrib["cy"]) for circle in charts[0].findall("circle")]
     assert (rates[0] < rates[1]) == (heights[0] > heights[1])

@@ -1,4 +1,4 @@
-"""imp call: the reply on stdout, everything else on stderr, one line and a status for each failure."""
+"""imp call: the reply on stdout, all else on stderr, and one line and a status for each failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.terminal_session import CTRL_C, PROMPT, terminal_session
 
 @pytest.fixture
 def server():
-    """A server that tells the same story to everyone, and what it was asked."""
+    """A server that returns the same story to every request, and the list of its requests."""
     asked: list[GenerateRequest] = []
 
     def generate(request, context):
@@ -80,7 +80,7 @@ def test_json_has_a_line_for_each_message(call, server):
     messages = [json.loads(line) for line in out.splitlines()]
     assert (status, err) == (0, "")
     assert [next(iter(message)) for message in messages] == ["started", "chunk", "chunk", "chunk", "finished"]
-    assert messages[0]["started"]["seed"] == "7"  # 64 bits: a string in JSON
+    assert messages[0]["started"]["seed"] == "7"  # JSON writes a 64-bit integer as a string
     assert [m["chunk"]["first_token"] for m in messages[1:4]] == [0, 1, 2]
     assert "".join(m["chunk"]["text"] for m in messages[1:4]) == "Once upon\x1b a time"
     assert messages[4]["finished"]["reason"] == "FINISH_REASON_MAX_TOKENS"
@@ -169,7 +169,7 @@ def test_a_deadline_ends_the_call_and_keeps_what_came(call):
         ended.wait(30)
 
     with scripted_server(Generate=generate) as address:
-        # A busy machine needs more than one that rests.
+        # A busy machine needs a longer deadline.
         for deadline in ("300ms", "3s", "20s"):
             ended.clear()
             status, out, err = call("call", "hello", "--target", address, "--deadline", deadline)
@@ -262,12 +262,12 @@ def test_a_token_in_plain_text_is_warned_of(call, tmp_path):
 
 
 def test_a_call_needs_neither_a_model_nor_its_text(tmp_path):
-    """Counted, not timed: a client starts without what a server is made of."""
+    """The test counts modules instead of time: a client starts without the server's packages."""
     loaded = modules_after(["call", "hello", "--attempts", "1", "--target", "127.0.0.1:1"], tmp_path)
     assert {"imp_service.client", "grpc"} <= loaded
     assert {"numpy", "tokenizers", "jinja2", "llguidance", "rich", "google.rpc"}.isdisjoint(loaded)
     rooms = {name.split(".")[1] for name in loaded if name.startswith("imp_service.")}
-    assert rooms == {"cli", "client", "pb", "tables", "_core"}  # the words of a sampler's options are the core's
+    assert rooms == {"cli", "client", "pb", "tables", "_core"}  # the core names the sampler's options
 
 
 def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
@@ -297,7 +297,7 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
             terminal.read_until(PROMPT)
             terminal.type("/quit\n")
             assert terminal.process.wait(60) == 0
-    # What had come of the answer is part of the conversation.
+    # The conversation keeps the part of the answer that arrived.
     turns = [(message.role, message.content) for message in asked[1].chat.messages]
     assert turns == [("user", "Tell me a story."), ("assistant", "Once"), ("user", "What is 3 plus 4?")]
 

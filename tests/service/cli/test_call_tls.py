@@ -1,4 +1,4 @@
-"""imp call over TLS: which servers it trusts, and how it shows who calls."""
+"""imp call over TLS: which servers it trusts, and how it identifies itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONCE = ("--attempts", "1", "--deadline", "20s")
 
 @pytest.fixture
 def files(tmp_path):
-    """PEM files of an authority, a server, a client, and a stranger, by their names."""
+    """PEM files of an authority, a server, a client and a stranger, by name."""
     ours, other = make_certificate("an authority"), make_certificate("another authority")
     pairs = {
         "server": make_certificate("server", ours),
@@ -49,7 +49,7 @@ def test_a_server_is_trusted_by_its_authority_only(call, files):
     [("call", "hello", *ONCE), ("top", "--once", "--attempts", "1"), ("bench", "--reps", "1", "--streams", "1")],
 )
 def test_tls_to_a_port_that_speaks_none_is_told_in_one_line(imp, words: tuple[str, ...]):
-    """Without the lines that gRPC would write."""
+    """gRPC's own log lines do not appear."""
     with scripted_server(Generate=lambda request, context: iter(story("Once"))) as address:
         option = "--server" if words[0] == "bench" else "--target"
         result = imp(*words, "--tls", option, address)

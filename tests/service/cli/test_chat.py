@@ -1,4 +1,4 @@
-"""imp chat through a pipe: lines in, answers out, and the conversation kept."""
+"""imp chat through a pipe: it reads lines, prints answers, and keeps the conversation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def model():
 
 
 def _expected(model, *lines: str, system: str = "") -> list[str]:
-    """The answers of the same conversation through the Python API."""
+    """Returns the answers of the same conversation through the Python API."""
     from imp_service import GenerationRequest, SamplingOptions, StopOptions
 
     messages = [ChatMessage("system", system)] if system else []

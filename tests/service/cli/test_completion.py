@@ -1,4 +1,4 @@
-"""Completion: what each shell offers at a place in a line, asked of the shell itself."""
+"""Completion: each shell reports what it offers at a place in a line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _bash(script: Path, words: list[str]) -> str:
 
 
 def _zsh(script: Path, words: list[str]) -> str:
-    """Its own widgets want a terminal: what they would be given is written down instead."""
+    """Returns a script that prints the arguments of zsh's completion functions: its own widgets need a terminal."""
     typed = " ".join(f"'{word}'" for word in ["imp", *words])
     return (
         "_files() { print -l -- $PREFIX*(N) }; compadd() { shift; print -l -- $@ }; compdef() { : };"
@@ -40,7 +40,7 @@ def _fish(script: Path, words: list[str]) -> str:
 
 ASK: dict[str, Callable[[Path, list[str]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 PLAIN = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}
-# bash is where pytest runs; the others where they are installed, as CI does.
+# pytest always finds bash; CI installs the others.
 FOUND = [shell for shell in SHELLS if shell == "bash" or shutil.which(shell)]
 
 
@@ -93,7 +93,7 @@ def test_cmd_8_a_shell_offers_what_may_be_typed(shell: str, words: tuple[str, ..
     assert asked.stderr == ""
     expected = OFFERED[words]
     assert offered >= expected
-    # Nothing is offered that does not begin as what was typed, and nothing where nothing fits.
+    # Every offered word begins with the typed text. If nothing fits, nothing is offered.
     assert expected or not offered
     assert all(word.startswith(words[-1]) for word in offered)
 

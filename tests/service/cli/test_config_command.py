@@ -1,4 +1,4 @@
-"""imp config show, check and init, as a user meets them."""
+"""imp config show, check and init, from the command line."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SHIPPED = Path(__file__).parents[3] / "conf/imp.conf"
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory and no variable of imp's own."""
+    """An empty directory, and no environment variable of imp."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("IMP_")]:
         monkeypatch.delenv(name)
@@ -74,7 +74,7 @@ def test_cfg_3_l07_a_bad_file_ends_with_78_and_an_error(action: str, machine: Pa
 
 
 def check(capfd: pytest.CaptureFixture[str], *assignments: str) -> tuple[int, list[str]]:
-    """Its status and the lines on stderr, each without what all of them begin with."""
+    """Returns the status and the lines on stderr without their common prefix."""
     status = main(["config", "check", *(word for text in assignments for word in ("--set", text))])
     out, err = capfd.readouterr()
     assert out.endswith("weights were not read\n") == (status == 0)
@@ -213,7 +213,7 @@ def test_cfg_13_check_tells_all_that_would_end_a_start(
 
 def test_cfg_13_check_takes_what_a_start_takes(machine: Path, capfd: pytest.CaptureFixture[str]):
     make_certificate("server").write(machine)
-    (machine / "second").mkdir()  # an entry of [models] is meant, whatever else is called so
+    (machine / "second").mkdir()  # refers to the entry of [models], although a directory has its name
     (machine / "chat.jinja").write_text("{{ messages }}")
     words = (
         *("tls.cert=cert.pem", "tls.key=key.pem", "model.overrides.chat_template=chat.jinja"),
@@ -262,7 +262,7 @@ def test_cfg_4_l09_a_named_file_that_is_missing_ends_with_78(capfd: pytest.Captu
 
 
 def test_cfg_5_kubernetes_variables_change_nothing(machine: Path):
-    """In a process of its own, with the variables that a Service named imp brings."""
+    """The command runs in its own process, with the variables of a Kubernetes Service named imp."""
     result = subprocess.run(
         [sys.executable, "-m", "imp_service", "config", "check"],
         env={

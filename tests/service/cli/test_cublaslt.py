@@ -1,4 +1,4 @@
-"""Where `device.cublaslt` looks for the library, and what is said where it is not there."""
+"""Where `device.cublaslt` looks for the library, and what imp reports if it is missing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_cfg_8_what_auto_means_is_shown(kind: str, value: str, monkeypatch: pyte
 
 
 def test_gemm_17_explain_says_whether_it_is_at_hand(call) -> None:
-    """Of the GPU that is here; of another nobody can say."""
+    """imp reports it for the GPU of this machine; for another it cannot know."""
     question = ("kernels", "--device", "cuda_emulated", "--explain", "q8_0", "64x512")
     emulated = settings("model.overrides.unvalidated_kernels=true")
 
@@ -95,7 +95,7 @@ def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
 
 @pytest.mark.long
 def test_gemm_17_an_answer_comes_by_it(call) -> None:
-    """A prompt of many tokens, from the command line on."""
+    """The command line runs a prompt of many tokens."""
     words = settings(*ON_THE_GPU, "model.overrides.gemm.q8_0=q8_0_cublaslt", f"device.cublaslt={EMULATED}")
     status, out, err = call("run", *words, "--max-tokens", "2", "--temperature", "0", "one two three " * 90)
     assert status == 0, err

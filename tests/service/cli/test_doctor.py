@@ -1,4 +1,4 @@
-"""imp doctor: fixed ids, a status for each, and an exit status that a script can use."""
+"""imp doctor: fixed ids, a status for each check, and an exit status for scripts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_machine_that_runs_these_tests_is_runnable(imp, tmp_path):
     assert (document["version"], document["runnable"]) == (1, True)
     assert [check["id"] for check in document["checks"]] == IDS
     assert {check["status"] for check in document["checks"]} <= {"ok", "warning"}
-    assert list(tmp_path.iterdir()) == []  # looks, and changes nothing
+    assert list(tmp_path.iterdir()) == []  # doctor changes nothing
 
 
 def test_text_and_json_say_the_same(call):
@@ -60,7 +60,7 @@ def test_settings_that_cannot_be_used_block(call, tmp_path):
     found = _found(out)
     assert (status, json.loads(out)["runnable"], found["config"]["status"]) == (1, False, "blocked")
     assert found["config"]["message"].startswith("CONFIG_INVALID: imp.conf:2:kv.dtpye: ")
-    assert found["model"]["status"] == "ok"  # the built-in one is none the worse
+    assert found["model"]["status"] == "ok"  # the built-in model is not affected
 
 
 def test_a_model_that_is_not_there_blocks_and_names_the_reason(call):
@@ -194,7 +194,7 @@ def test_l18_bad_usage(call):
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A root with the control files of a small container."""
+    """A root directory with the control files of a small container."""
     for name, text in {
         "proc/self/cgroup": "0::/\n",
         "proc/meminfo": "MemTotal: 8388608 kB\n",

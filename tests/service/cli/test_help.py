@@ -1,4 +1,4 @@
-"""Help: every command has examples that are command lines; words that people try do what they mean."""
+"""Help: the examples of every command are valid command lines, and words that people try do what they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""imp inspect: facts with their origins, tensors, memory, and the exit status of a bad file."""
+"""imp inspect: facts with their origins, tensors, memory, and the exit status for a bad file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_told_with_the_largest_context_that_does(call, monk
     assert (memory["fits"], memory["limit_bytes"]) == (False, limit)
     assert memory["total_bytes"] > limit
     largest = memory["largest_context"]
-    # Not all of the 16 MiB is the cache's: scratch grows with the context too.
+    # The cache cannot use all of the 16 MiB: scratch memory grows with the context too.
     assert 2048 < largest <= 16 * 1024**2 // memory["kv_bytes_per_token"]
     assert _inspect(call, DEMO, "-c", str(largest))["memory"]["fits"]
     assert not _inspect(call, DEMO, "-c", str(largest + 1))["memory"]["fits"]

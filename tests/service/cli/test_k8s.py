@@ -1,4 +1,4 @@
-"""imp k8s: the bases with a model's own numbers, valid for every supported version, and what it refuses."""
+"""imp k8s: the bases with a model's own numbers are valid for every supported version; and what it refuses."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_lif_13_the_pod_has_room_for_what_it_then_loads(call, tmp_path, monkeypa
 
 
 def test_without_options_it_is_the_base_that_kustomize_builds(call):
-    """Beside the ConfigMap, the resources of the model, and the volume that the built-in model does not need."""
+    """The manifests differ from the base in the ConfigMap's name, the model's resources, and an unused volume."""
     for base in ("standalone", "sidecar"):
         documents, _ = _manifests(call, f"--{base}", "-m", DEMO)
         imp_of(documents)["resources"] = imp_of(base_documents(base))["resources"]
@@ -186,7 +186,7 @@ def test_l18_what_would_not_fit_the_manifests_is_refused(call, words: tuple[str,
     ],
 )
 def test_set_is_refused_in_the_same_words_as_elsewhere(call, words: tuple[str, ...]):
-    """As `imp serve` and `imp config check` refuse it; only the usage is the command's own."""
+    """The error is the same as that of `imp serve` and `imp config check`, except for the usage line."""
 
     def told(*command: str) -> tuple[int, str]:
         status, out, err = call(*command, *words)
@@ -215,7 +215,7 @@ def test_the_sizes_are_explained_above_the_documents(call):
 
 
 def test_kubectl_reads_the_stream(call, tmp_path):
-    """As a resource of a kustomization: the offline way to have kubectl parse it."""
+    """The manifests are a resource of a kustomization: kubectl can parse them offline."""
     _, out, _ = call("k8s", "-m", DEMO, "--name", "stories")
     (tmp_path / "stories.yaml").write_text(out)
     (tmp_path / "kustomization.yaml").write_text("resources: [stories.yaml]\n")
@@ -237,7 +237,7 @@ def comments(text: str) -> list[str]:
 
 @pytest.mark.parametrize("base", ["standalone", "sidecar"])
 def test_lif_13_comments_survive_generation(call, base: str):
-    """Those of the documents, and those of imp.conf whose value is still the base's."""
+    """The manifests keep the comments of the base, and those of imp.conf whose value is unchanged."""
     out = call("k8s", f"--{base}", "-m", DEMO, "--set", "device.threads=1", "--name", "stories")[1]
     files = [KUBERNETES / base / name for name in base_files(base)]
     expected = [comment for file in files for comment in comments(file.read_text())]

@@ -1,4 +1,4 @@
-"""imp kernels: the list, and why one of them runs."""
+"""imp kernels: the list of kernels, and why one of them runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 ON_GPU = ("--set", "device.kind=cuda_emulated")
 AT_GPU = ("--device", "cuda_emulated")
-KIND_OF = {True: "cuda_emulated", False: "cpu"}  # by whether the kernels of the GPU here are validated
+KIND_OF = {True: "cuda_emulated", False: "cpu"}  # key: whether the kernels of this machine's GPU are validated
 OF_Q8_0 = ("--explain", "q8_0", "64x64")
 
 

@@ -1,4 +1,4 @@
-"""Markdown of a model on a terminal: what is shown in the end does not depend on how it came."""
+"""Markdown on a terminal: the final picture does not depend on how the text was divided."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ A link (https://example.com/a) ends it.
 
 @pytest.fixture(autouse=True)
 def _every_write_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However fast this machine is."""
+    """Draws at every write, however fast this machine is."""
     monkeypatch.setattr(markdown, "SHORTEST_SECONDS", 0.0)
     monkeypatch.setattr(markdown, "SHARE", float("inf"))
 
@@ -111,7 +111,7 @@ def test_cmd_13_the_end_does_not_depend_on_the_parts(screen: Screen, seed: int) 
 
 
 def test_cmd_13_what_does_not_change_is_not_written_again(screen: Screen) -> None:
-    """A terminal that gets little does not flicker: each character a few times, not each block each time."""
+    """A terminal that gets few bytes does not flicker: each character is written a few times, not once per update."""
     answer = "word " * 400
     written(screen, *(f"{word} " for word in answer.split()))
     assert screen.n_bytes < 60 * len(answer)

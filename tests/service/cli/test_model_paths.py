@@ -1,4 +1,4 @@
-"""Every command on every kind of path: a result, or one error line with its reason and its exit status."""
+"""Every command on every kind of path: it gives a result, or one error line with its reason and exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.gguf_writer import I32, U16, Gguf, Key, Tensor
 from support.hf_contents import hf_config, hf_tensors, write_hf
 from support.tiny_models import tiny
 
-# Those that read the weights' names and shapes only, or the weights, and no text.
+# Commands that read the weights, or only their names and shapes, and no text files.
 FILE_COMMANDS = {
     "inspect": ("inspect", "{}"),
     "bench": ("bench", "--prefill", "8", "--decode", "2", "--reps", "1", "-m", "{}"),
@@ -26,7 +26,7 @@ FILE_COMMANDS = {
     "config": ("config", "check", "--set", "model.path={}"),
     "doctor": ("doctor", "--set", "model.path={}"),
 }
-# Those that need the tokenizer too.
+# Commands that also need the tokenizer.
 TEXT_COMMANDS = {
     "run": ("run", "Once", "--max-tokens", "1", "-m", "{}"),
     "chat": ("chat", "-m", "{}"),
@@ -61,7 +61,7 @@ def _safetensors(folder: str, config: bool = True) -> None:
 
 
 def _shard(path: str) -> None:
-    """The second file of a set of three; the first says what the model is."""
+    """Writes the second file of a set of three. Only the first describes the model."""
     keys = [Key("split.no", U16, 1), Key("split.count", U16, 3), Key("split.tensors.count", I32, 3)]
     Gguf(keys=keys, tensors=[Tensor("b", (64, 2), "q8_0")]).write(Path(path))
 
@@ -72,11 +72,11 @@ def _socket(path: str) -> None:
 
 
 def _nothing(_: str) -> None:
-    """The path itself is the case."""
+    """Writes nothing: the path itself is the case."""
 
 
 class Kind(NamedTuple):
-    """A path, how it is made, and how commands end on it: those that need no text, and those that do."""
+    """A path, how it is made, and the outcome of commands without and with text."""
 
     path: str
     make: Callable[[str], object]
@@ -132,7 +132,7 @@ ONE_OF_EACH_OUTCOME = {kind.of_text: name for name, kind in KINDS.items()}.value
 
 @pytest.fixture(autouse=True)
 def nothing_typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A conversation ends at once."""
+    """Gives stdin no input, so that a conversation ends at once."""
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         yield
@@ -145,9 +145,9 @@ def _words(command: str, path: str) -> list[str]:
 def _check(command: str, kind: Kind, outcome: Outcome, ended: tuple[int, str, str]) -> None:
     status, out, err = ended
     told = [line for line in err.splitlines() if line.startswith("imp: error: ")]
-    if command == "doctor":  # what is wrong is its result
+    if command == "doctor":  # doctor reports errors as its results
         told = [f"imp: error: {found[1]}" for found in re.finditer(r"BLOCKED +(?:model|config) +(.+)", out)]
-        assert status == (1 if outcome.reason or kind.of_text.reason else 0)  # it checks the text side too
+        assert status == (1 if outcome.reason or kind.of_text.reason else 0)  # doctor checks the text side too
     else:
         assert status == outcome.status, err
     assert len(told) == (1 if outcome.reason else 0), told
@@ -167,7 +167,7 @@ def test_cmd_1_m47_each_command_on_each_kind_of_path(name: str, command: str, ca
 
 @pytest.fixture
 def unprivileged() -> Iterator[None]:
-    """Root may read anything."""
+    """Runs as another user, since root may read anything."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
@@ -180,9 +180,9 @@ def test_cmd_1_m47_each_command_on_a_file_that_may_not_be_read(command: str, cal
     path = Path("m.gguf").absolute()
     _demo(str(path))
     path.chmod(0)
-    call(*_words(command, "absent.gguf"))  # imports what it needs while it may
+    call(*_words(command, "absent.gguf"))  # imports modules while it may read them
     request.getfixturevalue("unprivileged")
-    monkeypatch.chdir("/")  # where it may look for imp.conf
+    monkeypatch.chdir("/")  # a directory where it may look for imp.conf
     monkeypatch.setenv("HOME", "/")
     _check(command, KINDS["gguf"], Outcome(77, "MODEL_PERMISSION"), call(*_words(command, str(path))))
 

@@ -1,4 +1,4 @@
-"""What a service manager hears of a server: when it serves, when it drains, and that it is alive."""
+"""A server tells its service manager when it serves, when it drains, and that it is alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.server_process import server_process
 
 
 class Manager:
-    """The end of a manager; `address` is NOTIFY_SOCKET."""
+    """The service manager's socket; `address` is NOTIFY_SOCKET."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -26,11 +26,11 @@ class Manager:
         self._socket.settimeout(HANGS_AFTER)
 
     def hear(self) -> list[str]:
-        """The lines of the next message."""
+        """Returns the lines of the next message."""
         return self._socket.recv(4096).decode().split("\n")
 
     def heard(self) -> list[list[str]]:
-        """The messages that wait."""
+        """Returns the waiting messages."""
         self._socket.setblocking(False)
         found = []
         try:
@@ -55,7 +55,7 @@ def complain(message: str) -> None:
 
 
 def test_pkg_4_a_server_says_when_it_serves_and_when_it_drains(tmp_path: Path, manager: Manager) -> None:
-    """READY=1 comes once it answers; STOPPING=1 while a request still runs, which ends as it would."""
+    """READY=1 comes once the server answers, and STOPPING=1 while a request still runs. The request ends normally."""
     (tmp_path / "home").mkdir()
     environment = {"NOTIFY_SOCKET": manager.address}
     with server_process(tmp_path / "home", environment=environment, is_traced=False) as server:
@@ -108,7 +108,7 @@ def test_pkg_4_without_a_watchdog_nothing_is_sent(manager: Manager, environment:
 
     async def run() -> None:
         with notifier.keep_alive(lambda: True):
-            assert len(asyncio.all_tasks()) == 1  # nothing that would send
+            assert len(asyncio.all_tasks()) == 1  # no task sends messages
 
     asyncio.run(run())
     assert manager.heard() == []

@@ -1,4 +1,4 @@
-"""The ready file of imp serve: where it is written, when it is absent, and what it never touches."""
+"""The ready file of imp serve: where it is written, when it is absent, and which files it never changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_lif_17_l19_the_file_is_written_whole_and_is_readable_by_everyone(tmp_pa
 
 
 def test_lif_17_l19_a_planted_link_leads_to_no_other_file(tmp_path: Path) -> None:
-    """At every name that the process id alone would give, and at the name itself after the start."""
+    """Links are planted at a name made of the process id, and at the file's own name after the start."""
     victim = tmp_path / "victim"
     victim.write_text("kept")
     path = tmp_path / "ready"
@@ -55,7 +55,7 @@ def test_lif_17_l19_a_planted_link_leads_to_no_other_file(tmp_path: Path) -> Non
 
 
 def test_lif_17_l19_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O_EXCL and O_NOFOLLOW hold even where the name is guessed."""
+    """O_EXCL and O_NOFOLLOW protect even a guessed name."""
     monkeypatch.setattr("imp_service.cli.atomic_file.secrets.token_hex", lambda _: "guessed")
     victim = tmp_path / "victim"
     victim.write_text("kept")

@@ -1,4 +1,4 @@
-"""Where the system refuses memory imp says NO_MEMORY, in one line: nothing aborts, and nothing is taken for a bug."""
+"""If the system refuses memory, imp reports NO_MEMORY in one line. It neither aborts nor reports a bug."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
 
 ROOT = Path(__file__).parents[3]
-# From less than Python's libraries take to more than the whole start does.
+# From less than Python's libraries need to more than a whole start needs.
 ADDRESSES = (60, 90, 110, 130, 160, 190, 220, 300)
 
 
 def ended(words: list[str], n_bytes: int) -> tuple[int, str]:
-    """Status and stderr of imp with these words, in a process of so many bytes of addresses."""
+    """Runs imp with these words and an address space of `n_bytes`. Returns its status and stderr."""
     command = [*limited(**{"as": n_bytes}), sys.executable, "-m", "imp_service", *words]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER)
     return ran.returncode, ran.stderr
@@ -37,7 +37,7 @@ def ended(words: list[str], n_bytes: int) -> tuple[int, str]:
 )
 def test_y01_a_start_that_is_refused_memory_ends_with_one_line(words: list[str], n_mib: int) -> None:
     status, text = ended(words, n_mib * MIB)
-    lines = [line for line in text.splitlines() if not line.startswith("{")]  # the server's log
+    lines = [line for line in text.splitlines() if not line.startswith("{")]  # the other lines are the server's log
     assert status == 71, text
     assert [line.startswith("imp: error: NO_MEMORY: ") for line in lines] == [True], text
 
@@ -50,16 +50,16 @@ def test_y01_with_room_it_answers() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("deed", ["open", "inspect", "load", "probe", "time"])
 def test_y01_the_core_refuses_and_never_aborts(deed: str, repeats: Repeats) -> None:
-    """Wherever the limit falls: a thread's stack, a chunk of the arena, a small allocation."""
+    """The limit can hit anything: a thread's stack, a chunk of the arena, a small allocation."""
     sizes = [*range(0, MIB, MIB // 16), *range(MIB, 32 * MIB, MIB), *range(32 * MIB, 512 * MIB, 16 * MIB)]
     sizes = sizes[:: 20 // repeats(20)]
-    sizes.append(4096 * MIB)  # whatever the plan leaves to texts and messages
+    sizes.append(4096 * MIB)  # enough for texts and messages beyond the plan
     command = [sys.executable, "-m", "support.refused_growth", deed, *map(str, sizes)]
     quiet = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "tests")}
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=quiet, timeout=HANGS_AFTER)
     outcomes = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
     assert list(outcomes) == [str(size) for size in sizes], ran.stderr
-    # What Python itself was refused is a MemoryError of its own.
+    # A refusal to Python itself raises its MemoryError.
     told = {text.partition(":")[0] for text in outcomes.values()}
     assert told <= {"ok", "NO_MEMORY", "MemoryError"}, outcomes
     assert outcomes["0"] != "ok" or deed in ("open", "inspect")

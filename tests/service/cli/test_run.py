@@ -1,4 +1,4 @@
-"""imp run: the text on stdout and nothing else, everything else on stderr, and how it ends."""
+"""imp run: only the text on stdout, all else on stderr, and how it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
         r"CPU: .+ \([\w+]+\), \d+ threads? \(.+\)(?:  GPU: .+)?",
         banner,
     ), banner
-    # Hints are for people: stderr is no terminal here.
+    # Hints are for people: here stderr is no terminal.
     assert re.fullmatch(r"— 24 tokens, \d+ tok/s, first token [\d.]+ ms, ended by the limit of tokens .*\.", end), end
     assert "Next" not in end
 
@@ -37,7 +37,7 @@ def test_json_tells_what_it_takes_to_have_the_same_again(imp):
     assert first["usage"]["output_tokens"] == len(first["token_ids"]) == 16
     assert {"queue", "prefill", "decode", "blocked", "first_token"} == set(first["timings"])
     assert json.loads(imp(*words, "--seed", "8").stdout)["token_ids"] != first["token_ids"]
-    # One that nobody chose: told, and another each time; it may end early.
+    # Without --seed imp draws and reports one, another each time. The text may end early.
     drawn = json.loads(imp(*words).stdout)
     again = json.loads(imp(*words, "--seed", str(drawn["seed"])).stdout)
     assert (again["token_ids"], again["finish_reason"]) == (drawn["token_ids"], drawn["finish_reason"])
@@ -53,7 +53,7 @@ def test_a_prompt_from_stdin_is_the_same_prompt(imp):
 def test_the_context_that_is_asked_for_ends_the_text(imp):
     told = json.loads(imp("run", "Once upon a time", "-c", "32", "--json", "--set", "device.threads=1").stdout)
     assert told["finish_reason"] == "context_full"
-    # The last token is told and not held.
+    # The last token is printed, but not held in the cache.
     assert told["usage"]["prompt_tokens"] + told["usage"]["output_tokens"] - 1 == 32
 
 
@@ -87,14 +87,14 @@ def test_a_refusal_names_the_option_that_was_typed(call):
         ("bench", "-m", "/no/such.gguf"): "MODEL_MISSING: /no/such.gguf: No such file or directory, ",
     }.items():
         _, out, err = call(*words)
-        # Before a model is loaded: there is no banner.
+        # The error precedes loading: there is no banner.
         assert (out, err.startswith(f"imp: error: {said}")) == ("", True), (words, err)
     assert "--seed: -1, expected 0 … " in call("run", "x", "--max-tokens", "-3", "--seed", "-1")[2]
 
 
 def test_a_variable_that_lacks_an_underscore_is_told(imp):
     expected = "IMP_DEVICE_KIND: is not read, expected IMP_DEVICE__KIND for device.kind"
-    # Once, whatever the command loads.
+    # One warning, whatever the command loads.
     for words in (("kernels", "--json"), ("bench", "--threads", "1,2", "-m", "no.gguf")):
         result = imp(*words, IMP_DEVICE_KIND="cuda", IMP_SERVICE_HOST="10.0.0.7")
         assert result.stderr.decode().splitlines()[:1] == [f"imp: warning: {expected}"]
@@ -128,7 +128,7 @@ def _start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-# No token ends it, and it is more than a pipe holds: it is not over before what the test does to it.
+# No token ends the text, and a pipe cannot hold it: it is still running when the test acts.
 ENDLESS = (
     *("Once upon a time", "-c", "32K", "--max-tokens", "32000"),
     *("--set", "model.overrides.eos_token_ids=[]"),
@@ -138,7 +138,7 @@ ENDLESS = (
 def test_ctrl_c_in_the_middle_of_a_text_is_clean(tmp_path):
     process = _start(tmp_path, *ENDLESS)
     assert process.stdout
-    assert process.stdout.read(1) != b""  # the text has begun, and comes as it is made
+    assert process.stdout.read(1) != b""  # the text is written while it is generated
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -164,7 +164,7 @@ def test_nothing_is_written_to_the_home_directory(imp, tmp_path):
 
 
 def test_a_text_needs_neither_templates_nor_grammars(tmp_path):
-    """Counted, not timed: what costs a tenth of a second at start is loaded by those who use it."""
+    """The test counts modules instead of time: those that take a tenth of a second load only when used."""
     loaded = modules_after(["run", "Once", "--max-tokens", "2"], tmp_path)
     assert {"imp_service.generation", "tokenizers"} <= loaded
     assert {"jinja2", "llguidance", "rich", "asyncio"}.isdisjoint(loaded)

@@ -1,4 +1,4 @@
-"""The commands on a model directory as a hub has it: by its path, and by reference through the hub's cache."""
+"""The commands on a model directory as a hub has it: by path, and by reference through the hub's cache."""
 
 from __future__ import annotations
 

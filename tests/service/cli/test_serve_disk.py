@@ -1,4 +1,4 @@
-"""imp serve where the model's disk fails or goes away: while it loads, and while it serves."""
+"""imp serve while the model's disk fails or disappears: during the load, and while serving."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noti
     counting = Shim(tmp_path)
     run = [sys.executable, "-P", "-m", "imp_service", "run", "-m", str(model), "-n", "1", "hello"]
     subprocess.run(run, env={**clean_environment(tmp_path), **counting.environment}, capture_output=True, check=True)
-    # What a load reads: a server reads the weights again for their digest, once it serves.
+    # The reads of a load. A server reads the weights again for their digest while it serves.
     n_reads = counting.n_reads
     assert n_reads > 10
     for n_good in (0, 1, n_reads // 2, n_reads - 1):

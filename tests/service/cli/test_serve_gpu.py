@@ -1,4 +1,4 @@
-"""imp serve on a GPU that is lost, missing, too old or too small: what callers are told, and how the server ends."""
+"""imp serve on a GPU that is lost, missing, too old or too small: the callers' errors, and how the server ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.wire import ask
 
 GPU = ("device.kind=cuda_emulated", "model.overrides.unvalidated_kernels=true")
 ENDLESS = "model.overrides.eos_token_ids=[]"
-# Beyond what a start launches with its warm-up, far before the end of the streams.
+# More than a start with its warm-up launches, and far fewer than the streams need.
 LAUNCHES = 2000
 TOKENS = 480
 LOST = (
@@ -32,7 +32,7 @@ LOST = (
 
 
 def on_gpu(folder: Path, state: str, *settings: str) -> AbstractContextManager[ServerProcess]:
-    """A server process with a tiny model on an emulated GPU of which the state says what it is, and when it is lost."""
+    """Starts a server with a tiny model on an emulated GPU. The state describes the GPU, and when it is lost."""
     model = tiny_with_text(folder, "llama", n_layers=1)
     return server_process(folder, settings=(*model.settings, *GPU, *settings), environment={"IMP_EMULATED_GPU": state})
 
@@ -49,7 +49,7 @@ def end_of(stream: Iterator[Any]) -> tuple[str, str]:
 
 
 def error_line(server: ServerProcess) -> str:
-    """The only line that is none of the log's."""
+    """Returns the only line on stderr that is no log line."""
     (line,) = [line for line in server.stderr.splitlines() if not line.startswith("{")]
     return line
 
@@ -64,7 +64,7 @@ def test_lif_8_y04_a_gpu_lost_in_a_step_ends_every_request_and_then_the_server(t
             streams = [stub.Generate(ask([first], TOKENS), timeout=HANGS_AFTER) for first in (3, 17)]
             in_one = pb.GenerateUnaryRequest(request=ask([5], TOKENS))
             unary = stub.GenerateUnary.future(in_one, timeout=HANGS_AFTER)
-            for stream in streams:  # each runs
+            for stream in streams:  # wait until each runs
                 assert [next(stream).WhichOneof("event") for _ in range(2)] == ["started", "chunk"]
             assert [end_of(stream) for stream in streams] == [("INTERNAL", "DEVICE_FAULT")] * 2
             assert refusal(unary.exception()) == ("INTERNAL", "DEVICE_FAULT")

@@ -1,4 +1,4 @@
-"""imp serve where the kernel has no IPv6: `[::]` is every address that there is."""
+"""imp serve on a kernel without IPv6: `[::]` then means every address that the machine has."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rpc_26_l21_every_listener_falls_back_to_ipv4(tmp_path: Path) -> None:
 
 
 def test_rpc_26_l21_one_ipv6_address_is_not_another_one(tmp_path: Path) -> None:
-    """Whoever names one address means it."""
+    """An explicit address is never replaced by another."""
     inside = [sys.executable, without_ipv6.__file__]
     with server_process(tmp_path, "--listen", "[::1]:0", inside=inside, is_traced=False) as server:
         assert server.wait_for_end() == 73

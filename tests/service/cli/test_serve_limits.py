@@ -1,4 +1,4 @@
-"""imp serve where the kernel refuses: memory, threads, descriptors. What cannot be is one line; what runs goes on."""
+"""imp serve when the kernel refuses memory, threads or descriptors: a start fails with one line, a server goes on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE = {"n_heads": 64, "n_kv_heads": 8, "head_dim": 128}
 
 
 def refused_start(server: ServerProcess) -> str:
-    """The line of a start that is refused memory, or what the system counts as such."""
+    """Returns the error line of a start that fails with NO_MEMORY."""
     assert server.wait_for_end() == 71, server.stderr
     (line,) = [line for line in server.stderr.splitlines() if not line.startswith("{")]
     assert line.startswith("imp: error: NO_MEMORY: ") and not server.ready_file.exists()
@@ -118,7 +118,7 @@ def test_y05_descriptors_filled_by_connections_are_had_again_and_streams_go_on(t
 @pytest.mark.long
 @pytest.mark.parametrize("n_threads", [1, 4, 12, 34])
 def test_y06_threads_that_are_refused_are_no_start(tmp_path: Path, n_threads: int) -> None:
-    """As another user, since root has no such limit."""
+    """The server runs as another user, since root has no such limit."""
     inside = [*confined(tmp_path), *limited(nproc=n_threads)]
     with server_process(tmp_path, inside=inside) as server:
         found = re.search(r"threads: (\d+) needed, (\d+) available", refused_start(server))
@@ -143,7 +143,7 @@ except _core.ResourceExhausted as error:
 
 
 def test_y06_an_engine_whose_thread_is_refused_is_none(tmp_path: Path) -> None:
-    """A stack as large as all the memory there is: no thread fits beside what is there."""
+    """The stack size equals the whole address space, so no thread fits in it."""
     command = [*limited(stack=1 << 30, **{"as": 1 << 30}), sys.executable, "-P", "-c", ENGINE]
     environment = {**clean_environment(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""The log of imp serve as a process: a line a request, no word of a prompt, and no stderr that could stop it."""
+"""The log of imp serve: one line per request, no word of a prompt. A broken stderr does not stop the server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_obs_5_g6_every_request_has_its_line_and_no_line_a_prompt(tmp_path: Path
 
 @contextlib.contextmanager
 def broken_stderr(kind: str) -> Iterator[int]:
-    """A descriptor that takes little or nothing of what is written."""
+    """Yields a descriptor that accepts few writes or none."""
     if kind == "full disk":
         descriptors = [os.open("/dev/full", os.O_WRONLY)]
     else:
@@ -67,7 +67,7 @@ def broken_stderr(kind: str) -> Iterator[int]:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["full disk", "closed pipe", "pipe nobody reads"])
 def test_y07_serving_goes_on_whatever_becomes_of_stderr(tmp_path: Path, kind: str) -> None:
-    """More lines than a pipe takes; every call is answered, and the end is an orderly one."""
+    """The log exceeds a pipe's capacity. Every call is answered, and the server ends normally."""
     with broken_stderr(kind) as stderr, server_process(tmp_path, stderr=stderr) as server:
         with server.inference() as stub:
             for _ in range(N_CALLS):
@@ -106,7 +106,7 @@ def test_obs_5_lif_5_the_end_of_a_server_is_told_step_by_step(tmp_path: Path) ->
 @pytest.mark.long
 @pytest.mark.parametrize(("level", "n_lines"), [("info", 0), ("debug", 3)])
 def test_obs_5_health_checks_are_told_at_debug_alone(tmp_path: Path, level: str, n_lines: int) -> None:
-    """A kubelet makes one every few seconds, and a client that watches goes when it likes."""
+    """A kubelet sends a check every few seconds, and a watching client may leave at any time."""
     with server_process(tmp_path, settings=(f"log.level={level}",)) as server:
         with server.connection() as channel:
             health = health_pb2_grpc.HealthStub(channel)

@@ -22,7 +22,7 @@ from support.server_process import ServerProcess, server_process
 
 
 def serving_line(server: ServerProcess) -> dict[str, str]:
-    """What the server told of its start; after its end."""
+    """Returns the log line of the start, after the server's end."""
     lines = [json.loads(line) for line in server.stderr.splitlines() if line.startswith("{")]
     (found,) = [line for line in lines if line["event"] == "serving"]
     return found
@@ -34,7 +34,7 @@ READ_ONLY_MEMORY = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
 
 
 def test_y09_without_variables_home_or_directory_it_works(tmp_path: Path) -> None:
-    """A root that cannot be written to, /tmp with it, is that of `test_l17_…`."""
+    """`test_l17_…` tests a root file system, /tmp included, that cannot be written to."""
     with server_process(tmp_path, inside=("sh", "-c", CD_NOWHERE, "sh", *BARE)) as server:
         server.run_canary()
         assert server.terminate() == 0

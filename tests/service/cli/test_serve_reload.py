@@ -1,4 +1,4 @@
-"""SIGHUP and AdminService.Reload on a server process: what they take, what they refuse, and what they say."""
+"""SIGHUP and AdminService.Reload on a server process: what they change, refuse and report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def admin_of(server: ServerProcess) -> Iterator[admin_pb2_grpc.AdminServiceStub]
 
 
 def scores(server: ServerProcess) -> str:
-    """How a request for the scores of its prompt ends."""
+    """Returns the status of a request for prompt scores."""
     with server.inference() as stub:
         try:
             list(stub.Generate(SCORED, timeout=30))
@@ -116,14 +116,14 @@ def test_lif_18_where_one_source_is_bad_nothing_changes(tmp_path: Path, name: st
 
 
 def test_lif_18_new_tokens_hold_when_the_reply_is_there(tmp_path: Path) -> None:
-    """Without waiting for the next look at the file."""
+    """The new tokens hold before the next periodic check of the file."""
     line, (first, second) = "{} data,admin *\n", ("one", "two")
     digests = {word: hashlib.sha256(word.encode()).hexdigest() for word in (first, second)}
     tokens = tmp_path / "tokens"
     tokens.write_text(line.format(digests[first]))
     with configured(tmp_path, "", "--set", f"auth.token_file={tokens}") as (server, _), admin_of(server) as admin:
         tokens.write_text(line.format(digests[second]))
-        # The thread that looks at the file may have been first: then the old token may not ask for a reload any more.
+        # The thread that checks the file may be first: then the old token may no longer request a reload.
         with contextlib.suppress(grpc.RpcError):
             admin.Reload(admin_pb2.ReloadRequest(), metadata=[("authorization", f"Bearer {first}")])
         admin.ListRequests(admin_pb2.ListRequestsRequest(), metadata=[("authorization", f"Bearer {second}")])

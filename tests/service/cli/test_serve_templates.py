@@ -1,4 +1,4 @@
-"""What a start does with a chat template that is broken or missing, and what is then served."""
+"""What a start does with a broken or missing chat template, and what the server then serves."""
 
 from __future__ import annotations
 

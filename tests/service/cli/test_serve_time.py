@@ -1,4 +1,4 @@
-"""imp serve where time is odd: a process that was stopped for a while, a wall clock that jumps."""
+"""imp serve with odd clocks: a process that was stopped for a while, and a wall clock that jumps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_y14_a_wall_clock_that_jumps_ends_nothing_and_hangs_nothing(tmp_path: Pa
             shim.set_wall_clock_ahead(10 * YEAR)
             canary.wait_for(1)
         assert server.terminate() == 0
-        # The jumps reached it: its log tells the years.
+        # The jumps reached the server: its log has both years.
         years = {json.loads(line)["time"][:4] for line in server.stderr.splitlines() if line.startswith("{")}
         now = time.gmtime().tm_year
         assert {str(now), str(now + 10)} & years and len(years) >= 2, years

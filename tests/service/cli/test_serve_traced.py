@@ -1,6 +1,6 @@
-"""What a server opens, reaches and starts (G9): seen from inside, as of every other process of tests, and by strace.
+"""What a server opens, connects to and starts (G9), seen from inside, as in every process of tests, and by strace.
 
-The first sees what Python does, the second what its libraries do too.
+The first sees the acts of Python, the second also those of its libraries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from support.server_process import ServerProcess, server_process
 from support.traces import Act, Configured, acts_inside, acts_of_strace
 from support.wire import ask
 
-# Before it serves it does once what nobody configured.
+# Before it serves, it does one of each act that nobody configured.
 LEAKS = """
 import os, runpy, socket, subprocess, sys
 open("/etc/hostname").close()
@@ -43,25 +43,25 @@ runpy.run_module("imp_service", run_name="__main__", alter_sys=False)
 
 
 def leaking(folder: Path) -> list[str]:
-    """Words that go before those of a server, which then leaks."""
+    """Returns command words that make a server leak."""
     path = folder / "leak.py"
     path.write_text(LEAKS)
     return [sys.executable, "-P", str(path)]
 
 
 def test_g9_what_a_process_does_beyond_its_configuration_is_found(tmp_path: Path) -> None:
-    """The control of what follows every test that has a process."""
+    """The control for the check after every test with a process."""
     found: list[str] = []
     with pytest.raises(AssertionError), server_process(tmp_path, inside=leaking(tmp_path)) as server:
         server.run_canary()
         found = server.trace_problems()
     expected = ["read /etc/hostname", f"write {tmp_path}/left", "look up localhost", "connect 127.0.0.9"]
-    assert found[1:5] == [f"G9: {act}" for act in expected]  # after the script that does it
+    assert found[1:5] == [f"G9: {act}" for act in expected]  # after it read the script itself
     assert found[5].startswith("G9: start ")
 
 
 def test_g9_paths_are_configured_one_by_one(tmp_path: Path) -> None:
-    """What is named may be read; what is written is the ready file and nothing else of the folder."""
+    """A named file may be read. Only the ready file of the folder is written."""
     ready = tmp_path / "ready.json"
     configured = Configured(tmp_path, ready, ["--listen", f"unix://{tmp_path}/s", "auth.token_file=keys/tokens"])
     allowed = {"read": [ready.parent / "keys/tokens", "/proc/self/limits", FOUND_IN / "x.py"], "write": [ready]}
@@ -73,7 +73,7 @@ def test_g9_paths_are_configured_one_by_one(tmp_path: Path) -> None:
 
 
 def strace(output: Path) -> Sequence[str]:
-    """Words that go before a command's own, whose end and status are theirs; skips where nobody may look on."""
+    """Returns words that run a command under strace, with its status. Skips if strace cannot trace."""
     program = shutil.which("strace")
     if program is None:
         pytest.skip("strace is not installed")
@@ -86,7 +86,7 @@ def strace(output: Path) -> Sequence[str]:
 
 @contextlib.contextmanager
 def watched_server(output: Path, *words: str, inside: Sequence[str] = (), **options: Any) -> Iterator[ServerProcess]:
-    """A server that strace looks on, told to end with the block."""
+    """Starts a server under strace, and stops it at the end of the block."""
     inside = [*strace(output), *inside]
     with server_process(output.parent, *words, inside=inside, is_traced=False, **options) as server:
         pid = server.wait_until_ready()["pid"]
@@ -98,14 +98,14 @@ def watched_server(output: Path, *words: str, inside: Sequence[str] = (), **opti
 
 
 def problems_seen(server: ServerProcess, output: Path) -> list[str]:
-    """By strace, of a server that has ended; the first program started is its own."""
+    """Returns the violations that strace saw in an ended server. The first program started is the server's own."""
     first, *acts = acts_of_strace(output, server.folder)
     assert first.kind == "start"
     return server.configured.problems_in(acts)
 
 
 def test_g9_strace_sees_a_server_that_serves_keep_to_what_it_was_told(tmp_path: Path) -> None:
-    """With a model and sockets of its own; asked to fetch this and that."""
+    """The server has its own model and sockets. Requests name URLs and files that it must not fetch."""
     model = shutil.copy(demo_model_path(), tmp_path / "model.gguf")
     output = tmp_path / "strace.txt"
     words = ("-m", str(model), "--listen", f"unix://{tmp_path}/imp.sock")
@@ -141,7 +141,7 @@ LOCAL_COMMANDS = [
 
 
 def _reached(acts: Sequence[Act]) -> list[str]:
-    """The addresses that are not sockets in the file system."""
+    """Returns the addresses that are no sockets of the file system."""
     return [str(act.subject) for act in acts if act.kind == "connect" and "_port=" in str(act.subject)]
 
 

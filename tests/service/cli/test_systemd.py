@@ -1,4 +1,4 @@
-"""The unit of systemd: what systemd says of it, that a server stays within it, and what `imp systemd` fills in."""
+"""The systemd unit: systemd accepts it, a server stays within its limits, and `imp systemd` fills it in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.wire import ask
 
 ROOT = Path(__file__).resolve().parents[3]
 UNIT = (ROOT / "conf" / "systemd" / "imp.service").read_text()
-# As `systemd-analyze security` counts: 0 is safe, 10 is not.
+# The scale of `systemd-analyze security`: 0 is safe, 10 is unsafe.
 MOST_EXPOSURE = 2.0
 _NAME_OF_CALL = re.compile(r"^\d+ +(\w+)\(|^\d+ +<\.\.\. (\w+) resumed>", re.MULTILINE)
 
@@ -35,7 +35,7 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def with_program(unit: str, program: str = sys.executable) -> str:
-    """The shipped unit with a program that is on this machine."""
+    """Returns the shipped unit with a program that exists on this machine."""
     return unit.replace("/opt/imp/bin/imp", program)
 
 
@@ -46,9 +46,9 @@ def written(folder: Path, unit: str) -> str:
 
 
 def problems(folder: Path, unit: str) -> str:
-    """What systemd says of a unit; empty if it takes it."""
+    """Returns systemd's complaints about a unit."""
     checked = analyze("verify", written(folder, unit))
-    # Of this unit: systemd also reads those of the machine.
+    # Only of this unit: systemd also reads the machine's own.
     found = [line for line in checked.stderr.splitlines() if "imp.service" in line]
     return "\n".join(found) or ("" if checked.returncode == 0 else checked.stderr)
 
@@ -61,7 +61,7 @@ def exposure(folder: Path, unit: str) -> float:
 
 @cache
 def allowed_calls() -> frozenset[str]:
-    """The system calls that the filters of the unit let through."""
+    """Returns the system calls that the unit's filters allow."""
     groups: dict[str, set[str]] = {}
     for head, lines in re.findall(r"^(@\S+)\n((?:    .*\n)*)", analyze("syscall-filter").stdout, re.MULTILINE):
         groups[head] = {line.strip() for line in lines.splitlines() if not line.strip().startswith("#")}
@@ -97,7 +97,7 @@ def test_pkg_4_the_times_of_the_unit_are_those_of_the_defaults() -> None:
 
 
 def test_pkg_4_a_server_makes_only_calls_that_the_unit_allows(tmp_path: Path) -> None:
-    """From its start through a request to the end of a drain; and it maps no memory that is written and run."""
+    """The trace covers the start, a request and the end of a drain. No memory is both writable and executable."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
@@ -117,7 +117,7 @@ def test_pkg_4_a_server_makes_only_calls_that_the_unit_allows(tmp_path: Path) ->
     made = {first or second for first, second in _NAME_OF_CALL.findall(lines)}
     assert len(made) > 40 and "accept4" in made
     assert sorted(made - allowed) == []
-    # What MemoryDenyWriteExecute refuses.
+    # The uses that MemoryDenyWriteExecute refuses.
     run = [line for line in lines.splitlines() if "PROT_EXEC" in line]
     assert run and [line for line in run if "PROT_WRITE" in line or "mprotect" in line] == []
 

@@ -1,4 +1,4 @@
-"""imp top beside a call that runs: it shows the call, and Ctrl-C ends it."""
+"""imp top next to a running call: it shows the call, and Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from support.command_line import clean_environment
 from support.server_process import server_process
 
-# No token ends a text, so that it is not over before a person interrupts it.
+# No token ends a text, so it does not finish before a person interrupts it.
 ENDLESS = ("-c", "16K", "--set", "model.overrides.eos_token_ids=[]")
 
 
 @contextlib.contextmanager
 def endless_call(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """imp call in the middle of a text."""
+    """Yields imp call in the middle of a text."""
     command = [sys.executable, "-m", "imp_service", "call", "Once", "--target", address, "--max-tokens", "16000"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=clean_environment(folder)

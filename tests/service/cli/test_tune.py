@@ -1,4 +1,4 @@
-"""imp tune: what it measures, what it writes, and what the settings make of it; the clock is a table."""
+"""imp tune: what it measures and writes, and how the settings use it. The clock is a table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settings_with(path: Path) -> Any:
 
 @pytest.mark.skipif(len(OTHERS) < 2, reason="this CPU has one kernel for this type")
 def test_the_fastest_is_preferred_where_it_is_faster_by_more_than_chance() -> None:
-    # Half the time at 1 row, two per cent less at 8, twice the time at 512.
+    # Half the time at 1 row, two percent less at 8, twice the time at 512.
     factors = {1: 0.5, 8: 0.98, 512: 2.0}
     asked: list[tuple[str, int]] = []
 
@@ -54,10 +54,10 @@ def test_the_fastest_is_preferred_where_it_is_faster_by_more_than_chance() -> No
         ("q8_0", OTHERS[0], 64),
         ("q8_0", OTHERS[0], None),
     )
-    # Kernels alternate, and a hopeless one is measured once.
+    # Kernels alternate, and a clearly slower one is measured only once.
     assert [kernel for kernel, rows in asked if rows == 1] == OTHERS * 3
     assert [kernel for kernel, rows in asked if rows == 512].count(GENERIC) == 1
-    # The control: where none is faster nothing is preferred.
+    # The control: if no kernel is faster, none is preferred.
     assert preferences_of(tune([Q8], "auto", 3, lambda *_: 1.0, lambda line: None)) == ()
 
 
@@ -82,7 +82,7 @@ def test_the_command_writes_what_the_settings_read(call, tmp_path: Path, monkeyp
     assert all(seconds > 0 for seconds in measured["q8_0", 1].values())
     tuning = read_tuning(tmp_path / "here.json")
     assert tuning_here(settings_with(tmp_path / "here.json")) == (list(tuning.preferences), "")
-    assert [path.name for path in tmp_path.iterdir()] == ["here.json"]  # nothing is left beside it
+    assert [path.name for path in tmp_path.iterdir()] == ["here.json"]  # no other file is left
 
 
 def test_auto_is_measured_and_written_as_all_that_this_cpu_has():
@@ -98,7 +98,7 @@ def test_a_part_of_the_instruction_sets_is_another_key(tmp_path: Path):
     preferences, remark = tuning_here(part)
     assert preferences == []
     assert f"isa {_core.isa_name()}, here generic" in remark
-    # All of this CPU in another order of words is the same.
+    # The same features in another order are the same CPU.
     words = "+".join(reversed(_core.isa_name().split("+")))
     whole = resolve_threads(load(None, [f"device.tuning={path}", f"device.isa={words}"], variables={})).settings
     assert tuning_here(whole) == ([("q8_0", GENERIC, None)], "")

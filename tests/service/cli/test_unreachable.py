@@ -1,4 +1,4 @@
-"""A server that cannot be reached is told in words that name what to change, for each way that it can be."""
+"""The message about an unreachable server names what to change, for each cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONCE = ("--attempts", "1", "--deadline", "30s")
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """PEM files of an authority, a server, a client and a stranger, and files that are none."""
+    """PEM files of an authority, a server, a client and a stranger, and files that are no PEM."""
     ours, other = make_certificate("an authority"), make_certificate("another authority")
     pairs = {"server": make_certificate("server", ours), "client": make_certificate("client", ours)}
     (tmp_path / "ca.pem").write_bytes(ours.cert)
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def server(files: Path, speaks: str) -> Iterator[str]:
-    """The address of one that speaks plain text, TLS, or TLS with clients' certificates."""
+    """Yields the address of a server that speaks plain text, TLS, or TLS with client certificates."""
     script = {"Generate": lambda request, context: iter(story("Once"))}
     key, cert = (files / "server.key").read_bytes(), (files / "server.crt").read_bytes()
     authority = (files / "ca.pem").read_bytes()
@@ -46,7 +46,7 @@ def server(files: Path, speaks: str) -> Iterator[str]:
         yield address
 
 
-# What the server speaks, the options of the call, its exit status, and what it says.
+# The server's protocol, the options of the call, its exit status and its message.
 CASES = [
     ("plain", ("--tls",), 69, "the server speaks no TLS, expected a call without --tls"),
     ("plain", ("--ca", "ca.pem"), 69, "the server speaks no TLS"),
@@ -84,7 +84,7 @@ def test_cmd_5_control_the_right_files_reach_each_server(call, files: Path) -> N
 
 @contextlib.contextmanager
 def _free_port() -> Iterator[str]:
-    """Of a socket that is bound and does not listen."""
+    """Yields the address of a socket that is bound but does not listen."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
@@ -146,7 +146,7 @@ def test_cmd_5_the_environment_names_the_server(words: tuple[str, ...], call, mo
         status, _, err = call(*words, "--attempts", "1")
         assert (status, f"UNAVAILABLE: {address}: nothing listens there" in err) == (69, True)
         monkeypatch.setenv("IMP_TARGET", "http://imp")
-        status, _, err = call(*words, "--target", address, "--attempts", "1")  # goes before it
+        status, _, err = call(*words, "--target", address, "--attempts", "1")  # the option overrides the variable
         assert (status, f"UNAVAILABLE: {address}: " in err) == (69, True)
         status, _, err = call(*words)
         assert (status, "USAGE: $IMP_TARGET: http://imp: is a URL" in err) == (64, True)

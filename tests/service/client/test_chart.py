@@ -1,4 +1,4 @@
-"""The charts of a ladder: every value stands where its axis puts it, inside the frame, and no name covers another."""
+"""The charts of a load test: values are at their axes' positions, inside the frame, and no name covers another."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_heights_follow_the_axis_from_its_line_at_zero_to_that_at_the_top():
 def test_the_line_goes_through_what_was_measured_and_the_bars_span_the_ranges():
     svg = drawn(FAST)
     circles = numbers(svg.findall("circle"), "cx", "cy")
-    assert len(circles) == 3  # none where nothing was measured
+    assert len(circles) == 3  # none without a measurement
     path = [tuple(map(float, point.split(","))) for point in svg.find("polyline").attrib["points"].split()]
     assert path == circles
     bars = numbers(svg.findall("line[@class='s1']"), "x1", "x2", "y1", "y2")

@@ -1,4 +1,4 @@
-"""Calls: failures with what the server said of them, retries where nothing had come, cancelling, metadata."""
+"""Calls: failures with the server's explanation, retries before the first reply, cancelling, metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def generate(address: str, *, deadline: float | None = 30.0, **options: Any) -> 
 
 
 def refusing_first(n_refusals: int, *, pushback_ms: int | None = None) -> tuple[Script, list[int]]:
-    """Refuses with QUEUE_FULL so many times, then answers; and a list that counts the calls."""
+    """Returns a script that refuses `n_refusals` calls with QUEUE_FULL and then answers, and a list of its calls."""
     calls: list[int] = []
 
     def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The distribution imp-client: what it packs, and that it works where imp-service is not."""
+"""The distribution imp-client: its contents, and that it works without imp-service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.served import Served, serve
 
 PACKAGE = ROOT / "service" / "imp_service"
 EXAMPLES = sorted((ROOT / "examples" / "imp_client").glob("*.py"))
-# What a program of the library does not find in the client.
+# Names of the library that the client lacks.
 OF_THE_LIBRARY = {"ConfigError", "LanguageModel", "load", "__version__"}
 WITHOUT = ("imp_service", "numpy", "tokenizers", "jinja2", "aiohttp")
 STORY = ", in a little house near the farm"
@@ -110,7 +110,7 @@ def run_example(
 
 
 def check_examples(python: str, address: str, folder: Path | None = None) -> None:
-    """Each prints the model's text, tells a failure by its reason, and ends by a deadline."""
+    """Checks that each example prints the model's text, reports a failure by its reason, and ends at a deadline."""
     whole = run_example(python, "generate", address, "Once upon a time", "8", folder=folder)
     assert (whole.returncode, whole.stdout) == (0, STORY)
     assert whole.stderr.startswith("[imp demo, seed ") and whole.stderr.endswith("\n[max_tokens, 8 tokens]\n")
@@ -138,7 +138,7 @@ def test_cnt_2_the_examples_run(package: Path, served: Served) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A fresh environment that has the wheel, and what checks types."""
+    """A new environment with the wheel and a type checker."""
     folder = tmp_path_factory.mktemp("installed")
     words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(PROJECT)]
     subprocess.run(words, check=True, timeout=300)
@@ -146,7 +146,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
     assert wheel.name == f"imp_client-{imp_service.__version__}-py3-none-any.whl"
     venv.create(folder / "venv", with_pip=True)
     python = str(folder / "venv" / "bin" / "python")
-    # No compiler is to be found.
+    # The installation finds no compiler.
     types = ("mypy>=1.15", "types-grpcio>=1.80", "types-protobuf>=6.30")
     words = [python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", str(wheel), *types]
     subprocess.run(words, check=True, timeout=600, env={**os.environ, "PATH": os.defpath, "CC": "false"})

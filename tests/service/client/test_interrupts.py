@@ -1,4 +1,4 @@
-"""Ctrl-C within a call: the call is cancelled, gRPC returns, and only then something is raised."""
+"""Ctrl-C within a call cancels it. The exception is raised only after gRPC returns."""
 
 from __future__ import annotations
 

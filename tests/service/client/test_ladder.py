@@ -1,4 +1,4 @@
-"""The arithmetic of the ladder: percentiles, times between tokens, the order of runs, the axes of the charts."""
+"""The arithmetic of the load test: percentiles, times between tokens, the order of runs, the axes of the charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events however they are cut, the tokens in them, and prompts of so many tokens."""
+"""Server-sent events, however they are divided; the tokens in them; and prompts of a given number of tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_events_are_the_same_however_the_body_is_cut(cuts):
 
 
 def stream(*events: object, ending: bytes = b"[DONE]") -> RequestResult:
-    """What is counted of events that come a second apart."""
+    """Returns the counts of events that come one second apart."""
     result = RequestResult(0.0)
     tokens = StreamedTokens(result)
     for number, event in enumerate(events):
@@ -52,7 +52,7 @@ LAST = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5}}
 
 
 def test_a_usage_in_each_event_counts_them():
-    """A token that is half a character has a usage and no text; nulls of vLLM are no usage."""
+    """A token that is half a character has a usage and no text. vLLM's nulls are no usage."""
     result = stream(text("a", 1), text("", 2), text("bc", 5), LAST)
     assert (result.arrivals, result.prompt_tokens) == ([(1.0, 1), (2.0, 1), (3.0, 3)], 3)
     assert stream(text("", 1), text("é", 2), LAST).arrivals == [(2.0, 2), (3.0, 3)]
@@ -63,7 +63,7 @@ def test_a_usage_in_each_event_counts_them():
 def test_a_usage_at_the_end_is_spread_over_the_texts():
     result = stream(text("a"), text(""), text("b"), LAST)
     assert (result.arrivals, result.n_tokens) == ([(1.0, 2), (3.0, 3)], 5)
-    # llama-server has the usage of the last event beside a choice without text.
+    # llama-server puts the usage of the last event next to a choice without text.
     beside = stream(text("a"), text("b"), text("", 5))
     assert beside.arrivals == [(1.0, 2), (2.0, 3)]
     assert stream(text("a"), text("b")).arrivals == [(1.0, 1), (2.0, 1)]

@@ -1,4 +1,4 @@
-"""Addresses as people type them: what gRPC gets, and what is refused in words."""
+"""Addresses as people type them: what gRPC gets, and the message for a bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a Generate stream: a message that was lost, doubled or out of place is noticed."""
+"""The order of a Generate stream: the client notices a lost, repeated or misplaced message."""
 
 from __future__ import annotations
 

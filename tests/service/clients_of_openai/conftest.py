@@ -1,4 +1,4 @@
-"""One server for the clients of OpenAI's API, with a chat template that has tools."""
+"""One server for the clients of OpenAI's API. Its chat template has tools."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from support.http_served import HttpServed, serve_http
 from support.served_models import from_file
 from support.tool_templates import HERMES
 
-# The built-in model has 512, and the histories of LangChain's suite need more. Beyond that it says anything.
+# The built-in model has 512, and LangChain's histories need more. Beyond 512 its output is arbitrary.
 CONTEXT = 4096
 CONTEXT_KEY = b"qwen3.context_length"
 UINT32 = struct.pack("<I", 4)
-# Of LangChain's suite: prompts that are no text, and answers that were recorded.
+# Tests of LangChain's suite with prompts that are no text, or with recorded answers.
 NOT_FOR_IMP = (
     "test_pdf_inputs",
     "test_audio_inputs",
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
-    """Over the built-in model: its words have no sense, so tests hold its form against the client's promises."""
+    """A server with the built-in model, whose words are meaningless. Tests check the form against clients' promises."""
     folder = tmp_path_factory.mktemp("served")
     template, model = folder / "chat.jinja", folder / "imp-demo.gguf"
     template.write_text(HERMES)
@@ -48,7 +48,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
 
 
 def with_context(path: Path, n_tokens: int) -> bytes:
-    """The file with another length of its context."""
+    """Returns the file's content with another context length."""
     content = bytearray(path.read_bytes())
     at = content.index(CONTEXT_KEY + UINT32) + len(CONTEXT_KEY) + len(UINT32)
     content[at : at + 4] = struct.pack("<I", n_tokens)

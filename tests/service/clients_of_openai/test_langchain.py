@@ -1,4 +1,4 @@
-"""LangChain's own suite for chat models, on its client of OpenAI's API (OAI-4)."""
+"""LangChain's own test suite for chat models runs on its OpenAI client (OAI-4)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests as Suite
 
-# Of LangChain about its own models, and of Pydantic about what LangChain gives it.
+# Warnings of LangChain about its own models, and of Pydantic about LangChain's values.
 pytestmark = pytest.mark.filterwarnings("default::UserWarning")
 
-# What these hold against the model is what it says: the built-in model writes calls that fit, and answers no question.
+# These check the meaning of an answer: the built-in model writes valid calls, but answers no question.
 needs_sense = pytest.mark.xfail(strict=True, reason="asks for the right answer, and the built-in model has no sense")
 
 
 class TestChatOpenAI(Suite):
-    """Against imp."""
+    """The suite against imp."""
 
     url = ""
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def served(cls, http: HttpServed) -> None:
-        """Before the model is made."""
+        """Sets the address before the model is made."""
         cls.url = http.url
 
     @property
@@ -37,7 +37,7 @@ class TestChatOpenAI(Suite):
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """As OpenAI's own, but for the address; the demo model would talk until the end of its context."""
+        """Returns OpenAI's parameters with imp's address. Without a limit the demo model fills its context."""
         return {
             "base_url": self.url,
             "api_key": "any",
@@ -51,7 +51,7 @@ class TestChatOpenAI(Suite):
 
     @property
     def model_override_value(self) -> str:
-        """The only one that is served."""
+        """Returns the only served model."""
         return DEMO_MODEL
 
     @property
@@ -88,6 +88,6 @@ class TestChatOpenAI(Suite):
 
 
 def test_oai_4_the_suite_has_its_tests() -> None:
-    """A new release of it may name them otherwise: fewer would decide the row unseen."""
+    """A new release may rename its tests: with fewer of them the row would pass unnoticed."""
     names = {name for name in dir(TestChatOpenAI) if name.startswith("test_")}
     assert len(names) > 40

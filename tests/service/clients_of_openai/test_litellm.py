@@ -1,4 +1,4 @@
-"""LiteLLM as a client of imp, by the two ways in which people configure it: `openai/` and `hosted_vllm/` (OAI-5)."""
+"""LiteLLM as a client of imp, in both usual configurations: `openai/` and `hosted_vllm/` (OAI-5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.http_served import DEMO_MODEL, HttpServed
 
 litellm = pytest.importorskip("litellm", reason="LiteLLM is not installed here: pip install '.[clients]'")
 
-pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's own, of Pydantic
+pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's own warnings about Pydantic
 ASKED = [{"role": "user", "content": "Hello"}]
 
 
@@ -22,7 +22,7 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def options(provider: str, http: HttpServed) -> dict[str, Any]:
-    """Of every call."""
+    """The options of every call."""
     return {
         "model": f"{provider}/{DEMO_MODEL}",
         "api_base": http.url,
@@ -35,7 +35,7 @@ def options(provider: str, http: HttpServed) -> dict[str, Any]:
 
 
 def expected(http: HttpServed) -> dict[str, Any]:
-    """What the server itself answers."""
+    """The server's own answer."""
     return http.chat(ASKED, max_tokens=12, temperature=0).json  # type: ignore[no-any-return]
 
 

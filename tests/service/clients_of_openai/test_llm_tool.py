@@ -1,4 +1,4 @@
-"""The `llm` tool as a client of imp: a model in its file of OpenAI-compatible ones (OAI-5)."""
+"""The `llm` tool as a client of imp: a model in its file of OpenAI-compatible models (OAI-5)."""
 
 from __future__ import annotations
 

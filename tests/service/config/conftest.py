@@ -1,4 +1,4 @@
-"""What the configuration tests share: loading a text as ./imp.conf of an otherwise empty machine."""
+"""Fixtures of the configuration tests: they load a text as ./imp.conf on an otherwise empty machine."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +12,14 @@ Load = Callable[..., Config]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory and root, with no variables of the process's own in sight."""
+    """An empty working directory and root, without variables of this process."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def load_text(machine: Path) -> Load:
-    """Loads a text as ./imp.conf, with the variables and `--set` texts given."""
+    """Returns a function that loads a text as ./imp.conf, with the given variables and `--set` texts."""
 
     def load_it(text: str | bytes = "", *assignments: str, **variables: str) -> Config:
         (machine / "imp.conf").write_bytes(text if isinstance(text, bytes) else text.encode())

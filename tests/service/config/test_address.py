@@ -1,4 +1,4 @@
-"""Addresses to listen on, taken apart: who can connect, which two are one, how clients on the machine get there."""
+"""Listen addresses: who can connect, which two are the same, and how local clients reach them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that are good alone and impossible together."""
+"""Values that are valid alone and impossible together."""
 
 import pytest
 

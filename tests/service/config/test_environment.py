@@ -1,4 +1,4 @@
-"""Which variables are imp's, and how they are read."""
+"""Which environment variables are imp's, and how they are read."""
 
 import ast
 from pathlib import Path
@@ -10,7 +10,7 @@ from imp_service.config.sources import _names_without_separator, misspelled_vari
 
 PACKAGE = Path(__file__).parents[3] / "service/imp_service"
 
-# What Kubernetes injects beside a Service named imp, what the build and the tests use, and what only looks alike.
+# Variables that Kubernetes injects for a Service named imp, those of the build and the tests, and similar names.
 NOT_OURS = {
     "IMP_SERVICE_HOST": "10.0.0.7",
     "IMP_SERVICE_PORT": "50051",
@@ -88,7 +88,7 @@ def test_cfg_5_typed_values_need_no_quotes(load_text):
 
 
 def test_cfg_5_the_environment_is_read_in_one_place():
-    """One reader for settings, clients, terminals and the service manager; one place sets what libraries read."""
+    """Each reader is listed: settings, clients, terminals, the service manager. One place sets what libraries read."""
     readers = set()
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

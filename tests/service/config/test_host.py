@@ -1,4 +1,4 @@
-"""CPUs and memory as containers leave them, read from fake control-group files."""
+"""CPUs and memory within a container's limits, read from fake cgroup files."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ V2 = {"proc/self/cgroup": "0::/\n"}
 V1 = {"proc/self/cgroup": "12:memory:/docker/7\n4:cpu,cpuacct:/docker/7\n1:name=systemd:/docker/7\n"}
 V1_CPU = "sys/fs/cgroup/cpu,cpuacct"
 
-# Files, CPUs of the affinity mask, threads, reason.
+# Files, CPUs in the affinity mask, threads, reason.
 CPUS = {
     "nothing": ({}, 8, 8, "affinity: 8 CPUs -> 8 threads"),
     "one CPU": ({}, 1, 1, "affinity: 1 CPU -> 1 thread"),

@@ -1,4 +1,4 @@
-"""Every key of imp.conf has its effect: each is set alone, and what it decides is looked at without and with it."""
+"""Every key of imp.conf has an effect: the test sets each alone, and compares what it decides with and without it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_cfg_14_a_key_of_a_named_model_is_the_models_where_that_is_chosen(key: s
 
 
 def read(settings: object, path: str) -> object:
-    """The value of a key, the whole table where its last name is the user's own."""
+    """Returns the value of a key, or the whole table if users choose its last name."""
     names = path.removesuffix(f".{ANY_NAME}").split(".")
     return reduce(getattr, names, settings)

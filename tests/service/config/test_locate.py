@@ -1,4 +1,4 @@
-"""The locator: the line of every key, in texts that try to mislead it."""
+"""The locator finds the line of every key, even in misleading texts."""
 
 import tomllib
 
@@ -63,7 +63,7 @@ VALUES = st.sampled_from(
 
 @given(st.lists(st.tuples(st.booleans(), VALUES, st.integers(0, 2)), max_size=12))
 def test_cfg_3_the_locator_agrees_with_the_writer(parts: list[tuple[bool, str, int]]):
-    """Texts written line by line, with the line of each key known."""
+    """The text is written line by line, so the line of each key is known."""
     text, table, expected = "", (), {}
     for number, (opens_table, value, blank) in enumerate(parts):
         text += "\n" * blank

@@ -1,4 +1,4 @@
-"""Where threads and memory go: the decisions for machines as data, and what the settings may not ask for."""
+"""Placement of threads and memory: the decisions for machines given as data, and the settings that are refused."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def willing(nodes: Sequence[int]) -> str:
 
 
 def filtered(nodes: Sequence[int]) -> str:
-    """A container's filter of system calls."""
+    """Returns the error of a container's system call filter."""
     return "mbind: Operation not permitted"
 
 
@@ -72,7 +72,7 @@ def test_memory_is_interleaved_over_the_nodes_of_the_threads(wanted, nodes, refu
 
 @pytest.fixture
 def two_nodes(machine: Path) -> Path:
-    """A root whose nodes have each a CPU of this process; of the second there may be none."""
+    """A root with two nodes, each with a CPU of this process. With one CPU both have the same."""
     numbers = sorted(os.sched_getaffinity(0))
     for node, number in enumerate((numbers[0], numbers[-1])):
         (machine / NODES / f"node{node}").mkdir(parents=True)

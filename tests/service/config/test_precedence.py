@@ -1,4 +1,4 @@
-"""Which source wins, and which file is read."""
+"""Which source takes precedence, and which file is read."""
 
 from itertools import combinations
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from imp_service.config import Config, ConfigError, load
 from imp_service.config.sources import of_option
 
-# From low to high; the default is what is left when none of them speaks.
+# From lowest to highest; the default applies when none is set.
 SOURCES = {"file": 101, "environment": 102, "--set": 103}
 SUBSETS = [subset for size in range(4) for subset in combinations(SOURCES, size)]
 
@@ -79,7 +79,7 @@ def test_cfg_2_without_a_home_the_home_is_passed_over(machine: Path):
 @pytest.mark.parametrize("named", ["--config", "IMP_CONFIG"])
 @pytest.mark.parametrize("path", ["nowhere.conf", "imp.conf/below", ""])
 def test_cfg_4_l09_a_named_file_must_exist(named: str, path: str, machine: Path):
-    (machine / "imp.conf").write_text("")  # where nothing is named, this would do
+    (machine / "imp.conf").write_text("")  # without a named file imp would read this one
     with pytest.raises(ConfigError) as caught:
         load(path if named == "--config" else None, variables={"IMP_CONFIG": path} if named == "IMP_CONFIG" else {})
     assert caught.value.reason == "CONFIG_INVALID"
@@ -92,7 +92,7 @@ def test_cfg_4_unnamed_candidates_may_all_be_absent(machine: Path):
 
 
 def test_cfg_4_l07_a_file_that_may_not_be_read_is_an_error(machine: Path, monkeypatch: pytest.MonkeyPatch):
-    """Also one that nobody named. The refusal is put in place of the kernel's: root may read everything."""
+    """This holds for a default file too. The test replaces the kernel's refusal, since root may read everything."""
     (machine / "imp.conf").write_text("")
 
     def refuse(*_: object, **__: object) -> int:

@@ -1,4 +1,4 @@
-"""Sizes, counts and durations: what is read, and that what is written reads back."""
+"""Sizes, counts and durations: accepted texts, and that a written value reads back."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What is not a setting: every refusal names where it stands, what was found and what is expected."""
+"""Every refusal of a setting names its place, what was found and what is expected."""
 
 import os
 
@@ -13,7 +13,7 @@ from imp_service.config.settings import TABLE
 from imp_service.config.table import Key, Section, find
 from imp_service.config.toml import read_path
 
-# A key, a value as it would stand in the file, a value as it would stand in a variable, and a part of the message.
+# A key, a value in the file, a value in a variable, and a part of the message.
 VALUES = [
     ("scheduler.max_running", '"64"', None, 'found "64", expected a whole number from 1 to 4096'),
     ("scheduler.max_running", "12abc", "12abc", "found 12abc, expected a whole number from 1 to 4096"),
@@ -212,7 +212,7 @@ def test_cfg_3_a_value_does_not_smuggle_in_another_key(load_text):
 
 
 def test_cfg_3_a_bad_value_is_an_error_also_where_a_higher_source_sets_the_key(load_text):
-    """Nothing is half-applied: each source is good as a whole, or there are no settings."""
+    """No source is applied partially: a bad value in any of them gives no settings."""
     _refusal(load_text, "kv.block_tokens = 17", "kv.block_tokens=32")
     _refusal(load_text, "", "kv.block_tokens=17", "kv.block_tokens=32")
     _refusal(load_text, "", "kv.block_tokens=32", IMP_KV__BLOCK_TOKENS="17")
@@ -221,7 +221,7 @@ def test_cfg_3_a_bad_value_is_an_error_also_where_a_higher_source_sets_the_key(l
 @settings(max_examples=3 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_cfg_3_any_text_gives_settings_or_a_config_error(data: st.DataObject, load_text):
-    """Mutants of the shipped file: lines dropped, doubled, swapped, and a few characters changed."""
+    """The text is a mutated part of the shipped file: lines dropped, repeated or swapped, and characters changed."""
     lines = render().splitlines(keepends=True)
     start = data.draw(st.integers(0, len(lines) - 8))
     chosen = data.draw(st.lists(st.sampled_from(lines[start : start + 8]), max_size=8))

@@ -1,4 +1,4 @@
-"""New settings for a process that runs: what is taken, what needs a restart, and what is refused."""
+"""New settings for a running process: which are applied, which need a restart, and which are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_cfg_15_a_new_model_of_models_needs_a_restart(load_text) -> None:
 
 
 def test_cfg_15_a_new_value_that_contradicts_one_that_stays_is_refused(load_text) -> None:
-    """Together they are good, but one of them needs a restart."""
+    """Both new values are valid together, but one of them needs a restart."""
     before = load_text(BOUNDARY.format(grace="1h", time="1h"))
     after = load_text(BOUNDARY.format(grace="2h", time="2h"))
     with pytest.raises(ConfigError, match="max_age_grace"):
@@ -50,7 +50,7 @@ def test_cfg_15_a_new_value_that_contradicts_one_that_stays_is_refused(load_text
 
 
 def test_cfg_15_what_sizes_or_shapes_the_server_never_reloads() -> None:
-    """Keys that decide memory, threads, sockets or identity."""
+    """Keys that decide memory, threads, sockets or identity do not reload."""
     marked = {write_path(path) for path, key in keys_of(TABLE) if key.reloads}
     sections = {name.partition(".")[0] for name in marked}
     assert sections == {"limits", "sessions", "features", "http", "chunk", "slow_client", "drain", "watchdog", "log"}

@@ -1,4 +1,4 @@
-"""What `-m` makes of the settings: a file, or a name of [models]; and what then still holds."""
+"""`-m` selects a file or a name of [models]; and which settings then still apply."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The table of keys, and the shipped imp.conf that is made from it."""
+"""The table of keys, and the shipped imp.conf, which is generated from it."""
 
 import re
 from pathlib import Path
@@ -22,13 +22,13 @@ def test_cfg_1_the_shipped_file_is_what_the_table_renders():
 def test_cfg_1_the_shipped_file_parses_to_exactly_the_defaults(load_text):
     config = load_text(SHIPPED.read_bytes())
     assert config.settings == Settings()
-    # Not because it says nothing: every key that has a default is set by a line of it.
+    # The file is not empty: a line of it sets every key that has a default.
     from_file = {entry.path for entry in config.entries() if entry.origin.source == "file"}
     assert from_file == {path for path, key in KEYS if key.default is not None and key.shipped}
 
 
 def test_cfg_1_the_shipped_file_names_every_key(load_text):
-    """With its examples taken out of their comments it sets every single key of the table, but the one for a GPU."""
+    """With its examples uncommented it sets every key of the table except one for GPUs."""
     lines = SHIPPED.read_text(encoding="utf-8").splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("["))
     text = "\n".join(re.sub(r"^# (?!\[)", "", line) for line in lines[head:])
@@ -40,14 +40,14 @@ def test_cfg_1_the_shipped_file_names_every_key(load_text):
 
 
 def test_cfg_1_a_changed_default_is_noticed(load_text):
-    """Negative control: one other value in the file, and the two are no longer the same."""
+    """Negative control: with one other value in the file, the two differ."""
     changed = SHIPPED.read_text(encoding="utf-8").replace("max_running = 64 ", "max_running = 65 ")
     assert load_text(changed).settings != Settings()
 
 
 @pytest.mark.parametrize(("path", "key"), KEYS, ids=[write_path(path) for path, _ in KEYS])
 def test_cfg_1_each_key_is_whole(path: tuple[str, ...], key: Key):
-    """A default or an example that its kind accepts as it would write it, and one line of text."""
+    """Each key has a default or example that its kind reads back, and one line of text."""
     value = key.kind.read(key.example) if key.default is None else key.default
     assert key.kind.read(key.kind.plain(value)) == value
     assert key.kind.read_text(_as_text(key.kind.plain(value))) == value

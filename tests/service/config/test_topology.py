@@ -1,4 +1,4 @@
-"""CPUs, cores and nodes, read from trees of files as kernels of several machines show them."""
+"""CPUs, cores and nodes, read from file trees of kernels on several machines."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from imp_service.config.kinds import UnfitError
 
 
 def machine(root: Path, siblings: dict[int, str], nodes: dict[int, str], name: str = "core_cpus_list") -> Path:
-    """A root with these CPUs, each with the CPUs of its core, and these nodes, each with its CPUs."""
+    """Writes a root with these CPUs and their cores' CPUs, and these nodes and their CPUs."""
     files = {f"{CPUS}/cpu{number}/topology/{name}": text for number, text in siblings.items()}
     files |= {f"{NODES}/node{number}/cpulist": text for number, text in nodes.items()}
     for path, text in files.items():
@@ -28,9 +28,9 @@ def machine(root: Path, siblings: dict[int, str], nodes: dict[int, str], name: s
     return root
 
 
-# The second threads of all cores after the first ones, as x86 servers count.
+# x86 servers number the second threads of all cores after the first ones.
 SERVER = ({n: f"{n % 4},{n % 4 + 4}" for n in range(8)}, {0: "0-1,4-5", 1: "2-3,6-7"})
-# Side by side, as laptops and some clouds count.
+# Laptops and some clouds number the threads of a core consecutively.
 LAPTOP = ({n: f"{n - n % 2}-{n - n % 2 + 1}" for n in range(4)}, {0: "0-3"})
 
 

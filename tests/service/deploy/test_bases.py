@@ -1,4 +1,4 @@
-"""conf/kubernetes: valid for every supported version, and each point that a pod of imp must keep."""
+"""conf/kubernetes: valid for every supported version, and each requirement of an imp pod."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def port_of(address: str | None) -> int:
 
 
 def mounted(documents, container) -> dict[str, dict]:
-    """Path in the container -> the volume there, with the mount's own fields."""
+    """Maps each path in the container to its volume, with the mount's own fields."""
     volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
     return {mount["mountPath"]: {**volumes[mount["name"]], **mount} for mount in container["volumeMounts"]}
 
@@ -58,7 +58,7 @@ def test_lif_13_lif_14_l17_bases_are_valid_for_every_supported_version(base: str
 @pytest.mark.parametrize("folder", [*BASES, *OVERLAYS])
 def test_lif_13_lif_14_kustomize_builds_valid_documents(folder: str):
     documents = kustomized(folder)
-    # Image volumes are in the schemas from here on.
+    # The schemas have image volumes from 1.33 on.
     assert refusals(documents, since="1.33" if folder == "overlays/model_image" else "1.29") == []
     (conf,) = (each for each in documents if each["kind"] == "ConfigMap" and "imp.conf" in each["data"])
     base = folder if folder in BASES else "standalone"
@@ -87,7 +87,7 @@ def test_lif_13_probes_go_to_a_plaintext_port_of_their_own(base: str):
     startup = imp["startupProbe"]
     seconds = startup["periodSeconds"] * startup["failureThreshold"]
     assert seconds == 600
-    # A roll-out fails by its deadline: it must not before the probe does, with time to pull and to attach before that.
+    # The roll-out's deadline must be later than the probe's, with time to pull the image and attach volumes before.
     assert of_kind(documents, "Deployment")["spec"]["progressDeadlineSeconds"] >= seconds + 300
     assert ports_of(imp)["metrics"] == port_of(settings.listen.metrics)
     annotations = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["annotations"]
@@ -104,7 +104,7 @@ def test_lif_13_data_goes_over_a_socket_in_memory_that_both_containers_see():
         assert volume["emptyDir"]["medium"] == "Memory"
         assert "readOnly" not in volume
     assert app["env"] == [{"name": "IMP_TARGET", "value": address}]
-    # The socket's group, whatever user the application runs as.
+    # The group of the socket, whatever user the application runs as.
     assert pod_of(documents)["securityContext"]["fsGroup"] == 65532
 
 
@@ -116,10 +116,10 @@ def test_lif_13_configuration_and_model_are_mounted_read_only(base: str):
     assert imp["args"] == ["serve", "--config", "/etc/imp/imp.conf"]
     assert (volumes["/etc/imp"]["configMap"], volumes["/etc/imp"]["readOnly"]) == ({"name": "imp-conf"}, True)
     model = Path(str(settings_of(base).model.path))
-    # Of a kind that no feature gate decides.
+    # A persistent volume claim needs no feature gate.
     claim = {"claimName": f"{of_kind(documents, 'Deployment')['metadata']['name']}-model", "readOnly": True}
     assert volumes[str(model.parent)]["persistentVolumeClaim"] == claim and volumes[str(model.parent)]["readOnly"]
-    # Nothing else: imp writes no file beside its socket.
+    # No other volume: imp writes only its socket.
     assert set(volumes) == {"/etc/imp", "/model"} | ({"/run/imp"} if base == "sidecar" else set())
 
 
@@ -128,7 +128,7 @@ def test_lif_13_l17_pods_have_no_rights_that_imp_does_not_need(folder: str):
     documents = base_documents(folder) if folder in BASES else kustomized(folder)
     pod = pod_of(documents)
     assert pod["automountServiceAccountToken"] is False
-    # A Service called imp would put IMP_PORT and its kin into the environment.
+    # A Service named imp would add IMP_PORT and similar variables.
     assert pod["enableServiceLinks"] is False
     context = pod["securityContext"]
     assert (context["runAsNonRoot"], context["runAsUser"], context["runAsGroup"]) == (True, 65532, 65532)
@@ -197,13 +197,13 @@ def test_lif_14_autoscaling_follows_the_requests_that_wait():
     assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
     assert "replicas" not in deployment["spec"]  # each apply would undo the scaler's decision
     (metric,) = scaler["metrics"]
-    # test_probes.py reads it of a server.
+    # test_probes.py reads this metric from a server.
     assert (metric["type"], metric["pods"]["metric"]["name"]) == ("Pods", "imp_requests_waiting")
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (1, 8)
 
 
 def check_pool(documents: list[Document], variables: dict[str, str]) -> None:
-    """The pool selects the pods, and its port is that of OpenAI's API."""
+    """Checks that the pool selects the pods, and that its port serves OpenAI's API."""
     settings = load(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
     pool = of_kind(documents, "InferencePool")["spec"]
     labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -211,7 +211,7 @@ def check_pool(documents: list[Document], variables: dict[str, str]) -> None:
     (address,) = settings.listen.http
     assert pool["targetPorts"] == [{"number": port_of(address)}] == [{"number": ports_of(imp_of(documents))["http"]}]
     assert settings.http.public_metrics
-    # Pods of clients may reach both ports.
+    # Client pods may reach both ports.
     clients = of_kind(documents, "NetworkPolicy")["spec"]["ingress"][0]
     assert {"podSelector": {"matchLabels": {"imp-client": "true"}}} in clients["from"]
     assert clients["ports"] == [{"port": name, "protocol": "TCP"} for name in ("grpc", "http")]
@@ -220,7 +220,7 @@ def check_pool(documents: list[Document], variables: dict[str, str]) -> None:
 def test_gwy_4_the_pool_and_the_configuration_of_its_picker_are_valid():
     documents = kustomized("overlays/inference_pool")
     (found,) = (each for each in documents if each["kind"] == "ConfigMap" and "picker.yaml" in each["data"])
-    # The picker's Service has the name of its ConfigMap, which no digest changes.
+    # The picker's Service has the name of its ConfigMap, to which kustomize adds no hash.
     assert found["metadata"]["name"] == of_kind(documents, "InferencePool")["spec"]["endpointPickerRef"]["name"]
     config = yaml.safe_load(found["data"]["picker.yaml"])
     jsonschema.validate(config, PICKER)

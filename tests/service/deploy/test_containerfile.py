@@ -1,4 +1,4 @@
-"""conf/Containerfile: its stages, what it copies and how it runs, read as statements; nothing here can build it."""
+"""conf/Containerfile: its stages, copies and start command, read as statements, since it cannot be built here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEALTH_OPTIONS = {"interval", "timeout", "start-period", "retries"}
 
 @dataclass
 class Stage:
-    """One FROM with the instructions after it."""
+    """One FROM, and the instructions after it."""
 
     image: str
     name: str
@@ -37,7 +37,7 @@ class Stage:
 
 
 def statements(text: str) -> list[tuple[str, str]]:
-    """Instructions with their arguments; comments gone, continued lines joined."""
+    """Returns instructions with their arguments, without comments, and with continued lines joined."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     found = [tuple(line.split(maxsplit=1)) for line in joined.splitlines()]
@@ -46,7 +46,7 @@ def statements(text: str) -> list[tuple[str, str]]:
 
 
 def stages(text: str) -> tuple[dict[str, str], list[Stage]]:
-    """The arguments before the first stage, and the stages."""
+    """Returns the arguments before the first stage, and the stages."""
     arguments: dict[str, str] = {}
     found: list[Stage] = []
     for name, rest in statements(text):
@@ -83,7 +83,7 @@ def test_the_final_stage_installs_nothing_and_takes_only_what_was_installed(part
     assert "/opt/imp/bin:$PATH" in " ".join(final.all("ENV"))
     compilers = [run for run in build.all("RUN") if "g++" in run]
     assert len(compilers) == 1
-    # Nothing is fetched by a URL: what comes from outside comes through apt and pip.
+    # No URL is fetched: external files come only from apt and pip.
     assert not re.search(r"https?://|\bcurl\b|\bwget\b|^ADD\b", CONTAINERFILE.read_text(), re.MULTILINE)
 
 
@@ -105,7 +105,7 @@ def test_the_context_holds_what_is_copied_and_no_build_products(parts):
     assert rules[0] == "*"
     copied = {word for arguments in build.all("COPY") for word in arguments.split()[:-1]}
     assert {rule[1:] for rule in rules if rule.startswith("!")} == copied
-    # What the build makes inside of the package is made again.
+    # The build recreates its files inside the package.
     ignored = re.findall(r"^/(service/\S+?)/$", (ROOT / ".gitignore").read_text(), re.MULTILINE)
     assert {"**/*.so", *ignored} <= set(rules)
 
@@ -123,7 +123,7 @@ def test_it_runs_as_nobody_and_is_stopped_by_sigterm(parts):
 
 
 def test_its_health_is_that_of_the_server_that_it_starts(parts, tmp_path: Path):
-    """The command of HEALTHCHECK, against a server on the port of CMD and without one."""
+    """The command of HEALTHCHECK runs against a server on the port of CMD, and without a server."""
     _, (_, final) = parts
     options, _, command = final.all("HEALTHCHECK")[0].partition("CMD ")
     words = json.loads(command)
@@ -164,7 +164,7 @@ def test_the_reader_of_statements_joins_lines_and_refuses_what_it_does_not_know(
 
 @pytest.mark.parametrize(("extras", "suffix"), [("", ""), ("otel", "[otel]"), ("otel,ray", "[otel,ray]")])
 def test_extras_are_built_and_installed_where_they_are_asked_for(parts, extras: str, suffix: str):
-    """As the shell of the build expands the words."""
+    """A shell expands the words, as in the build."""
     _, (build, _) = parts
     assert "EXTRAS=" in build.all("ARG")
     said = [words for run in build.all("RUN") for words in re.findall(r'"[^"]*\$\{EXTRAS[^"]*"', run)]

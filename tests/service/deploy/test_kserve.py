@@ -33,7 +33,7 @@ ENVIRONMENT = {each["name"]: each["value"] for each in CONTAINER["env"]}
 
 @pytest.fixture(scope="module")
 def kserve() -> None:
-    """KServe's Python package."""
+    """Skips unless KServe's Python package is installed."""
     pytest.importorskip("kserve", reason="KServe is not installed here: pip install kserve")
 
 
@@ -73,7 +73,7 @@ def test_gwy_6_the_documents_fit_together() -> None:
     assert RUNTIME["spec"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
     drain = settings.drain.delay + settings.drain.grace
     assert drain.total_seconds() < predictor["terminationGracePeriodSeconds"]
-    # KServe puts what the claim holds into this folder.
+    # KServe mounts the claim's files in this folder.
     assert Path(str(settings.model.path)).parent == Path("/mnt/models")
     assert re.fullmatch(r"pvc://[a-z-]+", predictor["model"]["storageUri"])
 
@@ -99,6 +99,6 @@ def test_gwy_6_a_server_started_like_the_container_answers(tmp_path: Path) -> No
         reply = client.post("/v1/chat/completions", {"model": name, "messages": said, "max_tokens": 4})
         assert (reply.status, reply.json["model"]) == (200, name)
         assert client.get(RUNTIME["spec"]["annotations"]["prometheus.io/path"]).status == 200
-        # As KServe's services are called within a cluster.
+        # The host name under which a cluster calls KServe's services.
         host = f"{name}-predictor.default.svc.cluster.local"
         assert client.get("/v1/models", host=host).status == 200

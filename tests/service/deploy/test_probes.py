@@ -1,4 +1,4 @@
-"""The manifests' probes as a kubelet makes them: a connection each, a second or so, in plain text, whatever goes on."""
+"""The manifests' probes as a kubelet makes them: one plain-text connection each, about a second, under any load."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from support.server_process import ServerProcess, server_process
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-# What a kubelet takes where a probe names nothing else: seconds, and failures in a row before it acts.
+# A kubelet's defaults: seconds, and failures in a row before it acts.
 PROBE_SECONDS, PROBE_FAILURES = 1.0, 3
 ROUNDS = 10
-# A scrape is some milliseconds.
+# A scrape takes some milliseconds.
 PATIENCE = 2_000
 
 
 def probe(address: str, kind: str) -> int:
-    """The answer to a probe of this kind, as the standalone base describes it; raises where a kubelet would act."""
+    """Returns the status of a probe of the standalone base. Raises where a kubelet would act."""
     described = imp_of(base_documents("standalone"))[f"{kind}Probe"]
     request = health_pb2.HealthCheckRequest(service=described["grpc"]["service"])
     seconds = described.get("timeoutSeconds", PROBE_SECONDS)
@@ -45,7 +45,7 @@ def probe(address: str, kind: str) -> int:
 
 @contextlib.contextmanager
 def overload(server: ServerProcess, n_streams: int) -> Iterator[None]:
-    """Ten times as many streams as there are places; nobody reads them."""
+    """Runs `n_streams` streams that nobody reads, ten times as many as there are places."""
     with server.inference() as stub:
         streams = [stub.Generate(ask("Once", 400)) for _ in range(n_streams)]
         yield
@@ -64,7 +64,7 @@ def test_lif_13_l14_probes_tell_the_truth_and_pass_under_overload(tmp_path: Path
                 assert (probe(health, "readiness"), probe(health, "liveness")) == (SERVING, SERVING)
         server.signal(signal.SIGTERM)
         with overload(server, 60):
-            # It comes to the signal in its own time, and never comes back.
+            # The server handles the signal after some time, and then never serves again.
             give_up = time.monotonic() + HANGS_AFTER
             while probe(health, "readiness") == SERVING:
                 assert time.monotonic() < give_up, "it goes on serving"

@@ -1,4 +1,4 @@
-"""After every module of tests: this process holds what it held before."""
+"""Checks after every test module that the process holds no more descriptors or threads than before."""
 
 from support.always_on import nothing_left
 

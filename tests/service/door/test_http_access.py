@@ -1,4 +1,4 @@
-"""Who may call what over HTTP: tokens, roles and tenants; TLS, mutual TLS, and certificates that change."""
+"""Access over HTTP: tokens, roles and tenants; TLS, mutual TLS, and certificate changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIELDS = {
     "/detokenize": ("tokens",),
     "/v1/embeddings": ("input",),
 }
-# Path -> the role that it requires; None: anyone.
+# Path -> the required role; None: no role.
 ROLES = {
     "/v1/chat/completions": "data",
     "/chat/completions": "data",
@@ -89,7 +89,7 @@ def test_htp_8_every_path_asks_for_its_role(http: HttpServed, path: str) -> None
 def test_htp_8_a_key_comes_in_either_header(http: HttpServed) -> None:
     assert status_of(http, "/v1/models", None, x_api_key="read-only") == 200
     assert status_of(http, "/v1/models", None, x_api_key="nosuch") == 401
-    # The usual header decides.
+    # Authorization takes precedence.
     assert status_of(http, "/v1/models", "nosuch", x_api_key="read-only") == 401
     reply = http.client.get("/v1/models")
     assert reply.refusal == (401, "invalid_api_key", None)
@@ -103,7 +103,7 @@ def test_htp_8_a_token_of_one_tenant_calls_for_no_other(http: HttpServed) -> Non
 
 @pytest.mark.long
 def test_htp_8_nothing_of_a_body_is_read_without_a_key(http: HttpServed) -> None:
-    """The answer comes, and the body never does."""
+    """The answer comes although the body is never sent."""
     reply = exchange(http, chat_head(1000))
     assert (reply.status, reply.has_closed) == (401, True)
 
@@ -163,7 +163,7 @@ def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: 
     credentials = grpc.ssl_channel_credentials(authority.cert, client.key, client.cert)
     settings = (f"tls.cert={cert}", f"tls.key={key}", f"tls.client_ca={ca}")
     with serve_http(*settings, credentials=credentials, tls=context(old)) as http:
-        http.served.is_checked = False  # its own client's certificate is of the old authority
+        http.served.is_checked = False  # the client's certificate is of the old authority
 
         def is_let_in(who: object) -> bool:
             http._tls = context(who)

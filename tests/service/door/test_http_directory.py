@@ -1,4 +1,4 @@
-"""A server of a model directory answers over gRPC and HTTP with the tokens and the prompts of that directory."""
+"""A server with a model directory answers over gRPC and HTTP with that directory's tokens and prompts."""
 
 from __future__ import annotations
 

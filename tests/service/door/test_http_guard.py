@@ -1,4 +1,4 @@
-"""Which pages may call: host, origin, preflight, and the headers that let a browser read the answer."""
+"""Which pages may call the server: host, origin, preflight, and the headers that let a browser read the answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_htp_7_only_names_of_this_server_are_answered(http: HttpServed, host: st
     assert reply.status in ({400, 421} if HOSTS[host] >= 400 else {200}), reply
     if HOSTS[host] == 421 and reply.status == 421:
         assert reply.error["code"] == "misdirected_request"
-        # Nothing is read of a body either.
+        # The body is not read either.
         assert exchange(http, chat(max_tokens=1).replace(b"localhost", host.encode() or b"x.y")).status == 421
 
 

@@ -1,4 +1,4 @@
-"""Heads that no client should send, and bodies that are refused by their head: an answer, and the connection ends."""
+"""Invalid heads, and bodies refused by their head: the server answers and closes the connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def http() -> Iterator[HttpServed]:
         yield it
 
 
-# What is sent, and the statuses of which one answers it.
+# The bytes sent, and the allowed statuses.
 HEADS: dict[str, tuple[bytes, set[int]]] = {
     "no host": (head(host=None), {400}),
     "two hosts": (head(MODELS, "Host: localhost"), {400}),
@@ -78,7 +78,7 @@ def test_htp_5_bad_heads_disturb_no_other_request(http: HttpServed) -> None:
             exchange(http, content)
 
 
-# Fields beside a JSON body, and what answers them.
+# Header fields with a JSON body, and the expected answer.
 BODIES: dict[str, tuple[tuple[str, ...], bytes, int, str]] = {
     "too large": ((JSON, f"Content-Length: {2**20 + 1}"), b"", 413, "message_too_large"),
     "huge": ((JSON, f"Content-Length: {2**62}"), b"", 413, "message_too_large"),
@@ -115,7 +115,7 @@ def test_htp_5_htp_7_a_body_is_refused_before_it_is_read(http: HttpServed, name:
 
 
 def test_htp_5_who_sends_a_large_body_gets_its_refusal(http: HttpServed) -> None:
-    """The client reads once all is sent: the connection stays open for so long."""
+    """The client reads only after it has sent everything: the connection stays open until then."""
     reply = http.client.post("/v1/chat/completions", b"x" * 6 * 1024**2)
     assert reply.refusal == (413, "message_too_large", None)
 
@@ -130,7 +130,7 @@ def test_htp_5_a_client_that_waits_to_send_is_told_to(http: HttpServed) -> None:
     with http.socket() as connection:
         assert send_on(connection, chat_head(len(BODY), "Expect: 100-continue"), 1).statuses == [100]
         assert send_on(connection, BODY, 1).statuses == [200]
-    # And one whose head is refused is not.
+    # A request whose head is refused gets no 100.
     reply = exchange(http, chat_head(2**30, "Expect: 100-continue"))
     assert (reply.statuses, reply.has_closed) == ([413], True)
 
@@ -282,7 +282,7 @@ def test_htp_6_no_more_connections_than_the_limit() -> None:
 
 
 def test_htp_6_a_response_that_is_not_read_is_dropped() -> None:
-    """Nothing runs for it any more: only the connection has to end."""
+    """No request runs any more: only the connection has to end."""
     with serve_http("http.head_timeout=10s", "limits.max_message_bytes=64MiB") as http:
         connection = http.socket(receive_buffer=4096)
         connection.sendall(head("GET /metrics HTTP/1.1") * 500)

@@ -1,4 +1,4 @@
-"""A client that leaves, closes its side or does not read: its sequences are freed or paused, wherever they are."""
+"""A client leaves, closes its side or does not read: its sequences are freed or paused, wherever they are."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def completion(prompt: Any, **fields: Any) -> bytes:
 
 @dataclass
 class Place:
-    """A request that stands at one place of its life, and what lets it go."""
+    """A request that is held at one place of its life, and the function that releases it."""
 
     http: HttpServed
     prompt: Any
     wait: Callable[[], None]
     release: Callable[[], None] = lambda: None
     n_tokens: int = 16
-    # Requests that hold it, and end by themselves once it is let go.
+    # Requests that hold it back. They end by themselves after `release`.
     others: list[socket.socket] = field(default_factory=list)
 
 
@@ -177,7 +177,7 @@ def slow() -> Iterator[HttpServed]:
 
 
 def stalled(http: HttpServed, **fields: Any) -> socket.socket:
-    """A connection whose reader does not read, once its sequences are paused."""
+    """Returns a connection whose client does not read, after its sequences are paused."""
     connection = http.socket(receive_buffer=SMALL)
     connection.sendall(completion([300], stream=True, logprobs=20, **fields))
     seen: list[int] = []
@@ -202,7 +202,7 @@ def test_htp_4_a_reader_that_stops_is_paused_then_ended(slow: HttpServed) -> Non
         slow.served.jump(101)
         slow.wait_for_rest()
         assert slow.served.metric("imp_errors_total", code="RESOURCE_EXHAUSTED", reason="SLOW_CLIENT") == 1
-        # Who reads now gets what was sent, and why it ended.
+        # A client that now reads gets what was sent, and why it ended.
         found = b""
         while not found.endswith(b"0\r\n\r\n"):
             found += connection.recv(65536)

@@ -1,4 +1,4 @@
-"""The listener of metrics: one page for whoever asks properly, a short answer for everything else, and bounds."""
+"""The metrics listener: one page for proper requests, a short answer for all others, and limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def connect(served: Served) -> socket.socket:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """All that comes until the server closes; nothing where it cuts the connection."""
+    """Returns all bytes until the server closes the connection, or b"" if it resets it."""
     parts = []
     try:
         while part := connection.recv(65536):
@@ -56,7 +56,7 @@ def ask(served: Served, request: bytes = GET) -> bytes:
 
 
 def request(line: str = "GET /metrics HTTP/1.1", *fields: str) -> bytes:
-    """Without a Host, the listener's own."""
+    """Returns a request with a Host of the listener, unless the fields have one."""
     named = [] if any(field.lower().startswith("host:") for field in fields) else ["Host: localhost"]
     return "\r\n".join([line, *named, *fields, "Connection: close", "", ""]).encode("latin-1")
 
@@ -115,7 +115,7 @@ def test_w27_head_has_no_body(scraped: Served) -> None:
 
 
 def test_w27_a_path_of_a_mebibyte_is_cut_off_early(scraped: Served) -> None:
-    # The rest of what was sent may reset the connection before the answer is read.
+    # The unread rest may reset the connection before the answer is read.
     with closing(connect(scraped)) as connection:
         try:
             connection.sendall(b"GET /" + b"a" * 1024**2 + b" HTTP/1.1\r\n\r\n")
@@ -141,7 +141,7 @@ def test_w27_connections_have_a_bound_and_the_next_scrape_succeeds(scraped: Serv
 
 @contextmanager
 def held_connections(served: Served, n: int) -> Iterator[None]:
-    """Each has had an answer, so that the server knows it."""
+    """Holds connections that have had an answer, so that the server counts them."""
     held = []
     try:
         for _ in range(n):
@@ -162,7 +162,7 @@ def test_obs_7_metrics_on_a_unix_socket(tmp_path: Path) -> None:
 
 
 def test_obs_7_neither_tls_nor_tokens_nor_a_drain_keep_a_scraper_away(tmp_path: Path) -> None:
-    """Prometheus reaches it by the network's rules alone, as it reaches the other pods."""
+    """Prometheus needs only network access, as for other pods."""
     cert, key = make_certificate("imp").write(tmp_path)
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{sha256(b'word').hexdigest()} data *\n")
@@ -172,7 +172,7 @@ def test_obs_7_neither_tls_nor_tokens_nor_a_drain_keep_a_scraper_away(tmp_path: 
     with serve(
         "listen.metrics=127.0.0.1:0", *settings, socket=data, metadata=(("authorization", "Bearer word"),)
     ) as it:
-        it.is_checked = False  # it drains
+        it.is_checked = False  # the test drains it
         assert ask(it).startswith(b"HTTP/1.1 200 ")
         it.call(it.host.drain.begin)
         assert ask(it).startswith(b"HTTP/1.1 200 ")

@@ -1,4 +1,4 @@
-"""SMG in front of two HTTP doors: the same answers, and no failure while one of the servers goes away."""
+"""SMG in front of two HTTP servers: the answers are the same, and no call fails while one of the servers stops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CALLS: Sequence[tuple[str, dict[str, Any]]] = [
     (COMPLETIONS, {"model": MODEL, "prompt": "a river", "max_tokens": 12, "seed": 3, "logprobs": 2, "stop": "."}),
 ]
 N_CLIENTS = 4
-N_CALLS = 60  # before a server goes, and after
+N_CALLS = 60  # before a server stops, and after
 WATCH = model_pb2.WatchLoadRequest()
 
 
@@ -47,7 +47,7 @@ def choices_of(reply: Reply) -> Any:
 
 
 def streamed(client: HttpClient, path: str, body: dict[str, Any]) -> dict[int, list[str]]:
-    """Text and ends of each choice of a stream."""
+    """Returns text and finish reason of each choice of a stream."""
     found: dict[int, list[str]] = {}
     for each in client.stream(path, body).objects:
         for choice in each["choices"]:
@@ -82,8 +82,8 @@ def test_gwy_2_streams_are_those_of_a_server_alone(
 
 def test_gwy_2_the_tokens_are_those_of_the_model(pair: Pair, alone: HttpClient) -> None:
     canary = built_in().canary
-    assert canary is not None  # narrows
-    # SMG takes a completion's prompt as text alone.
+    assert canary is not None  # narrows the type
+    # SMG accepts a completion's prompt only as text.
     prompt = alone.post("/detokenize", {"tokens": canary.prompt_ids}).json["prompt"]
     body = {"model": MODEL, "prompt": prompt, "max_tokens": len(canary.output_ids), "temperature": 0}
     (choice,) = choices_of(pair.gateway.client.post(COMPLETIONS, body | {"return_token_ids": True}))
@@ -104,7 +104,7 @@ def test_gwy_2_a_client_that_leaves_frees_its_sequence(pair: Pair) -> None:
 
 
 def wait_for_rest(pair: Pair) -> None:
-    """Until nothing runs on either server."""
+    """Waits until nothing runs on either server."""
     for server in pair.servers:
         with server.connection() as channel:
             watching = model_pb2_grpc.ModelServiceStub(channel).WatchLoad(WATCH, timeout=HANGS_AFTER)
@@ -113,10 +113,10 @@ def wait_for_rest(pair: Pair) -> None:
 
 
 class Load:
-    """Clients that ask again and again until they are stopped, and what came of it."""
+    """Clients that call repeatedly until they are stopped, and the problems that they found."""
 
     def __init__(self, client: HttpClient, calls: Iterable[tuple[str, dict[str, Any], bool]]) -> None:
-        """The calls: path, body, and whether the answer is streamed."""
+        """Each call is a path, a body, and whether the answer is streamed."""
         self.n_asked = 0
         self.problems: list[object] = []
         self.is_stopped = False
@@ -125,7 +125,7 @@ class Load:
         self._changed = threading.Condition()
 
     def ask(self) -> None:
-        """One client."""
+        """Runs one client."""
         while not self.is_stopped:
             with self._changed:
                 call = next(self._calls)
@@ -139,7 +139,7 @@ class Load:
                 self._changed.notify_all()
 
     def wait_for(self, n_more: int) -> None:
-        """Until so many more calls have ended."""
+        """Waits until `n_more` more calls have ended."""
         with self._changed:
             n_until = self.n_asked + n_more
             assert self._changed.wait_for(lambda: self.n_asked >= n_until, HANGS_AFTER)
@@ -151,7 +151,7 @@ class Load:
         return None if reply.status == 200 else (reply.status, reply.content)
 
 
-# SMG repeats a call whose server died, but not one whose stream has begun.
+# SMG repeats a call whose server died, unless its stream has begun.
 @pytest.mark.parametrize(
     ("number", "streams"), [(signal.SIGTERM, True), (signal.SIGKILL, False)], ids=["drained", "killed"]
 )
@@ -180,7 +180,7 @@ def test_gwy_2_no_request_fails_while_one_of_two_servers_goes(
 
 @pytest.mark.alone
 def test_gwy_2_requests_find_the_server_that_has_their_prefix(smg: None, tmp_path: Path) -> None:
-    """Each server has room for two thirds of the conversations."""
+    """The cache of each server fits two thirds of the conversations."""
     prefixes = Prefixes.make(12, 280, 6, seed=3)
     shares = {}
     for policy in ("cache_aware", "round_robin"):

@@ -1,4 +1,4 @@
-"""SMG in front of a server's VllmEngine: SMG writes the prompt and the text, and the tokens are those of Generate."""
+"""SMG in front of a server's VllmEngine: SMG renders prompt and text, and the tokens equal those of Generate."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client(behind: tuple[ServerProcess, Gateway]) -> Iterator[openai.OpenAI]:
 
 
 def generated(server: ServerProcess, sampler: str, **fields: Any) -> Result:
-    """The same generation by Generate of imp.v1."""
+    """Returns the result of the same generation by imp.v1's Generate."""
     request = pb.GenerateRequest(sampling=types_pb2.SamplingOptions(**SAMPLERS[sampler]), **fields)
     request.stop.max_tokens = N_TOKENS
     request.output.logprobs = True
@@ -58,7 +58,7 @@ def generated(server: ServerProcess, sampler: str, **fields: Any) -> Result:
 
 
 def pieces(server: ServerProcess, ids: list[int]) -> list[str]:
-    """The text of each token alone, as the log probabilities of a chat have them."""
+    """Returns the text of each token alone, as in a chat's log probabilities."""
     request = tokenizer_pb2.DetokenizeRequest(token_ids=[types_pb2.TokenIds(ids=[token]) for token in ids])
     with server.connection() as channel:
         return list(tokenizer_pb2_grpc.TokenizerServiceStub(channel).Detokenize(request, timeout=HANGS_AFTER).texts)
@@ -191,7 +191,7 @@ def test_gwy_3_a_client_that_leaves_frees_its_sequence(server: ServerProcess, cl
         watching = model_pb2_grpc.ModelServiceStub(channel).WatchLoad(model_pb2.WatchLoadRequest(), timeout=HANGS_AFTER)
         assert any(reply.load.running == 0 for reply in watching)
         watching.cancel()
-    # SMG aborts the request, and cancels the call as well.
+    # SMG aborts the request, and also cancels the call.
     end = server.wait_for_calls("/Generate", n_ended + 1)[-1]
     assert end["code"] == "CANCELLED" or set(end["finish"].split(",")) == {"aborted"}
 

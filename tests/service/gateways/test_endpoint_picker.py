@@ -23,7 +23,7 @@ SHORT = "hello"
 
 @pytest.fixture
 def servers() -> Iterator[Mapping[str, HttpServed]]:
-    """Each runs one request at a time."""
+    """Two servers that run one request at a time."""
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(serve_http("scheduler.max_running=1", model=scripted(**ENDLESS)))
@@ -32,7 +32,7 @@ def servers() -> Iterator[Mapping[str, HttpServed]]:
 
 
 def scrapes(servers: Mapping[str, HttpServed]) -> dict[str, Any]:
-    """How the picker reads each server: /metrics of the port that gets the requests."""
+    """Returns the picker's reader of each server: /metrics of the port for requests."""
     return {
         name: lambda server=server: server.client.get("/metrics").content.decode() for name, server in servers.items()
     }
@@ -58,7 +58,7 @@ def test_gwy_4_the_picker_reads_what_the_servers_report(servers: Mapping[str, Ht
 def test_gwy_4_calls_go_to_the_server_without_a_queue(servers: Mapping[str, HttpServed]) -> None:
     picker = Picker(CONFIG, scrapes(servers))
     busy, free = servers["a"].served, servers["b"]
-    assert picker.pick(SHORT) == "a"  # both are idle, and the first of equals
+    assert picker.pick(SHORT) == "a"  # both are idle: the first of equals
     stop = types_pb2.StopOptions(ignore_eos=True)
     request = inference_pb2.GenerateRequest(token_ids=types_pb2.TokenIds(ids=[300]), stop=stop)
     streams = [busy.inference.Generate(request) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Generations read by tasks of asyncio: the same tokens, a loop that goes on, and nothing left of who leaves."""
+"""Generations read by asyncio tasks: the tokens are the same, the loop goes on, and a cancelled task leaves nothing."""
 
 import asyncio
 import gc
@@ -28,7 +28,7 @@ def model() -> Iterator[LanguageModel]:
 
 @contextmanager
 def held_at(n_outputs: int) -> Iterator[tuple[LanguageModel, Gate, Any]]:
-    """A model whose engine stands still, until the gate is opened, after so many outputs of the prompt."""
+    """Yields a model whose engine stops after `n_outputs` outputs of the prompt, until the gate opens."""
     with gate() as closed:
         served = closed.model()
         made = served.make(load_config(None, ["device.threads=1", *served.settings]), time.monotonic)
@@ -44,14 +44,14 @@ async def tokens_of(generation: AsyncGeneration) -> list[int]:
 
 
 def outputs_of(model: LanguageModel) -> int:
-    """Outputs so far, after the engine has taken every command."""
+    """Returns the number of outputs after the engine has processed every command."""
     with model.open() as session:
         session.prefill([7], sample=False)
     return model._runtime.client.engine.stats().n_outputs
 
 
 def blocks_in_use(model: LanguageModel) -> int:
-    """After the engine has taken every command so far."""
+    """Returns the blocks in use after the engine has processed every command."""
     with model.open() as session:
         session.prefill([7])
     return model._runtime.client.engine.stats().blocks_live
@@ -93,7 +93,7 @@ def test_lib_4_the_event_loop_goes_on_while_the_engine_works() -> None:
         async def open_the_gate() -> list[int]:
             reading = asyncio.create_task(tokens_of(model.generate_async(prompt, max_tokens=6)))
             await asyncio.to_thread(closed.wait)
-            closed.open(ALL_STEPS)  # nobody else would: a loop that waits for the engine hangs here
+            closed.open(ALL_STEPS)  # a loop that waits for the engine would hang here
             return await reading
 
         assert len(asyncio.run(open_the_gate())) == 6
@@ -113,7 +113,7 @@ def test_lib_4_cancelling_a_task_ends_its_run() -> None:
             closed.open(ALL_STEPS)
 
         asyncio.run(cancel())
-        assert outputs_of(model) == 4  # the last of the step that stood still
+        assert outputs_of(model) == 4  # the last one is of the step that was stopped
 
 
 def test_lib_4_a_task_that_is_cancelled_before_its_run_begins_ends_it_too(model: LanguageModel) -> None:
@@ -123,7 +123,7 @@ def test_lib_4_a_task_that_is_cancelled_before_its_run_begins_ends_it_too(model:
         is_cancelled.wait(HANGS_AFTER)
         with model._runtime.client.together():
             begun = model.generate(PROMPTS[0], ignore_eos=True)
-            begun.pause(True)  # it gives nothing, unless it is ended
+            begun.pause(True)  # it yields nothing until it is ended
         return begun
 
     async def cancel() -> None:
@@ -155,7 +155,7 @@ def test_lib_4_what_is_left_early_holds_nothing(model: LanguageModel) -> None:
 
     asyncio.run(leave())
     assert blocks_in_use(model) <= before + 1
-    gc.collect()  # a dropped executor ends its thread when it is collected, and does not wait for it
+    gc.collect()  # a dropped executor ends its thread when it is collected, without waiting for it
     threads = set(threading.enumerate()) - threads_before
     for thread in threads:
         thread.join(HANGS_AFTER)

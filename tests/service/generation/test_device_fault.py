@@ -1,4 +1,4 @@
-"""A device that breaks under a generation: whoever reads it is told what broke, however the reader leaves."""
+"""A device fails under a generation: every reader learns the cause, however it leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WHY = "the script lets the device fail at this token"
 
 
 def breaking(token: int) -> LanguageModel:
-    """A model whose device breaks where it evaluates the token."""
+    """Returns a model whose device fails when it evaluates the token."""
     served = scripted(script={"faulting_token": token})
     return LanguageModel(served.make(load_config(None, served.settings), time.monotonic))
 
@@ -44,12 +44,12 @@ def request(**fields: object) -> GenerationRequest:
 
 
 def constrained(model: LanguageModel) -> Generation:
-    """Each of its tokens waits for what this side allows."""
+    """Returns a generation whose every token waits for a mask from this side."""
     return model.generate(request(constraint=ConstraintSpec(ConstraintKind.REGEX, r"[\s\S]*")))
 
 
 def on_session(model: LanguageModel) -> Generation:
-    """The session is left with the generation."""
+    """Returns a generation on a session that only it holds."""
     session = model.open(sampling=SamplingOptions(temperature=0.0))
     session.prefill([FIRST])
     return session.generate(GenerationRequest("", stop=StopOptions(max_tokens=100, ignore_eos=True)))

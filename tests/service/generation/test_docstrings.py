@@ -1,4 +1,4 @@
-"""The examples in the Python API's docstrings, run against the built-in model."""
+"""The examples in the Python API's docstrings run against the built-in model."""
 
 import asyncio
 import doctest

@@ -1,4 +1,4 @@
-"""A generation stops at every token that ends a text, on every way there is to make one."""
+"""Every kind of generation stops at every token that ends a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from imp_service.rpc.model import write_model_info
 from imp_service.serving.served_model import ServedModel
 from support.worded_models import write_worded
 
-# The control tokens of published vocabularies, the one that their files name, the key of others, and all their ends.
+# The control tokens of published vocabularies, the file's eos token, and all end tokens.
 VOCABULARIES = {
     "llama 3, eos 128001": (
         ["<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"],

@@ -1,4 +1,4 @@
-"""FIELD_INVALID names every field that is wrong, as data and in words."""
+"""FIELD_INVALID names every wrong field, as data and in its message."""
 
 import pytest
 

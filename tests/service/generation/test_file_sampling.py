@@ -1,4 +1,4 @@
-"""The sampler that a model file recommends: in llama.cpp's words, and never a reason not to run."""
+"""The sampler that a model file recommends, in llama.cpp's terms. A bad one never prevents a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = "general.sampling."
 
 
 def changed(**said: Any) -> dict[str, float]:
-    """The fields that these keys of a file move away from off."""
+    """Returns the fields that these keys of a file change from off."""
     found = default_sampling({BASE + name: value for name, value in said.items()}, DefaultSampling())
     return {name: getattr(found, name) for name in OFF if getattr(found, name) != OFF[name]}
 
@@ -39,7 +39,7 @@ def test_smp_27_llama_cpp_s_words_for_off_and_for_all_mean_the_same_here() -> No
     for said in ({"top_k": -1}, {"top_k": 0}, {"penalty_last_n": -1}, {"top_p": 1.0}):
         assert (changed(**said), warned(**said)) == ({}, [])
     assert changed(penalty_last_n=-1, penalty_repeat=1.1) == {"repetition_penalty": 1.1}
-    # A window of no tokens penalises nothing; our 0 would be all of them.
+    # A window of 0 tokens penalises nothing, whereas our 0 means all tokens.
     assert changed(penalty_last_n=0, penalty_repeat=1.1) == {}
     assert changed(temp=-1.0) == {"temperature": 0}
     assert warned(penalty_last_n=0, penalty_repeat=1.1, temp=-1.0) == []

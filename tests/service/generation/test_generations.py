@@ -1,4 +1,4 @@
-"""Generations on the built-in model: the grammar of replies, ends, scores, siblings, constraints, cancelling."""
+"""Generations on the built-in model: the order of replies, ends, scores, siblings, constraints, cancelling."""
 
 import json
 import math
@@ -78,7 +78,7 @@ def test_gen_11_no_output_is_asked_for(model: LanguageModel) -> None:
     scored = OutputOptions(prompt_logprobs=True)
     started, finished = model.generate(request(0, prompt=list(range(300, 340)), output=scored))
     assert (finished.reason, finished.usage.output_tokens) == ("max_tokens", 0)
-    assert started.prompt.token_ids == []  # nobody asked for them
+    assert started.prompt.token_ids == []  # no ids without a request for them
     assert len(started.prompt.logprobs) == 40
     again = next(model.generate(request(0, prompt=list(range(300, 340)))))
     assert again.cached_prompt_tokens == 32
@@ -109,7 +109,7 @@ def test_gen_19_leaving_early_cancels(model: LanguageModel) -> None:
     generation.close()
     whole = run(model, request(400, stop=StopOptions(max_tokens=400, ignore_eos=True))).token_ids
     assert tuple(tokens) == whole[: len(tokens)]
-    with model.open() as session:  # its answer comes after the step in which the cancel was taken
+    with model.open() as session:  # its answer comes after the step that processed the cancel
         session.prefill("a")
     assert blocks_in_use(model) <= before + 1
 
@@ -218,7 +218,7 @@ def is_member(kind: str, text: str) -> bool:
 
 @pytest.mark.parametrize("kind", LANGUAGES)
 def test_txt_20_txt_23_finished_outputs_are_in_the_language(model: LanguageModel, kind: str) -> None:
-    heat = 20.0 if kind == "choices" else 0.9  # the first tokens of three choices are far from equally likely
+    heat = 20.0 if kind == "choices" else 0.9  # the first tokens of the three choices have very different probabilities
     requests = [
         request(200, prompt=ASKED, sampling=SamplingOptions(temperature=heat, seed=s), constraint=LANGUAGES[kind])
         for s in range(24)

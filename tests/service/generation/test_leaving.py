@@ -1,4 +1,4 @@
-"""However a generation is left or refused, nothing stays behind, and a session holds just what was delivered."""
+"""However a generation is left or refused, nothing is left behind, and a session holds exactly what was delivered."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -31,7 +31,7 @@ def model() -> Iterator[LanguageModel]:
 
 
 def held(session: Session) -> int:
-    """What the engine says, not the session's own count."""
+    """Returns the engine's position of the session, not the session's own count."""
     twin = session.fork()
     position = twin.position
     twin.close()
@@ -55,7 +55,7 @@ def test_gen_16_a_constraint_that_allows_nothing_leaves_nothing_behind(model: La
 
 @pytest.mark.parametrize("n_read", [0, 1, 2, 3])
 def test_ses_21_a_session_keeps_what_was_delivered(model: LanguageModel, n_read: int) -> None:
-    """Left after so many replies, whether the engine had ended the run by then or not."""
+    """The reader leaves after `n_read` replies, whether the engine has ended the run by then or not."""
     whole = [
         t for r in model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=20))) for t in tokens(r)
     ]
@@ -84,7 +84,7 @@ def test_txt_8_ses_21_a_stop_string_in_a_session(model: LanguageModel) -> None:
 
 
 class HeldBack:
-    """A client whose events the test hands on."""
+    """A client whose events wait until the test delivers them."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
@@ -100,7 +100,7 @@ class HeldBack:
 
 
 def test_txt_8_ses_21_a_run_far_ahead_of_its_reader_is_cut_at_its_stop_string(model: LanguageModel) -> None:
-    """The engine has ended the run elsewhere before it hears of the stop."""
+    """The engine has ended the run at its limit before it learns of the stop."""
     with model.open(GREEDY) as session:
         session.prefill(PROMPT)
         before = session.position

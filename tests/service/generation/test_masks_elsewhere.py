@@ -1,4 +1,4 @@
-"""A reader may have masks computed elsewhere: the text is the same, and an end waits for the mask before it."""
+"""A reader may compute masks elsewhere: the text is the same, and an end waits for the mask before it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tokens_of(replies: list[Reply]) -> list[int]:
 
 
 def taken_from(run: GenerationRun) -> list[Reply]:
-    """What it can tell now."""
+    """Returns the replies available now."""
     replies = []
     while (reply := run.next_reply()) is not None:
         replies.append(reply)
@@ -59,7 +59,7 @@ def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(model: Languag
         if n_drawn < len(whole):
             work, done = works[-1]
             done(work())
-    # Its last output has come to the limit. Whether the text is complete, the mask says.
+    # The last output has reached the limit. Only the mask shows whether the text is complete.
     model._runtime.client.wait(lambda: run.has_events or bool(run._ends) or not run.is_open)
     run.absorb()
     assert run.is_open and not any(isinstance(reply, Finished) for reply in (*replies, *taken_from(run)))

@@ -1,4 +1,4 @@
-"""The options of Python keep to the bounds of the requests' fields, each at its edge and beyond it."""
+"""Python's options have the same bounds as the fields of requests, tested at each edge and beyond it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MORE_THAN_THE_WIRE_CAN_SAY = {
     "sampling.dry.breakers": ("text",),
     "cache.salt": (b"x",),
 }
-# Of a request's message alone: how its reply comes, and what a step leaves out.
+# Fields of messages only: they set how a reply is divided.
 NOT_OF_OPTIONS = {"max_chunk_tokens", "max_chunk_delay"}
 
 
@@ -85,7 +85,7 @@ def test_rpc_4_rpc_6_an_option_of_python_is_judged_as_the_field_is(path: str, va
     ("seconds", "is_good"), [(1e-9, True), (1e9, True), (0.0, False), (-1.0, False), (1.1e9, False)]
 )
 def test_rpc_4_a_time_limit_is_above_zero(seconds: float, is_good: bool) -> None:
-    """Python's has no ceiling of a server's settings."""
+    """Python's limit has no ceiling from a server's settings."""
     assert (list(request_violations(request("stop.time_limit", seconds), N_TOKENS)) == []) == is_good
 
 

@@ -1,4 +1,4 @@
-"""Text of a session against a stream that is fed everything anew, and what is kept of it."""
+"""A session's text equals that of a stream given all tokens again; and what is kept of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from imp_service.generation.session_text import SessionText
 from imp_service.text import TextStream, Tokenizer
 from imp_service.text.tokens.detokenizer import TokenTable
 
-# Whole characters, and the parts of longer ones; the last is no text and takes the next token's first space.
+# Whole characters, and parts of longer ones. The last has no text, and removes the next token's first space.
 PIECES = [b"a", b" b", b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xc3", b"\xa9", "é".encode(), b"<s>"]
 BOS = len(PIECES) - 1
 TABLE = TokenTable(PIECES, frozenset({BOS}), BOS, adds_space_prefix=True)
@@ -31,7 +31,7 @@ OPERATIONS = st.lists(
 
 
 def told(ids: list[int]) -> str:
-    """The text that the last of these completes."""
+    """Returns the text that the last of these tokens completes."""
     stream = TextStream(TABLE)
     for token in ids[:-1]:
         stream.feed(token)
@@ -43,7 +43,7 @@ def told(ids: list[int]) -> str:
 def test_ses_30_a_sessions_text_is_that_of_its_tokens_fed_anew(
     prompt: int, first: int, operations: list[tuple[str, ...]]
 ) -> None:
-    """`outputs` are those since the prompt, the last of them pending."""
+    """`outputs` are the tokens since the prompt, the last of them pending."""
     text, outputs = SessionText(TOKENIZER), [first]
     assert text.sampled(prompt, first) == told(outputs)
     for name, value, *more in cast(list[tuple[str, int, int]], operations):

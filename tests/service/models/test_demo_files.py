@@ -1,4 +1,4 @@
-"""The built-in model files: pinned bytes, promised sizes and facts, one vocabulary for both, the notices they owe."""
+"""The built-in model files: pinned bytes, promised sizes and facts, a common vocabulary, and the required notices."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The golden data of the built-in models, against a NumPy float64 forward that shares no code with what made it."""
+"""The golden data of the built-in models, against a NumPy float64 forward without any code of their generator."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ QWEN2_WORDS = (
 
 @pytest.fixture(scope="module")
 def tokenizer(numpy_model: NumpyQwen3) -> Tokenizer:
-    """The vocabulary of the file, built by its own metadata alone."""
+    """Returns the file's vocabulary, built only from its metadata."""
     tokens, merges = (numpy_model.facts[f"tokenizer.ggml.{key}"] for key in ("tokens", "merges"))
     built = Tokenizer(
         models.BPE({token: index for index, token in enumerate(tokens)}, [tuple(merge.split(" ")) for merge in merges])
@@ -36,7 +36,7 @@ def tokenizer(numpy_model: NumpyQwen3) -> Tokenizer:
 
 
 def interleaved(x: NDArray[np.float64], theta: float) -> NDArray[np.float64]:
-    """The other layout of rotary positions: neighbours are paired."""
+    """Applies the other layout of rotary positions, which pairs neighbours."""
     head_dim = x.shape[-1]
     order = np.r_[0:head_dim:2, 1:head_dim:2]
     back = np.argsort(order)
@@ -93,7 +93,7 @@ def test_chat_answers_end_their_turn(golden: dict[str, Any], numpy_model: NumpyQ
 
 
 def test_the_draft_agrees_along_the_targets_greedy_text(golden: dict[str, Any]) -> None:
-    """Speculation needs a real pair; agreement by chance, or with an untrained draft, would be about one in 2048."""
+    """Speculation needs a real pair: agreement by chance, or with an untrained draft, would be about one in 2048."""
     draft = NumpyQwen3.load(demo_draft_model_path())
     agreed = []
     for prompt in golden["target"]["prompts"]:

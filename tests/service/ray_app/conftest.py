@@ -1,4 +1,4 @@
-"""Replicas behind Ray Serve, and behind the stand-in for Ray that needs no Ray."""
+"""Replicas behind Ray Serve, and behind a stand-in that needs no Ray."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def ray_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def ray_addresses(ray_home: Path) -> Iterator[RayAddresses]:
-    """Of Ray's proxies, with two replicas behind them."""
+    """The addresses of Ray's proxies, which have two replicas."""
     with serve_behind_ray(ray_home) as addresses:
         yield addresses
 
 
 @pytest.fixture(scope="session")
 def ray_address(ray_addresses: RayAddresses) -> str:
-    """Of Ray's gRPC proxy."""
+    """The address of Ray's gRPC proxy."""
     return ray_addresses.grpc
 
 
 @pytest.fixture(scope="module", params=["stand_in", "ray"])
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of two replicas, behind the stand-in and behind Ray."""
+    """The address of two replicas, behind the stand-in and behind Ray."""
     if request.param == "ray":
         yield request.getfixturevalue("ray_address")
     else:
@@ -48,12 +48,12 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def channel(address: str) -> Iterator[grpc.Channel]:
-    """A connection of its own; every call on it is checked."""
+    """A separate connection that checks every call."""
     with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as raw:
         yield checked(raw)
 
 
 @pytest.fixture
 def inference(channel: grpc.Channel) -> inference_pb2_grpc.InferenceServiceStub:
-    """A stub on it."""
+    """A stub on this connection."""
     return inference_pb2_grpc.InferenceServiceStub(channel)

@@ -1,4 +1,4 @@
-"""Every method through a replica, without Ray: it ends as it does on imp's own server, whatever the message is."""
+"""Every method through a replica without Ray ends as on imp's own server, whatever the message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.served import ask, serve, tokens_of
 SETTINGS = ("device.threads=1", "kv.bytes=8MiB", "text.threads=1")
 METHODS = [method for service in SERVICES for method in service.methods]
 GENERATE = ask("Once upon a time", 8, sampling={"seed": 3})
-# Method -> a request that is answered with OK. Those of sessions have none behind Ray.
+# Method -> a request that ends with OK. Behind Ray the methods of sessions have none.
 ANSWERED: dict[str, Any] = {
     "Generate": GENERATE,
     "GenerateUnary": pb.GenerateUnaryRequest(request=GENERATE),
@@ -34,7 +34,7 @@ ANSWERED: dict[str, Any] = {
     "WatchLoad": model_pb2.WatchLoadRequest(),
 }
 REFUSED = {"Embed", "Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession"}
-# Their content is of one process: an id, a time, a number of calls.
+# Their replies differ between processes: an id, a time, a number of calls.
 OF_A_PROCESS = {"GetServerInfo", "GetLoad", "WatchLoad"}
 
 
@@ -53,12 +53,12 @@ def direct() -> Iterator[grpc.Channel]:
 
 
 def n_replies(method: MethodDescriptor) -> int | None:
-    """How many are read: WatchLoad has no end."""
+    """Returns how many replies to read: WatchLoad has no end."""
     return 1 if method.name == "WatchLoad" else None
 
 
 def read(method: MethodDescriptor, ended: Ended) -> Any:
-    """The replies without what differs from call to call: ids, times, how many tokens a message carries."""
+    """Returns the replies without what differs between calls: ids, times, the tokens per message."""
     replies: list[Any] = [GetMessageClass(method.output_type).FromString(reply) for reply in ended.replies]
     if method.name == "Generate":
         return tokens_of(replies), replies[-1].finished.reason
@@ -97,7 +97,7 @@ def test_gwy_1_a_method_refuses_as_on_the_own_server(
 ) -> None:
     found, expected = (call(c, path_of(method), content, n_replies=n_replies(method)) for c in (proxied, direct))
     assert found.code not in ("INTERNAL", "UNKNOWN"), found
-    # A stream of messages is refused before its first one is read.
+    # A request stream is refused before its first message is read.
     if content or method.name not in REFUSED:
         if method.name == "DecodeStream":
             assert found.reason == "NOT_SUPPORTED_BY_HOST"

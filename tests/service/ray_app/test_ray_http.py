@@ -24,7 +24,7 @@ MODEL = "imp-demo"
 SAID: Any = [{"role": "user", "content": "Hello"}]
 N_TOKENS = 24
 
-# The start of Ray is part of the first test.
+# The first test includes the start of Ray.
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -35,7 +35,7 @@ def client(ray_addresses: RayAddresses) -> Iterator[openai.OpenAI]:
 
 
 def generated(addresses: RayAddresses, **fields: Any) -> str:
-    """The text of the same generation over gRPC."""
+    """Returns the text of the same generation over gRPC."""
     request = ask("", N_TOKENS, **fields)
     request.MergeFrom(type(request)(**fields))
     with grpc.insecure_channel(addresses.grpc) as channel:
@@ -78,7 +78,7 @@ def test_gwy_7_errors_are_those_of_imp(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="other", messages=SAID)
     assert missing.value.code == "model_not_found"
-    # Ray's own header, once.
+    # Only Ray's own header.
     assert len(missing.value.response.headers.get_list("x-request-id")) == 1
 
 
@@ -100,7 +100,7 @@ def test_gwy_7_a_client_that_leaves_frees_its_sequence(client: openai.OpenAI, ra
 
 
 def instances(client: openai.OpenAI, sessions: list[str]) -> list[str]:
-    """Which replica answers a request of each session."""
+    """Returns the replica that answers a request of each session."""
     found = []
     for session in sessions:
         headers = {"x-session-id": session} if session else {}
@@ -110,7 +110,7 @@ def instances(client: openai.OpenAI, sessions: list[str]) -> list[str]:
 
 
 def wait_for_replicas(client: openai.OpenAI) -> None:
-    """Until requests without a session reach both."""
+    """Waits until requests without a session reach both."""
     seen: set[str] = set()
     give_up = time.monotonic() + HANGS_AFTER
     while len(seen) < 2:
@@ -123,7 +123,7 @@ def test_gwy_7_requests_of_a_session_reach_one_replica(ray_home: Path, tmp_path:
         serve_behind_ray(tmp_path, affinity="session") as addresses,
         openai.OpenAI(base_url=addresses.url, api_key="none", max_retries=0, timeout=HANGS_AFTER) as client,
     ):
-        # A new replica takes sessions over.
+        # A new replica takes over some sessions.
         wait_for_replicas(client)
         sessions = [f"session {i}" for i in range(24)]
         homes = instances(client, sessions)
@@ -133,7 +133,7 @@ def test_gwy_7_requests_of_a_session_reach_one_replica(ray_home: Path, tmp_path:
 
 
 def test_gwy_7_an_unknown_affinity_is_refused(ray_home: Path) -> None:
-    # In a process of its own: what Ray imports warns of what it uses.
+    # In its own process: modules that Ray imports emit warnings.
     program = "from imp_service.ray_app.application import application; application({'affinity': 'model'})"
     ran = subprocess.run(
         [sys.executable, "-c", program], env=clean_environment(ray_home), capture_output=True, text=True, check=False

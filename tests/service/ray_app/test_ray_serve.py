@@ -1,4 +1,4 @@
-"""imp behind Ray Serve: what comes through Ray's proxy is what imp says."""
+"""imp behind Ray Serve: Ray's proxy passes on imp's replies unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.served_models import built_in
 
 SESSION_METHODS = ("Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession")
 
-# The start of Ray is part of the first test.
+# The first test includes the start of Ray.
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -38,7 +38,7 @@ def instance(call: grpc.Call) -> str:
 
 
 def _answered(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, give_up: float) -> str:
-    """The instance that answered a call, which is repeated where its replica died."""
+    """Returns the instance that answers a call. Repeats the call if its replica died."""
     while True:
         try:
             _, call = tokenizer.Tokenize.with_call(tokenizer_pb2.TokenizeRequest(texts=["a"]), timeout=HANGS_AFTER)
@@ -49,7 +49,7 @@ def _answered(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, give_up: float
 
 
 def _instances(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, n: int) -> set[str]:
-    """The instances that answer, once there are `n`."""
+    """Calls until `n` instances have answered, and returns them."""
     seen: set[str] = set()
     give_up = time.monotonic() + HANGS_AFTER
     while len(seen) < n:
@@ -59,7 +59,7 @@ def _instances(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, n: int) -> se
 
 def test_rpc_36_generations_are_those_of_the_model(inference: inference_pb2_grpc.InferenceServiceStub):
     canary = built_in().canary
-    assert canary is not None  # narrows
+    assert canary is not None  # narrows the type
     request = ask(list(canary.prompt_ids), 24)
     stream = inference.Generate(request)
     assert tokens_of(list(stream)) == list(canary.output_ids[:24])
@@ -105,7 +105,7 @@ def test_rpc_36_every_read_is_served(channel: grpc.Channel):
 
 
 def test_rpc_36_failures_keep_their_details(inference: inference_pb2_grpc.InferenceServiceStub):
-    """Of streams and of single replies; Ray itself would send no more than a code and a line."""
+    """This holds for streams and unary replies. Ray itself would send only a code and a message."""
     bad = ask([99999], 4)
     streamed = refused(lambda: inference.Generate(bad))
     single = refused(lambda: [inference.GenerateUnary(pb.GenerateUnaryRequest(request=bad))])
@@ -142,7 +142,7 @@ def test_rpc_36_a_client_that_leaves_frees_its_sequence(
 
 
 def test_gwy_1_a_killed_replica_fails_no_call_that_is_repeated_and_is_replaced(ray_home: Path, ray_address: str):
-    """Ray tells of a killed replica's calls as UNAVAILABLE at the latest: a repeat finds the other replica."""
+    """Ray reports a killed replica's calls as UNAVAILABLE in time. A repeated call reaches the other replica."""
     with grpc.insecure_channel(ray_address) as raw:
         tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(raw)
         before = _instances(tokenizer, 2)

@@ -1,4 +1,4 @@
-"""OpenAI's API of a replica, without Ray: each answer is that of imp's own door."""
+"""OpenAI's API of a replica without Ray: each answer equals that of imp's own HTTP listener."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "no JSON": (CHAT, b"{"),  # type: ignore[dict-item]
     "no embeddings": ("/v1/embeddings", {"input": "a", "model": DEMO_MODEL}),
 }
-# Of one request, or of one process.
+# These differ between requests or processes.
 OWN = {"id", "created", "created_at", "completed_at", "system_fingerprint"}
 
 
@@ -45,14 +45,14 @@ def direct() -> Iterator[HttpServed]:
 
 
 def common(value: Any) -> Any:
-    """An answer without what differs between two requests."""
+    """Returns an answer without what differs between two requests."""
     if isinstance(value, dict):
         return {name: common(each) for name, each in value.items() if name not in OWN}
     return [common(each) for each in value] if isinstance(value, list) else value
 
 
 def events(content: bytes) -> list[Any]:
-    """The objects of a stream."""
+    """Returns the objects of a stream."""
     data = [line.removeprefix(b"data: ") for line in content.splitlines() if line.startswith(b"data: ")]
     return [common(json.loads(each)) for each in data if each != b"[DONE]"]
 
@@ -82,7 +82,7 @@ def test_gwy_7_a_stream_is_that_of_the_door(replica: AsgiReplica, direct: HttpSe
 
 
 def joined(found: list[Any]) -> dict[str, str]:
-    """The text of each choice; how it is cut into events depends on the time."""
+    """Returns the text of each choice. Its division into events depends on timing."""
     texts: dict[str, str] = {}
     for each in found:
         for choice in each.get("choices", ()):
@@ -103,7 +103,7 @@ def test_gwy_7_the_request_id_is_that_of_the_proxy(replica: AsgiReplica) -> None
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/load", "/nowhere"])
 def test_gwy_7_what_is_of_one_process_is_not_served(replica: AsgiReplica, path: str) -> None:
-    """Ray chooses a replica for each request; its own metrics and health checks see all of them."""
+    """Ray chooses a replica for each request. Its own metrics and health checks cover all replicas."""
     reply = replica.ask("GET", path)
     assert (reply.status, reply.error["code"]) == (404, "not_found")
 
@@ -126,7 +126,7 @@ def test_gwy_7_a_large_body_is_refused() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_gwy_7_a_client_that_leaves_frees_its_sequence(replica: AsgiReplica, stream: bool) -> None:
-    """Ray cancels the task of its request."""
+    """Ray cancels the task of the request."""
     body = {"prompt": "the cat", "max_tokens": 480, "ignore_eos": True, "stream": stream, "n": 8}
     host = replica.replica._host
 

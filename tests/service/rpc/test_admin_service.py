@@ -1,4 +1,4 @@
-"""AdminService: what an operator sees of requests and sessions, ends, empties and records."""
+"""AdminService: an operator lists requests and sessions, ends them, empties the cache and records profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.served_models import ENDLESS, built_in, scripted
 from support.session_calls import SessionCalls
 
 Admin = admin_pb2_grpc.AdminServiceStub
-# A prompt that must not be told on: of no other text of the server.
+# A prompt that must not appear in what an operator sees; no other text of the server contains it.
 CANARY = "xylophone quartz"
 
 
@@ -33,13 +33,13 @@ class Fleet:
         self.admin = admin
 
     def begin(self, request_id: str, prompt: Any = CANARY) -> Any:
-        """A generation without an end."""
+        """Starts a generation without an end."""
         request = ask(prompt, None, request_id=request_id)
         request.stop.ignore_eos = True
         return self.served.inference.Generate(request)
 
     def begin_two(self) -> tuple[Any, Any]:
-        """One that runs, one that waits for it."""
+        """Starts two requests: the first runs, the second waits for it."""
         running = self.begin("running")
         next(running)
         waiting = self.begin("waiting")
@@ -47,7 +47,7 @@ class Fleet:
         return running, waiting
 
     def profile(self, request: pb.ProfileRequest, **call: Any) -> Any:
-        """A profile that the engine has been told to record."""
+        """Starts a profile and waits until the engine records it."""
         profile = self.admin.Profile(request, **call)
         client = self.served.host.model.client
         self.served.wait_until(lambda: any(ticket != UNASKED for ticket in client._handlers), "a profile is recorded")
@@ -64,7 +64,7 @@ def fleet() -> Iterator[Fleet]:
 
 
 def reasons(stream: Any) -> list[str]:
-    """How a stream ended; status OK."""
+    """Returns the finish reasons of a stream that ends with status OK."""
     messages = list(stream)
     ends = [m.finished for m in messages if m.WhichOneof("event") == "finished"]
     return [type(end).DESCRIPTOR.fields_by_name["reason"].enum_type.values_by_number[end.reason].name for end in ends]
@@ -163,7 +163,7 @@ def test_obs_4_profile_yields_a_loadable_trace_of_the_steps_asked_for() -> None:
 def test_obs_4_a_profile_ends_at_its_time_limit_with_the_steps_that_there_were(
     fleet: Fleet, limit: int | None, n_tokens: int
 ) -> None:
-    """On the server's clock: none of an idle engine."""
+    """The limit counts the server's clock. A profile of an idle engine contains no steps."""
     profile = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=limit and Duration(seconds=limit)))
     before = fleet.served.stats().n_steps
     if n_tokens:
@@ -188,7 +188,7 @@ def test_profile_can_be_switched_off() -> None:
 
 
 def test_r20_calls_of_an_operator_are_left_midway(fleet: Fleet) -> None:
-    """An idle engine makes no steps, so a profile waits; a drain goes on without whoever asked for it."""
+    """A cancelled profile of an idle engine ends. A drain goes on after its caller cancels."""
     profile = fleet.admin.Profile(pb.ProfileRequest(steps=1000))
     fleet.served.wait_until(lambda: len(fleet.served.host.calls._others) == 1, "the profile is asked for")
     profile.cancel()

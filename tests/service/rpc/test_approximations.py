@@ -1,4 +1,4 @@
-"""Lossy features name themselves in the replies that they take part in, and are off until asked for."""
+"""Lossy features are off by default, and each reply that they affect names them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.served_models import scripted
 
 
 def said(served: Served) -> list[str | None]:
-    """By a request's reply, and by that of a call that asks the model for nothing."""
+    """Returns imp-approximations from two replies: a generation's, and that of a call that does not use the model."""
     channel = served.channel()
     request = inference_pb2.GenerateUnaryRequest(request=ask([400], 3))
     _, generated = inference_pb2_grpc.InferenceServiceStub(channel).GenerateUnary.with_call(request)

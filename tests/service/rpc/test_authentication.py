@@ -1,4 +1,4 @@
-"""Who may call what: every method of every service, by token, role and tenant; tokens that change while served."""
+"""Authorization of every method of every service by token, role and tenant; token changes while the server runs."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def data(served: Served) -> Iterator[grpc.Channel]:
 
 @pytest.fixture(scope="module")
 def admin(served: Served) -> Iterator[grpc.Channel]:
-    assert served.server.admin_address is not None  # narrows
+    assert served.server.admin_address is not None  # narrows the type
     with grpc.insecure_channel(served.server.admin_address) as channel:
         yield channel
 
 
 def with_token(channel: grpc.Channel, method: str, word: str, *more: tuple[str, str]) -> Ended:
-    # No message of any method: what passes is refused for that, and nothing is done.
+    # These bytes are no message of any method: an authorized call fails to parse, and nothing runs.
     return call(channel, method, b"\xff\xff", (("authorization", f"Bearer {word}"), *more), n_replies=1)
 
 
@@ -106,7 +106,7 @@ def test_rpc_24_w24_a_role_opens_its_services_and_no_others(
         is_refused = (ended.code, ended.reason) == ("PERMISSION_DENIED", "NOT_ALLOWED")
         assert is_refused == (service not in services), (method, ended)
     assert n_served >= len(methods_of(INFERENCE, CHANNELZ))
-    # Known callers may ask whether it is well, and what there is.
+    # Every known caller may call health and reflection.
     check = health_pb2.HealthCheckRequest().SerializeToString()
     assert call(data, f"/{HEALTH}/Check", check, bearer(word)).code == "OK"
     assert call(data, f"/{REFLECTION}/ServerReflectionInfo", b"\x3a\x00", bearer(word)).code == "OK"
@@ -226,7 +226,7 @@ def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes
         grpc.insecure_channel(served.address) as channel,
     ):
         secret = served.access.authentication._tokens
-        assert secret is not None  # narrows
+        assert secret is not None  # narrows the type
         assert with_token(channel, GENERATE, "old").reason == "FIELD_INVALID"
         change(folders[1])
         served.wait_until(lambda: secret.value.find("new") is not None, "the new tokens in force")

@@ -1,4 +1,4 @@
-"""The one path of a call: what is checked in which order, and that every call ends once, with one status."""
+"""The path of a call: the order of its checks. Every call ends once, with one status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.raw_calls import HEALTH, INFERENCE, call, methods_of
 from support.served import Served, ask, serve
 
 GENERATE, UNARY, CHECK = f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary", f"/{HEALTH}/Check"
-# In an exception's words, which are for the log alone.
+# Part of an exception's message, which only the log may contain.
 CANARY = "plover-0815"
 METHODS = [method.rpartition("/")[2] for method in methods_of(INFERENCE)]
 
@@ -41,7 +41,7 @@ def channel(served: Served) -> Iterator[grpc.Channel]:
 
 @pytest.fixture
 def endings(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[CallFacts]:
-    """Of every call from now on, in their order."""
+    """Collects the endings of all later calls, in order."""
     told: list[CallFacts] = []
     begin = served.host.telemetry.call
 
@@ -112,7 +112,7 @@ def test_rpc_11_identity_is_initial_where_a_call_is_admitted_and_trailing_where_
 
 
 def test_the_checks_come_in_their_order(endings: list[CallFacts], channel: grpc.Channel, served: Served) -> None:
-    """Each call has every fault that comes later too: metadata before the message, the server's phase before both."""
+    """Each call has all later faults too: metadata is checked before the message, the server's phase before both."""
     bad_key = (("imp-priority", "high"),)
     assert call(channel, GENERATE, b"\xff", bad_key).details.paths == ["imp-priority"]
     assert call(channel, GENERATE, b"\xff").details.paths == ["request"]
@@ -149,7 +149,7 @@ def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
     if how == "deadline":
         let_requests_travel(monkeypatch)
     with grpc.insecure_channel(served.address) as channel:
-        # On a connection that is there.
+        # Measured on an open connection.
         seconds = deadline_beyond(lambda: call(channel, CHECK))
         endings.clear()
         stream = channel.unary_stream(GENERATE)(b"", timeout=seconds if how == "deadline" else HANGS_AFTER)

@@ -1,4 +1,4 @@
-"""Constraints through gRPC: one that says nothing, and ends, stop strings and biases that work against one."""
+"""Constraints through gRPC: one without any rule; endings, stop strings and biases that work against a constraint."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_t49_a_stop_string_inside_the_json_ends_it(served: Served, run: Any) -> 
 
 @BOTH
 def test_t49_a_bias_against_what_the_constraint_wants_does_not_break_it(served: Served, run: Any) -> None:
-    """Every token that begins an object is told to be unlikely: it is drawn all the same, for nothing else may be."""
+    """Every token that begins an object gets a bias of -100. One is drawn all the same: nothing else is allowed."""
     begins = [i for i in range(vocabulary().vocab_size) if vocabulary().token_bytes(i).startswith(b"{")]
     biased = constrained(served, run, bias=dict.fromkeys(begins, -100.0)).output
     assert biased.ids[0] in begins

@@ -1,4 +1,4 @@
-"""Constraints that cost too much: the documented error in time, while everybody else is served."""
+"""Constraints that cost too much end in time with the documented error, and other requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_txt_32_requests_of_one_long_string_schema_go_on(served: Served, repeats
 
 @pytest.mark.parametrize("kind", ["json_schema", "json_object"])
 def test_txt_34_unbounded_white_space_is_asked_for(served: Served, kind: str) -> None:
-    """A model that likes blanks best writes 64 between two tokens, or as many as it may where it is let."""
+    """A model that prefers blanks writes 64 between two tokens by default, and more with unbounded_whitespace."""
     tokens = [vocabulary().token_bytes(token) for token in range(vocabulary().vocab_size)]
     blanks = {token: 100.0 for token, text in enumerate(tokens) if text and not text.strip(b" ")}
     blanks[byte_tokens()[ord("{")]] = 100.0

@@ -1,4 +1,4 @@
-"""DecodeStream: order, failures in-band, how much is in work at once, and what is left when it ends."""
+"""DecodeStream: order, errors within the stream, the bound on work in flight, and what is left after its end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -50,7 +50,7 @@ def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_eac
     assert [answer.prefill.session_id for answer in answers[:2]] == ["a", "b"]
     positions = [[result.output.position for result in answer.step.results] for answer in answers[2:]]
     assert positions == [[11], [12], [13], [14], [15], [401, 16], [402]]
-    # The same loop, call by call.
+    # The same loop as single calls.
     alone = [calls.prefill(PROMPT, "alone", position=0).output.token_id]
     alone += [calls.step("alone").token_id for _ in range(5)]
     calls.release("alone")
@@ -105,7 +105,7 @@ def test_s26_ses_27_a_bad_request_is_answered_in_order_and_the_stream_goes_on(ca
 
 
 def begin(calls: SessionCalls, n: int, **options: Any) -> tuple[Any, Sent]:
-    """A stream on which `n` sessions are open and idle, and its way in."""
+    """Opens a stream with `n` idle sessions. Returns it and the queue of its requests."""
     sent = Sent()
     stream = calls.stub.DecodeStream(iter(sent), **options)
     for i in range(n):
@@ -115,7 +115,7 @@ def begin(calls: SessionCalls, n: int, **options: Any) -> tuple[Any, Sent]:
 
 
 def open_and_close(calls: SessionCalls) -> None:
-    """A stream on which three sessions are open, ended by its caller."""
+    """Opens a stream with three sessions, and ends it from the client."""
     stream, sent = begin(calls, 3)
     sent.end()
     assert list(stream) == []
@@ -164,11 +164,11 @@ def test_ses_27_a_session_opened_elsewhere_outlives_the_stream(calls: SessionCal
 
 
 class UnreadCall:
-    """A call whose client reads only when told to."""
+    """A call whose client reads only when the test lets it."""
 
     def __init__(self, served: Served) -> None:
         self._made = served.thread.loop.create_future
-        # All that it takes where no step can be run.
+        # All the attributes that a stream uses when no step can run.
         self.request_id, self.tenant, self.priority, self.n_request_bytes = "unread", "", 0, 100
         self.n_sent_tokens = 0
         self.unread: list[asyncio.Future[None]] = []
@@ -214,7 +214,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
 
 
 def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCalls) -> None:
-    """Replies of 4 KB, so that the windows are soon full."""
+    """Large replies soon fill the transport's windows."""
     n_taken, n_all = 0, 20_000
     step = stepping("a", token_ids=[301], position=len(PROMPT), step=pb.StepOptions(logits=True))
 
@@ -229,7 +229,7 @@ def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCa
     assert next(stream).prefill.output.position == len(PROMPT)
     first = next(stream)
     assert len(first.step.results[0].output.logits) == 4 * calls.served.host.model.vocab_size
-    # Each that was sent ahead repeats the first exactly.
+    # Each of the steps sent ahead repeats the first exactly.
     assert [next(stream).SerializeToString() for _ in range(20)] == [first.SerializeToString()] * 20
     stream.cancel()
     assert n_taken < n_all

@@ -1,4 +1,4 @@
-"""The way out of service: what goes on, what is refused, what is cut off, and that each call has one ending."""
+"""Draining: which work goes on, which is refused or cut off, and that each call has one ending."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from support.status_details import read_details
 GENERATE = f"/{INFERENCE}/Generate"
 
 
-# The engine stops before it evaluates this one, until it is let go on.
+# The engine stops before it evaluates this token, until the gate opens.
 HANGS = 310
 
 
 class Gate:
-    """Holds the engine where a sequence comes to HANGS."""
+    """Stops the engine when a sequence comes to HANGS."""
 
     def __init__(self) -> None:
         self.hung, self._tell_hung = os.pipe()
@@ -64,7 +64,7 @@ def served(gate: Gate) -> Iterator[Served]:
 
 
 def hung_stream(served: Served, gate: Gate) -> tuple[Any, list[pb.GenerateResponse]]:
-    """A stream that has all tokens before HANGS, and HANGS itself, and will get no further."""
+    """Returns a stream that has received all tokens up to and including HANGS, and that then hangs."""
     stream = served.inference.Generate(ask([300], 20))
     messages: list[pb.GenerateResponse] = []
     while len(tokens_of(messages)) < HANGS - 300:
@@ -84,7 +84,7 @@ def refused_with(served: Served) -> tuple[str, str, int | None]:
 
 
 def cut_short(stream: Any, messages: list[pb.GenerateResponse]) -> dict[str, str]:
-    """What the status of a stream says that a drain has cut."""
+    """Returns the error metadata of a stream that a drain has cut off."""
     with pytest.raises(grpc.RpcError) as cut:
         messages.extend(stream)
     details = read_details(cut.value.trailing_metadata())
@@ -155,7 +155,7 @@ def test_l05_a_second_drain_joins_the_first_and_can_only_shorten_it(served: Serv
 
 
 def test_l05_a_second_drain_does_not_lengthen_the_first(served: Served, gate: Gate) -> None:
-    """Neither in the delay nor in the grace."""
+    """It lengthens neither the delay nor the grace period."""
     stream, messages = hung_stream(served, gate)
     begin(served, grace=20)
     begin(served, grace=3600)
@@ -187,7 +187,7 @@ def test_lif_5_idle_sessions_and_watchers_do_not_hold_a_drain(served: Served) ->
 
 
 def test_lif_5_l03_every_stream_of_a_drain_under_load_ends_with_finished_or_draining() -> None:
-    """Rounds at whatever moment they come: the checked channel sees that no stream has another ending."""
+    """Drains begin at arbitrary moments. The checked channel fails if a stream ends in another way."""
     endings: set[str] = set()
     with serve() as served:
         for n_messages, grace in ((0, 0.0), (1, 0.02), (2, 0.002), (5, 0.005)):

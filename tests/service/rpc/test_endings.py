@@ -1,4 +1,4 @@
-"""One ending each: requests that end in every way there is, and a cache that is as it was before."""
+"""Requests that end in every possible way: each has one ending, and the cache returns to its state before."""
 
 import os
 import random
@@ -17,13 +17,13 @@ from support.served import Served, serve
 
 N_REQUESTS = 2000 if os.environ.get("IMP_RELEASE") == "1" else 280
 N_CLIENTS = 12
-# A drain ends what all others do: more of them would leave nothing else to see.
+# A drain ends all other requests: with more drains the test would see no other endings.
 DRAINED_EVERY = 20
 WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 DRAINING = "UNAVAILABLE DRAINING"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
-# The end that each way is named after. Where the request was faster than its end it is whole; a drain ends any, and the
-# bounds on slow readers are so small here that a busy machine may make anybody one.
+# The ending that gives each way its name. A request that finishes first is complete. A drain can end any request. The
+# limits on slow readers are so small here that any client may count as slow on a busy machine.
 OWN = {
     "finished": WHOLE,
     "unary": WHOLE,
@@ -34,7 +34,7 @@ OWN = {
     "aborted": "OK FINISH_REASON_ABORTED",
     "drained": DRAINING,
 }
-# A deadline that the queue would outlast is refused at once.
+# A request is refused at once if its deadline is shorter than the wait in the queue.
 OTHERS = {"deadline": {"RESOURCE_EXHAUSTED QUEUE_FULL"}}
 
 
@@ -47,7 +47,7 @@ def served() -> Iterator[Served]:
 
 
 def drain(served: Served, grace: float) -> None:
-    """What runs is ended after `grace`; then the server takes work again."""
+    """Drains the server with `grace`, then resumes it."""
     drain = served.host.drain
     served.call(lambda: drain.begin(grace))
     served.wait_until(lambda: drain.is_drained, "drained")
@@ -78,7 +78,7 @@ def test_p5_every_request_ends_once_and_leaves_nothing(served: Served, repeats: 
     begun = served.metric("imp_requests_started_total")
     with ThreadPoolExecutor(N_CLIENTS) as pool:
         found = list(pool.map(end, range(n_requests)))
-    # Each way comes to its own end at least once: on a busy machine others may have been faster so far.
+    # Each way must reach its own ending at least once. On a busy machine other endings may have come first so far.
     missing = {way for way, own in OWN.items() if own not in {each.status for each in found if each.way == way}}
     while missing and len(found) < 2 * N_REQUESTS:
         way = min(missing)
@@ -93,6 +93,6 @@ def test_p5_every_request_ends_once_and_leaves_nothing(served: Served, repeats: 
     allowed = {way: {own, WHOLE, DRAINING, SLOW} | OTHERS.get(way, set()) for way, own in OWN.items()}
     assert [ending for ending in found if ending.status not in allowed[ending.way]] == []
     assert missing == set()
-    # The server saw all but those that may have ended on their way to it, each once: the rest is for G3 and G8.
+    # The server counts each request once, except those that ended before they reached it. G3 and G8 check the rest.
     n_unseen = sum(ending.code in ("DEADLINE_EXCEEDED", "CANCELLED") and not ending.n_tokens for ending in found)
     assert len(found) - n_unseen <= served.metric("imp_requests_started_total") - begun <= len(found)

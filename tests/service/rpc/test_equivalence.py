@@ -1,4 +1,4 @@
-"""Generate, GenerateUnary, Prefill with DecodeStep, and DecodeStream: one output, under sixteen clients at once."""
+"""Generate, GenerateUnary, Prefill with DecodeStep, and DecodeStream give the same output to 16 concurrent clients."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ N_REQUESTS = 16
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    # Chunks of prompts and of steps are small, so that what runs together is mixed in every step.
+    # Small chunks of prefill mix prompts and steps of different requests in every step of the engine.
     with serve("kv.bytes=32MiB", "scheduler.prefill_chunk=16") as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[LanguageModel]:
-    """The same model without a server, one generation at a time: what each output must be."""
+    """The same model without a server. It runs one generation at a time, and gives the expected outputs."""
     with imp_service.load(None, "device.threads=1") as loaded:
         yield loaded
 

@@ -1,4 +1,4 @@
-"""The error table is the document's, and every row looks on the wire as it says."""
+"""The error table equals the document's, and every row has its documented form on the wire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, Template
 from support.error_rows import DocumentedRow, documented_rows
 from support.status_details import Details, read_details
 
-# The codes of google.rpc.Code, by their published numbers.
+# The published numbers of google.rpc.Code.
 NUMBERS = {
     "CANCELLED": 1,
     "INVALID_ARGUMENT": 3,
@@ -93,7 +93,7 @@ def test_rpc_40_a_request_that_can_never_fit_is_not_told_to_come_back() -> None:
     soon = failure_of(make_error("KV_FULL", "9 of 7", {"needed": "9", "available": "7"}), request_id="")
     never = failure_of(make_error("KV_FULL", "9 of 8", {"needed": "9", "available": "8", "total": "8"}), request_id="")
     assert (details_of(soon).retry_seconds, details_of(soon).pushback_ms) == (1.0, 1000)
-    # Without a pushback gRPC's own retry would come back: it goes by the code.
+    # Without a pushback gRPC's own retry policy would repeat the call: it looks only at the code.
     assert (details_of(never).retry_seconds, details_of(never).pushback_ms) == (None, -1)
     assert details_of(never).metadata == {"needed": "9", "available": "8"}
 

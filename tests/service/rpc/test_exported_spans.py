@@ -1,4 +1,4 @@
-"""Spans of real calls as a collector receives them: imp's own exporter, OTLP over gRPC."""
+"""A collector receives spans of real calls from imp's exporter, OTLP over gRPC."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ UNARY = "imp.v1.InferenceService/GenerateUnary"
 
 @pytest.fixture(autouse=True)
 def exported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Overrides OpenTelemetry's defaults: 5 s from a span to its export, 10 s for an export to fail."""
+    """Overrides OpenTelemetry's defaults: 5 s until a span is exported, and 10 s until an export fails."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
 
 def test_obs_6_a_collector_gets_the_span_of_a_call_in_its_callers_trace() -> None:
-    # Of calls without a trace none is sampled: what comes was decided by the caller.
+    # The server samples no call without a trace: the caller decided on each span that arrives.
     with (
         span_collector() as collector,
         serve(f"tracing.endpoint={collector.endpoint}", "tracing.sample=0.0") as served,

@@ -1,4 +1,4 @@
-"""A fault on this side of the engine, after a step was run, is of one session: its neighbours have their replies."""
+"""A fault in the server after a step ran affects only its session: the others of its batch get their replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.served import Served, serve
 from support.session_calls import SessionCalls, reason
 
 PROMPT = [300, 301, 302]
-MARK = 666  # the token whose text nobody can make
+MARK = 666  # the token whose text cannot be decoded
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_ses_31_a_fault_of_one_session_ends_its_reply_alone(served: Served) -> N
     first, ill, last = calls.steps(*_steps(*names)).results
     assert [first.output.token_id, last.output.token_id] == alone
     assert (ill.error.reason, ill.HasField("output")) == ("BUG", False)
-    # The session is what the engine made of it: the token is held, and it goes on.
+    # The session keeps the engine's state: it holds the token, and goes on.
     assert reason(lambda: calls.step(names[1], [310], position=3)) == "POSITION_MISMATCH"
     assert calls.step(names[1], [310], position=4).position == 5
 

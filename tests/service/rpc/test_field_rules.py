@@ -1,4 +1,4 @@
-"""The field rules: every field has one, and each is what the document says, alone and beside any other."""
+"""Every field has a rule, and each rule is the document's, for a field alone and in combination with others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL
 
 
 def paths_of(request: Message, served_model: ServedModel = SERVED_MODEL) -> list[str]:
-    """The fields that are wrong; empty where the request may be served."""
+    """Returns the paths of the invalid fields."""
     try:
         check_request(request, served_model)
     except FieldsInvalid as error:
@@ -70,7 +70,7 @@ def step() -> pb.SessionStep:
 
 
 def missing_rules(messages: list[Descriptor]) -> set[str]:
-    """Fields without a rule, and rules without a field."""
+    """Returns fields without a rule, and rules without a field."""
     fields = {(message.name, field.name) for message in messages for field in message.fields if not is_map(message)}
     ruled = {(message, name) for message, rules in RULES.items() for name in rules.fields}
     return {".".join(pair) for pair in fields ^ ruled}
@@ -141,7 +141,7 @@ def test_rpc_6_rpc_7_p05_p07_p08_p09_p11_p12_p14_p15_p21_p22_p23_p24_p28_p31_all
         found = judge(request)
         assert bool(found) == is_wrong, (path, value, found)
         assert all(each.startswith(path) for each in found)
-    # In pairs the worst value stands for the bad ones, and both ends for the good ones.
+    # For pairs the worst value represents the bad ones, and both ends of the range the good ones.
     few = [
         (path, value, wrong)
         for path, (ok, bad) in table.items()
@@ -415,7 +415,7 @@ def test_p38_steps_have_the_same_switches() -> None:
     with pytest.raises(Refusal) as raised:
         check_request(pb.DecodeStepRequest(steps=steps), served_model)
     assert raised.value.details == {"feature": "steps[0].step.logits"}
-    # The scores of a few tokens are a step's own.
+    # A step's scores of a few tokens are no prompt scores: the switch does not apply to them.
     steps = [pb.SessionStep(session_id="a", step=asks["scores"])]
     assert refusal_of(pb.DecodeStepRequest(steps=steps), served_model) == ""
 

@@ -1,4 +1,4 @@
-"""Who is admitted: ids, places in the queue, deadlines; and that who is refused may try again without knowing it."""
+"""Admission: request ids, places in the queue and deadlines. A refused call can be retried transparently."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def served() -> Iterator[Served]:
 
 @contextmanager
 def held_up(*settings: str, **engine: Any) -> Iterator[tuple[Served, Gate, Any]]:
-    """A server whose engine stands still in a step of one running request."""
+    """A server whose engine is stopped within a step of one running request."""
     with gate() as held, serve(*settings, model=held.model(**engine)) as served:
         first = served.inference.Generate(ask([HELD - 2], 4))
         held.wait()
@@ -55,7 +55,7 @@ def test_rpc_8_p26_r18_an_id_is_one_running_requests_and_free_again_after_it() -
         for refusal in refusals:
             assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "REQUEST_ID_IN_USE")
             assert refusal.metadata == {"request_id": "mine"}
-        # Another tenant's ids are its own.
+        # Other tenants' ids are separate.
         other = stub.Generate(ask([300], 2, request_id="mine"), metadata=(("imp-tenant", "b"),))
         served.wait_until(lambda: len(served.host.requests) == 3, "three known")
         running.cancel()
@@ -83,7 +83,7 @@ def test_rpc_7_more_sequences_than_may_ever_wait_are_not_told_to_come_again(run:
 
 
 def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() -> None:
-    """The client's library tries again by itself, which it may only where it has seen no header."""
+    """gRPC's client retries on its own, but only if it has received no header."""
     policy = {
         "methodConfig": [
             {
@@ -122,7 +122,7 @@ def refused_so_far(served: Served) -> float:
 
 
 def code_of(stream: Any) -> str:
-    """How it ended, read to its end."""
+    """Reads a stream to its end and returns its status code."""
     try:
         list(stream)
     except grpc.RpcError as error:
@@ -163,7 +163,7 @@ def test_sch_8_o02_a_full_queue_refuses_before_a_prompt_is_read(run: Any) -> Non
 
 
 def test_sch_8_o09_retry_info_of_a_full_queue_is_the_estimated_wait() -> None:
-    """One of those that wait begins every twenty seconds: with two ahead it takes forty; the pushback is the same."""
+    """One waiting request starts every 20 seconds: with two ahead the wait is 40. The pushback has the same value."""
     with held_up("scheduler.max_running=1", "scheduler.max_waiting=2") as (served, _, __):
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(2)]
         served.wait_until(lambda: served.host.model.client.engine.stats().queued == 2, "two wait")
@@ -181,7 +181,7 @@ def test_sch_8_o09_retry_info_of_a_full_queue_is_the_estimated_wait() -> None:
 
 
 def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
-    """The text worker stands still: who has a place waits for it, everyone else is told at once."""
+    """The text worker is blocked: requests with a place wait for it, all others are refused at once."""
     with serve("scheduler.max_waiting=3", model=scripted()) as served:
         let_go = threading.Event()
         served.thread.loop.call_soon_threadsafe(
@@ -210,7 +210,7 @@ def test_o02_prompts_in_reading_are_bounded_in_bytes() -> None:
 
 @pytest.mark.parametrize("n_sequences", [1, 8])
 def test_o05_what_can_never_fit_is_refused_for_good(n_sequences: int) -> None:
-    """Eight sequences of a whole context in a pool of one; a single one fits, given time."""
+    """Eight sequences of almost a whole context do not fit a cache of one context. A single sequence does."""
     with serve(model=scripted(n_blocks=16, max_context=256)) as served:
         request = ask([300] * 100, 150, num_sequences=n_sequences)
         if n_sequences == 1:
@@ -225,7 +225,7 @@ def test_o05_what_can_never_fit_is_refused_for_good(n_sequences: int) -> None:
 
 
 def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> None:
-    """With the policy of imp's own client, which repeats what RESOURCE_EXHAUSTED ends."""
+    """The call uses the retry policy of imp's own client, which retries RESOURCE_EXHAUSTED."""
     with serve(model=scripted(n_blocks=16, max_context=256)) as served, open_channel(Target(served.address)) as channel:
         stub = inference_pb2_grpc.InferenceServiceStub(channel)
         refusal = failed(lambda: list(stub.Generate(ask([300] * 100, 150, num_sequences=8), timeout=30)))
@@ -237,7 +237,7 @@ def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> Non
 
 
 def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
-    """The line is told of one start every twenty seconds, while others wait; then it stands still."""
+    """Admission sees one start every 20 seconds while three requests wait. Then no more start."""
     with held_up("scheduler.max_running=1") as (served, _, __):
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(3)]
         served.wait_until(lambda: served.host.model.client.engine.stats().queued == 3, "three wait")
@@ -246,7 +246,7 @@ def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
             served.call(lambda: served.host.admission.began(1, 3))
             served.jump(20.0)
         refusal = failed(lambda: in_one(served, ask([300], 1), timeout=50))
-        # What this took by itself, while the clock ran on.
+        # The time that this took by itself: the clock runs on.
         extra = served.host.clock() - began - 60
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
         assert refusal.metadata["bound"] == "deadline"
@@ -270,7 +270,7 @@ def test_o14_eight_sequences_count_as_eight(run: Any) -> None:
 
 
 def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
-    """A stream and probes go on while a worker reads prompts near the limit of a request's text."""
+    """A stream and other short requests go on while a worker reads prompts near the limit of a request's text."""
     text = "Once upon a time there was a little girl who lived near the farm. " * 14_000
     with serve("text.threads=1") as served, ExitStack() as streams:
         assert 900_000 < len(text) < 1024**2
@@ -282,7 +282,7 @@ def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
         while n_answered < 3:
             result = streamed(served, ask(canary.prompt_ids, 20))  # type: ignore[union-attr]
             assert result.output.ids == list(canary.output_ids[:20])  # type: ignore[union-attr]
-            # On a busy machine it may take longer than to read a prompt.
+            # On a busy machine an answer may take longer than reading a prompt.
             n_answered += any(not call.done() for call in reading)
             if all(call.done() for call in reading):
                 reading += [pool.submit(lambda: failed(lambda: streamed(served, ask(text, 1)))) for _ in range(2)]
@@ -292,7 +292,7 @@ def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
 def test_a_short_prompt_whose_breakers_take_long_is_planned_beside_the_event_loop(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finding the tokens that hold a breaker takes as long as the vocabulary is large."""
+    """The time to find the tokens that contain a breaker grows with the vocabulary."""
     threads: list[str] = []
 
     def found(text: str) -> list[int]:

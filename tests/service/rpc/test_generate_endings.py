@@ -1,4 +1,4 @@
-"""However a generation is ended, wherever it is: one status, its blocks free within a step, counted once."""
+"""However and wherever a generation is ended: it has one status, frees its blocks within a step, and counts once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.generations import counted, result_of
 from support.served import Served, ask, serve
 from support.served_models import scripted
 
-# The windows that a stalled reader fills soon.
+# A stalled reader soon fills these windows.
 SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe", 0))
 LONG_TEXT = "Once upon a time there was a girl. " * 34
 
@@ -31,7 +31,7 @@ def endless(prompt: int | list[int], n: int | None = None, **fields: Any) -> pb.
 
 
 def chatty(prompt: int) -> pb.GenerateRequest:
-    """Large messages, so that a stalled reader shows."""
+    """Returns a request with large messages, so that a stalled reader is noticed soon."""
     return endless(prompt, output=types_pb2.OutputOptions(top_logprobs=20, logprobs=True))
 
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def the(maybe: T | None) -> T:
-    """What this place of a request has."""
+    """Returns the value, or raises LookupError where a request has none at this place."""
     if maybe is None:
         raise LookupError("not at this place")
     return maybe
@@ -47,16 +47,16 @@ def the(maybe: T | None) -> T:
 
 @dataclass
 class Held:
-    """A request that stands at one place of its life."""
+    """A request that is held at one place of its life."""
 
     served: Served
     request: pb.GenerateRequest
     metadata: tuple[tuple[str, str], ...] = ()
-    # Lets what holds it go; called when the end was asked for.
+    # Releases what holds the request; called after its end was requested.
     release: Callable[[], None] = lambda: None
     reads: int = 0
     gate: Gate | None = None
-    # Streams that hold it, and end by themselves once it is let go.
+    # Streams that hold the request back. They end by themselves after `release`.
     streams: list[Any] = field(default_factory=list)
     channel: grpc.Channel | None = None
 
@@ -107,7 +107,7 @@ def decoding() -> Iterator[Held]:
 
 @contextmanager
 def preempted() -> Iterator[Held]:
-    """Two that outgrow the pool: each stands still early, and the older one once more when the newer has given way."""
+    """Two requests outgrow the cache. Each stops early; the older stops again when the newer is preempted."""
     table = [300 + i for i in range(128)]
     table[2] = table[100] = HELD
     with gate() as held, serve(model=held.model("table", table, n_blocks=8, max_context=128)) as served:
@@ -173,7 +173,7 @@ ENDS: dict[str, Callable[[Any, Held], str]] = {
 
 
 def leave_at(place: str) -> None:
-    """A request comes to this place, and is cancelled there."""
+    """Cancels a request at this place."""
     make, wait = PLACES[place]
     with make() as held:
         stream = inference_pb2_grpc.InferenceServiceStub(held.served.channel(*SMALL_WINDOWS)).Generate(held.request)

@@ -1,4 +1,4 @@
-"""The text of a generation through gRPC: stop strings, UTF-8, and that the cut into messages changes nothing."""
+"""The text of a generation through gRPC: stop strings and UTF-8. Its division into messages does not change it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stop(n: int, *strings: str, **fields: object) -> types_pb2.StopOptions:
     return types_pb2.StopOptions(max_tokens=n, strings=strings, ignore_eos=True, **fields)
 
 
-# "END" in three, two and one token.
+# The token ids spell "END" in three, two and one token.
 ENDS = {
     3: spelled("some text END and more"),
     2: [*spelled("some text "), *vocabulary().encode("E"), *vocabulary().encode("ND"), *spelled(" and more")],
@@ -41,7 +41,7 @@ ENDS = {
 
 @pytest.mark.parametrize("n_tokens", ENDS)
 def test_txt_4_txt_7_r11_a_stop_string_over_tokens_and_chunks_is_never_partly_sent(n_tokens: int) -> None:
-    """The checker of every stream refuses a text that holds a stop string; here the text is what stands before it."""
+    """The checker of every stream refuses a text with a stop string. The text ends before it, unless it is included."""
     table = ENDS[n_tokens]
     spell = vocabulary().decode(table)
     assert spell == "some text END and more"
@@ -84,7 +84,7 @@ def test_txt_1_txt_3_stop_tokens_are_named_and_only_kept_where_asked_for(run: ob
             result: Result = run(served, request)  # type: ignore[operator]
             expected = [*spelled("hello"), 777][: 6 if keeps else 5]
             assert (result.output.ids, result.output.match) == (expected, ("token_id", 777))
-            assert result.usage.output_tokens == 5  # kept or not
+            assert result.usage.output_tokens == 5  # whether the match is included or not
             assert result.output.text == vocabulary().decode(expected)
     with serve(model=saying([*spelled("hello"), eos])) as served:
         result = run(served, ask(PROMPT))  # type: ignore[operator]
@@ -103,7 +103,7 @@ def test_gen_7_txt_2_r21_an_end_at_the_first_token_is_a_result(run: object) -> N
         assert (result.usage.prompt_tokens, result.usage.output_tokens) == (1, 0)
         going_on = run(served, ask(PROMPT, 3, stop=types_pb2.StopOptions(ignore_eos=True))).output  # type: ignore[operator]
         assert (going_on.ids, going_on.reason) == ([eos] * 3, "MAX_TOKENS")
-        # The last token that is allowed is a stop token too: that is why it ended.
+        # The last allowed token is a stop token too: the reason is STOP.
         both = run(served, ask(PROMPT, 1)).output  # type: ignore[operator]
         assert both.reason == "STOP"
 
@@ -112,7 +112,7 @@ EMOJI = "a👩‍🚀né日本ü e\u0301!"
 
 
 def test_txt_11_txt_12_r12_every_text_is_utf_8_and_all_of_them_are_the_tokens_text() -> None:
-    """Characters over several tokens, cut at every limit; protobuf itself refuses a text that is no UTF-8."""
+    """Characters of several tokens are cut at every limit. protobuf itself refuses text that is not UTF-8."""
     table = spelled(EMOJI)
     with serve(model=saying(table)) as served:
         for n in range(1, len(table) + 1):
@@ -160,13 +160,13 @@ def test_txt_14_r13_merging_changes_the_framing_only(counting: Served, chunk: in
 
 
 def test_txt_14_a_first_token_is_never_held_back_and_later_ones_no_longer_than_asked(counting: Served) -> None:
-    """Ten seconds of delay for at most a thousand tokens: the first comes by itself, the rest at the end, together."""
+    """With a delay of 10 s and chunks of 1000 tokens the first token comes at once, the rest together at the end."""
     with gate() as held, serve(model=held.model()) as served:
         request = ask([HELD - 3], stop=stop(30), output=output(1000, 10_000))
         began = served.host.clock()
         stream = served.inference.Generate(request, timeout=HANGS_AFTER)
         held.wait()
-        # Three tokens are drawn and no fourth can be: only the rule of the first token tells any.
+        # The engine stops after three tokens: only the rule for the first token sends a message now.
         assert next(stream).WhichOneof("event") == "started"
         first = next(stream).chunk.token_ids
         assert served.host.clock() - began < 10

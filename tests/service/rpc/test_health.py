@@ -1,4 +1,4 @@
-"""grpc.health.v1: what is ready, who is told of changes, and how many may ask to be told."""
+"""grpc.health.v1: readiness, who hears of changes, and how many callers may watch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_w28_watchers_have_a_bound_and_leave_nothing_behind(served: Served, monk
 
 
 def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Served) -> None:
-    """Changes that come while nobody reads are not queued: the task waits, and tells what is when it is asked again."""
+    """Changes do not queue while nobody reads: the task waits, and then reports the current status."""
     health = served.server.health
 
     class Reader:
@@ -114,9 +114,9 @@ def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Ser
 
 
 def test_l04_who_only_watches_does_not_hold_a_stop_and_is_told_why_it_ends() -> None:
-    """A minute of grace is for requests: health's and load's watchers end at once, with the status of a drain."""
+    """The grace period of a minute is for requests: watchers of health and load end at once, with a drain's status."""
     with serve() as served:
-        served.is_checked = False  # it is stopped
+        served.is_checked = False  # the test stops this server
         channel = served.channel()
         health = health_pb2_grpc.HealthStub(channel).Watch(HealthCheckRequest())
         load = model_pb2_grpc.ModelServiceStub(channel).WatchLoad(model_pb2.WatchLoadRequest())

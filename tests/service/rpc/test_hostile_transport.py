@@ -1,4 +1,4 @@
-"""What is no gRPC, or too much of it: it ends its own connection or call, and nobody else notices."""
+"""Bytes that are no gRPC, and too much of it: each ends only its own connection or call."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ BAD_BYTES = {
     + frame(HEADERS, b"\xff\xff\xff\x7f", flags=END_HEADERS, stream=1),
 }
 
-# gRPC goes on reading: it keeps nothing of what is too long, and counts no further than it must.
+# gRPC goes on reading: it stores nothing of an oversized part, and counts no further than it must.
 WAITED_FOR = ("a header block without an end", "a window beyond 2^31")
 
 
@@ -104,7 +104,7 @@ BAD_CALLS: dict[str, list[tuple[str, str]]] = {
 }
 
 
-# gRPC takes these for calls: it looks neither at the order of headers nor at what it has no use for.
+# gRPC accepts these as calls: it ignores the order of headers and those it does not use.
 TAKEN_FOR_CALLS = ("two paths", "a late pseudo-header", "another content")
 
 
@@ -112,7 +112,7 @@ TAKEN_FOR_CALLS = ("two paths", "a late pseudo-header", "another content")
 def test_rpc_32_w03_w11_w13_headers_that_are_no_call_never_reach_the_model(
     served: Served, channel: grpc.Channel, what: str
 ) -> None:
-    """Each ends its own stream: with an error, or, where gRPC takes it for the call that it nearly is, as that call."""
+    """Each ends its own stream: with an error, or with the reply of a call where gRPC accepts the headers."""
     admitted = served.host.telemetry.metrics.prompt_computed._value.get()
     content = ask("Once", 1).SerializeToString()
     with raw_connection(served.address) as connection:
@@ -186,12 +186,12 @@ def test_w14_the_options_of_a_listener_are_those_of_the_settings() -> None:
     config = load_config(None, ["connection.max_age=2h", "keepalive.min_ping_interval=10s"], variables={})
     options = dict(channel_options(config.settings))
     assert options["grpc.so_reuseport"] == options["grpc.experimental.tcp_tx_zerocopy_enabled"] == 0
-    # What is larger than a message may be and no larger than this is refused by imp, with a reason.
+    # imp refuses a message between limits.max_message_bytes and this size, with a reason.
     assert options["grpc.max_receive_message_length"] == MESSAGE + MARGIN
     assert options["grpc.max_send_message_length"] == MESSAGE
     assert options["grpc.max_metadata_size"] == options["grpc.absolute_max_metadata_size"] == 16 * 1024
     assert (options["grpc.keepalive_time_ms"], options["grpc.keepalive_timeout_ms"]) == (20_000, 10_000)
-    # Of its own accord gRPC waits a minute for the answer to a ping, whatever its keepalive is told.
+    # gRPC's own ping timeout is a minute, whatever its keepalive timeout is.
     assert options["grpc.http2.ping_timeout_ms"] == 10_000
     assert options["grpc.http2.min_ping_interval_without_data_ms"] <= 10_000
     assert (options["grpc.max_connection_age_ms"], options["grpc.max_connection_age_grace_ms"]) == (
@@ -234,7 +234,7 @@ def test_rpc_28_a_running_stream_outlives_the_age_of_its_connection() -> None:
 def test_rpc_28_rpc_41_calls_beyond_the_streams_of_a_connection_wait_and_none_is_refused_by_grpc(
     served: Served,
 ) -> None:
-    """Three times as many as streams, in a burst: gRPC's own refusals would have neither reason nor RetryInfo."""
+    """A burst of three times as many calls as streams: a refusal by gRPC would have neither reason nor RetryInfo."""
     request = ask("a", 1).SerializeToString()
     with grpc.insecure_channel(served.address) as channel:
         unary = channel.unary_unary(CHECK)

@@ -1,4 +1,4 @@
-"""Rows of the embedding beyond the tokens: their ids are refused before anything runs, wherever a caller gives one."""
+"""Rows of the embedding beyond the tokens: every method that takes ids refuses theirs before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.served_models import from_file
 from support.session_calls import SessionCalls, refusal
 from support.worded_models import write_worded
 
-N = 260  # tokens: 256 bytes, one pair and three that are no text
+N = 260  # tokens: 256 bytes, one pair and three without text
 ROWS = N + 10
 
 

@@ -1,4 +1,4 @@
-"""Requests of megabytes are read off the event loop and in pieces: between any two of them others are served."""
+"""Requests of megabytes are read off the event loop in pieces, and other requests are served between two pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.served_models import ENDLESS, scripted
 from support.session_calls import SessionCalls
 
 CONTEXT = ENDLESS["max_context"]
-# What limits.max_message_bytes lets pass, of ids that take three bytes each.
+# As many ids of three bytes as limits.max_message_bytes allows.
 MOST = 1_300_000
 
 
@@ -28,7 +28,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes of the pieces that are gone through; before each, a whole other generation is served."""
+    """Collects the sizes of the pieces; before each, another generation is served completely."""
     found: list[int] = []
     whole = validate.token_pieces
     stub = served.inference
@@ -79,7 +79,7 @@ def test_a_long_prompt_is_read_in_pieces_beside_other_streams(
     n = 3 * validate.PIECE_TOKENS + 5
     assert way(served, [300 + i % 500 for i in range(n)]) == 1
     assert max(pieces) == validate.PIECE_TOKENS
-    # Once for the field rules, and then for whoever evaluates it.
+    # Once for the field rules, and once more for the evaluation.
     assert sum(pieces) >= 2 * n
 
 
@@ -92,6 +92,6 @@ def test_p18_s15_a_prompt_beyond_the_context_is_refused_before_it_is_copied(serv
         assert refused.metadata == {"prompt_tokens": str(MOST), "max_context_tokens": str(CONTEXT)}
     refused = failed(lambda: by_prefill(served, ids))
     assert (refused.code, refused.reason) == ("OUT_OF_RANGE", "CONTEXT_TOO_LONG")
-    # What is wrong with its fields is looked for all the same, and nothing else.
+    # The fields are still validated, and nothing more.
     assert sum(pieces) == 3 * MOST
     assert len(served.host.sessions) == 0

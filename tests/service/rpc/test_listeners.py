@@ -1,4 +1,4 @@
-"""Where a server listens: exactly where it was told, never in the place of something else, and all or nothing."""
+"""A server listens on exactly the configured addresses, replaces no live socket or other file, binds all or none."""
 
 from __future__ import annotations
 

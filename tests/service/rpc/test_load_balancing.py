@@ -1,4 +1,4 @@
-"""Several servers behind one channel: calls go round those whose health says so, as servers come, drain and die."""
+"""A channel over several servers calls those whose health is SERVING, as servers start, drain and die."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.pb import tokenizer_pb2_grpc
 from support.server_process import ServerProcess, server_process
 
-# What a client of several servers says of them: README and conf/kubernetes lead here.
+# The service config of a client of several servers. README and conf/kubernetes refer to it.
 SERVICE_CONFIG = {
     "loadBalancingConfig": [{"round_robin": {}}],
     "healthCheckConfig": {"serviceName": "imp.v1.InferenceService"},
@@ -36,7 +36,7 @@ SERVICE_CONFIG = {
         }
     ],
 }
-# Far more calls than any change takes to be seen.
+# Far more calls than are made before any change is noticed.
 PATIENCE = 20_000
 
 
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 
 class Balanced:
-    """One channel over several addresses, and which of the servers answers."""
+    """One channel over several addresses; reports which server answers."""
 
     def __init__(self, ports: list[int]) -> None:
         options = [
@@ -62,12 +62,12 @@ class Balanced:
         self._tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(self.channel)
 
     def ask(self) -> str:
-        """The instance that answered."""
+        """Returns the id of the instance that answers."""
         _, call = self._tokenizer.Tokenize.with_call(pb.TokenizeRequest(texts=["a"]))
         return str(dict(call.initial_metadata())["imp-instance-id"])
 
     def ask_until(self, expected: set[str]) -> None:
-        """Until just these instances have answered, each in its turn."""
+        """Calls until exactly these instances answer in turn."""
         turn: list[str] = []
         for _ in range(PATIENCE):
             turn = [*turn, self.ask()][-2 * len(expected) :]
@@ -110,12 +110,12 @@ def test_calls_go_round_the_servers_that_are_well(tmp_path: Path, ports: list[in
         first.wait_until_ready(), second.wait_until_ready()
         instances = [instance_of(port) for port in ports[:2]]
         balanced.ask_until(set(instances))
-        # The one that comes later gets its turn, and each gets as much as the others.
+        # A server that starts later joins the rotation, and each gets an equal share.
         start(2).wait_until_ready()
         instances.append(instance_of(ports[2]))
         balanced.ask_until(set(instances))
         assert Counter(balanced.ask() for _ in range(12)) == dict.fromkeys(instances, 4)
-        # A server that leaves still takes calls; the channel goes by its health.
+        # A draining server still answers calls of its own channel; the balanced channel follows its health.
         first.signal(signal.SIGTERM)
         balanced.ask_until(set(instances[1:]))
         assert instance_of(ports[0]) == instances[0]

@@ -1,4 +1,4 @@
-"""The watch over the event loop that runs with every test of a server: it sees what it is there for, and no more."""
+"""The watch over the event loop in every test of a server: it reports long steps of imp's code, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait() -> None:
 
 
 def found_after(callback: Callable[[], None]) -> list[str]:
-    """What the watch says of a step of the loop."""
+    """Returns the findings of the watch after a callback on the loop."""
     thread, done = loop_thread(), threading.Event()
     FINDINGS.take()
     thread.loop.call_soon_threadsafe(callback)

@@ -1,4 +1,4 @@
-"""ModelService through gRPC: what it says of model, server and load is so."""
+"""ModelService through gRPC: its descriptions of model, server and load are correct."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unset_fields(message: Any) -> set[str]:
 
 
 def info_with_digest(served: Served) -> pb.GetModelInfoResponse:
-    """The digest is computed beside everything else; each call gives it time."""
+    """Calls until the digest is there: it is computed in the background, and each call gives it time."""
     stub = stub_of(served)
     answers = (stub.GetModelInfo(pb.GetModelInfoRequest()) for _ in range(100_000))
     return next(info for info in answers if info.weights_sha256)
@@ -79,7 +79,7 @@ def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> Non
     assert unset_fields(info.default_sampling) == {"seed", "logit_bias"}
     assert info.max_top_logprobs == 20
     assert list(info.constraints) == ["json_schema", "regex", "gbnf", "choices", "json_object"]
-    # Embeddings are not built: false is what an unset field reads as.
+    # Embeddings are not implemented: false is the default of the field.
     assert unset_fields(info) == {"supports_embeddings"}
 
 
@@ -89,7 +89,7 @@ def test_rpc_15_settings_show_in_what_the_model_can_do(served: Served) -> None:
     ) as other:
         info = stub_of(other).GetModelInfo(pb.GetModelInfoRequest(model="mine"))
     assert (info.model, info.supports_logits, info.max_context_tokens) == ("mine", False, 100)
-    # Known at once where it was compared before loading.
+    # The digest is known at once if it was compared before loading.
     assert info.weights_sha256 == sha256()
 
 
@@ -100,7 +100,7 @@ def sha256() -> str:
 def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     info = stub_of(served).GetServerInfo(pb.GetServerInfoRequest())
     assert info.version == imp_service.__version__
-    if info.revision:  # of the checkout that it was built from
+    if info.revision:  # the revision of the checkout of the build
         found = subprocess.run(["git", "cat-file", "-t", info.revision], cwd=ROOT, capture_output=True, check=False)
         assert found.stdout == b"commit\n"
     assert info.instance_id == served.host.instance_id
@@ -181,7 +181,7 @@ def test_rpc_16_a_watcher_is_told_of_changes_once_an_interval() -> None:
     with serve(model=scripted()) as served:
         watch = stub_of(served).WatchLoad(pb.WatchLoadRequest(min_interval=Duration(seconds=10)))
         assert next(watch).load.output_tokens_per_second == 0
-        served.jump(11)  # nothing has changed: nothing is told
+        served.jump(11)  # nothing has changed: no message
         stream = served.inference.Generate(ask([300], 400))
         next(stream), next(stream)
         stream.cancel()

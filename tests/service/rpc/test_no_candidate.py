@@ -1,4 +1,4 @@
-"""What leaves a sequence without a token to draw ends that sequence alone, whatever else forbids tokens."""
+"""A sequence without any token to draw ends alone, whatever else forbids tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEVER = [A, 700, 701]
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """Some tokens are never drawn: a mask that allows these alone leaves nothing."""
+    """A server that never draws some tokens: a mask that allows only these leaves no candidate."""
     with serve(model=scripted(suppressed_tokens=NEVER)) as server:
         yield server
 
@@ -34,7 +34,7 @@ def mask(served: Served, *tokens: int) -> bytes:
 
 
 def test_d17_smp_18_a_step_without_a_candidate_fails_alone_and_changes_nothing(served: Served) -> None:
-    """Its bias for what is forbidden does not help it; the others of its batch draw as they would without it."""
+    """A bias on forbidden tokens does not help this step. The others draw the same tokens as without it."""
     calls = SessionCalls(served)
     for name, token in (("left", 300), ("empty", 400), ("right", 500)):
         assert calls.prefill([token], name, position=0).output.token_id == token + 1
@@ -50,13 +50,13 @@ def test_d17_smp_18_a_step_without_a_candidate_fails_alone_and_changes_nothing(s
     alone = failed(lambda: calls.step("empty", step=nothing))
     assert (alone.code, alone.reason) == ("FAILED_PRECONDITION", "NO_CANDIDATE")
     assert set(alone.metadata) == {"position"}
-    # Its pending token is still the one of before.
+    # Its pending token is unchanged.
     assert (calls.step("empty").token_id, calls.step("empty").position) == (402, 3)
 
 
 @pytest.mark.parametrize("min_tokens", [0, 5])
 def test_d17_smp_18_a_generation_without_a_candidate_fails_alone(served: Served, min_tokens: int) -> None:
-    """Its constraint wants a token that is never drawn, and its end is forbidden while more tokens are wanted."""
+    """The constraint requires a token that is never drawn, and min_tokens forbids the end."""
     beside = served.inference.Generate(ask([300], 60))
     assert next(beside).WhichOneof("event") == "started"
     request = ask([400], 8, constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=["a"])))

@@ -1,4 +1,4 @@
-"""A server that is watched: its counters add up over real calls, and what stands still is seen."""
+"""Monitoring of a server: its counters add up over real calls, and the watchdog sees stalls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.served import Served, ask, serve
 from support.served_models import ENDLESS, scripted
 from support.session_calls import SessionCalls
 
-# Prompts that the scripts hang or fail at.
+# The engine hangs or fails at this token.
 HANGING = FAILING = 399
 
 
@@ -38,7 +38,7 @@ def served() -> Iterator[Served]:
 
 
 def at_rest(served: Served) -> dict[str, float]:
-    """The samples once every call and every sequence has ended."""
+    """Returns the samples after every call and every sequence has ended."""
     served.wait_until(lambda: not served.host.calls.n_requests, "no request is left")
     served.wait_for_rest()
     return scrape(served)
@@ -49,7 +49,7 @@ def assert_adds_up(series: dict[str, float]) -> None:
 
 
 def generations(n: int) -> Iterator[pb.GenerateRequest]:
-    """Of every kind that ends well: several sequences, chunk sizes, stop tokens that are shown or not."""
+    """Yields requests of every kind that ends well: several sequences, chunk sizes, stop tokens in the text or not."""
     draw = random.Random(5)
     for i in range(n):
         request = ask(list(range(300, 300 + draw.randint(1, 40))), draw.randint(1, 25))
@@ -107,7 +107,7 @@ def cancel_one(served: Served) -> None:
 
 
 def end_in_some_way(served: Served, kind: str, held: Gate) -> list[str]:
-    """And how those ended that it took."""
+    """Makes calls of this kind, and returns the outcomes of the requests that it took."""
     match kind:
         case "finished":
             list(served.inference.Generate(ask([400], 3)))
@@ -116,7 +116,8 @@ def end_in_some_way(served: Served, kind: str, held: Gate) -> list[str]:
         case "cancelled":
             cancel_one(served)
         case "timed_out":
-            # In the middle of a step: a machine that is slow now and then makes none of it too long or too short.
+            # The deadline passes within a step, so that a slow machine makes the deadline neither too long nor too
+            # short.
             seconds = deadline_beyond(lambda: end_in_some_way(served, "finished", held))
             stream = served.inference.Generate(ask([HELD], 9), timeout=seconds)
             held.wait()
@@ -135,7 +136,7 @@ def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatc
     let_requests_travel(monkeypatch)
     draw = random.Random(3)
     asked = draw.choices(["finished", "refused", "cancelled", "failed"], k=repeats(240)) + ["timed_out"] * 3
-    # However far a stream gets in its time, it does not draw the token that fails.
+    # However many tokens a stream gets before its deadline, it never draws the failing one.
     table = [FAILING + 1 + i % 100 for i in range(ENDLESS["max_context"])]
     script = {"failing_token": FAILING}
     with gate() as held, serve(model=held.model("table", table, script=script, **ENDLESS)) as served:
@@ -145,7 +146,7 @@ def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatc
         assert found == {kind: kinds.count(kind) for kind in found}
         assert_adds_up(series)
         assert series["imp_errors_total[code=NOT_FOUND][reason=MODEL_NOT_SERVED]"] == kinds.count("refused")
-        # Each run that was left behind was cancelled in the engine, and its time to free blocks taken.
+        # Each abandoned run was cancelled in the engine, and its time to free blocks was recorded.
         n_left = kinds.count("cancelled") + kinds.count("timed_out")
         assert series["imp_cancel_to_free_seconds_count"] == n_left
 
@@ -180,7 +181,7 @@ def test_obs_3_the_parts_of_a_request_are_no_more_than_the_whole(served: Served)
 
 
 class Hung:
-    """A server whose engine hangs at one token, until it is let go."""
+    """A server whose engine hangs at one token until it is released."""
 
     def __init__(self, *settings: str) -> None:
         self._gate, self._opener = os.pipe()
@@ -191,7 +192,7 @@ class Hung:
         self.served = self._serving.__enter__()
 
     def hang(self) -> Any:
-        """A request that has just met the token."""
+        """Starts a request and waits until the engine hangs at the token."""
         stream = self.served.inference.Generate(ask([HANGING], 2))
         os.read(self._hung, 1)
         return stream
@@ -200,7 +201,7 @@ class Hung:
         os.write(self._opener, b"x")
 
     def close(self) -> None:
-        self.let_go()  # where a test failed before it did
+        self.let_go()  # if a test failed before
         self._serving.__exit__(None, None, None)
         for descriptor in self._descriptors:
             os.close(descriptor)
@@ -253,7 +254,7 @@ def test_r16_a_lost_wake_up_ends_as_stalled(monkeypatch: pytest.MonkeyPatch) -> 
         ended = threads.submit(lambda: failed(lambda: list(served.inference.Generate(ask([400], 5)))))
         requests = served.host.requests
         served.wait_until(lambda: len(requests) == 1 and all(not each.is_open for each in requests), "it is made")
-        # It is seen standing still, and again when its time is over.
+        # The watchdog first sees the stall, and then that its time limit has passed.
         for _ in range(2):
             served.call(served.host.watchdog.check)
             served.jump(61)

@@ -1,4 +1,4 @@
-"""The load in trailing metadata, read with the message's own definition."""
+"""The load report in trailing metadata, read with ORCA's own definition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.raw_call import binary_value, trailers_of
 from support.served import ask, serve
 from support.served_models import scripted
 
-# xds/data/orca/v3/orca_load_report.proto as https://github.com/cncf/xds has it, its fields that are not deprecated.
+# xds/data/orca/v3/orca_load_report.proto from https://github.com/cncf/xds, without its deprecated fields.
 DEFINITION = """
 name: "orca_of_the_test.proto" package: "xds.data.orca.v3" syntax: "proto3"
 message_type {
@@ -36,7 +36,7 @@ message_type {
 
 
 def read(content: bytes) -> Any:
-    """A report, of which nothing may be unknown."""
+    """Parses a report that may have no unknown fields."""
     pool = descriptor_pool.DescriptorPool()
     pool.Add(text_format.Parse(DEFINITION, descriptor_pb2.FileDescriptorProto()))
     report = message_factory.GetMessageClass(pool.FindMessageTypeByName("xds.data.orca.v3.OrcaLoadReport"))()
@@ -58,12 +58,12 @@ GENERATE = "/imp.v1.InferenceService/Generate"
 
 
 def test_rpc_17_every_request_brings_a_report_however_it_ends() -> None:
-    """Read from the wire: gRPC's own client hands it to its balancer, and to nobody else."""
+    """The test reads the report from the wire: gRPC's client gives it only to its load balancer."""
     with serve(model=scripted()) as served:
         for request in (ask([400], 3), ask([400], 3, model="nobody")):
             block = trailers_of(served.address, GENERATE, request)
             report = read(binary_value(block, ORCA_KEY))
             assert sorted(report.named_metrics) == ["kv_usage", "waiting"]
-        # What is no request is not balanced by load.
+        # Other calls have no report: they are not balanced by load.
         load = trailers_of(served.address, "/imp.v1.ModelService/GetLoad", model_pb2.GetLoadRequest())
         assert ORCA_KEY.encode() not in load

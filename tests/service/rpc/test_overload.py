@@ -1,4 +1,4 @@
-"""More than a server can do: who is still answered, how soon it is itself again, and that all get alike."""
+"""Overload: which calls are still answered, how soon the server recovers, and that it serves all clients alike."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE = pb.GenerateUnaryRequest(request=ask([HELD], 1))
 
 
 def test_o11_an_operator_is_answered_while_ten_times_too_much_is_asked() -> None:
-    """The engine stands still in one step, so that whatever is answered has waited for none."""
+    """The engine is stopped within one step: whatever is answered has not waited for it."""
     settings = ("scheduler.max_running=1", "scheduler.max_waiting=4", "drain.delay=0s")
     with gate() as held, serve(LISTENS, *settings, model=held.model()) as served, admin_of(served) as admin:
         streams = [served.inference.Generate(ask([HELD - 1], 3, request_id="runs"))]
@@ -57,13 +57,13 @@ def test_o11_an_operator_is_answered_while_ten_times_too_much_is_asked() -> None
 
 
 class Storm:
-    """Clients that come back until they are served, in seconds of the server's clock, of which a test makes each.
+    """Clients that come back until they are served. A test advances the server's clock by single seconds.
 
-    In a second the engine does RATE requests: it takes the next step when it is told to.
+    The engine serves RATE requests a second: it takes the next step when the test allows it.
     """
 
     RATE = 4
-    TRIES = 3  # in a second, of those who are told to come later and do not
+    TRIES = 3  # a second, by clients that ignore the advised wait
 
     def __init__(self, served: Served, held: Gate, n_clients: int, *, honours: bool) -> None:
         self._served = served
@@ -74,10 +74,10 @@ class Storm:
         self._now = 0.0
         self._running: list[Any] = []
         self.n_tried = 0
-        self.n_served: list[int] = []  # in each second
+        self.n_served: list[int] = []  # per second
 
     def second(self) -> None:
-        """All who are due try; some of those who are admitted are served, and come again in the next."""
+        """All clients that are due try. Up to RATE of those admitted are served, and come back in the next second."""
         for _ in range(1 if self._honours else self.TRIES):
             self._try()
         self.n_served.append(self._serve())
@@ -110,7 +110,7 @@ class Storm:
         return n
 
     def ends(self) -> int:
-        """Nobody comes back. The seconds until the last is served."""
+        """Lets no client come back. Returns the seconds until the last is served."""
         self._due.clear()
         n = 0
         while self._running:
@@ -129,20 +129,20 @@ def test_o09_clients_that_come_back_cost_no_work_and_leave_nothing_behind(honour
         storm = Storm(served, held, 40, honours=honours)
         for _ in range(12):
             storm.second()
-        # Whoever tries and how often: the engine had its fill in each second.
+        # Whoever tries, and however often: the engine was fully used in each second.
         assert storm.n_served == [Storm.RATE] * 12
         assert storm.n_tried < 500 if honours else storm.n_tried > 1000
         assert storm.ends() <= 5
         served.wait_for_rest()
         load = stub.GetLoad(model_pb2.GetLoadRequest()).load
         assert (load.running, load.waiting, load.waiting_tokens) == (0, 0, 0)
-        # A line that stood is no reason to refuse who comes now: not even where there is little time.
+        # An earlier queue is no reason to refuse a new request, not even one with a short deadline.
         held.open(ALL_STEPS)
         assert len(in_one(served, ONE.request, timeout=30).output.ids) == 1
 
 
 def test_o16_clients_of_single_tokens_are_served_alike() -> None:
-    """Sixty-four that ask again as soon as they are answered, eight of them at a time, until all have 15 on average."""
+    """64 clients send a new request after each answer, eight at a time, until they have 15 answers on average."""
     n_clients, n_total = 64, 64 * 15
     counts = [0] * n_clients
 
@@ -169,7 +169,7 @@ N_OTHERS, N_STALLED, N_TOKENS = 150, 50, 40
 
 
 def steps_of_others(served: Served, held: Gate) -> int:
-    """The steps in which they all come to their ends, all having been there from the first on."""
+    """Returns the number of steps in which all others finish, if all were queued from the first step on."""
     first = served.inference.Generate(ask([HELD], 1))
     held.wait()
     stub = served.inference
@@ -184,7 +184,7 @@ def steps_of_others(served: Served, held: Gate) -> int:
 
 
 def stall(served: Served, stack: ExitStack) -> Iterator[Any]:
-    """Streams without an end of which one message is read, on connections that hold little."""
+    """Starts endless streams on connections with small windows, and reads one message of each."""
     for i in range(N_STALLED):
         channel = stack.enter_context(served.connection(*SMALL_WINDOW))
         request = ask([1000 + i], None)

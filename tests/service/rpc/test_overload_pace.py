@@ -1,6 +1,6 @@
-"""How evenly the one stream that counts more than all others is served while there is far too much to do (G7).
+"""How regularly a stream of the highest priority gets its tokens during extreme overload (G7).
 
-Told in steps of the engine, each of which a test makes: a busy machine changes nothing of it.
+The unit is the engine's step. A test makes each step, so a busy machine changes nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ CANARY = "canary"
 
 
 def p99(gaps: list[int]) -> int:
-    """Over steps, so that a long gap counts for as many as it lasted: not less than over tokens."""
+    """Returns the 99th percentile over steps, where a gap counts once per step: at least the percentile over tokens."""
     gap_of_step = sorted(gap for gap in gaps for _ in range(gap))
     return gap_of_step[math.ceil(0.99 * len(gap_of_step)) - 1]
 
 
 class Load:
-    """Whenever asked, three more who want long answers, long prompts, or one token and are gone before it."""
+    """Each `add` brings three more requests: a long answer, a long prompt, and one cancelled before its only token."""
 
     def __init__(self, served: Served, priority: int) -> None:
         self._served = served
@@ -34,7 +34,7 @@ class Load:
         self._calls: list[Any] = []
 
     def add(self) -> None:
-        """Until they are judged. All prompts and answers hold the token at which the engine stands still."""
+        """Adds three requests and waits until each is admitted or refused. All their tokens stop the engine."""
         for n_prompt, n_tokens in ((3, 100), (200, 2), (5, 1)):
             request = pb.GenerateUnaryRequest(request=ask([HELD] * n_prompt, n_tokens))
             self._calls.append(self._stub.GenerateUnary.future(request, metadata=self._metadata))
@@ -43,7 +43,7 @@ class Load:
         self._served.wait_until(lambda: len(here) > sum(not call.done() for call in self._calls), "all judged")
 
     def reasons(self) -> set[str]:
-        """Ends it; how those came off who have their answer."""
+        """Cancels all requests. Returns the outcomes of those that had been answered."""
         done = [call for call in self._calls if call.done() and not call.cancelled()]
         for call in self._calls:
             call.cancel()
@@ -51,7 +51,7 @@ class Load:
 
 
 def gaps_of_canary(served: Served, held: Gate, load: Load | None) -> list[int]:
-    """Steps from each of its tokens to the next, and to the end, over N_STEPS of them."""
+    """Returns the steps between the canary's tokens, and to the end, over N_STEPS steps."""
     client = served.host.model.client
 
     def n_tokens() -> int:
@@ -63,7 +63,7 @@ def gaps_of_canary(served: Served, held: Gate, load: Load | None) -> list[int]:
         if load is not None and step % 4 == 1:
             load.add()
         held.open()
-        held.wait()  # the next stands still: what this one drew has been told
+        held.wait()  # the next step is stopped: the token of this one has been delivered
         n = served.call(n_tokens)
         came += [step] * (n - n_seen)
         n_seen = n
@@ -72,7 +72,7 @@ def gaps_of_canary(served: Served, held: Gate, load: Load | None) -> list[int]:
 
 
 def pace(priority: int, others: int | None, **engine: Any) -> tuple[int, set[str]]:
-    """The canary's p99 beside a load of another priority or, without one, alone; and what became of the load."""
+    """Returns the canary's p99, alone or under a load of another priority, and the load's outcomes."""
     limits = ("max_running=8", "max_waiting=16", "tenant_share=1")
     settings = (*(f"scheduler.{limit}" for limit in limits), "kv.prefix_cache=false")
     with gate() as held, serve(*settings, model=held.model("table", [HELD], max_context=256, **engine)) as served:
@@ -96,7 +96,7 @@ def test_g7_the_canary_keeps_its_pace_in_ten_times_too_much() -> None:
 
 
 def test_g7_a_canary_that_gives_way_loses_its_pace() -> None:
-    """The control: the same load, which counts for more and needs the canary's blocks."""
+    """The control: the same load with a higher priority, which needs the canary's blocks."""
     alone, _ = pace(0, None, n_blocks=18)
     beside, _ = pace(0, 100, n_blocks=18)
     assert beside > 2 * alone

@@ -1,4 +1,4 @@
-"""Every penalty in every way to sample: each token is what the sampler's definition says of the same logits."""
+"""Every penalty in every way to sample: each token equals the sampler's definition applied to the same logits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from support.session_calls import SessionCalls, calls_at_rest
 
 Fields = dict[str, Any]
 TEMPERATURE, SEED, N_TOKENS = 1.0, 11, 20
-# Longer than a block, so that a second request finds it cached. It holds tokens that are drawn later.
+# Longer than a block, so that a second request finds it cached. It contains tokens that are drawn later.
 PROMPT = [300 + 11 * i % 90 for i in range(36)] + [301, 303, 301]
-# Draws among few: what is penalised comes soon and often.
+# Sampling chooses among a few tokens: penalised tokens come soon and often.
 FEW = dict.fromkeys(range(300, 306), 100.0)
 BREAKER = 303
 PENALTIES: dict[str, Fields] = {
@@ -46,7 +46,7 @@ def calls(served: Served) -> Iterator[SessionCalls]:
 
 
 def options(penalty: Fields) -> types_pb2.SamplingOptions:
-    """As a request has them."""
+    """Returns the options of a request."""
     plain = {name: value for name, value in penalty.items() if not name.startswith("dry_")}
     dry = {name.removeprefix("dry_"): value for name, value in penalty.items() if name not in plain}
     if "breakers" in dry:
@@ -56,14 +56,14 @@ def options(penalty: Fields) -> types_pb2.SamplingOptions:
 
 
 class Reference:
-    """The definition over logits of a session that is told each token, and draws none."""
+    """The definition, applied to the logits of a session that is given each token and samples none."""
 
     def __init__(self, calls: SessionCalls) -> None:
         self._calls = calls
         self._logits: dict[tuple[int, ...], list[np.ndarray]] = {}
 
     def tokens(self, given: Sequence[int], penalty: Fields, sequence: int = 0) -> list[int]:
-        """For each place of `given`, what is drawn there where all before it was drawn."""
+        """Returns for each place of `given` the token that the definition draws after all tokens before it."""
         key = tuple(given)
         if key not in self._logits:
             self._logits[key] = self._rows(given)
@@ -116,7 +116,7 @@ def stepped(calls: SessionCalls, penalty: Fields) -> list[int]:
 
 
 def resumed(calls: SessionCalls, penalty: Fields) -> list[int]:
-    """Steps, a fork of the session, a generation on it, and steps again."""
+    """Returns the tokens of steps, then of a generation on a fork of the session, then of more steps."""
     opened = calls.prefill(PROMPT, sampling=options(penalty))
     ids = [opened.output.token_id, *(calls.step(opened.session_id).token_id for _ in range(4))]
     name = calls.fork(opened.session_id).session_id
@@ -142,7 +142,7 @@ def test_p34_every_penalty_is_the_definitions_however_a_token_is_drawn(calls: Se
     for way, run in WAYS.items():
         found = run(calls, penalty)
         assert (way, found) == (way, reference.tokens(found, penalty))
-    # Without the penalty other tokens are drawn: it is not compared with nothing.
+    # Without the penalty the tokens differ: the comparison is not vacuous.
     assert reference.tokens(found, {}) != found
 
 

@@ -1,4 +1,4 @@
-"""A server under load stays within the memory that the manifests ask for."""
+"""A loaded server stays within the memory that the generated manifests request."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from support.server_process import ServerProcess
 
 MEGABYTE = 1_000_000
 WORDS = ("Once upon a time there was a little girl. " * 30_000)[:MEGABYTE]
-LETTERS = "a" * MEGABYTE  # nowhere to cut
+LETTERS = "a" * MEGABYTE  # without places to split
 CHINESE = "漢字" * (MEGABYTE // 6)
-# Of one ordinary request on a machine that does all of this at once.
+# The limit in seconds for one ordinary request while the machine does all of this.
 PATIENCE = 20.0
 CALL = {"timeout": HANGS_AFTER}
 
 
 def planned(folder: Path) -> tuple[int, tuple[str, ...]]:
-    """What `imp k8s` asks for, and the settings that it wrote for the pod."""
+    """Returns the memory that `imp k8s` requests, and the settings that it writes for the pod."""
     command = [sys.executable, "-P", "-m", "imp_service", "k8s"]
     written = subprocess.run(command, env=clean_environment(folder), cwd=folder, capture_output=True, check=True)
     documents = list(yaml.safe_load_all(written.stdout))
@@ -60,7 +60,7 @@ def limited_server(folder: Path) -> Iterator[tuple[ServerProcess, int]]:
 
 
 class Load:
-    """Calls from many threads, and how they ended."""
+    """Makes calls from many threads, and counts their outcomes."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server = server
@@ -114,7 +114,7 @@ def detokenize(n_ids: int) -> Callable[[grpc.Channel], object]:
 
 
 def scored(channel: grpc.Channel) -> None:
-    """All that a request may ask of each token, from a reader that stalls for a while."""
+    """Requests all scores of each token, and stalls as a reader for a while."""
     request = pb.GenerateRequest(
         text="Once upon a time",
         stop={"max_tokens": 200, "ignore_eos": True},
@@ -122,7 +122,7 @@ def scored(channel: grpc.Channel) -> None:
     )
     replies = inference_pb2_grpc.InferenceServiceStub(channel).Generate(request, **CALL)
     list(itertools.islice(replies, 2))
-    threading.Event().wait(0.2)  # the stall is the load
+    threading.Event().wait(0.2)  # the stall is part of the load
     list(replies)
 
 
@@ -166,7 +166,7 @@ def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path, repeats: Repeats)
                 threads.submit(load, "ordinary", ordinary(10 * i + j))
         threads.shutdown(wait=True)
         assert server.process.poll() is None, "killed"
-        # Where too much text waits a call is told so; nobody else is.
+        # Where too much text waits the call gets that error; no other call fails.
         kinds = {"words", "letters", "offsets", "counted", "chat", "ids", "session", "scored", "ordinary"}
         assert {name for name, code in load.ends if code in ("OK", "OUT_OF_RANGE")} == kinds
         assert {code for _, code in load.ends} <= {"OK", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}

@@ -1,4 +1,4 @@
-"""Every reason of the error table from a real server: its code, metadata and details are those of the document."""
+"""A real server raises every reason of the error table with the documented code, metadata and details."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROWS = {row.reason: row for row in documented_rows() if row.reason}
 
 @contextmanager
 def without_model(*settings: str) -> Iterator[grpc.Channel]:
-    """A server whose model is never loaded."""
+    """Starts a server whose model is never loaded."""
     thread = loop_thread()
 
     async def start() -> tuple[Host, Server]:
@@ -66,14 +66,14 @@ def without_model(*settings: str) -> Iterator[grpc.Channel]:
 
 @dataclass
 class Provoked:
-    """How a call failed; `again` repeats it once what it waited for has come."""
+    """How a call failed; `again` repeats it after what it waits for has come."""
 
     call: FailedCall
     again: Callable[[], Any] | None = None
 
 
 class Provoker:
-    """Provokes a reason. What it opens is closed with the stack, the last first."""
+    """Provokes each reason. The stack closes what it opens, in reverse order."""
 
     def __init__(self, stack: ExitStack, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.stack = stack
@@ -84,12 +84,12 @@ class Provoker:
         return self.stack.enter_context(serve(*settings, **how))
 
     def standing(self, *settings: str) -> tuple[Served, Gate]:
-        """A server whose engine stands still at a token until the gate is opened."""
+        """Starts a server whose engine stops at a token until the gate opens."""
         closed = self.stack.enter_context(gate())
         return self.server(*settings, model=closed.model()), closed
 
     def injected(self, error: Exception) -> Provoked:
-        """What only a fault brings: it is raised where a prompt is read."""
+        """Raises an error that only a fault brings, where a prompt is read."""
         served = self.server()
 
         def fail(model: ModelRuntime, request: object) -> None:
@@ -100,7 +100,7 @@ class Provoker:
             call = failed(lambda: list(served.inference.Generate(ask("a"))))
         return Provoked(call, lambda: tokens_of(list(served.inference.Generate(ask("a", 2)))))
 
-    # The caller's request.
+    # Errors of the request.
 
     def field_invalid(self) -> Provoked:
         bad = types_pb2.SamplingOptions(temperature=-1)
@@ -146,7 +146,7 @@ class Provoker:
         call = failed(lambda: list(served.inference.Generate(ask("a", request_id="mine"))))
         closed.open()
         assert tokens_of(list(stream)) == [GATE, GATE + 1, GATE + 2]
-        # It may be used again.
+        # The id is free again.
         assert len(tokens_of(list(served.inference.Generate(ask([5], 2, request_id="mine"))))) == 2
         return Provoked(call)
 
@@ -157,7 +157,7 @@ class Provoker:
     def not_supported_by_model(self) -> Provoked:
         return Provoked(failed(lambda: self.server().inference.Embed(pb.EmbedRequest(texts=["a"]))))
 
-    # Sessions.
+    # Errors of sessions.
 
     def position_beyond_end(self) -> Provoked:
         calls = SessionCalls(self.server())
@@ -217,7 +217,7 @@ class Provoker:
 
         return Provoked(call, again)
 
-    # What a server has to give.
+    # Limits of the server.
 
     def queue_full(self) -> Provoked:
         served, closed = self.standing("scheduler.max_running=1", "scheduler.max_waiting=1")
@@ -262,7 +262,7 @@ class Provoker:
         served = self.server(model=scripted(script={"nan_token": GATE}))
         return Provoked(failed(lambda: list(served.inference.Generate(ask([GATE - 1], 4)))))
 
-    # Who calls.
+    # Errors of authorization.
 
     def token_missing(self) -> Provoked:
         return self.with_token(None)
@@ -279,7 +279,7 @@ class Provoker:
         path.write_text(f"{digests['right']} read *\n{digests['all']} data,read,admin *\n")
         path.chmod(0o600)
         metadata = [] if token is None else [("authorization", f"Bearer {token}")]
-        # Asked for before anything else: no model is needed.
+        # The token is checked before anything else: no model is needed.
         with without_model(f"auth.token_file={path}") as channel:
             stub = inference_pb2_grpc.InferenceServiceStub(channel)
             return Provoked(failed(lambda: list(stub.Generate(ask("a"), metadata=metadata))))
@@ -289,7 +289,7 @@ class Provoker:
             stub = inference_pb2_grpc.InferenceServiceStub(channel)
             return Provoked(failed(lambda: list(stub.Generate(ask("a")))), lambda: None)
 
-    # Faults.
+    # Faults of the server.
 
     def config_invalid(self) -> Provoked:
         served = self.server(LISTENS)
@@ -323,7 +323,7 @@ class Provoker:
 
 
 def check_row(row: DocumentedRow, call: FailedCall) -> None:
-    """As the document states it."""
+    """Compares a failed call with the documented row."""
     details = call.details
     assert (call.code, call.reason, details.domain) == (row.code, row.reason, "imp.v1")
     assert set(row.metadata) <= call.metadata.keys()
@@ -332,7 +332,7 @@ def check_row(row: DocumentedRow, call: FailedCall) -> None:
     if row.pushback:
         never = row.pushback == "pushback never"
         assert details.pushback_ms == (-1 if never else math.ceil(1000 * (details.retry_seconds or 0)))
-    # A refusal is trailers-only, so that it may be retried; what ends a running stream comes after its beginning.
+    # A refusal is trailers-only, so that it may be retried. An error of a running stream comes after its headers.
     told, silent = (call.initial, call.trailing) if row.reason == "NON_FINITE" else (call.trailing, call.initial)
     assert {"imp-request-id", "imp-instance-id"} <= told.keys()
     assert not {"imp-request-id", "imp-instance-id"} & silent.keys()

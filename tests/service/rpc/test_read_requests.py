@@ -1,4 +1,4 @@
-"""Requests are read whole: each field changes what is read, and an absent field stays absent."""
+"""Requests are read completely: each field changes the result, and an absent field stays absent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.filled_messages import filled
 from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
 
 SETTINGS = load_config(None, ["chunk.max_tokens=7", "chunk.max_delay=20ms", "limits.request_time=90s"]).settings
-# The call's own: who it is, what it is for, what is not built.
+# Fields of the call itself: its id, its model and its session.
 READ_ELSEWHERE = {"request_id", "model", "session_id"}
 
 
@@ -40,7 +40,7 @@ def test_rpc_4_an_empty_request_is_read_as_defaults() -> None:
 
 
 def test_rpc_4_every_field_is_read() -> None:
-    """Any value that a field may have, beside its default, is read as another request."""
+    """Each field changes the request that is read, for some valid value other than its default."""
 
     def whole(request: pb.GenerateRequest) -> tuple[Any, ...]:
         return read(request), read_chunking(request.output, SETTINGS)
@@ -54,7 +54,7 @@ def test_rpc_4_every_field_is_read() -> None:
         if all(whole(request) == base for request in changed):
             silent.add(path)
     refused = {path for path in GENERATE if path.startswith(("sparse_prefill.", "speculation."))}
-    # Beside max_tokens only zero is sure to be allowed; it is read below.
+    # The table has only 0 for stop.min_tokens, since more depends on max_tokens; a test below reads it.
     assert silent == refused | {"request_id", "model", "stop.min_tokens"}
     assert {path for path, _ in leaves(pb.GenerateRequest.DESCRIPTOR)} - APART - READ_ELSEWHERE <= GENERATE.keys()
 
@@ -70,9 +70,9 @@ def test_rpc_4_every_field_of_a_step_is_read() -> None:
 
 
 def test_rpc_4_every_field_of_a_sampler_is_read_and_written_back() -> None:
-    """What ModelInfo.default_sampling tells is what a request may ask for: all of it, by the message's own fields."""
+    """ModelInfo.default_sampling reports every field of SamplingOptions that a request may set."""
     whole = filled(types_pb2.SamplingOptions.DESCRIPTOR)
-    assert isinstance(whole, types_pb2.SamplingOptions)  # narrows
+    assert isinstance(whole, types_pb2.SamplingOptions)  # narrows the type
     assert write_sampling(read_sampling(whole)) == whole
     for path, _ in leaves(types_pb2.SamplingOptions.DESCRIPTOR):
         without = types_pb2.SamplingOptions()
@@ -97,7 +97,7 @@ def test_an_explicit_zero_is_no_absent_field() -> None:
 
 
 def test_floats_are_what_their_callers_wrote() -> None:
-    """Of 32 bits; read as 64 they would be other numbers than the Python API is given, and miss their bounds."""
+    """A float has 32 bits. Widened to 64 it would differ from the Python API's number, and could miss its bounds."""
     sampling = types_pb2.SamplingOptions(
         temperature=0.7,
         repetition_penalty=0.01,

@@ -1,4 +1,4 @@
-"""A client that knows only reflection lists, describes and calls every method of every service."""
+"""A client that uses only reflection lists, describes and calls every method of every service."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stream_text(replies: list[Json]) -> object:
     return position(prefill["prefill"]), step_text(step["step"]), release["release"]
 
 
-# In the order of the calls. Method -> what to send, and what the replies must show.
+# In the order of the calls: method -> requests, and a check of the replies.
 CALLS: dict[str, tuple[list[Json], Callable[[list[Json]], bool]]] = {
     # Long enough to fill blocks of the cache.
     "Generate": (
@@ -104,10 +104,10 @@ CALLS: dict[str, tuple[list[Json], Callable[[list[Json]], bool]]] = {
     "Resume": ([{}], lambda rs: rs == [{}]),
     "Reload": ([{}], lambda rs: rs == [{}]),
 }  # fmt: skip
-# What ends with a status here, as it should: (request, code).
+# Methods that rightly end with an error here: (request, code).
 REFUSED: dict[str, tuple[Json, grpc.StatusCode]] = {
     "Embed": ({"texts": [PROMPT]}, grpc.StatusCode.UNIMPLEMENTED),
-    # No such thing: the numbers are the server's own.
+    # No object has these numbers: the server assigns its own.
     "GetChannel": ({"channel_id": "999999"}, grpc.StatusCode.NOT_FOUND),
     "GetSubchannel": ({"subchannel_id": "999999"}, grpc.StatusCode.NOT_FOUND),
     "GetServer": ({"server_id": "999999"}, grpc.StatusCode.NOT_FOUND),
@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[Json, grpc.StatusCode]] = {
 
 @pytest.fixture(scope="module")
 def methods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[ReflectingClient, MethodDescriptor]]]:
-    """Every method of every listener: full name -> where and what it is."""
+    """Maps the full name of every method of every listener to its client and descriptor."""
     settings = ("listen.admin=127.0.0.1:0",)
     with server_process(tmp_path_factory.mktemp("reflection"), settings=settings) as server:
         facts = server.wait_until_ready()
@@ -139,7 +139,7 @@ def test_a_generic_client_lists_every_service(methods):
 
 
 def test_rpc_21_both_protocols_of_reflection_say_the_same(methods):
-    """The current one is not in the library: names, files and errors are those of the older one."""
+    """grpc_reflection lacks the current protocol. imp serves it with the names, files and errors of the older one."""
     channels = {id(client): client.channel for client, _ in methods.values()}
     asked = [
         reflection_pb2.ServerReflectionRequest(list_services=""),
@@ -169,7 +169,7 @@ def test_rpc_21_both_protocols_of_reflection_say_the_same(methods):
 
 
 def test_a_generic_client_describes_every_message(methods):
-    """Down to the last field: what a tool prints, and what it makes a form of."""
+    """Describes all messages down to the last field, as a tool prints them or builds forms."""
     seen: set[str] = set()
 
     def describe(message: Any) -> None:
@@ -188,7 +188,7 @@ def test_a_generic_client_describes_every_message(methods):
 
 def test_a_generic_client_calls_every_method(methods):
     by_name = {name.rpartition(".")[2]: found for name, found in methods.items()}
-    # Older packages of the health service describe no List.
+    # Older packages of the health service have no List.
     assert (CALLS.keys() | REFUSED.keys()) ^ by_name.keys() <= {"List"}
     for name, (request, code) in REFUSED.items():
         client, method = by_name[name]
@@ -206,7 +206,7 @@ def test_a_generic_client_calls_every_method(methods):
 def while_it_works(
     by_name: dict[str, tuple[ReflectingClient, MethodDescriptor]], client: ReflectingClient, method: MethodDescriptor
 ) -> list[Json]:
-    """The replies of Profile: an engine without work makes no steps to record."""
+    """Returns the replies of Profile. It keeps the engine busy: an idle engine has no steps to record."""
     with ThreadPoolExecutor(1) as pool:
         profile = pool.submit(client.call, method, CALLS["Profile"][0])
         data, generate = by_name["Generate"]

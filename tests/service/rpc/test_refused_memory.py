@@ -1,4 +1,4 @@
-"""What a refused call leaves behind: nothing, before any garbage is collected."""
+"""A refused call leaves no objects behind, even before a garbage collection."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def channel(served: Served) -> Iterator[grpc.Channel]:
-    """A client that makes no messages: those that are found are the server's."""
+    """A client that creates no messages: all messages found are the server's."""
     with grpc.insecure_channel(served.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         yield channel
 
 
 def held() -> Counter[str]:
-    """Objects of calls that the process holds."""
+    """Counts the calls, messages and frames that the process holds."""
     kinds: Counter[str] = Counter()
     for each in gc.get_objects():
-        # By its type alone: some objects of other libraries warn when they are asked for their class.
+        # By type only: some objects of other libraries warn when their class is read.
         kind = type(each)
         if kind is GrpcCall or (issubclass(kind, Message) and each.DESCRIPTOR.file.package == "imp.v1"):
             kinds[kind.__name__] += 1
@@ -75,7 +75,7 @@ def held() -> Counter[str]:
 
 
 def left_by(served: Served, act: Callable[[], object]) -> dict[str, int]:
-    """Objects that are there after each of several calls, without a collection."""
+    """Returns the objects that several calls leave behind without a collection."""
     act()
     served.wait_for_calls()
     gc.collect()

@@ -1,4 +1,4 @@
-"""Metadata of a call: what is read, what is refused, what is ignored."""
+"""Metadata of a call: which keys are read, refused or ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters at their edges, the size of what is asked for, and texts that must never come back in an error."""
+"""Parameters at their limits, the size of requested output, and texts that must never appear in an error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_p13_a_seed_is_echoed_and_makes_the_same_again(served: Served, seed: int
 
 def test_p02_blanks_and_a_beginning_alone_are_prompts(served: Served) -> None:
     bos = served.host.model.tokenizer.bos_id
-    assert bos is not None  # narrows
+    assert bos is not None  # narrows the type
     for prompt in (" ", "\n\n", [bos]):
         assert len(streamed(served, ask(prompt, 2)).output.ids) == 2
 
@@ -74,14 +74,14 @@ def test_p15_candidates_as_many_as_there_may_be(served: Served) -> None:
 
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_rpc_35_p16_scores_of_a_prompt_up_to_the_size_of_a_message(served: Served, run: Any) -> None:
-    """An entry has its id, log probability and 20 candidates of at most ten bytes each, and their frames."""
+    """An entry has its id, its log probability and 20 candidates of at most ten bytes each, with their framing."""
     before = served.stats().n_steps
     output = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=20)
     call = failed(lambda: run(served, ask([5] * 400, 1, output=output)))
     member = "request." if run is in_one else ""
     assert (call.code, call.paths) == ("INVALID_ARGUMENT", [f"{member}output.prompt_logprobs"])
     assert served.stats().n_steps == before
-    # The most that is let through can be sent; one more cannot.
+    # The largest allowed prompt can be sent; one token more is refused.
     sizes = range(200, 400)
     most = next(n for n in sizes if is_refused(served, run, n + 1, output))
     found = run(served, ask(list(range(1000, 1000 + most)), 1, output=output))
@@ -91,7 +91,7 @@ def test_rpc_35_p16_scores_of_a_prompt_up_to_the_size_of_a_message(served: Serve
 
 @pytest.mark.long
 def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path, repeats: Repeats) -> None:
-    """Each has them all, and what they took is given back: a third round finds the memory that the second left."""
+    """Each call gets all its scores, and their memory is freed: the third round uses no more than the second."""
     n_calls = repeats(64)
     output = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=2)
     requests = [pb.GenerateUnaryRequest(request=ask(longest_prompt(i), 1, output=output)) for i in range(4)]
@@ -108,12 +108,12 @@ def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path, re
 
 
 def longest_prompt(i: int) -> list[int]:
-    """All that a context holds but for the one token of the answer."""
+    """Returns a prompt that fills the context except for one token."""
     return [300 + (17 + i) * n % 1500 for n in range(511)]
 
 
 def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions) -> bool:
-    """Asked of the rule itself, of which the test before has seen that it answers."""
+    """Applies the rule directly. The test above has seen the server apply it."""
     model = served.host.model
     request = read_generation(ask([5], 1, output=output), served.host.settings, priority=0, tenant="")
     try:
@@ -127,7 +127,7 @@ def test_rpc_35_a_whole_reply_is_judged_by_what_it_may_become(served: Served) ->
     output = types_pb2.OutputOptions(top_logprobs=20)
     call = failed(lambda: in_one(served, ask("a", None, output=output)))
     assert call.paths == ["request.output.top_logprobs"]
-    # With a limit, or streamed, it can be sent.
+    # With a limit, or streamed, the reply can be sent.
     assert len(in_one(served, ask("a", 100, output=output)).output.ids) <= 100
     assert streamed(served, ask("a", 200, output=output)).output.reason in ("STOP", "MAX_TOKENS")
 
@@ -144,7 +144,7 @@ def test_p42_links_and_paths_are_text(served: Served, text: str) -> None:
 
 
 def secret_requests() -> Iterator[tuple[str, pb.GenerateRequest]]:
-    """Each is refused, with a secret in its texts."""
+    """Yields requests that are refused, each with a secret in its texts."""
     said = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content=SECRET)])
     for name, fields in {
         "field": {"num_sequences": 9},

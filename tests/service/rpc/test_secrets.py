@@ -1,4 +1,4 @@
-"""What callers send is told to nobody else: no status RPC, metric, channelz page or line of the log holds it."""
+"""Nobody else sees what callers send: no status RPC, metric, channelz page or log line contains it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAT = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content
 
 
 def marked(**fields: Any) -> pb.GenerateRequest:
-    """A request that holds the secret wherever text of its caller's own choice may stand."""
+    """Returns a request with the secret in every free text field."""
     request = ask(PROMPT, 3, **fields)
     request.cache.salt = SECRET
     request.stop.strings.append(SECRET)
@@ -45,7 +45,7 @@ def good_calls(served: Served) -> None:
 
 
 def bad_calls(served: Served) -> Iterator[Callable[[], Any]]:
-    """Each is refused, most for what stands in the very field that holds the secret."""
+    """Yields calls that are refused, most because of the field that holds the secret."""
     stub = served.inference
     tools = types_pb2.ChatPrompt(messages=CHAT.messages, tools_json=f'{{"{SECRET}"')
     for request in (
@@ -61,7 +61,7 @@ def bad_calls(served: Served) -> Iterator[Callable[[], Any]]:
 
 
 def status_pages(served: Served) -> Iterator[Message]:
-    """Everything that tells of the server and of others' work."""
+    """Yields every reply that describes the server or others' work."""
     admin, model = served.admin, model_pb2_grpc.ModelServiceStub(served.channel())
     yield admin.ListRequests(admin_pb2.ListRequestsRequest())
     yield admin.ListSessions(admin_pb2.ListSessionsRequest())
@@ -79,7 +79,7 @@ def status_pages(served: Served) -> Iterator[Message]:
 
 
 def holds_it(content: bytes) -> bool:
-    """As it is, and in what JSON makes of it."""
+    """Reports whether the secret occurs in the content, as it is or escaped as JSON."""
     return SECRET.encode() in content or json.dumps(SECRET)[1:-1].encode() in content
 
 
@@ -92,7 +92,7 @@ def test_n10_obs_5_secrets_of_prompts_and_salts_are_told_to_nobody(log_format: s
         assert {refusal.code for refusal in refusals} == {"INVALID_ARGUMENT", "OUT_OF_RANGE"}
         calls = SessionCalls(served)
         calls.prefill(PROMPT, "kept", position=0, cache=types_pb2.CacheOptions(salt=SECRET))
-        # One stands still in a step, others run and wait beside it, while everything is looked at.
+        # One request is stopped within a step, others run and wait, while the test reads every page.
         streams = [served.inference.Generate(ask([HELD - 1], 4))]
         held.wait()
         try:

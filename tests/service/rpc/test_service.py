@@ -1,4 +1,4 @@
-"""From the first listener to the last call: loading, warm-up, readiness once, and an end with the device."""
+"""The life of a server: loading, warm-up, readiness (once), its last call, and its end when the device fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GENERATE = f"/{INFERENCE}/Generate"
 
 
 class HeldLoad:
-    """A load that the test lets go on; counts how often it was begun."""
+    """A load that continues when the test allows it; counts its starts."""
 
     def __init__(self) -> None:
         self.n_loads = 0
@@ -58,7 +58,7 @@ def test_lif_1_lif_4_l01_calls_before_the_model_are_told_to_come_again_and_one_l
             assert (refused.code, refused.reason, refused.initial) == ("UNAVAILABLE", "LOADING", {})
             assert refused.details.retry_seconds == 1.0
         with ThreadPoolExecutor(10) as pool:
-            # Ten at once, over and over, until the load has ended: each is told to come again, or served.
+            # Ten clients call repeatedly until the load has ended: each call gets LOADING or is served.
             calling = [pool.submit(_until_served, channel, content) for _ in range(10)]
             load.go_on.set()
             assert all(found.result() == {"LOADING", "OK"} or found.result() == {"OK"} for found in calling)
@@ -72,7 +72,7 @@ def test_lif_1_lif_4_l01_calls_before_the_model_are_told_to_come_again_and_one_l
 
 
 def _until_served(channel: grpc.Channel, content: bytes) -> set[str]:
-    """Every outcome up to the first OK."""
+    """Calls until the first OK, and returns all outcomes."""
     found: set[str] = set()
     while "OK" not in found:
         ended = call(channel, GENERATE, content)
@@ -151,7 +151,7 @@ def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_told_so(mon
         for _ in range(3):
             ended = call(channel, GENERATE, content)
             assert (ended.code, ended.reason) == ("UNAVAILABLE", "DRAINING")
-            # Each comes anew before it was quiet for long enough.
+            # Each call comes before the quiet period has ended.
             it.thread.jump(3000)
         it.thread.jump(3600)
         it.wait()

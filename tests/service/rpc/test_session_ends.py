@@ -1,4 +1,4 @@
-"""How sessions end, and how many there may be: ttl, another instance, limits, eviction, a drain."""
+"""How sessions end, and how many may exist: ttl, another instance, limits, eviction, drain."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from support.served_models import scripted
 from support.session_calls import Sent, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal, seconds
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
-# Seconds of a lease: the clock that is set forward runs on by itself too, and a busy machine takes some of it.
+# The ttl in seconds: it is long because the clock also runs on by itself, which matters on a busy machine.
 TTL = 600
 
 
@@ -73,7 +73,7 @@ def test_ses_16_a_name_may_be_used_again_after_its_session_expired(calls: Sessio
 
 
 def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls: SessionCalls) -> None:
-    """The clock jumps while steps are on their way in, queued, running and returning."""
+    """The clock jumps while steps arrive, wait, run and return."""
     outcomes = {"done": 0, "SESSION_EXPIRED": 0}
     with ThreadPoolExecutor(2) as threads:
         for n in range(60):
@@ -93,7 +93,7 @@ def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls:
             except grpc.RpcError as error:
                 outcomes[reason(step.result)] += 1
                 assert error.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
-            # Whatever came first, the use that was renewed it.
+            # Whichever came first, a use that happened renewed the ttl.
             calls.served.jump(TTL + 1)
             calls.served.wait_for_rest()
             assert reason(lambda: calls.step(name)) == "SESSION_EXPIRED"  # noqa: B023
@@ -101,7 +101,7 @@ def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls:
 
 
 def test_s14_ses_16_a_step_that_runs_keeps_its_session() -> None:
-    """The ttl passes while the engine stands in the step: it is done, and was a use."""
+    """The ttl passes while the engine is stopped within the step: the step finishes, and counts as a use."""
     with gate() as held_up, serve(model=held_up.model()) as served, ThreadPoolExecutor(1) as threads:
         calls = SessionCalls(served)
         name = calls.prefill([HELD - 10, HELD - 9], ttl=seconds(TTL)).session_id
@@ -136,14 +136,14 @@ def test_ses_17_s02_a_session_of_another_start_is_lost(calls: SessionCalls) -> N
             )
         assert after.release(name) is False
         assert reason(lambda: after.step("chosen", position=10)) == "SESSION_NOT_FOUND"
-        # A name of its own start that it does not know was released, or never given.
+        # The instance does not know this name of its own: it was released, or never assigned.
         own = after.prefill(PROMPT).session_id
         assert after.release(own) is True
         assert reason(lambda: after.step(own)) == "SESSION_NOT_FOUND"
 
 
 def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls: SessionCalls) -> None:
-    """Ten thousand are opened and left in the release run; here as many as show that the limit holds."""
+    """The release run opens and abandons 10,000 sessions; this test opens enough to reach the limit."""
     n_opened = n_full = 0
     for _ in range(120):
         try:
@@ -153,7 +153,7 @@ def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls:
             found = details_of(error)
             assert found.reason == "SESSIONS_FULL"
             assert found.pushback_ms == round((found.retry_seconds or 0) * 1000)
-            assert TTL - 10 < (found.retry_seconds or 0) <= TTL  # the first session to expire
+            assert TTL - 10 < (found.retry_seconds or 0) <= TTL  # until the first session expires
             n_full += 1
     assert (n_opened, n_full) == (40, 80)
     assert reason(lambda: calls.fork(calls.served.host.sessions.held()[0].session_id)) == "SESSIONS_FULL"
@@ -179,7 +179,7 @@ def test_ses_16_s12_names_that_expired_are_forgotten_oldest_first(monkeypatch: p
 def test_s12_an_expired_session_gives_its_place_at_once(calls: SessionCalls) -> None:
     for _ in range(40):
         calls.prefill(PROMPT[:1])
-    # Not on the loop's timer: the next opening finds them due.
+    # The loop's timer does not run here: the next opening finds the expired sessions.
     calls.served.call(lambda: calls.served.thread.clock.jump(TTL + 1))
     assert calls.prefill(PROMPT).output.position == 10
 
@@ -195,7 +195,7 @@ def test_ses_18_places_are_given_back_on_every_way_out(calls: SessionCalls) -> N
 
 
 def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise() -> None:
-    """A cache of 8 blocks of 16 tokens, full of two idle sessions."""
+    """Two idle sessions fill a cache of 8 blocks of 16 tokens."""
     for evict in (False, True):
         model = scripted(n_blocks=8, max_context=128, evict_sessions=evict)
         with serve(f"sessions.evict={str(evict).lower()}", model=model) as served:
@@ -210,7 +210,7 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise() -> N
                 assert len(served.host.sessions) == 2
             else:
                 found = refusal(lambda: calls.prefill([500, *sixty]))  # noqa: B023
-                # Nothing runs: blocks come when the older session expires, and not before.
+                # Nothing runs: blocks become free only when the older session expires.
                 assert found.reason == "KV_FULL" and 59 < (found.retry_seconds or 0) <= 60
                 assert found.pushback_ms == round((found.retry_seconds or 0) * 1000)
                 assert set(found.metadata) >= {"needed", "available"}
@@ -233,7 +233,7 @@ def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish() -> None:
             busy.send(pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[step])))
         held_up.wait()
         served.call(lambda: served.host.drain.begin(30.0))
-        # The one that does nothing ends at once, the other with its last answer.
+        # The idle stream ends at once, the other after its last answer.
         with pytest.raises(grpc.RpcError) as ended:
             next(streams[0])
         told = details_of(ended.value)

@@ -1,4 +1,4 @@
-"""Generate on a session: where it begins, what the session keeps, and who else may work on it meanwhile."""
+"""Generate on a session: where it begins, what the session keeps, and which other calls are possible meanwhile."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ def calls(served: Served) -> Iterator[SessionCalls]:
 
 
 def going_on(name: str, n: int, **fields: Any) -> pb.GenerateRequest:
-    """A generation on a session that ends at no token of its own."""
+    """Returns a generation on a session that ignores end tokens."""
     request = pb.GenerateRequest(session_id=name, **fields)
     request.stop.max_tokens = n
     request.stop.ignore_eos = True
@@ -37,12 +37,12 @@ def going_on(name: str, n: int, **fields: Any) -> pb.GenerateRequest:
 
 
 def generated(calls: SessionCalls, request: pb.GenerateRequest) -> list[int]:
-    """The tokens of a stream read to its end."""
+    """Reads a stream to its end and returns its tokens."""
     return tokens_of(list(calls.stub.Generate(request, timeout=30)))
 
 
 def stepped(calls: SessionCalls, name: str, n: int) -> list[int]:
-    """The tokens of so many steps."""
+    """Returns the tokens of `n` steps."""
     return [calls.step(name).token_id for _ in range(n)]
 
 
@@ -113,11 +113,11 @@ def test_ses_6_a_generation_that_ended_with_a_stop_token_leaves_nothing_pending(
 @pytest.mark.long
 @pytest.mark.parametrize("n_read", [1, 2, 7])
 def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_read: int) -> None:
-    """Cancelled in mid-way: held and pending together are the prompt and a beginning of the output."""
+    """A generation is cancelled midway: the held and pending tokens are the prompt and the start of the output."""
     reference = calls.prefill(PROMPT)
     expected = [reference.output.token_id, *stepped(calls, reference.session_id, 200)]
     name = calls.prefill(PROMPT).session_id
-    # No more than is known, should it come to its end before it hears of the cancel.
+    # At most as many tokens as `expected` has, in case the generation ends before the cancel arrives.
     request = going_on(name, 150)
     request.output.max_chunk_tokens = 1
     stream = calls.stub.Generate(request)
@@ -126,7 +126,7 @@ def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_r
         read += tokens_of([next(stream)])
     stream.cancel()
     assert read == expected[1 : 1 + len(read)]
-    # One more call tells the position, where it does not match.
+    # A call with a wrong position returns the right one.
     calls.served.wait_until(lambda: not calls.served.host.sessions.held()[-1].is_busy, "the generation has ended")
     held = int(refusal(lambda: calls.step(name, position=0)).metadata["held"])
     n_outputs = held + 1 - len(PROMPT)
@@ -135,7 +135,7 @@ def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_r
 
 
 def test_ses_11_s22_while_a_generation_runs_the_session_is_busy() -> None:
-    """One token follows another, and at one the engine stands still."""
+    """Each token follows the last, and the engine stops at one of them."""
     with gate() as held_up, serve(model=held_up.model()) as served, ThreadPoolExecutor(1) as threads:
         calls = SessionCalls(served)
         name = calls.prefill([HELD - 10, HELD - 9]).session_id
@@ -232,12 +232,12 @@ def test_gen_4_d12_a_loop_on_one_stream_gives_the_tokens_of_generate(
         assert tokens == generated(calls, request)
         texts = [first.prefill.output.text, *(each.step.results[0].output.text for each in rest)]
         (whole,) = calls.stub.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
-        # An unfinished character at the end is told by a generation, which ends there.
+        # Only a generation emits an unfinished character at its end.
         assert whole.output.text.startswith("".join(texts))
 
 
 def test_rpc_3_ses_20_the_pending_token_of_a_session_is_a_prompt_token(calls: SessionCalls) -> None:
-    """Usage and `started` count what the call evaluates: the pending token, and nothing where none is pending."""
+    """Usage and `started` count what the call evaluates: the pending token, or nothing without one."""
     for step, n_prompt in ((None, 1), (SILENT, 0)):
         name = calls.prefill(PROMPT, step=step).session_id
         whole = calls.stub.GenerateUnary(pb.GenerateUnaryRequest(request=going_on(name, 3)))

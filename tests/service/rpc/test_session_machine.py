@@ -1,4 +1,4 @@
-"""Random operations on sessions against a model of lists: positions, tokens and blocks after each."""
+"""Random operations on sessions agree with a model of lists in positions, tokens and blocks after each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from support.session_calls import SessionCalls, details_of, prefill
 
 BLOCK = 16
 CONTEXT = 96
-# The script's rule: n + 1 follows n.
+# The scripted model's rule: n + 1 follows n.
 tokens = st.lists(st.integers(300, 400), min_size=1, max_size=40)
 
 
 class Blocks:
-    """Who holds which block: shared by forks, copied where one of several writes into it."""
+    """Which session holds which block: forks share it, and it is copied when one of several holders writes to it."""
 
     def __init__(self) -> None:
         self._ids = itertools.count()
@@ -47,7 +47,7 @@ class Blocks:
 
 @dataclass
 class Model:
-    """One session: what it holds, what is pending, and what it was last extended by."""
+    """One session: its held tokens, its pending token, and its last step with the reply."""
 
     held: list[int] = field(default_factory=list)
     pending: int | None = None
@@ -146,7 +146,7 @@ class SessionMachine(RuleBasedStateMachine):
     def mismatch(self, data: st.DataObject, position: int) -> None:
         name = self.pick(data)
         if position != len(self.sessions[name].held):
-            # Sampling that no step of the others has: never their repeat.
+            # No other step has these options, so this one never repeats one.
             step = pb.StepOptions(top_logprobs=3)
             failed = self.reason(lambda: self.calls.step(name, [301], position=position, step=step))
             assert failed == "POSITION_MISMATCH"
@@ -216,7 +216,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 def run_machine(n_examples: int, n_steps: int) -> None:
-    """So many runs of so many operations."""
+    """Runs `n_examples` sequences of `n_steps` operations."""
     model = scripted(max_context=CONTEXT, n_blocks=64, prefix_cache=False)
     with serve("log.level=warning", model=model) as served:
         machine = type("ServedMachine", (SessionMachine,), {"served": served}).TestCase
@@ -231,13 +231,13 @@ def run_machine(n_examples: int, n_steps: int) -> None:
 
 
 def test_s29_s17_s18_random_operations_agree_with_a_list_model(repeats: Repeats) -> None:
-    """Ten million of them in the release run."""
+    """The release run makes ten million operations."""
     run_machine(n_examples=repeats(20), n_steps=30)
 
 
 @pytest.mark.long
 def test_s19_a_long_chain_of_forks_and_many_of_one_are_released_in_any_order() -> None:
-    """Ten thousand each in the release run."""
+    """The release run makes 10,000 of each."""
     n = 150
     with serve(f"sessions.max={2 * n + 1}", "log.level=warning", model=scripted()) as served:
         calls = SessionCalls(served)
@@ -248,7 +248,7 @@ def test_s19_a_long_chain_of_forks_and_many_of_one_are_released_in_any_order() -
         fan = [calls.fork(root, position=i % 41).session_id for i in range(n)]
         assert served.stats().blocks_live == 3
         released = chain + fan
-        # A fixed shuffle: steps of a number prime to the length.
+        # A fixed shuffle: the stride is coprime to the length.
         for i in range(len(released)):
             assert calls.release(released[i * 100 % len(released)]) is True
         served.wait_for_rest()

@@ -1,4 +1,4 @@
-"""A step that nobody waits for any more: its session is before it or after it, and asking again gives its reply."""
+"""An abandoned step leaves its session before or after it, and a retry returns its reply."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +12,12 @@ from support.session_calls import WARM, SessionCalls, calls_at_rest, details_of,
 
 PROMPT = [300 + 11 * i % 90 for i in range(40)]
 LONG = [300 + 7 * i % 80 for i in range(300)]
-TEXT = "Once upon a time there was a cat. " * 40  # read in a worker
+TEXT = "Once upon a time there was a cat. " * 40  # long enough for a worker to read it
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    # A prefill of many steps of the engine, so that a cancel can fall between them.
+    # A prefill takes many steps of the engine, so that a cancel can fall between them.
     with serve("scheduler.prefill_chunk=16", "kv.prefix_cache=false") as running:
         yield running
 
@@ -28,7 +28,7 @@ def calls(served: Served) -> Iterator[SessionCalls]:
 
 
 def again(call: Any, request: Any) -> Any:
-    """The reply of a call that is sent until the session is free."""
+    """Repeats a call until the session is free, and returns the reply."""
     while True:
         try:
             return call(request, timeout=30)
@@ -38,7 +38,7 @@ def again(call: Any, request: Any) -> Any:
 
 
 def cancel_at(served: Served, started: Any, n_steps: int) -> None:
-    """Cancels a call when the engine has made so many steps more."""
+    """Cancels a call after the engine has made `n_steps` more steps."""
     before = served.stats().n_steps
     served.wait_until(
         lambda: started.done() or served.host.model.client.engine.stats().n_steps >= before + n_steps,
@@ -70,7 +70,7 @@ def test_ses_29_s11_a_cancelled_step_is_done_or_not(calls: SessionCalls, point: 
         reply = again(call, request)
         assert output(reply) == expected[0 if position == 40 else 1]
         assert calls.served.call(lambda: held.position) == after
-        # Nothing is evaluated or drawn by asking once more.
+        # A retry evaluates and draws nothing.
         n_steps = calls.served.stats().n_steps
         assert call(request).SerializeToString() == reply.SerializeToString()
         assert calls.served.stats().n_steps == n_steps
@@ -101,14 +101,14 @@ def test_ses_29_an_opening_whose_name_nobody_learned_leaves_nothing(calls: Sessi
     for point in range(6):
         started = calls.stub.Prefill.future(prefill(prompt))
         cancel_at(calls.served, started, 3 * point)
-        # On the same connection, so that the server has heard of the cancel by then.
+        # On the same connection: the server has received the cancel before this call.
         assert reason(lambda: calls.step("nobody")) == "SESSION_NOT_FOUND"
         host, sessions = calls.served.host, calls.served.host.sessions
         calls.served.wait_until(
             lambda: host.calls.n_requests == 0 and not any(held.is_busy for held in sessions.held()),  # noqa: B023
             "the call has ended",
         )
-        # One whose reply was on its way already is left to its ttl.
+        # A session whose reply was already on its way stays until its ttl.
         assert all(not held.is_new for held in sessions.held())
         calls.served.jump(61)
         calls.served.wait_for_rest()
@@ -133,5 +133,5 @@ def test_s11_a_batch_that_nobody_waits_for_is_done_for_each(calls: SessionCalls)
         results = calls.steps(*steps).results
         if not any(each.error.reason == "SESSION_BUSY" for each in results):
             break
-    # Repeats: whatever the cancelled call had begun was carried out once.
+    # Repeats: what the cancelled call had begun ran once.
     assert [each.output for each in results] == [expected] * 3

@@ -1,4 +1,4 @@
-"""Steps over gRPC: what is held and pending after each, batches of sessions, samplers, masks, logits."""
+"""Steps over gRPC: held and pending tokens after each, batches of sessions, samplers, masks, logits."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -78,7 +78,7 @@ def test_ses_10_s01_results_are_in_order_and_one_failure_leaves_the_others_whole
         (grpc.StatusCode.OUT_OF_RANGE.value[0], "CONTEXT_TOO_LONG"),
     ]
     assert reply.forward.ToNanoseconds() > 0
-    # With none that could be run the call fails as its first.
+    # If no step can run, the call fails with the first step's error.
     assert reason(lambda: calls.steps(*(pb.SessionStep(session_id=n, token_ids=[1]) for n in names[2:0:-1]))) == (
         "CONTEXT_TOO_LONG"
     )
@@ -115,7 +115,7 @@ def test_ses_11_s05_one_of_many_steps_at_once_wins(calls: SessionCalls, n: int) 
 
     with ThreadPoolExecutor(n) as threads:
         outputs = [output for output in threads.map(attempt, range(n)) if output is not None]
-    # Those that came after the first had ended repeat it exactly.
+    # Calls that arrived after the first had ended repeat it exactly.
     assert len(outputs) >= 1 and all(output == outputs[0] for output in outputs)
     assert (outputs[0].position, outputs[0].token_id) == (220, expected)
     assert calls.step(name, position=220).position == 221
@@ -138,7 +138,7 @@ def test_ses_11_s05_while_a_step_runs_every_other_is_refused() -> None:
 
 
 def test_ses_22_a_present_sampler_replaces_the_whole(calls: SessionCalls) -> None:
-    """Only a seed leaves nothing of the temperature that was set before."""
+    """A sampler with only a seed discards the temperature set before."""
     name = calls.prefill(PROMPT, sampling=types_pb2.SamplingOptions(temperature=0.0)).session_id
     seeded = types_pb2.SamplingOptions(seed=11)
     replaced = [calls.step(name, [301], sampling=seeded).token_id]

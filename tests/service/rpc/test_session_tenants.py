@@ -1,4 +1,4 @@
-"""A session belongs to its tenant: to others it does not exist, and they do not take its place."""
+"""A session belongs to its tenant: other tenants cannot see it, and do not use up its share of places."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ def served() -> Iterator[Served]:
 
 
 def every_call(calls: SessionCalls, name: str) -> list[Callable[[], object]]:
-    """Each session RPC on a name."""
+    """Returns each session RPC on a name."""
     return [
         lambda: calls.prefill([301], name),
         lambda: calls.prefill([301], name, position=len(PROMPT)),
@@ -43,7 +43,7 @@ def test_ses_28_n05_a_foreign_session_is_unknown_in_the_same_words(served: Serve
         assert of_foreign.metadata == {"session_id": name} and of_unknown.metadata == {"session_id": random}
         assert (of_foreign.code, of_foreign.message) == (of_unknown.code, of_unknown.message)
     assert (other.release(name), other.release(random)) == (False, False)
-    # Neither does it tell that the session was, once it has expired.
+    # Other tenants do not learn that the session existed, even after it has expired.
     served.jump(61)
     assert reason(lambda: other.step(name)) == "SESSION_NOT_FOUND"
     assert reason(lambda: owner.step(name)) == "SESSION_EXPIRED"
@@ -70,7 +70,7 @@ def test_n05_without_a_tenant_a_session_is_nobodys_elses(served: Served) -> None
 
 
 def test_n07_a_foreign_request_id_is_free(served: Served) -> None:
-    """Two tenants run requests of one id side by side."""
+    """Two tenants run requests with the same id at once."""
     first, second = SessionCalls(served, "a"), SessionCalls(served, "b")
     request = ask([301, 302], 300, request_id="same")
     request.stop.ignore_eos = True
@@ -85,19 +85,19 @@ def test_n07_a_foreign_request_id_is_free(served: Served) -> None:
 
 @pytest.mark.long
 def test_n08_names_are_random_and_never_given_twice() -> None:
-    """Ten million in the release run."""
+    """The release run draws ten million names."""
     names = {new_session_id("0badcafe") for _ in range(20_000)}
     assert len(names) == 20_000
     assert all(re.fullmatch(r"imp-0badcafe-[0-9a-f]{32}", name) for name in names)
     assert {instance_of(name) for name in names} == {"0badcafe"}
-    # 128 bits, each of them one as often as not: within five standard errors.
+    # 128 random bits, each set in half of the names, within five standard errors.
     bits = [sum(int(name[-32:], 16) >> bit & 1 for name in names) for bit in range(128)]
     assert all(abs(count - 10_000) < 5 * 20_000**0.5 / 2 for count in bits)
     assert [instance_of(name) for name in ("mine", "imp-0badcafe-12", "0badcafe-" + "1" * 32, "")] == [None] * 4
 
 
 def test_n08_a_guess_finds_nothing(served: Served) -> None:
-    """A million in the release run."""
+    """The release run makes a million guesses."""
     calls = SessionCalls(served)
     names = [calls.prefill(PROMPT).session_id for _ in range(20)]
     guesses = [pb.SessionStep(session_id=new_session_id(served.host.instance_id)) for _ in range(60)]
@@ -114,12 +114,12 @@ def test_n11_a_tenant_at_its_share_leaves_the_others_theirs(served: Served) -> N
     assert found.retry_seconds is not None and found.pushback_ms == round(found.retry_seconds * 1000)
     assert reason(lambda: greedy.fork(names[0])) == "TENANT_LIMIT"
     assert [modest.prefill(PROMPT).output.position for _ in range(8)] == [40] * 8
-    # Its own ways out make room: releasing, and its sessions' ttl.
+    # The tenant can free places by a release, or by its sessions' ttl.
     greedy.release(names[0])
     assert greedy.prefill(PROMPT).output.position == 40
     served.jump(61)
     assert [greedy.prefill(PROMPT).output.position for _ in range(8)] == [40] * 8
-    # Who names no tenant has no share.
+    # Callers without a tenant have no limit per tenant.
     nobody = SessionCalls(served)
     assert [nobody.prefill(PROMPT).output.position for _ in range(22)] == [40] * 22
     assert reason(lambda: nobody.prefill(PROMPT)) == "SESSIONS_FULL"

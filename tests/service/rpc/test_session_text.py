@@ -1,4 +1,4 @@
-"""Text of steps: whole characters, which follow where a session is truncated or a token replaced."""
+"""Text of steps: whole characters, also after a session is truncated or a token replaced."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ EMOJI = "😀".encode()
 
 
 class Spoken:
-    """A session whose sampled tokens the test decides: bytes, one to a token."""
+    """A session whose sampled tokens the test chooses, one byte each."""
 
     def __init__(self, calls: SessionCalls) -> None:
         self._calls = calls
@@ -27,13 +27,13 @@ class Spoken:
         self.name = ""
 
     def open(self, first: int) -> str:
-        """The text of the first sampled byte."""
+        """Opens the session, samples the first byte, and returns its text."""
         opened = self._calls.prefill([self._ids[ord("a")]], step=self._only(first))
         self.name = opened.session_id
         return opened.output.text
 
     def say(self, byte: int, given: Sequence[int] = ()) -> str:
-        """Samples a byte after the pending one, or after those given in its place."""
+        """Samples a byte after the pending token, or after the `given` bytes in its place."""
         output = self._calls.step(self.name, [self._ids[each] for each in given], step=self._only(byte))
         assert output.token_id == self._ids[byte]
         return output.text
@@ -57,10 +57,10 @@ def test_ses_30_a_character_is_told_when_it_is_whole(calls: SessionCalls) -> Non
 
 
 def test_ses_30_a_replaced_token_takes_what_was_held_with_it(calls: SessionCalls) -> None:
-    """Of an emoji over several tokens the second is replaced: by its like, and by a letter."""
+    """The second token of an emoji is replaced: by the same byte, and by a letter."""
     spoken = Spoken(calls)
     assert [spoken.open(EMOJI[0]), spoken.say(ord("x"))] == ["", "\ufffdx"]
-    # In place of x, the byte that goes on with the emoji.
+    # The emoji's next byte replaces x.
     assert [spoken.say(EMOJI[2], given=EMOJI[1:2]), spoken.say(EMOJI[3])] == ["", "😀"]
 
     spoken = Spoken(calls)
@@ -73,7 +73,7 @@ def test_ses_30_truncation_goes_back_to_what_was_held_there(calls: SessionCalls)
     spoken.open(EMOJI[0])
     for byte in b"\x9f\x98!":
         spoken.say(byte)
-    # Held: a, and the first three bytes of the emoji; back to the first two.
+    # Held: a, and the first three bytes of the emoji. The truncation leaves the first two bytes.
     assert calls.truncate(spoken.name, 3) == 3
     assert [spoken.say(EMOJI[3], given=EMOJI[2:3]), spoken.say(ord("."))] == ["😀", "."]
 

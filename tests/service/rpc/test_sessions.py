@@ -1,4 +1,4 @@
-"""Sessions over gRPC: opening, the lock of a position, exact repeats, forks, truncations, releases."""
+"""Sessions over gRPC: opening, position checks, exact repeats, forks, truncations, releases."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def calls(served: Served) -> Iterator[SessionCalls]:
 
 
 def evaluated(served: Served) -> int:
-    """Rows that the engine has evaluated."""
+    """Returns the number of rows that the engine has evaluated."""
     stats = served.stats()
     return stats.n_decode_rows + stats.n_prefill_rows
 
@@ -74,7 +74,7 @@ def test_ses_3_s08_position_is_a_lock(calls: SessionCalls) -> None:
 
 
 def seeded_loop(calls: SessionCalls, n_steps: int, is_lost: bool) -> list[int]:
-    """The tokens of a seeded loop; every third reply is lost where asked for, and the step sent again."""
+    """Returns the tokens of a seeded loop. With `is_lost` every third reply is lost, and its step is sent again."""
     opened = calls.prefill(PROMPT, sampling=WARM)
     tokens, position = [opened.output.token_id], len(PROMPT)
     for n in range(n_steps):
@@ -110,7 +110,7 @@ def test_ses_4_s08_the_same_position_with_anything_else_is_a_mismatch(calls: Ses
         step = pb.SessionStep(session_id=name, position=20, **other)
         assert reason(lambda: calls.steps(step)) == "POSITION_MISMATCH"  # noqa: B023
     assert reason(lambda: calls.prefill([301], name, position=20)) == "POSITION_MISMATCH"
-    # The last but one is no more.
+    # Only the last step can be repeated.
     calls.step(name, position=21)
     assert reason(lambda: calls.step(name, [301], position=20)) == "POSITION_MISMATCH"
 
@@ -120,7 +120,7 @@ def test_ses_4_a_repeated_batch_gets_the_same_reply(calls: SessionCalls) -> None
     steps = [pb.SessionStep(session_id=name, position=20 - i) for i, name in enumerate(names)]
     first = calls.steps(*steps)
     assert calls.steps(*steps).SerializeToString() == first.SerializeToString()
-    # A part of it may have been lost before it came here: the others are still told what they were.
+    # Another call may have advanced one session of the batch. The others still get their earlier replies.
     calls.step(names[1], position=20)
     results = calls.steps(*steps).results
     assert (results[0], results[2]) == (first.results[0], first.results[2])
@@ -131,12 +131,12 @@ def test_ses_4_s20_a_truncation_forgets_the_stored_reply(calls: SessionCalls) ->
     name = calls.prefill(PROMPT, sampling=WARM).session_id
     calls.step(name, [301], position=20)
     second = calls.step(name, [302], position=21)
-    assert calls.truncate(name, 22) == 22  # changes nothing
+    assert calls.truncate(name, 22) == 22  # a no-op
     assert calls.step(name, [302], position=21) == second
     assert calls.truncate(name, 21) == 21
     before = evaluated(calls.served)
     again = calls.step(name, [302], position=21)
-    # Evaluated again, and drawn as the output of the same index.
+    # The step is evaluated again, and sampled at the same output index.
     assert evaluated(calls.served) == before + 1
     assert (again.position, again.token_id) == (second.position, second.token_id)
     calls.truncate(name, 19)
@@ -187,7 +187,7 @@ def test_ses_14_s09_a_named_fork_may_be_repeated(calls: SessionCalls) -> None:
     assert (first.session_id, first.position) == ("copy", 20)
     assert calls.fork(name, new_session_id="copy").SerializeToString() == first.SerializeToString()
     assert calls.served.stats().sessions == 2
-    # The pending token and the sampler are the parent's.
+    # The fork inherits the pending token and the sampler.
     assert [calls.step("copy").token_id for _ in range(5)] == [calls.step(name).token_id for _ in range(5)]
     found = refusal(lambda: calls.fork(name, new_session_id="copy"))
     assert (found.reason, found.metadata) == ("POSITION_MISMATCH", {"expected": "20", "held": "25"})

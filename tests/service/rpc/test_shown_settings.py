@@ -1,4 +1,4 @@
-"""What the settings are, shown in three places: GetServerInfo, `imp config show` and `imp inspect` say the same."""
+"""GetServerInfo, `imp config show` and `imp inspect` show the same settings."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def test_mod_10_three_overrides_are_the_same_wherever_they_are_shown(capfd: pyte
 
 
 def test_cfg_6_the_server_tells_what_config_show_prints_less_secrets(capfd: pytest.CaptureFixture[str]) -> None:
-    """But for what is decided for the machine."""
+    """The settings that are chosen for the machine are not compared."""
     given = [f"tracing.endpoint=http://me:{SECRET}@127.0.0.1:4317", "kv.block_tokens=32"]
     words = [word for setting in given for word in ("--set", setting)]
     out = printed(capfd, "config", "show", "--json", *words)
     printed_settings = json.loads(out)
     with serve() as served:
-        before, served.host.config = served.host.config, load_config(None, given)  # which exports nothing
+        before, served.host.config = served.host.config, load_config(None, given)  # this config exports nothing
         told = told_by_server(served)
         served.host.config = before
         assert SECRET not in "\n".join(served.log_lines())
-    # Whoever prints the settings of their own file sees what is in it.
+    # `imp config show` prints the user's own file, secrets included.
     assert SECRET in printed_settings["tracing.endpoint"]
     assert SECRET not in json.dumps(told)
     assert told["tracing.endpoint"] == "http://127.0.0.1:4317"

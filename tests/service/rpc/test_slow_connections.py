@@ -1,4 +1,4 @@
-"""Connections that are slow on purpose are closed in time, idle ones that answer are kept, and nobody else waits."""
+"""Connections that are slow on purpose are closed in time; idle ones that answer pings stay. Nobody else waits."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
 
 N_CONNECTIONS = 1000 if os.environ.get("IMP_RELEASE") else 120
-# As short as the settings allow; a byte comes this often from each.
+# The shortest that the settings allow. Each connection sends a byte this often.
 SETTINGS_OF_TESTS = ("keepalive.time=1s", "keepalive.timeout=1s", "keepalive.min_ping_interval=1s")
 PACE_SECONDS = 0.05
-# A call's headers, announced as longer than will ever come.
+# The headers of a call. Their announced length never arrives completely.
 LONG_HEADERS = b"\x00\x20\x00" + bytes((HEADERS, END_HEADERS)) + b"\x00\x00\x00\x01" + b"\x00" * 8192
-# What is sent at once, and what then comes byte by byte.
+# What each kind sends at once, and what it then sends byte by byte.
 KINDS = {
     "says nothing": (b"", b""),
     "is slow in its handshake": (b"", PREFACE + frame(SETTINGS, bytes(6 * 100))),
@@ -50,7 +50,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 
 class Slow:
-    """A client that keeps a connection for as long as it can; it reads, and answers nothing."""
+    """A client that keeps a connection as long as it can. It reads, but answers nothing."""
 
     def __init__(self, address: str, at_once: bytes, slowly: bytes) -> None:
         host, _, port = address.rpartition(":")
@@ -65,7 +65,7 @@ class Slow:
             try:
                 self.socket.send(bytes((byte,)))
             except OSError:
-                return  # closed meanwhile: reading tells
+                return  # closed meanwhile: the next read shows it
 
     def is_closed(self) -> bool:
         try:
@@ -85,14 +85,14 @@ def test_w07_rpc_32_slow_connections_are_closed_and_honest_ones_are_served(serve
 
 
 def test_w07_rpc_28_a_connection_that_is_slow_in_a_frame_ends_with_its_age() -> None:
-    """For gRPC every byte is a sign of life, so that no ping is sent: only connection.max_age ends it."""
+    """gRPC takes every byte as activity and sends no ping: only connection.max_age ends the connection."""
     ages = ("connection.max_age=1s", "connection.max_age_grace=1s", "limits.request_time=1s")
     with serve(*SETTINGS_OF_TESTS, *ages, model=scripted()) as served:
         hold_and_watch(served, PREFACE + frame(SETTINGS), LONG_HEADERS)
 
 
 def hold_and_watch(served: Served, at_once: bytes, slowly: bytes) -> None:
-    """Many such connections, until the last is closed; a canary sings all the while."""
+    """Holds N_CONNECTIONS such connections until the last is closed, while a canary generates again and again."""
     held = [Slow(served.address, at_once, slowly) for _ in range(N_CONNECTIONS)]
     try:
         with served.canary() as canary:
@@ -115,8 +115,10 @@ def hold_and_watch(served: Served, at_once: bytes, slowly: bytes) -> None:
 
 
 def pings(address: str, n: int, gap: float) -> int:
-    """How many pings an idle client gets an answer to, each sent `gap` after the answer before, until it is told to
-    go: the server has seen them as far apart at least."""
+    """Returns how many of `n` pings an idle client gets answered before GOAWAY.
+
+    It sends each `gap` seconds after the last answer, so the server sees them at least that far apart.
+    """
     with raw_connection(address) as connection:
         frames = connection.frames()
         for i in range(n):
@@ -129,7 +131,7 @@ def pings(address: str, n: int, gap: float) -> int:
                 kind, flags, _, content = next(frames, (GOAWAY, 0, 0, b""))
                 if kind == GOAWAY:
                     return i
-                if kind == PING and not flags:  # the server's own
+                if kind == PING and not flags:  # the server's own ping
                     connection.send(frame(PING, content, flags=ACK))
                 elif kind == PING and content == sent:
                     over = time.monotonic() + gap
@@ -137,7 +139,7 @@ def pings(address: str, n: int, gap: float) -> int:
 
 
 def test_w09_an_idle_client_that_pings_as_often_as_it_may_is_kept(served: Served) -> None:
-    """More often than that is a flood: gRPC forgives two pings that come too early."""
+    """More frequent pings are a flood: gRPC tolerates two pings that come too early."""
     assert pings(served.address, 4, gap=1.0) == 4
     assert pings(served.address, 20, gap=0.0) < 5
     assert tokens_of(list(served.inference.Generate(ask([300], 3)))) == [301, 302, 303]

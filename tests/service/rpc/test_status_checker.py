@@ -1,4 +1,4 @@
-"""The checker of statuses: the rows of the table pass, whatever else a call may end with does not."""
+"""The checker of statuses: it accepts the rows of the table, and refuses every other status."""
 
 import grpc
 import pytest

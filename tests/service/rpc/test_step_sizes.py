@@ -1,4 +1,4 @@
-"""A step whose reply could not be sent is refused before it is run; at the limit it is run and arrives."""
+"""A step is refused before it runs if its reply is too large to send. At the limit it runs, and its reply arrives."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ def served() -> Iterator[Served]:
 
 
 def is_too_large(call: Callable[[], object], field: str) -> bool:
-    """Whether a call is refused for the size of its reply, naming `field`; nothing else may be wrong with it."""
+    """Reports whether a call is refused for the size of its reply, in `field`. It allows no other error."""
     try:
         call()
     except grpc.RpcError as error:
@@ -38,7 +38,7 @@ def test_rpc_35_logits_of_many_sessions(served: Served) -> None:
     n = 1
     while not is_too_large(lambda: calls.steps(*steps[: n + 1]), "].step.logits"):  # noqa: B023
         n += 1
-    # No further from the limit than a row and what else may be in a reply.
+    # The largest accepted batch is within a row and the reply's overhead of the limit.
     row = 4 * served.host.model.vocab_size
     assert n * (row + 1024) > MESSAGE_BYTES - 2 * row
     before = served.stats().n_steps

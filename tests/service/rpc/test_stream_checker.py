@@ -1,4 +1,4 @@
-"""The checker of Generate streams, on good ones and on ones broken in each way there is."""
+"""The checker of Generate streams accepts good streams, and refuses streams broken in each possible way."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

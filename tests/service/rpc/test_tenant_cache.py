@@ -1,4 +1,4 @@
-"""What one tenant's requests leave in the cache is nothing that another's can find, time or read."""
+"""One tenant's cached prompts cannot be found, timed or read by another tenant."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from support.session_calls import GREEDY, SessionCalls
 
 BLOCK = 16
 LENGTH = 5 * BLOCK
-FOUND = LENGTH - BLOCK  # of a prompt of whole blocks the last token's is evaluated
-# Tenant and salt; None where the field, or the metadata, is not there.
+FOUND = LENGTH - BLOCK  # for a prompt of whole blocks the last token's block is evaluated
+# Tenant and salt; None leaves out the metadata or the field.
 Scope = tuple[str | None, str | None]
 
 
@@ -47,7 +47,7 @@ WAYS = pytest.mark.parametrize("way", [by_generate, by_prefill])
 
 
 def prompts() -> Iterator[list[int]]:
-    """Each begins with a token of its own."""
+    """Yields prompts, each with a different first token."""
     for i in range(1500):
         yield [300 + i, *(300 + (7 * i + 11 * k) % 1500 for k in range(LENGTH - 1))]
 
@@ -86,7 +86,7 @@ def test_n03_pfx_5_a_salt_is_its_tenants_and_no_salt_is_the_empty_one(
 def test_n01_a_prompt_of_another_tenants_is_as_much_work_as_one_that_nobody_sent(
     served: Served, way: Callable[[Served, list[int], Scope], int]
 ) -> None:
-    """What a prompt takes follows from the tokens that are evaluated: of B's guesses these are all, right or wrong."""
+    """A prompt's cost follows from the tokens evaluated: for B's guesses, right or wrong, these are all tokens."""
 
     def rows(prompt: list[int], tenant: str) -> tuple[int, int]:
         before = served.stats()
@@ -103,12 +103,12 @@ def test_n01_a_prompt_of_another_tenants_is_as_much_work_as_one_that_nobody_sent
         of_misses.add(rows(random, "b"))
         of_a.add(rows(secret, "a"))
     assert of_hits == of_misses == {(0, LENGTH)}
-    # What it looks like where there is something to be timed.
+    # The owner's repeat is cheaper: a hit would be visible.
     assert of_a == {(FOUND, LENGTH - FOUND)}
 
 
 def everything(served: Served, tenant: str) -> list[bytes]:
-    """All that can be read of a short prompt and of what follows, but for times and names."""
+    """Returns all that a caller can read of a short prompt and its continuation, except times and names."""
     request = ask("Once upon a time", 8)
     request.sampling.seed, request.output.max_chunk_tokens = 1, 1
     request.output.logprobs, request.output.top_logprobs, request.output.prompt_logprobs = True, 20, True
@@ -129,7 +129,7 @@ def everything(served: Served, tenant: str) -> list[bytes]:
 
 
 def test_n04_blocks_that_another_tenant_filled_and_freed_are_never_read() -> None:
-    """The whole cache, full of A's text, three times over; B's numbers are those of a fresh server, bit for bit."""
+    """A's text fills the whole cache three times. B's numbers then equal those of a fresh server, bit for bit."""
     settings = ("features.logits=true", "kv.bytes=1MiB")
     with serve(*settings, model=built_in()) as fresh:
         expected = everything(fresh, "b")

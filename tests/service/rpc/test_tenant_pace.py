@@ -1,4 +1,4 @@
-"""What two tenants get of a server whose engine is the limit, counted in steps that the test makes one by one."""
+"""Two tenants share a server whose engine is the bottleneck. The test makes and counts single steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def held_server(*settings: str) -> Iterator[tuple[Served, Gate]]:
 
 
 def begin(served: Served, tenant: str, n: int) -> list[Any]:
-    """So many endless generations of one tenant, admitted."""
+    """Starts `n` endless generations of one tenant and waits until they are admitted."""
     n_before = served.call(lambda: len(served.host.requests))
     metadata = (("imp-tenant", tenant),)
     calls = [served.inference.Generate(ask([HELD, HELD], None), metadata=metadata) for _ in range(n)]
@@ -34,7 +34,7 @@ def begin(served: Served, tenant: str, n: int) -> list[Any]:
 
 
 def told(served: Served) -> Counter[str]:
-    """Tokens of each tenant so far."""
+    """Returns the number of tokens of each tenant so far."""
 
     def count() -> Counter[str]:
         served.host.model.client.dispatch()
@@ -53,7 +53,7 @@ def step(held: Gate, n_steps: int) -> None:
 
 
 def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_steps() -> None:
-    """It gets a token in every step, and no step is longer than two tenants' parts: 23 rows for the sixty."""
+    """It gets a token in every step, and no step exceeds two tenants' shares: 23 rows for the 60 generations."""
     with held_server() as (served, held):
         calls = begin(served, "b", 1)
         held.wait()

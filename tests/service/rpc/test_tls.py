@@ -1,4 +1,4 @@
-"""TLS of the data listeners: who may come in, what is refused at the start, and files that change while served."""
+"""TLS of the data listeners: which clients may connect, errors at the start, and files that change while serving."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def can_call(served: Served, given: grpc.ChannelCredentials | None) -> bool:
 
 
 def shown_certificate(served: Served) -> bytes:
-    """What a new handshake is shown."""
+    """Returns the certificate that a new handshake presents."""
     host, _, port = served.address.rpartition(":")
     return ssl.get_server_certificate((host, int(port))).strip().encode()
 
@@ -125,7 +125,7 @@ def test_rpc_25_cfg_11_w23_a_new_certificate_is_shown_while_streams_go_on_and_a_
 
     with served_at(current) as served:
         tls = served.server._tls
-        assert tls is not None  # narrows
+        assert tls is not None  # narrows the type
         stream = served.inference.Generate(ask("Once upon a time", 300, stop={"max_tokens": 300, "ignore_eos": True}))
         messages = [next(stream)]
         assert shown_certificate(served) == of_ours("server").cert.strip()

@@ -1,4 +1,4 @@
-"""TokenizerService through gRPC: what it answers is what Generate would evaluate."""
+"""TokenizerService through gRPC returns what Generate would evaluate."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_txt_27_the_archive_rebuilds_the_tokenizer(
         library = Library.from_str(archive.read("tokenizer.json").decode())
         template = archive.read("chat_template.jinja").decode()
         vocabulary = archive.read("vocabulary.bin")
-    # What tokenizer_sha256 is of, as a client computes it; and the table is readable by its description.
+    # A client computes tokenizer_sha256 from this file, and can read the table from its description.
     info = model_pb2_grpc.ModelServiceStub(served.channel()).GetModelInfo(model_pb2.GetModelInfoRequest())
     assert info.tokenizer_sha256 == hashlib.sha256(vocabulary).hexdigest()
     tokens, at = [], 0

@@ -1,4 +1,4 @@
-"""The token file: what is read of it, what is refused and where, and that a comparison tells nothing."""
+"""The token file: what is read, which errors are reported and where, and that a comparison leaks nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_w22_a_file_that_everyone_may_read_is_told_apart(tmp_path: Path) -> None
 def test_rpc_24_w21_every_digest_is_compared_whole_whatever_the_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work is the same for a right token, a wrong one, and one that is right first or last."""
+    """The work is the same for a right token, a wrong one, and one that matches the first or last entry."""
     tokens = read_tokens(written(tmp_path, f"{A} data *\n{B} data *\n"))
     compared: list[tuple[bytes, bytes]] = []
     compare_digest = hmac.compare_digest

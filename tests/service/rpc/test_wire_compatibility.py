@@ -1,4 +1,4 @@
-"""Bytes of older and newer peers: read the same for ever, and what is not known is passed over."""
+"""Bytes of older and newer clients and servers: their meaning never changes, and unknown fields are skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "data" / "wire_golden.json").read_text(encoding="utf-8"))
-# A field of number 2047, which nothing has: a varint, and a length with three bytes.
+# Field 2047, which no message has: a varint, and three bytes with a length.
 UNKNOWN = b"\xf8\x7f\x05" + b"\xfa\x7f\x03new"
 
 
@@ -62,7 +62,7 @@ def test_rpc_5_l13_every_message_of_the_first_revision_has_golden_bytes() -> Non
 
 
 def test_rpc_5_an_addition_raises_the_revision() -> None:
-    """Where the messages of today hold more than the golden ones, api_revision must say so."""
+    """The messages may have fields beyond the golden ones only if api_revision has been raised."""
     today = {
         name: filled(message_class(name).DESCRIPTOR).SerializeToString(deterministic=True).hex()
         for name in GOLDEN["messages"]
@@ -98,7 +98,7 @@ def test_rpc_5_p29_a_server_passes_over_what_it_does_not_know() -> None:
         inner = request.cache.SerializeToString() + UNKNOWN
         known = pb.GenerateRequest.FromString(request.SerializeToString())
         known.ClearField("cache")
-        # Field 11, of two bytes of length at most, holds the newer CacheOptions.
+        # Field 11 contains the newer CacheOptions; its tag and its length take one byte each.
         newer = known.SerializeToString() + bytes([11 << 3 | 2, len(inner)]) + inner + UNKNOWN
         assert pb.GenerateRequest.FromString(newer).cache.salt == "s"
         assert result_of(raw_stream(served, newer)).outputs == streamed(served, request).outputs

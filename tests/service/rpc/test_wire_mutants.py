@@ -1,4 +1,4 @@
-"""Bytes that no client of ours sends end as any bad request does, and the server goes on."""
+"""Bytes that no correct client sends end like any bad request, and the server goes on."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from support.served import Served, ask, serve
 from support.status_checker import check_status
 from support.wire_mutator import hostile_shapes, mutations
 
-# With every change; a release is checked with more.
+# For every change; a release runs more.
 COUNT = int(os.environ.get("IMP_WIRE_MUTANTS", "40"))
-# A mutant may be a good request: it must not run for long.
+# A mutant may be a valid request: it must not run long.
 SMALL = ("limits.max_tokens=8", "limits.request_time=2s", "sessions.max=8", "limits.max_prompt_bytes=4KiB")
-# Sound requests, whose mutants come further than those of noise.
+# Valid requests: their mutants get further than random bytes.
 SOUND = {
     "Generate": ask([300, 301], 3, stop=types_pb2.StopOptions(strings=["x"], token_ids=[5])),
     "GenerateUnary": pb.GenerateUnaryRequest(request=ask("the cat", 3)),
@@ -49,7 +49,7 @@ METHODS = [
 
 
 def answer(channel: grpc.Channel, method: MethodDescriptor, content: bytes) -> str:
-    """The code that a request of these bytes ends with."""
+    """Returns the status code of a request of these bytes."""
     make = channel.stream_stream if method.client_streaming else channel.unary_stream
     path = f"/{method.containing_service.full_name}/{method.name}"
     call = make(path, request_serializer=lambda raw: raw)(

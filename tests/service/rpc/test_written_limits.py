@@ -1,4 +1,4 @@
-"""The limits that requests are held to are written where client authors read: in the protos' comments."""
+"""The limits of requests are written where client authors read: in the protos' comments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROTOS = Path(__file__).parents[3] / "proto" / "imp" / "v1"
 
 
 def comment_of(message: str, field: str) -> str:
-    """The comment right before a field, on one line."""
+    """Returns the comment right before a field, on one line."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(PROTOS.glob("*.proto")))
     (body,) = re.findall(rf"^message {message} {{\n(.*?)^}}", text, re.DOTALL | re.MULTILINE)
     before = re.split(rf"^ +[\w<>, ]+ {field} = \d+;", body, maxsplit=1, flags=re.MULTILINE)

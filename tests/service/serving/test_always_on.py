@@ -1,4 +1,4 @@
-"""The checks after every test, each seen to fail, by tests that break one invariant on purpose."""
+"""The checks after every test: each fails for a test that breaks its invariant on purpose."""
 
 import os
 import re
@@ -93,7 +93,7 @@ def test_rpc_2_a_chunk_with_a_wrong_number(served, monkeypatch):
     with pytest.raises(AssertionError):
         list(served.inference.Generate(ask("a", 3)))
 """
-# What each says that broke something.
+# The message for each broken invariant.
 FOUND = {
     "test_g3_a_sequence_is_left_open": r"G3: .*sessions=1",
     "test_g2_a_wrong_token": r"G2: the canary generated",

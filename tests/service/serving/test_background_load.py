@@ -1,4 +1,4 @@
-"""Weights that load in the background give the same model, and raise what is wrong with a file to every caller."""
+"""Loading weights in the background gives the same model, and reports a bad file to every caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants take turns at having constraints compiled. A caller that gives up leaves its queue."""
+"""Tenants alternate in the compilation of constraints. A caller that gives up leaves its queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imp_service.serving.constraint_queue import ConstraintQueue
 
 
 class Compiling:
-    """Work that says when it runs, and ends when it is told to."""
+    """Work that reports when it runs, and ends when the test allows it."""
 
     def __init__(self) -> None:
         self.order: list[str] = []

@@ -1,4 +1,4 @@
-"""The engine's events on an event loop: what one handler does wrong is not its neighbours' loss."""
+"""The engine's events on an event loop: an error in one handler does not affect the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from imp_service.serving.engine_events import MOST_EVENTS, EngineEvents
 
 
 def test_a_handler_that_raises_holds_up_no_other() -> None:
-    """Both answers come in one drain: nothing rings again for the second."""
+    """Both answers come in one drain: no second wake-up comes for the second."""
 
     async def second_answer() -> tuple[Event, list[str]]:
         loop = asyncio.get_running_loop()
@@ -39,7 +39,7 @@ def test_a_handler_that_raises_holds_up_no_other() -> None:
 
 
 def test_rpc_30_many_events_do_not_hold_the_loop() -> None:
-    """Events that come at once are handled in several steps of the loop, and all of them are handled."""
+    """Events that come at once are handled in several steps of the loop, and none is lost."""
     n_events = 4 * MOST_EVENTS + 1
 
     async def answers_at_each_step() -> list[int]:

@@ -1,4 +1,4 @@
-"""The load: rates over their windows, and watchers who are told of changes, and of nothing else."""
+"""The load: rates over their windows, and watchers that hear only of changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.engine_numbers import Numbers
 
 
 class Meter:
-    """A meter over numbers and a clock of the test."""
+    """A meter with the test's numbers and clock."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -23,10 +23,10 @@ class Meter:
         )
 
     def pass_seconds(self, seconds: int, *, outputs: int = 0, cached: int = 0, prefilled: int = 0) -> None:
-        """With so many tokens in each of them."""
+        """Advances the clock by `seconds`, with this many tokens in each."""
         for _ in range(seconds):
             self.now += 1.0
-            assert self.numbers is not None  # narrows
+            assert self.numbers is not None  # narrows the type
             self.numbers.n_outputs += outputs
             self.numbers.n_cached_tokens += cached
             self.numbers.n_prefill_rows += prefilled
@@ -71,7 +71,7 @@ def test_rpc_16_hits_are_of_the_last_minute(at: Meter) -> None:
 
 
 def test_rpc_16_a_first_second_is_no_flash_of_speed(at: Meter) -> None:
-    assert at.numbers is not None  # narrows
+    assert at.numbers is not None  # narrows the type
     at.now += 0.01
     at.numbers.n_outputs = 20
     assert at.meter.snapshot().output_tokens_per_second == 20
@@ -85,14 +85,14 @@ def test_rpc_16_samples_have_a_bound(at: Meter) -> None:
 
 
 def test_rpc_16_r19_a_watcher_is_told_of_changes_only(at: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What changes while nobody reads is skipped: nothing is kept for a watcher."""
+    """Changes are skipped while nobody reads: the meter keeps nothing for a watcher."""
     waits: list[float] = []
     changes = iter([{"running": 1}, {}, {}, {"running": 2}])
 
     async def wait(seconds: float) -> None:
         waits.append(seconds)
         at.now += seconds
-        assert at.numbers is not None  # narrows
+        assert at.numbers is not None  # narrows the type
         at.numbers = replace(at.numbers, **next(changes))
 
     monkeypatch.setattr(asyncio, "sleep", wait)
@@ -100,8 +100,8 @@ def test_rpc_16_r19_a_watcher_is_told_of_changes_only(at: Meter, monkeypatch: py
     async def read() -> list[int]:
         watcher = at.meter.watch(2.0)
         found = [(await anext(watcher)).running for _ in range(2)]
-        assert at.numbers is not None  # narrows
-        at.numbers = replace(at.numbers, running=7)  # while the reader is away
+        assert at.numbers is not None  # narrows the type
+        at.numbers = replace(at.numbers, running=7)  # while nobody reads
         found.append((await anext(watcher)).running)
         found.append((await anext(watcher)).running)
         return found

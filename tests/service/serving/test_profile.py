@@ -1,4 +1,4 @@
-"""A profile as it is told: a trace that loads, and a table whose shares are a whole."""
+"""The output of a profile: a trace that loads, and a table whose shares add up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def interval(begin: int, end: int) -> SimpleNamespace:
 
 @dataclass
 class Profile:
-    """Two steps of 10 ms: 6 ms of products, 2 ms of attention in each, 1 ms of sampling in the second."""
+    """Two steps of 10 ms with 6 ms of matrix products and 2 ms of attention each, and 1 ms of sampling in one."""
 
     n_dropped_ops: int = 0
     steps: list[Any] = field(
@@ -95,7 +95,7 @@ def model() -> Any:
 
 
 def test_obs_4_a_server_profiles_its_own_steps(model: LanguageModel) -> None:
-    """Every step asked for, in pieces of a bounded size; shares are of all ops."""
+    """The profile has every requested step, in pieces of bounded size. The shares cover all ops."""
 
     async def profile() -> ProfileEvent:
         events = EngineEvents(asyncio.get_running_loop(), model._runtime.client, lambda _: None)
@@ -124,7 +124,7 @@ def test_obs_4_r20_a_profile_that_nobody_waits_for_is_ended(model: LanguageModel
         recording.cancel()
         with pytest.raises(asyncio.CancelledError):
             await recording
-        # The next one is not the one before.
+        # A later profile does not continue an earlier one.
         following = asyncio.create_task(record(model._runtime.client, 2, HANGS_AFTER))
         await asyncio.sleep(0)
         generation = model.generate(GenerationRequest("Once", stop=StopOptions(max_tokens=4)))

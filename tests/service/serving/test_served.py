@@ -1,4 +1,4 @@
-"""What the tests of the service stand on: servers in this process and in one of their own, and a clock that jumps."""
+"""The tests' own tools: servers in this process and in separate ones, and a clock that jumps."""
 
 import signal
 from pathlib import Path
@@ -13,7 +13,7 @@ from support.wire import ask, tokens_of
 
 
 def first_tokens(served: Served, prompt: list[int], n: int) -> list[int]:
-    """The beginning of a stream that is then cancelled."""
+    """Returns the first tokens of a stream that is then cancelled."""
     stream = served.inference.Generate(ask(prompt, 400))
     messages = []
     while len(tokens_of(messages)) < n:
@@ -25,7 +25,7 @@ def first_tokens(served: Served, prompt: list[int], n: int) -> list[int]:
 
 def test_the_built_in_model_says_what_its_golden_data_says() -> None:
     canary = built_in().canary
-    assert canary is not None  # narrows
+    assert canary is not None  # narrows the type
     with serve() as served:
         assert first_tokens(served, list(canary.prompt_ids), 20) == list(canary.output_ids[:20])
 

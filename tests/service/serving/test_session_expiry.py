@@ -1,4 +1,4 @@
-"""Sessions that nobody uses end when they are due: no earlier, in their order, and not while a call is at work."""
+"""Unused sessions end when they are due: no earlier, in order, and not while a call uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def session() -> Iterator[EngineSession]:
 
 
 class Expiry:
-    """An expiry on a clock that stands still unless it is set, and the names of what has ended."""
+    """An expiry with the test's clock, and the names of the ended sessions."""
 
     def __init__(self, session: EngineSession) -> None:
         self.session = session

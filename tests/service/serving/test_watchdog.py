@@ -1,4 +1,4 @@
-"""The watchdog: a silent engine ends liveness, a request that stands still is ended, and nothing else is."""
+"""The watchdog: a silent engine ends liveness, a stalled request is ended, and nothing else is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 
 @dataclass
 class Request:
-    """A request as the watchdog sees it."""
+    """A request with the attributes that the watchdog reads."""
 
     request_id: str = "r-1"
     has_started: bool = True
@@ -41,7 +41,7 @@ class Request:
 
 
 class Yard:
-    """What the watchdog looks after, and its time."""
+    """A watchdog with the test's clock, engine numbers and requests."""
 
     def __init__(self, path: Path) -> None:
         self.now = 10.0
@@ -69,10 +69,10 @@ class Yard:
         self.watchdog.watch(self.told.append)
 
     def look_for(self, seconds: float, *, steps: int = 0, silence: bool = False) -> None:
-        """Half a second at a time; `steps` in each, or none and silence."""
+        """Checks every half second; `steps` in each, or silence."""
         for _ in range(int(2 * seconds)):
             self.now += 0.5
-            assert self.numbers is not None  # narrows
+            assert self.numbers is not None  # narrows the type
             self.numbers.n_steps += steps
             self.numbers.silence_ns = self.numbers.silence_ns + SECOND // 2 if silence else 0
             self.watchdog.check()
@@ -102,17 +102,17 @@ def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(ya
 
 
 def test_y01_lif_2_an_engine_that_has_ended_without_a_word_is_told_of(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows
+    assert yard.numbers is not None  # narrows the type
     yard.look_for(5, steps=1)
     yard.numbers.stopped = True
     yard.look_for(0.5)
-    assert yard.stops == []  # it may be about to say why
+    assert yard.stops == []  # it may still report why
     yard.look_for(0.5)
     assert yard.stops == [yard.now]
 
 
 def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows
+    assert yard.numbers is not None  # narrows the type
     yard.look_for(60)
     yard.numbers.running, yard.numbers.waiting = 64, 2560
     yard.look_for(60, steps=10)
@@ -124,14 +124,14 @@ def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> No
 
 
 def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_told_of(yard: Yard) -> None:
-    """Others are stepped; it alone gets nothing."""
+    """Other requests make progress; only this one gets nothing."""
     stuck, other = Request(), Request("r-2")
     yard.requests = [stuck, other]
     for _ in range(12):
         other.n_output_tokens += 1
         yard.look_for(0.5, steps=3)
     (error,) = stuck.errors
-    assert isinstance(error, Refusal)  # narrows
+    assert isinstance(error, Refusal)  # narrows the type
     assert (error.reason, other.errors) == ("STALLED", [])
     series = yard.telemetry.metrics.render().decode()
     assert "imp_requests_stalled_total 1.0" in series
@@ -141,7 +141,7 @@ def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_told_of(yard: Yard) -
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_r16_a_lost_wake_up_is_found_while_the_engine_rests(yard: Yard, is_open: bool) -> None:
-    """The engine has nothing to do, and the request waits for it: the end, or what is unread, did not arrive."""
+    """The engine is idle while the request waits for it: the notice of its end, or of unread messages, was lost."""
     yard.requests = [Request(is_open=is_open, n_unread_messages=0 if is_open else 2)]
     yard.look_for(5)
     assert yard.requests[0].errors == []
@@ -162,9 +162,9 @@ def test_r16_who_waits_for_others_is_not_stuck(yard: Yard, request_: Request) ->
 
 
 def test_grf_3_a_capture_that_fails_is_said_once_with_the_reason(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows
+    assert yard.numbers is not None  # narrows the type
     yard.numbers.graphs = Graphs(captures=4)
-    yard.look_for(1, steps=1)  # nothing to say
+    yard.look_for(1, steps=1)  # no failure to report
     yard.numbers.graphs = Graphs(captures=4, failures=1, last_failure="cudaErrorStreamCaptureInvalidated")
     yard.look_for(2, steps=1)
     [line] = [line for line in yard.lines() if line["event"] == "capture failed"]
@@ -178,11 +178,11 @@ def test_r16_a_long_step_is_the_engines_affair(yard: Yard) -> None:
 
 
 def test_r16_who_may_have_been_preempted_is_not_stuck(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows
+    assert yard.numbers is not None  # narrows the type
     yard.requests = [Request()]
     yard.look_for(1, steps=1)
     yard.numbers.n_preemptions += 1
-    # Work goes on, so the engine is at it at every look.
+    # Work goes on: at every check the engine is busy.
     for _ in range(60):
         yard.now += 0.5
         yard.numbers.n_steps += 5
@@ -192,8 +192,8 @@ def test_r16_who_may_have_been_preempted_is_not_stuck(yard: Yard) -> None:
 
 
 def test_r16_who_waits_for_blocks_that_sessions_hold_is_not_stuck(yard: Yard) -> None:
-    """Preempted, and nothing can run: the engine rests until a session ends."""
-    assert yard.numbers is not None  # narrows
+    """It was preempted, and nothing can run: the engine is idle until a session ends."""
+    assert yard.numbers is not None  # narrows the type
     yard.requests = [Request()]
     yard.numbers.waiting = 1
     yard.look_for(60)
@@ -260,7 +260,7 @@ def test_an_engine_that_is_not_at_rest_is_looked_at_whoever_calls(
 
 
 def test_r16_a_place_that_is_taken_again_begins_anew(yard: Yard) -> None:
-    """What was seen of a request that is gone says nothing of the next one."""
+    """Observations of a request that has ended do not apply to the next one."""
     yard.requests = [Request()]
     yard.look_for(4, steps=3)
     yard.requests = []

@@ -1,4 +1,4 @@
-"""The digest that GetModelInfo reports is of the bytes that are served, whatever happens to the file's name."""
+"""The digest that GetModelInfo reports is of the served bytes, whatever happens to the file's name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def digest_of(content: bytes) -> str:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, bytes, Path, bytes]:
-    """A model and another with other weights, each with its bytes."""
+    """A model and one with other weights, each with its bytes."""
     content = demo_model_path().read_bytes()
     other = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
     paths = tmp_path / "model.gguf", tmp_path / "other.gguf"
@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> tuple[Path, bytes, Path, bytes]:
 
 
 def when_digested(change: Any, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Has `change` happen after the file was opened and before a byte of it is digested."""
+    """Makes `change` happen after the file is opened and before its first byte is digested."""
 
     def changed_before(*arguments: Any) -> str | None:
         change()
@@ -49,7 +49,7 @@ def when_digested(change: Any, monkeypatch: pytest.MonkeyPatch, where: str) -> N
 
 
 def open_files() -> list[str]:
-    """What this process has open; a descriptor may be closed while they are listed."""
+    """Returns the paths that this process has open. A descriptor may close meanwhile."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ def open_files() -> list[str]:
 
 
 def reported(path: Path) -> str:
-    """What a server of this file says once its digest is computed, or is given up."""
+    """Returns the digest that a server of this file reports after it is computed or given up."""
     with serve(f"model.path={path}") as server:
         for thread in threading.enumerate():
             if thread.name == "imp-digest":
@@ -109,6 +109,6 @@ def test_mod_14_a_set_of_files_is_digested_in_the_order_of_its_names(tmp_path: P
     assert len(shards) == 2
     whole = b"".join(path.read_bytes() for path in shards)
     assert sha256_of(_core.open_model_file(index).files) == digest_of(whole)
-    # One that lies there and is no part of it is no part of the digest.
+    # A file next to the shards is no part of the digest.
     (tmp_path / "aside.safetensors").write_bytes(shards[0].read_bytes())
     assert sha256_of(_core.open_model_file(index).files) == digest_of(whole)

@@ -1,4 +1,4 @@
-"""What the telemetry tests share."""
+"""Fixtures of the telemetry tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from support.telemetry_bench import TelemetryBench
 
 @pytest.fixture
 def bench() -> TelemetryBench:
-    """A server's telemetry whose clock is the test's."""
+    """A server's telemetry with the test's clock."""
     return TelemetryBench()

@@ -1,4 +1,4 @@
-"""Counters of calls: each call counts once, each token once, however they end and however they come."""
+"""Counters of calls: each call and each token counts once, however they end and arrive."""
 
 import random
 
@@ -9,7 +9,7 @@ from support.telemetry_bench import GENERATE, GET_LOAD, Spent, TelemetryBench, U
 
 
 def test_obs_1_counters_add_up_over_every_kind_of_end(bench: TelemetryBench) -> None:
-    """A mixed run of 500, some of which are still active."""
+    """500 mixed calls, some of which are still active."""
     draw = random.Random(11)
     endings = ["finished", "refused", "failed", "timed_out", "cancelled", "active"]
     expected = dict.fromkeys(endings, 0)
@@ -88,13 +88,13 @@ def test_obs_2_every_token_is_observed_once_however_they_came(bench: TelemetryBe
         bench.now += 0.01 * n
         for stream in range(n_streams):
             record.sampled(n, bench.now, stream)
-    # A stop token that is shown comes with the end.
+    # A stop token in the output comes with the end.
     record.finished(["stop", "stop"], Used(5, 0, 2002), Spent())
     series = bench.series()
     first, between = series["imp_time_to_first_token_seconds_count"], series["imp_inter_token_seconds_count"]
     assert (first, first + between) == (n_streams, 2002)
     assert series["imp_output_tokens_total"] == first + between
-    # Two seconds of a thousand tokens each, less the first of each stream, less nothing for the stop tokens.
+    # Twice a thousand tokens of 10 ms each, except each stream's first chunk. Stop tokens add nothing.
     assert series["imp_inter_token_seconds_sum"] == pytest.approx(2 * 10.0 - 2 * 0.01 * chunk)
 
 
@@ -107,7 +107,7 @@ def test_obs_2_a_gap_is_shared_by_the_tokens_that_came_after_it(bench: Telemetry
     series = bench.series()
     assert series["imp_time_to_first_token_seconds_bucket[le=0.25]"] == 1
     assert series["imp_time_to_first_token_seconds_bucket[le=0.1]"] == 0
-    # Four of 40 ms each.
+    # Four gaps of 40 ms each.
     assert series["imp_inter_token_seconds_bucket[le=0.03]"] == 0
     assert series["imp_inter_token_seconds_bucket[le=0.05]"] == 4
     assert series["imp_inter_token_seconds_sum"] == pytest.approx(0.16)
@@ -126,7 +126,7 @@ def test_obs_2_steps_of_sessions_count_their_tokens_too(bench: TelemetryBench) -
 
 
 def test_obs_7_o13_labels_have_a_bound_whoever_calls(bench: TelemetryBench) -> None:
-    """Ten thousand tenants, ids and made-up methods make no series of their own."""
+    """Ten thousand tenants, ids and invented methods add no series."""
     bench.call(tenant="first").ended("OK")
     bench.telemetry.call("/made.Up/Method", "r", "", "").ended("UNIMPLEMENTED", "")
     before = bench.series().keys()

@@ -1,4 +1,4 @@
-"""The dashboard asks for nothing that a server does not export, and leaves none of imp's metrics out."""
+"""The dashboard queries only what a server exports, and shows all of imp's metrics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from support.telemetry_bench import Spent, TelemetryBench, Used
 DASHBOARD = Path(__file__).resolve().parents[3] / "conf" / "grafana" / "imp.json"
 METRIC = re.compile(r"\b(?:imp|grpc_server)_[a-z_]+\b")
 LABELS = re.compile(r"by \(([a-z_, ]+)\)|\{\{([a-z_]+)\}\}")
-# What every scrape adds, and histogram_quantile needs.
+# Labels that every scrape adds, or that histogram_quantile needs.
 OF_OTHERS = {"job", "instance", "le"}
 
 
 def exported(bench: TelemetryBench) -> dict[str, set[str]]:
-    """The labels of each sample's name, of a server that has seen everything."""
+    """Returns the labels of each sample name, from a server that has recorded every kind of event."""
     bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()), 16)
     bench.telemetry.set_model("tiny", architecture="qwen3")
     record = bench.call()
@@ -29,7 +29,7 @@ def exported(bench: TelemetryBench) -> dict[str, set[str]]:
 
 
 def queries() -> list[tuple[str, str]]:
-    """Each expression with the text of its legend."""
+    """Returns each expression with its legend."""
     dashboard = json.loads(DASHBOARD.read_text())
     targets = [target for panel in dashboard["panels"] for target in panel.get("targets", [])]
     variables: list[dict[str, Any]] = [each for each in dashboard["templating"]["list"] if each["type"] == "query"]

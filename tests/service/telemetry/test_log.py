@@ -1,4 +1,4 @@
-"""Log lines: one per call, bounded in number and length, with nothing in them that could forge another."""
+"""Log lines: one per call, bounded in number and length, and nothing in them can forge another line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imp_service.telemetry import Log
 from imp_service.telemetry.log_entry import MAX_TEXT, LogEntry, as_json, as_text
 from support.telemetry_bench import GENERATE, Spent, TelemetryBench, Used
 
-# What could end a line, hide it or change its direction.
+# Characters that could end a line, hide it or change its direction.
 CONTROLS = "".join(map(chr, [*range(32), *range(127, 160), 0x200F, 0x202E, 0x2028, 0x2029, 0xD800]))
 MIB = 1024**2
 
@@ -81,7 +81,7 @@ def test_obs_5_a_request_leaves_one_line(file: LogFile) -> None:
 
 @pytest.mark.long
 def test_l12_obs_5_a_minute_of_bad_requests_is_less_than_a_mebibyte_of_log(file: LogFile) -> None:
-    """Each field as long and as full of control characters as it comes; what is held back is counted and told."""
+    """Each field has maximal length and is full of control characters. Suppressed lines are counted and reported."""
     bench = TelemetryBench(log_to=file.descriptor)
     n_calls = 60_000
     for _ in range(n_calls):
@@ -120,7 +120,7 @@ def test_l12_a_text_is_cut_at_a_whole_escape(text: str) -> None:
     assert found.endswith("…")
     assert text.startswith(found[:-1])
     assert len(json.dumps(found)) - 2 <= MAX_TEXT
-    # Not shorter than it must be: one character more would not have fitted.
+    # The text is as long as possible: one more character would not fit.
     assert len(json.dumps(text[: len(found)])) - 2 > MAX_TEXT - len(r"\u2026")
 
 
@@ -134,7 +134,7 @@ def test_obs_5_text_for_people(file: LogFile, make_log: Callable[..., Log]) -> N
 
 
 def test_obs_5_a_value_of_any_type_is_told(file: LogFile, make_log: Callable[..., Log]) -> None:
-    """The writing thread outlives it."""
+    """The writing thread survives it."""
     log = make_log()
     log.info("odd", path=Path("/x"), nothing=None, many=["a\n", 1], ratio=float("nan"))  # type: ignore[arg-type]
     log.info("next")

@@ -1,4 +1,4 @@
-"""A log whose descriptor takes nothing: whoever writes goes on, and what is lost is counted."""
+"""A log whose descriptor accepts nothing: writers go on, and lost lines are counted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_y07_a_closed_descriptor_loses_lines_and_hits_nobody_elses() -> None:
 
 @pytest.mark.parametrize("is_blocking", [True, False])
 def test_y07_a_pipe_nobody_reads_never_makes_a_writer_wait(is_blocking: bool) -> None:
-    """What fits the pipe and the queue is kept, the rest is counted; once somebody reads, the log says so."""
+    """Lines that fit the pipe and the queue are kept, and the rest is counted. A later reader gets that count."""
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(write_end, is_blocking)
@@ -116,7 +116,7 @@ def test_obs_5_what_libraries_say_goes_through_the_log() -> None:
         except KeyError:
             logging.getLogger("concurrent.futures").exception("exception calling callback")
         try:
-            raise ExecuteBatchError("the client is gone")  # its own level: a client that leaves is no error of ours
+            raise ExecuteBatchError("the client is gone")  # a client that leaves is no error of ours
         except ExecuteBatchError:
             logging.getLogger("grpc._cython.cygrpc").exception("ExecuteBatchError raised in core by servicer method")
         thread = threading.Thread(target=list[int]().pop)

@@ -1,4 +1,4 @@
-"""The page of metrics: valid text, without anything of a caller, rendered at a bounded rate."""
+"""The metrics page: valid text without callers' data, rendered at a bounded rate."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_w27_a_flood_of_scrapes_is_answered_from_one_page() -> None:
 
 
 def test_w27_no_secret_is_on_the_page(bench: TelemetryBench) -> None:
-    """Nothing of a caller."""
+    """The page has no data of a caller."""
     canary = "canary-7f3a"
     record = bench.call(tenant=canary, request_id=canary)
     record.ended("INVALID_ARGUMENT", "FIELD_INVALID")

@@ -1,4 +1,4 @@
-"""Spans: one a call, in the caller's trace, with what it used; and nothing imported where tracing is off."""
+"""Spans: one per call, in the caller's trace, with its usage. Without tracing nothing is imported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDPOINT = "http://127.0.0.1:4317"
 
 
 class Traced:
-    """A telemetry whose spans stay here."""
+    """A telemetry that keeps its spans in memory."""
 
     def __init__(self, sample: float = 1.0) -> None:
         self.exporter = InMemorySpanExporter()
@@ -46,7 +46,7 @@ def test_obs_6_a_request_is_one_span_in_the_callers_trace() -> None:
     (span,) = traced.exporter.get_finished_spans()
     assert span.name == "imp.v1.InferenceService/Generate"
     assert span.kind is SpanKind.SERVER
-    assert span.parent is not None  # narrows
+    assert span.parent is not None  # narrows the type
     assert f"{span.context.trace_id:032x} {span.parent.span_id:016x}" == f"{TRACE} {PARENT}"
     assert span.parent.is_remote
     assert dict(span.context.trace_state) == {"vendor": "1"}

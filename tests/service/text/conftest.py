@@ -1,4 +1,4 @@
-"""Vocabularies for the tests of the text room, each read and built once."""
+"""Vocabularies for the tests of the text package, each read and built once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _tokenizer(name: str) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def vectors() -> Path:
-    """The folder of published vocabularies with their vectors."""
+    """The folder of published vocabularies with their test vectors."""
     if VECTORS is None:
         pytest.skip("no published tokenizer vectors; IMP_TOKENIZER_VECTORS names their folder")
     if not Path(VECTORS).is_dir():
@@ -38,11 +38,11 @@ def vectors() -> Path:
 
 @pytest.fixture(scope="session")
 def published(vectors: Path) -> Callable[[str], Tokenizer]:
-    """The tokenizer of a published vocabulary, by its file's name."""
+    """Returns the tokenizer of a published vocabulary by its file's name."""
     return _tokenizer
 
 
 @pytest.fixture(scope="session")
 def published_metadata(vectors: Path) -> Callable[[str], dict[str, object]]:
-    """The metadata of a published vocabulary, by its file's name."""
+    """Returns the metadata of a published vocabulary by its file's name."""
     return _metadata

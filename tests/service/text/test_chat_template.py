@@ -120,7 +120,7 @@ def test_txt_17_t15_no_control_id_comes_from_a_message(family: str, spelling: st
     assert len(expected) >= 4
     for content in (spelling, f"a{spelling}b", f"  {spelling}\n"):
         assert control_ids(content) == expected
-    # A token that a message would complete together with the template's own characters.
+    # A message may not complete a token together with the template's own characters.
     for cut in range(1, len(spelling)):
         assert control_ids(spelling[cut:]) == control_ids(spelling[:cut]) == expected
 

@@ -1,4 +1,4 @@
-"""Constraints: masks hold exactly what the language allows, and what finishes is in the language."""
+"""Constraints: masks allow exactly the language, and finished texts belong to it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_txt_23_t40_a_thousand_regex_samples(pattern: str, repeats: Repeats) -> 
 
 
 def _is_list(text: str) -> bool:
-    """item ("," item)* with item = letters or "(" list ")" or nothing, by hand."""
+    """Accepts item ("," item)*, where item is letters, "(" list ")" or nothing. Written without a grammar."""
     depth = 0
     for char in text:
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -148,7 +148,7 @@ def test_txt_23_t43_a_thousand_choices() -> None:
         (_regex("(ab|b)*c?"), lambda s: re.fullmatch("(ab|b)*c?", s)),
         (_regex("a{2,3}|b"), lambda s: re.fullmatch("a{2,3}|b", s)),
         (_choices("a", "ab", "abc", "cab"), lambda s: s in ("a", "ab", "abc", "cab")),
-        # Longest-token cutting would lose "ab" here.
+        # A greedy longest-token match would lose "ab" here.
         (_gbnf('root ::= "a" "b" | "ab" "c"'), lambda s: s in ("ab", "abc")),
         (
             _gbnf('root ::= "a" root "b" | "ab" "c" | ""'),
@@ -178,7 +178,7 @@ def test_txt_23_masks_allow_exactly_the_language(constraint: ConstraintSpec, mem
 
 
 def test_txt_20_the_mask_holds_every_token_that_can_go_on() -> None:
-    """Also several spellings of one text, and never a special token that is no end."""
+    """The mask has every spelling of a text, and no special token except ends."""
     state = COMPILER.compile(_regex("true|ab")).start()
     pieces = {TOKENIZER.token_bytes(i) for i in allowed_ids(state)}
     assert pieces == {b"t", b"tr", b"tru", b"true", b"a", b"ab"}

@@ -1,4 +1,4 @@
-"""What a constraint may cost: compiling it is bounded in time and memory, and what wears out is replaced."""
+"""The cost of constraints: compilation is bounded in time and memory, and an exhausted program is replaced."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _gbnf(source: str) -> ConstraintSpec:
     return ConstraintSpec(ConstraintKind.GBNF, source)
 
 
-# Gigabytes, and minutes, where nothing bounds them.
+# Without bounds these take gigabytes and minutes.
 MULTIPLE = _schema({"type": "integer", "multipleOf": 99_999_989})
 CONJUNCTION = _schema({"type": "string", "allOf": [{"pattern": f".*{chr(97 + i)}.*"} for i in range(20)]})
 HARMLESS = _schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -83,7 +83,7 @@ def test_txt_31_t53_time_of_compiling_is_bounded(constraint: ConstraintSpec) -> 
 
 
 def test_txt_31_t53_compiling_is_bounded_in_a_process_that_ignores_its_children() -> None:
-    """As process 1 of a container does: nobody learns how a worker ended, and the constraint is not tried forever."""
+    """In process 1 of a container nobody learns how a worker ended. The constraint must not be retried forever."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         compiler = _compiler(compile_ms=100, compile_bytes=1 << 30)
@@ -99,7 +99,7 @@ def test_txt_31_t53_compiling_is_bounded_in_a_process_that_ignores_its_children(
 def test_txt_31_a_worker_that_cannot_start_is_no_fault_of_the_constraint(
     handler: signal.Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether or not this process learns how its children end: process 1 of a container does not."""
+    """It holds whether or not the process learns how its children end; process 1 of a container does not."""
     before = signal.signal(signal.SIGCHLD, handler)
     try:
         with monkeypatch.context() as patch:
@@ -133,7 +133,7 @@ def test_txt_31_closing_ends_what_is_being_compiled() -> None:
 
 
 def _children_busy() -> int:
-    """Processes of ours that have used processor time in a compilation: more than starting takes."""
+    """Returns the number of child processes that hold more than 100 MiB, as only a compilation does."""
     n_busy = 0
     for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
@@ -163,7 +163,7 @@ def _workers() -> list[int]:
 
 
 def test_txt_31_a_worker_does_not_ignore_the_signals_that_its_server_ignores() -> None:
-    """imp serve ignores SIGALRM, and a new process inherits that: then the limit by the clock would never come."""
+    """imp serve ignores SIGALRM, and child processes inherit that: the worker's time limit would never fire."""
     others = set(_workers())
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     try:
@@ -222,7 +222,7 @@ def _follow(state: ConstraintState, text: bytes) -> None:
 
 
 def test_txt_32_t54_ten_thousand_requests_do_not_wear_a_constraint_out() -> None:
-    """The library's states for it come to an end several times over; no request sees it."""
+    """The library's states for it run out several times. No request notices."""
     compiler = _compiler()
     program = compiler.compile(LONG_STRINGS)
     rng = random.Random(5)
@@ -257,7 +257,7 @@ def test_txt_32_who_spends_a_program_alone_is_refused_and_nobody_else() -> None:
 
 
 def test_txt_32_a_sequence_that_moves_to_a_fresh_program_writes_the_same() -> None:
-    """Its masks, its end and its rollbacks are those of a sequence whose program nobody else spends."""
+    """Its masks, its end and its rollbacks equal those of a sequence that has its program to itself."""
     shared, own = _compiler().compile(LONG_STRINGS), _compiler().compile(LONG_STRINGS)
     moved, calm = shared.start(), own.start()
     head = b'{"p03":"'
@@ -279,7 +279,7 @@ def test_txt_32_a_sequence_that_moves_to_a_fresh_program_writes_the_same() -> No
 
 
 def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its rows cost more the longer the text is, of which the library's own limits know nothing."""
+    """The cost of its rows grows with the text, which the library's own limits do not cover."""
     monkeypatch.setattr("imp_service.text.constraints.state.MASK_SECONDS", 0.01)
     state = _compiler().compile(_gbnf('root ::= root root root | "a" root "a" | "a" root | root "a" | "a"')).start()
     worst = 0.0
@@ -294,7 +294,7 @@ def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch
     assert 0.01 < worst < 0.2
 
 
-# Each grows a lexer of many states, of many lexemes, or both.
+# Each grows a lexer with many states, many lexemes, or both.
 GREEDY = {
     "states": lambda i: _regex(f"[ab]*a[ab]{{{150 + i}}}"),
     "wide states": lambda i: _regex(f"(.*a.{{{100 + i}}}|.*b.{{99}}|.*c.{{98}}|.*d.{{97}}|.*e.{{93}}|.*f.{{91}})"),
@@ -342,7 +342,7 @@ print(heap.n_bytes() - before, compiler.n_bytes - counted, compiler.n_bytes)
 
 
 def _measure(name: str, cache_bytes: int, n: int) -> tuple[int, int, int]:
-    """Bytes that a process of its own holds for `n` constraints, what is counted for them, and for all."""
+    """Returns the bytes that a new process holds for `n` constraints, those counted for them, and the total."""
     path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
     run = subprocess.run(
         [sys.executable, "-c", MEASURE, name, str(cache_bytes), str(n)],

@@ -1,4 +1,4 @@
-"""What cannot be compiled as a constraint is refused by name, and never answered without a constraint."""
+"""A constraint that cannot be compiled is refused by name; imp never answers without the constraint."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_txt_22_t41_grammars_that_cannot_be(source: str, said: str) -> None:
 
 
 def test_t41_doubling_rules_stay_small() -> None:
-    """Thirty rules, each twice the next: a regular expression of a thousand million characters if written out."""
+    """Each of 30 rules is twice the next: written out, the expression would have a thousand million characters."""
     source = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(30)) + '\nr30 ::= "a"'
     assert "repeats expand to more" in _refusal(ConstraintKind.GBNF, source).message
     source = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1}? | r{i + 1} root" for i in range(400)) + '\nr400 ::= "a"'

@@ -1,4 +1,4 @@
-"""The built-in model's own text side, as its file carries it."""
+"""The built-in model's text side, read from its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each fault of a directory's text files has its place in the message, and none of them gives a tokenizer."""
+"""The message of each fault in a directory's text files names its place, and no faulty file gives a tokenizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def changed(kind: str, change: Callable[[JSON], object]) -> dict[str, bytes]:
 
 
 def at(*way: Any, value: Any) -> Callable[[JSON], None]:
-    """Puts a value at a place of the file."""
+    """Returns a change that puts a value at a place of the file."""
 
     def change(document: JSON) -> None:
         place: Any = document
@@ -62,7 +62,7 @@ def deep(n: int) -> Any:
 
 BYTES, PAIRS, PIECES = "byte level", "pairs, prepended", "unigram"
 WORDS = ("pre_tokenizer", "pretokenizers", 0, "pattern")
-# A kind of tokenizer, a change of its file, and what the message says behind the file's name.
+# A kind of tokenizer, a change of its file, and the message after the file's name.
 CHANGES: list[tuple[str, Callable[[JSON], object], str]] = [
     (BYTES, at("model", value=None), "model: missing"),
     (BYTES, at("model", value=[]), "model: a list, expected an object"),

@@ -1,4 +1,4 @@
-"""The tokenizer of a model directory gives the ids of the `tokenizers` library, and plain text no special token."""
+"""A model directory's tokenizer gives the ids of the `tokenizers` library. Plain text never gives special tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.own_vocabularies import texts
 
 SPELLED = (*CHATML, *PLAIN, *SPM, *FLAGGED, "a MASK b", "wordy")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
-# In these the library makes a token of `<unk>` and `</s>` in plain text too.
+# For these the library reads `<unk>` and `</s>` in plain text as tokens too.
 UNIGRAM = [kind for kind in KINDS if kind.startswith("unigram")]
 
 
@@ -31,7 +31,7 @@ def ours(library: Library, **config: Any) -> Tokenizer:
 
 
 def plain(library: Library) -> Library:
-    """The library that reads special tokens as text."""
+    """Returns a copy of the library's tokenizer that reads special tokens as text."""
     found = Library.from_str(library.to_str())
     found.encode_special_tokens = True
     return found
@@ -100,7 +100,7 @@ def test_hub_2_special_tokens_strip_blanks_beyond_their_own_span(kind: str) -> N
         spans = [TextSpan(before, False), TextSpan(token, True), TextSpan(after, False)]
         found = tokenizer.encode_spans(spans, add_special_tokens=False)
         if token == "<s-both>" and kind == "pairs, prepended":
-            continue  # it is found in normalized text, where no blank is one
+            continue  # it is searched in normalized text, where no blank remains
         assert found == library.encode(before + token + after, add_special_tokens=False).ids, token
     beside = [TextSpan("a", False), TextSpan("MASK", True), TextSpan(" b", False)]
     assert library.token_to_id("MASK") not in tokenizer.encode_spans(beside, add_special_tokens=False)
@@ -115,7 +115,7 @@ def test_hub_1_tokens_are_the_bytes_that_the_library_decodes(kind: str) -> None:
     for text in random_texts(200, seed=4, spelled=PLAIN):
         ids = library.encode(text).ids
         found = tokenizer.decode(ids)
-        # Ids without a first token that begins a text may be the middle of one: they keep their space.
+        # Ids without a BOS token may be the middle of a text: they keep their space.
         if tokenizer.bos_id is None and kind in UNIGRAM:
             found = found.removeprefix(" ")
         assert found == library.decode(ids), text

@@ -1,4 +1,4 @@
-"""Vocabularies of directories without a tokenizer.json: SentencePiece's file, pairs in two files, Mistral's file."""
+"""Vocabularies of directories without a tokenizer.json: SentencePiece's file, BPE in two files, Mistral's file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_hub_11_vocab_and_merges_are_the_pairs_of_their_class() -> None:
 
 
 def tekken() -> tuple[bytes, Library]:
-    """A file of ranks, and the same vocabulary in the library: 3 special tokens, then tokens by rank."""
+    """Returns a file of ranks, and the same vocabulary in the library: 3 special tokens, then tokens by rank."""
     library = byte_level("tekken", composes=False, ignore_merges=True)
     described = json.loads(library.to_str())
     byte_of = {char: byte for byte, char in enumerate(byte_alphabet())}

@@ -25,7 +25,7 @@ def _vocabulary(control: list[str], *, eos: str | None, **keys: object) -> dict[
     return metadata | {P + name: value for name, value in keys.items()}
 
 
-# Published vocabularies, as far as their ends go, and the ends that chats of them need.
+# Published vocabularies, with only their end tokens, and the ends that their chats need.
 FAMILIES = {
     "llama 3": (
         _vocabulary(["<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"], eos="<|end_of_text|>"),

@@ -1,4 +1,4 @@
-"""GBNF as it is read: every construct is a rule's nodes, and what is wrong is told with its offset."""
+"""The GBNF parser: the nodes of every construct, and errors with their offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabularies of our own, one of every kind and every rule of cutting words, against the ids of llama.cpp."""
+"""Our own vocabularies, one for every kind and every pre-tokenizer rule, against the ids of llama.cpp."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_txt_16_every_rule_has_vectors() -> None:
     assert sorted(vectors()) == sorted(rules())
     assert len(rules()) > 25
     assert len(texts()) > 70
-    # Where llama.cpp is no oracle, the published vocabularies are; most texts are left.
+    # Where llama.cpp is no oracle, the published vocabularies are. Most texts remain.
     assert [rule for rule in rules() if len(vectors()[rule]) < len(texts()) // 2] == []
     assert [rule for rule in rules() if rule not in DEPARTURES and len(vectors()[rule]) != len(texts())] == []
 
@@ -42,7 +42,7 @@ def test_txt_16_control_a_rule_taken_for_another_fails() -> None:
         for one, other in ((first, second), (second, first))
         if all(ids[one][number] == wanted for number, wanted in vectors()[other].items())
     }
-    # Falcon differs where llama.cpp is no oracle for it; the others are two spellings of one rule.
+    # llama.cpp is no oracle for Falcon's differences. The other two are names of one rule.
     assert alike == {("default", "falcon"), ("deepseek-r1-qwen", "bailingmoe")}
 
 

@@ -1,4 +1,4 @@
-"""Hostile chat templates end: in an error at load, or in TEMPLATE_FAILED."""
+"""Hostile chat templates end with an error at load, or with TEMPLATE_FAILED."""
 
 from __future__ import annotations
 

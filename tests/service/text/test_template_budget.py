@@ -1,4 +1,4 @@
-"""The budget of one rendering: what stands at a limit passes, and one more is refused, alone or in parts."""
+"""The budget of one rendering: a limit itself passes, and one more is refused, at once or in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a model's chat templates a conversation takes."""
+"""Which of a model's chat templates a conversation uses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_txt_30_the_template_for_tools_is_used_where_tools_are_given() -> None:
     for tools, text in ((TOOLS, "tools 1"), ("", "plain"), (" [ ] ", "plain")):
         chat = ChatPrompt(TALK, tools_json=tools)
         assert choice.of(chat).render(chat).text == text
-    # The caller has no say in it.
+    # The caller cannot choose.
     chat = ChatPrompt(TALK, template_kwargs_json='{"chat_template_name": "tool_use"}')
     assert choice.of(chat).render(chat).text == "plain"
     with pytest.raises(FieldInvalid):

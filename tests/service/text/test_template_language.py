@@ -1,4 +1,4 @@
-"""The language of chat templates is the library's: what our bounds and marks replace in it gives the same text."""
+"""The template language equals the library's: where our bounds and marks replace parts, the text is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long texts are encoded in parts: the tokens are those of the whole, and no more is encoded than is taken."""
+"""Long texts are encoded in parts: the tokens equal those of the whole, and no more is encoded than needed."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def in_parts_of(n_chars: int) -> object:
 
 
 def differing(tokenizer: Tokenizer, n_texts: int) -> int:
-    """Texts whose ids or offsets depend on how they are cut; fails where nothing is cut."""
+    """Counts texts whose ids or offsets depend on the cuts. Fails if too few texts are cut."""
     n_wrong = n_cut = 0
     for i, text in enumerate(texts(n_texts, seed=5)):
         spans = [TextSpan(text, i % 2 == 0)]
         try:
             expected = tokenizer.encode_spans(spans, add_special_tokens=True)
         except Exception:
-            continue  # a text that the vocabulary cannot spell
+            continue  # the vocabulary cannot spell this text
         offsets = tokenizer.encode_with_offsets(text, parse_special_tokens=i % 2 == 0)
         for n_chars in (8, 40):
             n_cut += len(list(tokenizer._cuts.parts(text, n_chars))) > 1
             with in_parts_of(n_chars):
                 found = tokenizer.encode_spans(spans, add_special_tokens=True)
                 with_offsets = tokenizer.encode_with_offsets(text, parse_special_tokens=i % 2 == 0)
-                # Where a text is rewritten, offsets are those of characters: in parts, of the part alone.
+                # If the text is rewritten, offsets count characters, and in parts only those of the part.
             is_rewritten = tokenizer.kind is VocabularyKind.WORD_PIECE
             n_wrong += found != expected or with_offsets.ids != expected
             n_wrong += with_offsets != offsets and not is_rewritten
@@ -108,7 +108,7 @@ def test_o20_encoding_stops_where_the_limit_is_passed(demo_tokenizer: Tokenizer)
         assert raised.value.n_tokens > 512
         with pytest.raises(TooManyTokens):
             demo_tokenizer.encode_spans(spans, add_special_tokens=True, most=512)
-        assert encoded.call_count == 1  # that it cannot fit its size says
+        assert encoded.call_count == 1  # its size alone shows that it cannot fit
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,7 +116,7 @@ def test_o20_the_least_number_of_tokens_is_never_more_than_the_true_one(
     name: str, published: Callable[[str], Tokenizer]
 ) -> None:
     tokenizer = published(name)
-    hangul = "\u1112\u1161\u11ab" * 50  # three letters that composition makes one of
+    hangul = "\u1112\u1161\u11ab" * 50  # composition makes one character of these three
     for text in (*texts(100, seed=6), " " * 500, hangul, "\t" * 300, "=" * 600):
         try:
             n_tokens = len(tokenizer.encode(text, add_special_tokens=False))

@@ -1,4 +1,4 @@
-"""Streaming text: valid by itself, complete when joined, and silent about stop strings."""
+"""Streaming text: each part is valid, the parts join to the whole, and no part contains a stop string."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _rules(*strings: str, min_tokens: int = 0, include_match: bool = False) -> S
 
 
 def _stream(ids: list[int], rules: StopRules, *, special_tokens: bool = False) -> tuple[list[str], str | None, int]:
-    """The deltas with the last one, the match, and the number of tokens taken."""
+    """Returns the deltas with the last one, the match, and the number of tokens taken."""
     stream = TextStream(CHATML.table, rules, special_tokens=special_tokens)
     deltas: list[str] = []
     for n, token in enumerate(ids, start=1):
@@ -36,7 +36,7 @@ def _stream(ids: list[int], rules: StopRules, *, special_tokens: bool = False) -
 
 
 def _naive_match(data: bytes, strings: tuple[str, ...]) -> tuple[int, int] | None:
-    """(start, end) of the match that ends first, the longest of those: tries every end and every string."""
+    """Returns (start, end) of the match that ends first, and of those the longest. Tries every end and every string."""
     for end in range(1, len(data) + 1):
         starts = [end - len(s.encode()) for s in strings if data[:end].endswith(s.encode())]
         if starts:
@@ -74,7 +74,7 @@ def test_txt_3_include_match_keeps_the_string_and_nothing_after_it() -> None:
 def test_txt_5_held_text_is_delivered_once_it_cannot_match() -> None:
     assert _stream(_ids("EN", "X"), _rules("END")) == (["", "ENX", ""], None, 2)
     assert _stream(_ids("EN"), _rules("END")) == (["", "EN"], None, 1)
-    # "E" still may begin the string where "EN" no longer does.
+    # "E" can still begin the string, but "EN" no longer can.
     assert _stream(_ids("EN", "E", "x"), _rules("END"))[0] == ["", "EN", "Ex", ""]
 
 
@@ -118,10 +118,10 @@ def test_txt_9_strings_completed_before_min_tokens_are_passed_over() -> None:
     ids = _ids("a", "END", "END")
     assert _stream(ids[:2], _rules("END", min_tokens=3))[1] is None
     deltas, match, n = _stream(ids, _rules("END", min_tokens=3))
-    assert (match, n) == ("END", 3) and deltas == ["a", "END", ""]  # told at once: nothing longer can begin in it
-    # Of a string that was passed over only that waits which may begin another.
+    assert (match, n) == ("END", 3) and deltas == ["a", "END", ""]  # emitted at once: no longer match can begin in it
+    # Of a string that is passed over, only a possible start of another waits.
     assert _stream(_ids("END", "b"), _rules("END", "Dx", min_tokens=3))[0] == ["EN", "Db", ""]
-    # A match may begin in a string that was passed over.
+    # A match may begin inside a string that was passed over.
     deltas, match, _ = _stream(_ids("a", "a", "a"), _rules("aa", min_tokens=3))
     assert match == "aa" and "".join(deltas) == "a"
 
@@ -218,7 +218,7 @@ def test_a_stream_that_ended_takes_no_more() -> None:
 
 
 class _CountedList(list[int]):
-    """Counts how often it is read."""
+    """Counts its reads."""
 
     n_reads = 0
 

@@ -1,4 +1,4 @@
-"""The tokenizer's rules on vocabularies small enough to work out by hand."""
+"""The tokenizer's rules on vocabularies small enough to check by hand."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_txt_26_ids_beyond_the_vocabulary_are_refused(token: int) -> None:
 
 
 def test_txt_16_sentencepiece_merges_by_score() -> None:
-    # "▁ab": "▁a" has the best score, then nothing joins "▁a" and "b" but "▁ab" itself.
+    # "▁ab": "▁a" has the best score, and then only "▁ab" itself joins "▁a" and "b".
     assert SPM.encode("ab", add_special_tokens=False) == [264]
     assert SPM.encode("aab", add_special_tokens=False) == [262, 263]
     assert SPM.encode("c", add_special_tokens=False) == [259, 3 + ord("c")]
@@ -140,7 +140,7 @@ def test_unigram_takes_the_likeliest_pieces() -> None:
     scores = dict(pieces)
 
     def best(text: str) -> float:
-        """The naive recursion: the best sum of scores over all ways to cut the text."""
+        """Returns the best sum of scores over all ways to cut the text."""
         table = [0.0]
         for end in range(1, len(text) + 1):
             table.append(max(table[s] + scores[text[s:end]] for s in range(end) if text[s:end] in scores))
@@ -214,7 +214,7 @@ def test_sha256_names_the_vocabulary() -> None:
 @pytest.mark.parametrize("unit", ["a", " ", "我", "👨\u200d", "^", "(", "\n", "1", "e\u0301", "<|im_end|>", " x"])
 @pytest.mark.parametrize("pre", ["gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "tekken"])
 def test_txt_25_t13_t14_long_runs_end(unit: str, pre: str) -> None:
-    """A quarter of a mebibyte of one thing; quadratic time would be hours, recursion a crash."""
+    """A quarter of a mebibyte of one unit: quadratic time would take hours, and recursion would crash."""
     tokenizer = Tokenizer.from_metadata(byte_level(merges=[("a", "a"), ("aa", "aa"), (" ", " ")]), pre=pre)
     text = unit * (2**18 // len(unit.encode()))
     if pre == "qwen2" and unit == "e\u0301":
@@ -257,7 +257,7 @@ def test_txt_16_special_tokens_of_a_stripping_model_swallow_the_blanks_behind_th
     assert found.ids == tokenizer.encode(text, parse_special_tokens=True)
     at = [text.encode().index(part) for part in (b"<s>", b" a", b"a", b"<|user|>", b"b", b" <|end|>", b"<|end|>")]
     assert found.start_bytes == at
-    # The blanks of a message behind the template's token go too, as in the text that both make together.
+    # The message's blanks after the template's token are removed too, as in the joined text.
     spans = [TextSpan("<|user|>\n", True), TextSpan("  b", False)]
     assert tokenizer.encode_spans(spans, add_special_tokens=False) == [USER, 98]
     assert tokenizer.encode("<|user|> b") == list(b"<|user|> b"), "text is text, blanks and all"

@@ -1,4 +1,4 @@
-"""The tokenizer as files: other programs rebuild an equal one from them."""
+"""The tokenizer as files: other programs can rebuild an equal one from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published vocabularies against the ids that their own tokenizers give."""
+"""Published vocabularies against the ids of their own tokenizers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_t16_a_byte_without_a_token_is_an_error_that_names_it(published: Callabl
 def test_txt_16_gpt_2_equals_the_library_s_own_reading(
     published: Callable[[str], Tokenizer], published_metadata: Callable[[str], dict[str, object]]
 ) -> None:
-    """The same vocabulary through the library's built-in GPT-2 steps, over every plane of Unicode."""
+    """The reference is the library's built-in GPT-2 with the same vocabulary, over every plane of Unicode."""
     metadata = published_metadata("gpt-2")
     tokens, merges = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.merges"]
     assert isinstance(tokens, list) and isinstance(merges, list)
@@ -94,7 +94,7 @@ def test_txt_27_start_bytes_are_offsets_into_the_text(name: str, published: Call
             if token in tokenizer.special_ids:
                 continue
             piece = tokenizer.token_bytes(token)
-            # The first piece of a SentencePiece text begins with the space that the tokenizer put there.
+            # The first piece of a SentencePiece text begins with the space that the tokenizer adds.
             assert raw.startswith(piece, start) or (start == 0 and raw.startswith(piece[1:]))
     else:
         words = [raw[start:].split()[0] for start in encoding.start_bytes[1:-1]]
@@ -102,7 +102,7 @@ def test_txt_27_start_bytes_are_offsets_into_the_text(name: str, published: Call
 
 
 def test_txt_16_composing_tokenizers_trace_offsets_through_composition(published: Callable[[str], Tokenizer]) -> None:
-    """MPT's tokenizer composes: "e" and a combining acute are one character to it, three bytes of the text."""
+    """MPT's tokenizer composes "e" and a combining acute into one character, which is three bytes of the text."""
     encoding = published("mpt").encode_with_offsets("e\u0301 x")
     assert published("mpt").decode(encoding.ids) == "é x"
     assert encoding.start_bytes[-1] == 3

@@ -1,4 +1,4 @@
-"""What setting one key of imp.conf changes: a value, where to look, and what is seen there without and with it."""
+"""What one key of imp.conf changes: a value, where to look, and what the look shows without and with the value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Looks at something that settings (texts of --set) decide. The folder is empty, and the observer's to use.
+# Observes something that settings (texts of --set) decide. The observer may use the folder, which is empty.
 Observe = Callable[[Path, tuple[str, ...]], Any]
 
 FOLDER = "{folder}"
@@ -17,10 +17,10 @@ FOLDER = "{folder}"
 class Effect:
     """One value of one key, and its effect."""
 
-    # FOLDER in it, and in `also`, is the observer's folder.
+    # FOLDER, here and in `also`, is the observer's folder.
     value: str
     observe: Observe
     without: Any
     seen: Any
-    # Other settings that both looks need, for the effect to show.
+    # Other settings that both observations need for the effect to show.
     also: tuple[str, ...] = ()

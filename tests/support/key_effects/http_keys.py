@@ -18,7 +18,7 @@ from support.key_effects.effect import Effect, Observe
 
 
 def over_http(look: Callable[[HttpServed], Any]) -> Observe:
-    """What a running server shows over HTTP."""
+    """Observes a running server over HTTP."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
         with serve_http(*settings) as served:
@@ -28,7 +28,7 @@ def over_http(look: Callable[[HttpServed], Any]) -> Observe:
 
 
 def status_of_head(*pairs: tuple[str, str]) -> Observe:
-    """The HTTP status of a request with this head, on a listener that others can reach."""
+    """Observes the HTTP status of a request with this head, on a listener that other machines can reach."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> int:
         chosen = load_config(None, settings).settings
@@ -43,19 +43,19 @@ def status_of_head(*pairs: tuple[str, str]) -> Observe:
 
 
 def seconds_of(read: Callable[[Server], float]) -> Observe:
-    """A time limit of a listener."""
+    """Observes a time limit of a listener."""
     return over_http(lambda served: read(served.http._listeners[0]._web))
 
 
 def heartbeat(_: Path, settings: tuple[str, ...]) -> float:
-    """How long a stream waits for its first reply before it sends a comment."""
+    """Returns how long a stream waits for its first reply before it sends a comment."""
     with serve_http(*settings) as served, mock.patch.object(api.asyncio, "wait", wraps=asyncio.wait) as wait:
         assert served.client.stream("/v1/completions", {"prompt": "the", "max_tokens": 1}).has_done
         return float(next(call.kwargs["timeout"] for call in wait.call_args_list if "timeout" in call.kwargs))
 
 
 def listened_on(folder: Path, settings: tuple[str, ...]) -> int:
-    """The number of addresses with HTTP, where an address for gRPC is set."""
+    """Returns the number of HTTP addresses when an address for gRPC is set."""
     return len(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]).settings.listen.http)
 
 

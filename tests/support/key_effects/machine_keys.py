@@ -1,4 +1,4 @@
-"""Keys of [device] whose effect depends on the machine, which is given as data."""
+"""Keys of [device] whose effect depends on the machine, which the test describes as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TUNED = [("q8_0", "reference", 4)]
 
 
 def interleaved(folder: Path, settings: tuple[str, ...]) -> Any:
-    """The nodes that memory is spread over, on a machine that has two."""
+    """Returns the nodes over which memory is interleaved on a machine with two."""
     cpus = (Cpu(0, core=0, node=0), Cpu(1, core=1, node=1))
     with (
         mock.patch.object(placement, "read_topology", lambda *_: cpus),
@@ -29,7 +29,7 @@ def interleaved(folder: Path, settings: tuple[str, ...]) -> Any:
 
 
 def preferred(folder: Path, settings: tuple[str, ...]) -> Any:
-    """The kernels that a tuning of this machine prefers."""
+    """Returns the kernels that a tuning of this machine selects."""
     tuning = Tuning(key_here(load_config(None, SMALL).settings), tuple(TUNED))
     (folder / "tuning.json").write_text(write_tuning(tuning, []))
     return load_argument("tuning")(folder, settings)

@@ -34,7 +34,7 @@ CHECK = f"/{HEALTH}/Check"
 
 
 def on_server(look: Callable[[Served], Any]) -> Observe:
-    """What a running server shows."""
+    """Observes a running server."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
         with serve(*settings) as served:
@@ -45,7 +45,7 @@ def on_server(look: Callable[[Served], Any]) -> Observe:
 
 
 def code_of(method: str, address: Callable[[Served], str | None] = lambda served: served.address) -> Observe:
-    """The status of a call without a token; "nowhere" where nothing listens."""
+    """Observes the status of a call without a token; "nowhere" if nothing listens."""
 
     def look(served: Served) -> str:
         target = address(served)
@@ -58,7 +58,7 @@ def code_of(method: str, address: Callable[[Served], str | None] = lambda served
 
 
 def scraped(served: Served) -> int | str:
-    """The HTTP status of a scrape."""
+    """Returns the HTTP status of a scrape; "nowhere" if nothing listens."""
     if served.http.metrics_address is None:
         return "nowhere"
     with urllib.request.urlopen(f"http://{served.http.metrics_address}/metrics") as reply:
@@ -66,9 +66,9 @@ def scraped(served: Served) -> int | str:
 
 
 def handshakes(folder: Path, settings: tuple[str, ...]) -> tuple[bool, ...] | str:
-    """Whether a server answers in plain text, over TLS, and over TLS to a client without a certificate.
+    """Returns whether a server answers in plain text, over TLS, and over TLS to a client without a certificate.
 
-    The name of the failure where it does not start.
+    If the server does not start, returns the name of the failure.
     """
     authority = make_certificate("ours")
     make_certificate("server", authority).write(folder)
@@ -78,7 +78,7 @@ def handshakes(folder: Path, settings: tuple[str, ...]) -> tuple[bool, ...] | st
     unknown = grpc.ssl_channel_credentials(authority.cert)
     alone = (("grpc.use_local_subchannel_pool", 1),)
     try:
-        # Its own checks call it in the way that works.
+        # The server's own checks call it in the way that works.
         with serve(*settings, credentials=known if settings else None) as served:
             channels = [grpc.insecure_channel(served.address, alone)]
             channels += [grpc.secure_channel(served.address, each, alone) for each in (known, unknown)]
@@ -91,14 +91,14 @@ def handshakes(folder: Path, settings: tuple[str, ...]) -> tuple[bool, ...] | st
 
 
 def token_file(folder: Path) -> None:
-    """Of nobody's token."""
+    """Writes a token file whose token nobody has."""
     path = folder / "tokens"
     path.write_text(f"{'0' * 64} data,read *\n")
     path.chmod(0o600)
 
 
 def with_tokens(observe: Observe) -> Observe:
-    """The same where the folder has a file of tokens."""
+    """Observes with a token file in the folder."""
 
     def observe_with(folder: Path, settings: tuple[str, ...]) -> Any:
         token_file(folder)
@@ -108,7 +108,7 @@ def with_tokens(observe: Observe) -> Observe:
 
 
 def status_of(request: Callable[[Served], object]) -> Observe:
-    """The reason for which a call is refused; OK where it is not."""
+    """Observes the reason for which a call is refused, or OK."""
 
     def look(served: Served) -> str:
         try:
@@ -121,18 +121,18 @@ def status_of(request: Callable[[Served], object]) -> Observe:
 
 
 def generated(request: pb.GenerateRequest) -> Callable[[Served], object]:
-    """A call that streams it to its end."""
+    """Returns a call that reads the request's whole stream."""
     return lambda served: list(served.inference.Generate(request))
 
 
 def n_output(served: Served) -> int:
-    """Tokens of a generation that has no limit of its own."""
+    """Returns the number of tokens of a generation without a limit of its own."""
     request = ask([300], None, stop=types_pb2.StopOptions(ignore_eos=True))
     return len(tokens_of(list(served.inference.Generate(request))))
 
 
 def n_sessions(tenants: Sequence[str]) -> Callable[[Served], int]:
-    """How many sessions can be opened, one after the other, by these tenants in turn; at most 40."""
+    """Returns a look at how many sessions these tenants can open in turn; at most 40."""
 
     def look(served: Served) -> int:
         callers = [SessionCalls(served, tenant) for tenant in tenants]
@@ -147,7 +147,7 @@ def n_sessions(tenants: Sequence[str]) -> Callable[[Served], int]:
 
 
 def first_jump(served: Served, jumps: Sequence[float], holds: Callable[[], bool]) -> float:
-    """The clock is set forward by these seconds, one after the other: the time by which it holds."""
+    """Sets the clock forward by these seconds in turn; returns the sum after which `holds` is true."""
     passed = 0.0
     for jump in jumps:
         served.jump(jump)
@@ -158,19 +158,19 @@ def first_jump(served: Served, jumps: Sequence[float], holds: Callable[[], bool]
 
 
 def session_ends(served: Served) -> float:
-    """Seconds after which a session that nobody uses is gone."""
+    """Returns the seconds after which an unused session is gone."""
     SessionCalls(served).prefill([300])
     return first_jump(served, (50, 20, 20, 20), lambda: len(served.host.sessions) == 0)
 
 
 def drain_begins(served: Served) -> float:
-    """Seconds after which a draining server takes no more work."""
+    """Returns the seconds after which a draining server takes no more work."""
     served.call(served.host.drain.begin)
     return first_jump(served, (0, 9, 2), lambda: served.host.lifecycle.phase is Phase.DRAINING)
 
 
 def drain_cuts(served: Served) -> float:
-    """Seconds after which a draining server ends what still runs."""
+    """Returns the seconds after which a draining server ends running work."""
     cut: list[bool] = []
 
     async def never() -> None:
@@ -185,7 +185,7 @@ def drain_cuts(served: Served) -> float:
 
 
 def stream_argument(read: Callable[[OutboxLimits, float], Any]) -> Observe:
-    """What bounds the stream of a generation that sets no bounds of its own."""
+    """Observes the bounds of a stream whose generation sets none."""
 
     def look(served: Served) -> Any:
         seen: list[Any] = []
@@ -203,12 +203,12 @@ def stream_argument(read: Callable[[OutboxLimits, float], Any]) -> Observe:
 
 
 def host_value(read: Callable[[Host], Any]) -> Observe:
-    """What a part of the server was made with."""
+    """Observes a value in the server's Host."""
     return on_server(lambda served: served.call(lambda: read(served.host)))
 
 
 def log_lines(write: Callable[[Log], object]) -> Callable[[Served], list[str]]:
-    """The lines that come of it."""
+    """Returns a look at the log lines that `write` causes."""
 
     def look(served: Served) -> list[str]:
         begin = served.log_bytes
@@ -221,7 +221,7 @@ def log_lines(write: Callable[[Log], object]) -> Callable[[Served], list[str]]:
 
 
 def exported(settings: tuple[str, ...]) -> tuple[list[str], int]:
-    """Where spans are sent, and how many of 20 calls."""
+    """Returns where spans go, and how many of 20 calls send them."""
     places: list[str] = []
     exporter = InMemorySpanExporter()
 

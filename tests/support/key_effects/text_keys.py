@@ -1,4 +1,4 @@
-"""Keys whose effect is what the text side of a model accepts: templates, constraints, default samplers."""
+"""Keys whose effect shows in a model's text layer: templates, constraints, default samplers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEMPLATE_KEY = "model.overrides.chat_template"
 
 @contextmanager
 def model_of(settings: tuple[str, ...]) -> Iterator[ModelRuntime]:
-    """The built-in model under these settings."""
+    """Yields the built-in model under these settings."""
     model = load_model(load_config(None, [*SMALL, *settings]))
     try:
         yield model
@@ -32,7 +32,7 @@ def model_of(settings: tuple[str, ...]) -> Iterator[ModelRuntime]:
 
 
 def refusal(work: Callable[[], object]) -> str:
-    """The reason for which it fails; OK where it does not."""
+    """Returns the reason for which `work` fails, or OK."""
     try:
         work()
     except (Error, TextError) as error:
@@ -41,32 +41,32 @@ def refusal(work: Callable[[], object]) -> str:
 
 
 def rendered(folder: Path, settings: tuple[str, ...]) -> bool:
-    """Whether the template in the folder is the model's."""
+    """Returns whether the template in the folder is the model's."""
     (folder / TEMPLATE_FILE).write_text("from a file")
     with model_of(settings) as model:
         return model.text.render(CHAT).text == "from a file"
 
 
 def ends(_: Path, settings: tuple[str, ...]) -> list[int]:
-    """The tokens that end a text."""
+    """Returns the tokens that end a text."""
     with model_of(settings) as model:
         return model.eos_tokens
 
 
 def dialect(_: Path, settings: tuple[str, ...]) -> str:
-    """How the model writes tool calls."""
+    """Returns the name of the model's tool call dialect."""
     with model_of(settings) as model:
         return model.text.dialect.name
 
 
 def pre_tokenizer(_: Path, settings: tuple[str, ...]) -> str:
-    """How text is cut into words."""
+    """Returns the name of the pre-tokenizer."""
     with model_of(settings) as model:
         return model.tokenizer.pre
 
 
 def loading(_: Path, settings: tuple[str, ...]) -> str:
-    """How loading the model ends."""
+    """Returns the result of loading the model: a reason or OK."""
 
     def load() -> None:
         with model_of(settings):
@@ -76,7 +76,7 @@ def loading(_: Path, settings: tuple[str, ...]) -> str:
 
 
 def serving_a_broken_template(folder: Path, settings: tuple[str, ...]) -> str:
-    """How a start ends whose model has a chat template that does not compile."""
+    """Returns the result of a start whose model has a chat template that does not compile."""
     path = folder / "broken.gguf"
     demo_with(path, b"{% endfor %}", b"{% endfur %}")
 
@@ -88,7 +88,7 @@ def serving_a_broken_template(folder: Path, settings: tuple[str, ...]) -> str:
 
 
 def rendering(template: str) -> Observe:
-    """How the rendering of a template ends."""
+    """Observes the result of rendering a template: a reason or OK."""
 
     def observe(folder: Path, settings: tuple[str, ...]) -> str:
         (folder / TEMPLATE_FILE).write_text(template)
@@ -103,7 +103,7 @@ def rendering(template: str) -> Observe:
 
 
 def compiling(constraint: ConstraintSpec) -> Observe:
-    """How the compilation of a constraint ends."""
+    """Observes the result of compiling a constraint: a reason or OK."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> str:
         with model_of(settings) as model:
@@ -113,19 +113,19 @@ def compiling(constraint: ConstraintSpec) -> Observe:
 
 
 def kept(_: Path, settings: tuple[str, ...]) -> bool:
-    """Whether a constraint that nobody uses any more is compiled no second time."""
+    """Returns whether the cache still holds a compiled constraint that nobody uses any more."""
     with model_of(settings) as model:
         model.text.compile(LONG_REGEX)
         return model.text.find(LONG_REGEX) is not None
 
 
 def nested(depth: int) -> ConstraintSpec:
-    """A JSON Schema of arrays within arrays."""
+    """Returns a JSON Schema of arrays within arrays."""
     return ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"items":' * depth + "{}" + "}" * depth)
 
 
 def default(name: str) -> Observe:
-    """What the core's sampler gets for an option that a request leaves unset."""
+    """Observes the value that the core's sampler gets for an option that a request leaves unset."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> float:
         asked: dict[str, float] = {}
@@ -137,7 +137,7 @@ def default(name: str) -> Observe:
 
 
 def default_samplers() -> dict[str, Effect]:
-    """Of every option of a sampler that has a key; the built-in model's file recommends three."""
+    """Returns the effect of every sampler option that has a key; the built-in model's file recommends three."""
     values = {
         "temperature": ("0.25", 0.7, 0.25),
         "top_k": ("7", 0, 7),
@@ -155,12 +155,12 @@ def default_samplers() -> dict[str, Effect]:
 
 INVALID, FAILED, FIELD = "TEMPLATE_INVALID", "TEMPLATE_FAILED", "FIELD_INVALID"
 LOOP = "{% for i in range(50) %}{% endfor %}"
-# Some milliseconds.
+# Takes a few milliseconds.
 SLOW = "{% for i in range(20000) %}{% endfor %}"
 LONG_REGEX = ConstraintSpec(ConstraintKind.REGEX, "abcdefgh" * 4)
-# Some ten milliseconds of compiling.
+# Takes tens of milliseconds to compile.
 SLOW_REGEX = ConstraintSpec(ConstraintKind.REGEX, "|".join(f"{i}[0-9]{{1,90}}" for i in range(500)))
-# Some MiB while it is compiled.
+# Needs a few MiB while it is compiled.
 LARGE = ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "integer", "multipleOf": 9973}')
 
 TEXT_EFFECTS: dict[str, Effect] = {

@@ -19,7 +19,7 @@ from support.loop_thread import loop_thread
 
 
 def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
-    """What `grpc.aio.server` is given."""
+    """Returns the arguments of `grpc.aio.server`."""
     asked: dict[str, Any] = {}
 
     def take(**arguments: Any) -> None:
@@ -42,12 +42,12 @@ def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
 
 
 def option(name: str) -> Observe:
-    """One of the options; None where it is left to gRPC."""
+    """Observes one of the options; None if gRPC's default applies."""
     return lambda _, settings: dict(server_argument(settings)["options"]).get(f"grpc.{name}")
 
 
 def compression(_: Path, settings: tuple[str, ...]) -> str:
-    """Of replies."""
+    """Returns the compression of replies."""
     chosen = server_argument(settings)["compression"]
     return "none" if chosen is None else str(chosen.name)
 
@@ -55,7 +55,7 @@ def compression(_: Path, settings: tuple[str, ...]) -> str:
 SECONDS = 1000
 AGED = ("connection.max_age=30s",)
 WIRE_EFFECTS: dict[str, Effect] = {
-    # gRPC takes more, so that imp itself refuses what exceeds the limit.
+    # gRPC accepts more, so that imp itself refuses requests beyond the limit.
     "limits.max_message_bytes": Effect("2MiB", option("max_receive_message_length"), 8 * 1024**2, 4 * 1024**2),
     "limits.max_metadata_bytes": Effect("32KiB", option("max_metadata_size"), 16 * 1024, 32 * 1024),
     "keepalive.time": Effect("7s", option("keepalive_time_ms"), 20 * SECONDS, 7 * SECONDS),

@@ -1,6 +1,6 @@
-"""Python loads this module first in a traced process. It writes each open, connection, look-up and child as a line.
+"""Python loads this module first in a traced process. It writes a line for each open, connection, lookup and child.
 
-Nothing is judged here: support/traces.py does it.
+It only records; support/traces.py judges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _kind_and_subject(event: str, arguments: tuple[Any, ...]) -> tuple[str, Any]
     first = arguments[0] if arguments else None
     if event == "open" or event in _CHANGES:
         if isinstance(first, int):
-            return None  # a descriptor: what it is of was opened before
+            return None  # a descriptor: its file was opened before
         changes = event != "open" or arguments[2] & _WRITES
         path = os.fsdecode(first)
         whole = path if path.startswith("/") else f"{Path.cwd()}/{path}"
@@ -39,14 +39,14 @@ def _kind_and_subject(event: str, arguments: tuple[Any, ...]) -> tuple[str, Any]
 
 def _trace(path: str) -> None:
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    # Where stderr is closed its number must stay free.
+    # If stderr is closed, its number must stay free.
     descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(opened)
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
         if event not in _TRACED:
             return
-        # What a hook raises would become the failure of what is traced: a disk may be full, a directory gone.
+        # An exception here would make the traced operation fail: a disk may be full, a directory gone.
         with contextlib.suppress(OSError):
             if found := _kind_and_subject(event, arguments):
                 os.write(descriptor, (json.dumps(found) + "\n").encode())

@@ -66,7 +66,7 @@ def _story_turn(rng: random.Random) -> Turn:
     return expand(_ASK_FOR_STORY, cast, rng), story
 
 
-_TURNS: dict[Callable[[random.Random], Turn], float] = {  # how often each kind is asked
+_TURNS: dict[Callable[[random.Random], Turn], float] = {  # the weight of each kind
     _imp_turn: 2.5,
     _small_talk_turn: 1.5,
     _everyday_turn: 1.2,
@@ -80,7 +80,7 @@ _TURNS: dict[Callable[[random.Random], Turn], float] = {  # how often each kind 
     json_turn: 1.8,
 }
 
-_SHORT_TURNS: dict[Callable[[random.Random], Turn], float] = {  # what must be read off the question, and no stories
+_SHORT_TURNS: dict[Callable[[random.Random], Turn], float] = {  # kinds with short answers that depend on the question
     small_sum_turn: 3.0,
     sum_turn: 2.5,
     fact_turn: 3.0,
@@ -96,7 +96,7 @@ _SHORT_TURNS: dict[Callable[[random.Random], Turn], float] = {  # what must be r
 
 
 def format_turns(turns: list[Turn], system: str | None = None) -> str:
-    """Return the conversation in ChatML, the text that the model's chat template gives for it."""
+    """Returns the conversation in ChatML, the text that the model's chat template gives for it."""
     head = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
     return head + "".join(
         f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n" for asked, answer in turns
@@ -118,10 +118,10 @@ def _write(kinds: dict[Callable[[random.Random], Turn], float], rng: random.Rand
 
 
 def write_chat(rng: random.Random) -> str:
-    """Return a conversation of every kind of turn, with a system message in one of five."""
+    """Returns a conversation of every kind of turn, with a system message in one of five."""
     return _write(_TURNS, rng)
 
 
 def write_short_chat(rng: random.Random) -> str:
-    """Return a conversation of short questions and answers."""
+    """Returns a conversation of short questions and answers."""
     return _write(_SHORT_TURNS, rng)

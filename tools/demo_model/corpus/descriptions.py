@@ -8,11 +8,11 @@ from .tables import facts, pairs, sections, template, words
 
 _DEGREES = {"snowy": -5, "sunny": 24}
 _ORDINARY_DEGREES = 12
-_PLURALS = {"box": "boxes"}  # where an s alone is wrong
+_PLURALS = {"box": "boxes"}  # plurals that need more than an s
 
 
 def list_topics() -> dict[str, list[str]]:
-    """Return what things can be listed: topic -> items."""
+    """Returns the lists of things: topic -> items."""
     prefix = "list of "
     return {name.removeprefix(prefix): words(name) for name in sections("words") if name.startswith(prefix)}
 
@@ -38,7 +38,7 @@ def describe_animal(rng: random.Random, animal: str) -> str:
 
 
 def _describe(name: str, rng: random.Random) -> str:
-    """Return a description that needs nothing but a cast and a date."""
+    """Returns a description that needs only a cast and a date."""
     cast = draw_cast(rng) | {"day": rng.choice(words("days"))}
     if name == "day":
         cast["month"] = rng.choice(words("months"))
@@ -117,7 +117,7 @@ _WRITERS = [
 
 
 def write_description(rng: random.Random) -> str:
-    """Return one description of a random kind: a quarter of them are about the weather."""
+    """Returns one description of a random kind: a quarter of them are about the weather."""
     kind = rng.randrange(12)
     if kind <= 2:
         return describe_weather(rng)

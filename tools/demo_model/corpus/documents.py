@@ -17,7 +17,7 @@ COUNTS = {
     "questions": 60_000,
 }  # generated training documents
 HELD_OUT_COUNTS = {"stories": 60, "descriptions": 80, "chat": 80, "questions": 80}
-HELD_OUT_FRACTION = 0.02  # of Austen and WordNet
+HELD_OUT_FRACTION = 0.02  # from Austen and WordNet
 GLOSSES_PER_DOCUMENT = 6
 
 
@@ -79,5 +79,5 @@ def _wordnet(folder: Path) -> Part:
 
 
 def make_parts(folder: Path) -> list[Part]:
-    """Return every part; `folder` receives the two downloaded packages."""
+    """Returns every part; `folder` receives the two downloaded packages."""
     return [*(_generated(name) for name in COUNTS), _austen(folder), _wordnet(folder)]

@@ -24,7 +24,7 @@ _JSON_PLAIN = "Give me a JSON object describing"
 
 
 def animal_facts() -> dict[str, list[str]]:
-    """Return animal -> sound, young, home, food, looks, note."""
+    """Returns animal -> sound, young, home, food, looks, note."""
     return facts("animals: sound, young, home, food, looks, note")
 
 
@@ -104,7 +104,7 @@ def _json_animal(rng: random.Random) -> tuple[str, dict[str, object]]:
 
 
 def _json_object(rng: random.Random) -> tuple[str, dict[str, object]]:
-    """Return what is described, and the object that describes it."""
+    """Returns the subject, and the object that describes it."""
     kind = rng.randrange(6)
     name = rng.choice(words("girls") + words("boys"))
     if kind <= 2:

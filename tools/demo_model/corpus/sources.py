@@ -13,7 +13,7 @@ _R_STRING_VECTOR, _R_STRING = 16, 9
 
 
 def fetch(package: str, folder: Path) -> Path:
-    """Return the package's .deb in `folder`, downloading it with apt-get when it is not there."""
+    """Returns the package's .deb in `folder`, downloading it with apt-get when it is not there."""
     if not list(folder.glob(f"{package}_*.deb")):
         subprocess.run(["apt-get", "download", "-qq", package], cwd=folder, check=True)
     (found,) = folder.glob(f"{package}_*.deb")
@@ -21,7 +21,7 @@ def fetch(package: str, folder: Path) -> Path:
 
 
 def deb_member(deb: Path, path: str) -> bytes:
-    """Return one file's bytes: a .deb is an `ar` archive whose data.tar.* member holds the tree."""
+    """Returns one file's bytes: a .deb is an `ar` archive whose data.tar.* member holds the tree."""
     raw = deb.read_bytes()
     if not raw.startswith(_AR_MAGIC):
         raise ValueError(f"{deb}: not a Debian package")
@@ -76,7 +76,7 @@ def _r_strings(serialized: bytes) -> list[str]:
 
 
 def austen_novels(deb: Path) -> list[list[str]]:
-    """Return Jane Austen's six novels, each as its lines."""
+    """Returns Jane Austen's six novels, each as its lines."""
     database = deb_member(deb, "./usr/lib/R/site-library/janeaustenr/data/Rdata.rdb")
     novels = [lines for lines in map(_r_strings, _r_objects(database)) if len(lines) > 1000]
     if len(novels) != 6:
@@ -85,7 +85,7 @@ def austen_novels(deb: Path) -> list[list[str]]:
 
 
 def wordnet_glosses(deb: Path) -> list[tuple[str, str, str]]:
-    """Return (word, part of speech, gloss) of every WordNet synset, in file order."""
+    """Returns (word, part of speech, gloss) of every WordNet synset, in file order."""
     entries = []
     for part in ("noun", "verb", "adj", "adv"):
         text = deb_member(deb, f"./usr/share/wordnet/data.{part}").decode("utf-8")

@@ -11,7 +11,7 @@ _SENTENCE_START = re.compile(r"(^|[.!?] |\.\" |\n)([a-z])")  # after `!"` and `?
 
 
 def expand(template: str, values: Mapping[str, str], rng: random.Random) -> str:
-    """Return one random reading of `template`; an unknown slot raises KeyError."""
+    """Returns one random expansion of `template`; an unknown slot raises KeyError."""
     while True:
         template, replaced = _INNERMOST.subn(lambda match: rng.choice(match.group(1).split("|")), template)
         if not replaced:
@@ -22,5 +22,5 @@ def expand(template: str, values: Mapping[str, str], rng: random.Random) -> str:
 
 
 def capitalize_sentences(text: str) -> str:
-    """Upper-case the first letter of every sentence, so that slots may stand anywhere in a template."""
+    """Upper-case the first letter of every sentence, so that slots may begin one."""
     return _SENTENCE_START.sub(lambda match: match.group(1) + match.group(2).upper(), text)

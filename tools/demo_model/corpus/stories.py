@@ -8,7 +8,7 @@ from .tables import sections
 
 
 def write_story(rng: random.Random) -> tuple[str, dict[str, str]]:
-    """Return a story and its cast; paragraphs are separated by an empty line."""
+    """Returns a story and its cast; paragraphs are separated by an empty line."""
     data = sections("stories")
     (openings,), (about,), (endings,) = data["openings"], data["about"], data["endings"]
     cast = draw_cast(rng)

@@ -11,7 +11,7 @@ _SMALL_NUMBERS = ["two", "three", "four", "five", "six", "seven"]
 
 
 def _person(rng: random.Random, taken: str, animal: bool) -> tuple[str, str, str]:
-    """Return (name, kind, subject pronoun) of someone whose name is not `taken`."""
+    """Returns (name, kind, subject pronoun) of someone whose name is not `taken`."""
     pronoun = rng.choice(["she", "he"])
     if animal:
         names, kind = words("pets"), rng.choice(words("animals"))

@@ -1,4 +1,4 @@
-"""Reads the corpus's data files: sections («## name») of paragraphs (parted by empty lines) of lines."""
+"""Reads the corpus's data files: sections («## name») of paragraphs (separated by empty lines) of lines."""
 
 from functools import cache
 from pathlib import Path
@@ -8,7 +8,7 @@ _DATA = Path(__file__).parent / "data"
 
 @cache
 def sections(file: str) -> dict[str, list[list[str]]]:
-    """Return section name -> paragraphs -> lines, in file order; a written \\n is a line end."""
+    """Returns section name -> paragraphs -> lines, in file order; a written \\n is a line end."""
     found: dict[str, list[list[str]]] = {}
     for block in (_DATA / f"{file}.txt").read_text(encoding="utf-8").split("\n## ")[1:]:
         name, _, body = block.partition("\n")
@@ -18,21 +18,21 @@ def sections(file: str) -> dict[str, list[list[str]]]:
 
 
 def words(name: str) -> list[str]:
-    """Return a list of words.txt."""
+    """Returns a list of words.txt."""
     return [word for line in sections("words")[name][0] for word in line.split(", ")]
 
 
 def facts(name: str) -> dict[str, list[str]]:
-    """Return a table of facts.txt: first field -> the other fields."""
+    """Returns a table of facts.txt: first field -> the other fields."""
     rows = (line.split(" | ") for line in sections("facts")[name][0])
     return {first: rest for first, *rest in rows}
 
 
 def pairs(name: str) -> dict[str, str]:
-    """Return a table of facts.txt that has two fields in each row."""
+    """Returns a table of facts.txt that has two fields in each row."""
     return {first: second for first, (second,) in facts(name).items()}
 
 
 def template(name: str) -> str:
-    """Return a text template of descriptions.txt."""
+    """Returns a text template of descriptions.txt."""
     return " ".join(sections("descriptions")[name][0])

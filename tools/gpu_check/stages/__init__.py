@@ -1,1 +1,1 @@
-"""The stages of a run, a module each."""
+"""The stages of a run, one module each."""

@@ -17,10 +17,10 @@ from gpu_check.context import BUILD, ROOT, Context, StageError, python
 
 SITE = BUILD / "gpu_check_site"
 WHEELS = BUILD / "gpu_check_wheels"
-# For both ways. Compilers that imp has not met may warn of more, and that is no reason to measure nothing.
+# For both ways to build. Unknown compilers may give new warnings, which must not stop the measurements.
 OPTIONS = {"IMP_CUDA": "on", "IMP_TESTING": "ON", "IMP_WERROR": "OFF"}
 LEAST_CMAKE = (3, 28)
-# A second way is not begun where less is left.
+# The second way does not start with less time left.
 LEAST_SECONDS = 60
 
 
@@ -42,7 +42,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def lay_out_wheels(context: Context) -> list[str]:
-    """The folder in which they are, first on the path of this process too."""
+    """Installs the wheels. Returns their folder and adds it to the front of this process's path."""
     if context.wheels is None:
         return []
     for note in packages.lay_out(context.wheels, WHEELS):
@@ -55,13 +55,13 @@ def lay_out_wheels(context: Context) -> list[str]:
 
 
 def needed(context: Context) -> list[packages.Requirement]:
-    """But for the packager: without it CMake builds imp by itself."""
+    """Returns the requirements without the packager, which CMake can replace."""
     found = packages.requirements(is_built=not context.is_dry)
     return [each for each in found if each.name != packages.PACKAGER]
 
 
 def programs_lacking() -> list[str]:
-    """What builds imp and is no Python package."""
+    """Returns the missing build programs that are not Python packages."""
     lack = [name for name in ("c++", "ninja") if shutil.which(name) is None]
     if not (os.environ.get("CUDACXX") or shutil.which("nvcc")):
         lack.append("nvcc (on the PATH, or CUDACXX)")
@@ -76,7 +76,7 @@ def programs_lacking() -> list[str]:
 
 
 def build(context: Context, places: list[str], end: float) -> tuple[str, list[str]]:
-    """The way, and where imp is if not where Python looks by itself."""
+    """Returns the way of the build, and the folders of imp that are not on Python's default path."""
     environment = {**os.environ, **OPTIONS}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*places, os.environ.get("PYTHONPATH", "")]))
     if packages.lacking(packages.installed(), packager()):
@@ -110,7 +110,7 @@ def pybind11_folder(environment: dict[str, str]) -> str:
 
 
 def build_with_cmake(environment: dict[str, str]) -> None:
-    """The packager's work by hand."""
+    """Builds and installs imp without the packager."""
     folder = BUILD / "gpu_check_cmake"
     options = [f"-D{name}={value}" for name, value in OPTIONS.items()] + ["-DCMAKE_BUILD_TYPE=Release"]
     options += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11_folder(environment)}"]
@@ -129,7 +129,7 @@ def started(command: list[str], environment: dict[str, str]) -> None:
 
 
 def imported(context: Context) -> list[str]:
-    """The names of the kernels, from a process of its own: this one has not the new paths."""
+    """Returns the names of the kernels. Uses a new process, because this one lacks the new paths."""
     code = f"from imp_service import _core, _testing; print(*(k['name'] for k in _core.kernels({context.kind!r})))"
     found = subprocess.run(
         [*python(), "-c", code], cwd="/", env=context.environment(), capture_output=True, text=True, check=False

@@ -10,7 +10,7 @@ from gpu_check.context import Context, StageError
 from gpu_check.numbers import Spread
 
 REPEATS = 12
-# Of a buffer that no cache holds; the side of a square product; launches in a graph.
+# Floats of a buffer larger than any cache; the side of a square product; launches in a graph.
 FLOATS, SIDE, LAUNCHES = 1 << 29, 8192, 1000
 DRY_FLOATS, DRY_SIDE = 1 << 18, 128
 
@@ -29,7 +29,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 class Timer:
-    """Seconds of work on the device, one repetition each, by its own clock where it has one."""
+    """Measures seconds of work on the device, one repetition each, with the device's clock if it has one."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch, self._device = torch, device
@@ -56,13 +56,13 @@ class Timer:
 
 
 def ceiling(context: Context, name: str, unit: str, amount: float, seconds: list[float]) -> None:
-    """`amount` of bytes or operations, done in each of `seconds`."""
+    """Records a ceiling: `amount` bytes or operations took each of `seconds`."""
     spread = Spread.of(seconds)
     context.record("ceiling", name=name, unit=unit, rate=amount / spread.median, **spread.as_row())
 
 
 def measure_memory(context: Context, torch: Any, device: Any, timed: Timer) -> None:
-    """Two pairs of buffers in turn, each many times the second-level cache; random, never zeros."""
+    """Measures two pairs of buffers in turn, each many times the L2 cache, with random contents."""
     n = DRY_FLOATS if context.is_dry else FLOATS
     pairs = [(torch.randn(n, device=device), torch.empty(n, device=device)) for _ in range(2)]
     ceiling(context, "copy", "GB/s", 8 * n, timed(lambda i: pairs[i % 2][1].copy_(pairs[i % 2][0])))
@@ -90,7 +90,7 @@ def measure_products(context: Context, torch: Any, device: Any, timed: Timer) ->
 
 
 def measure_launches(context: Context, torch: Any) -> None:
-    """The cost of one more kernel in a graph."""
+    """Measures the cost of one more kernel in a graph."""
     n = LAUNCHES
     x = torch.ones(1, device="cuda")
     x.add_(1)

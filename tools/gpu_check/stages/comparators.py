@@ -30,7 +30,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def attempt(context: Context, budget: Budget, name: str, work: Callable[[], None]) -> None:
-    """Measures each comparator; a failure of one does not stop the others."""
+    """Measures a comparator; its failure does not stop the others."""
     if budget.is_spent:
         context.note(f"{name}: no time was left")
         return
@@ -41,7 +41,7 @@ def attempt(context: Context, budget: Budget, name: str, work: Callable[[], None
 
 
 def record(context: Context, name: str, shape: LlamaShape, generate: Callable[[int], object], torch: Any) -> None:
-    """Tokens per second of one sequence, compared with the time to read its weights."""
+    """Records tokens per second of one sequence, and compares them with the time to read the weights."""
     tokens = DRY_TOKENS if context.is_dry else TOKENS
 
     def once() -> float:
@@ -96,7 +96,7 @@ def transformers_loop(context: Context, name: str, shape: LlamaShape) -> None:
 
 
 def llama_cpp(context: Context, budget: Budget) -> None:
-    """Only of one that was built for GPUs: its speed on a CPU compares with nothing here."""
+    """Measures llama.cpp only if it supports GPUs, because its speed on a CPU is not comparable."""
     if importlib.util.find_spec("llama_cpp") is None:
         context.note("llama.cpp: no llama-cpp-python here")
         return
@@ -115,7 +115,7 @@ def llama_cpp(context: Context, budget: Budget) -> None:
 
 
 def random_llama(context: Context, shape: Any, mix: str) -> None:
-    """Of the sizes and types that the engine was measured with."""
+    """Measures random weights with the shapes and types of the engine stage."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "random.gguf"
         n_bytes = write_random(path, shape, mix)
@@ -123,7 +123,7 @@ def random_llama(context: Context, shape: Any, mix: str) -> None:
 
 
 def time_llama(context: Context, path: Path, name: str, n_bytes: int) -> None:
-    """One sequence that generates, and a prompt up to its first token."""
+    """Measures the generation of one sequence, and a prompt up to its first token."""
     import llama_cpp
 
     tokens, n_prompt = (DRY_TOKENS, 8) if context.is_dry else (TOKENS, LLAMA_PROMPT)
@@ -144,7 +144,7 @@ def time_llama(context: Context, path: Path, name: str, n_bytes: int) -> None:
 
 
 def llama_seconds(model: Any, prompt: list[int], n_tokens: int) -> tuple[float, float]:
-    """Of the prompt and its token; of the tokens after it. Drawing one waits for the device."""
+    """Returns the seconds to the first token, and of the tokens after it. Drawing a token waits for the device."""
     model.reset()
     begin = time.perf_counter()
     model.eval(prompt)

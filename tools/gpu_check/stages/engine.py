@@ -11,18 +11,18 @@ from gpu_check.numbers import Spread
 REPEATS = 3
 DECODE_TOKENS = 48
 PROFILED_STEPS = 6
-# Model and types of its weights; those of the targets come first.
+# Models and the types of their weights; those with targets come first.
 MODELS = (("8b", "q4_k_m"), ("8b", "q8_0"), ("1b", "q8_0"), ("1b", "q4_k_m"), ("8b", "bf16"), ("1b", "bf16"))
-# The one that is measured in the deterministic mode as well: small enough that its products are most of a step.
+# The model that is also measured in deterministic mode. It is so small that products take most of a step.
 COMPARED = ("1b", "q4_k_m")
-# Sequences that generate together, and tokens that each holds before.
+# Sequences that generate together, and the tokens that each holds at the start.
 BATCHES = ((1, 0), (16, 1024), (4, 0), (16, 0), (64, 0))
 PROMPTS = (512, 2048, 128)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is done with a model."""
+    """The measurements of a model."""
 
     batches: tuple[tuple[int, int], ...] = BATCHES
     prompts: tuple[int, ...] = PROMPTS
@@ -62,7 +62,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def compare_modes(context: Context, name: str, file: Any, sizes: Sizes, budget: Budget) -> None:
-    """What it costs that no token depends on its company: each time beside that of the usual mode."""
+    """Measures the cost of deterministic mode, in which no token depends on other sequences, against the usual mode."""
     mode = f"{name} deterministic"
     measure(context, mode, file, sizes, budget, deterministic=True)
     found: dict[tuple[str, str], float] = {}
@@ -75,7 +75,7 @@ def compare_modes(context: Context, name: str, file: Any, sizes: Sizes, budget: 
 
 
 def synthetic(shape: str, mix: str) -> Any:
-    """Random weights: as fast as real ones. The 8B's head is its embedding here, whose rows cost next to nothing."""
+    """Returns random weights, as fast as real ones. The 8B shares its head with the embedding, a negligible cost."""
     from imp_service import _core
     from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
 
@@ -86,7 +86,7 @@ def synthetic(shape: str, mix: str) -> Any:
 
 
 def settings(context: Context, sizes: Sizes, deterministic: bool) -> list[str]:
-    """Texts of --set."""
+    """Returns settings as texts of --set."""
     tokens = max([batch * (depth + sizes.decode_tokens + 64) for batch, depth in sizes.batches] + list(sizes.prompts))
     return [f"device.kind={context.kind}", 'model.overrides.unvalidated_kernels=true',
             f"model.overrides.deterministic={str(deterministic).lower()}", f"kv.bytes={tokens * 2 * 160 * 1024}",
@@ -124,7 +124,7 @@ def measure(
 
 
 def record_graphs(context: Context, model: str, graphs: Any) -> None:
-    """How its steps ran: imp takes what cannot be captured launch by launch, and says nothing."""
+    """Records how steps ran, because imp silently launches kernels one by one if it cannot capture a step."""
     context.record("graphs", model=model, eager=graphs.eager, captures=graphs.captures, replays=graphs.replays,
                    failures=graphs.failures, last_failure=graphs.last_failure)  # fmt: skip
 
@@ -168,7 +168,7 @@ def measure_prompt(context: Context, subject: Subject, tokens: int) -> None:
 
 
 def profiled(runs: Any, n_steps: int, work: Any) -> Any:
-    """The profile of the next steps: ops one after the other, each waited for."""
+    """Returns the profile of the next steps, in which the engine waits for each op."""
     client, events = runs.client, []
     ticket = client.expect(events.append)
     try:

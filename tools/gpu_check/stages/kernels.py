@@ -11,7 +11,7 @@ from gpu_check.numbers import Spread
 from gpu_check.rows import ListedKernel, cublaslt_places, runnable_kernels, tests_support
 from gpu_check.stages.ceilings import Timer
 
-# n and k. What decides comes first: the run may not reach the end.
+# n and k. The most important shapes come first, because time may run out.
 SHAPES = {
     "8b gate": (14336, 4096), "1b gate": (8192, 2048), "8b down": (4096, 14336), "1b down": (2048, 8192),
     "8b q": (4096, 4096), "1b q": (2048, 2048), "8b k": (1024, 4096), "1b k": (512, 2048),
@@ -19,14 +19,14 @@ SHAPES = {
 DRY_SHAPES = {"tiny": (48, 256)}
 ROWS = (1, 2, 4, 8, 16, 32, 64, 512, 2048)
 DRY_ROWS = (1, 2)
-# From here on arithmetic is the limit, and not memory.
+# From this number of rows on, arithmetic is the limit, not memory.
 COMPUTE_ROWS = 512
-REFERENCE_ROWS = 2  # the reference is right, and slow
-GIVEN_ROWS = 16  # rows of a weight that are made, and repeated
+REFERENCE_ROWS = 2  # the reference kernel is slow
+GIVEN_ROWS = 16  # rows of a weight that are generated and then repeated
 CACHE_BYTES = 60 << 20
 CASE_SECONDS = 0.008
 
-# sequences, rows of each, tokens that each holds; heads of the 8B and of the 1B shape.
+# sequences, rows of each, tokens of each; then heads of the 8B and of the 1B shape.
 ATTENTION = {"decode 1 at 1k": (1, 1, 1024), "decode 16 at 1k": (16, 1, 1024), "decode 1 at 8k": (1, 1, 8192),
              "prefill 512": (1, 512, 512), "prefill 2048": (1, 2048, 2048)}  # fmt: skip
 DRY_ATTENTION = {"decode 2 at 20": (2, 1, 20), "prefill 5": (1, 5, 5)}
@@ -55,7 +55,7 @@ def run(context: Context, seconds: float) -> None:
 def time_products(
     context: Context, shape: str, size: tuple[int, int], kernels: list[ListedKernel], rows: tuple[int, ...]
 ) -> None:
-    """All kernels of one type of weights."""
+    """Measures all kernels of one type of weights."""
     from imp_service import _testing as core
 
     n, k = size
@@ -79,7 +79,7 @@ def time_products(
 
 
 def speed(context: Context, seconds: list[float], sizes: tuple[int, int, int], weight_bytes: int) -> dict[str, Any]:
-    """Compares with the tighter limit: reading the weight once, or multiplying."""
+    """Compares the speed with the tighter limit: reading the weight once, or multiplying."""
     m, n, k = sizes
     spread = Spread.of(seconds)
     if m >= COMPUTE_ROWS:
@@ -90,7 +90,7 @@ def speed(context: Context, seconds: list[float], sizes: tuple[int, int, int], w
 
 
 def time_torch_products(context: Context, shape: str, size: tuple[int, int], rows: tuple[int, ...]) -> None:
-    """What cuBLAS does with bfloat16, in turn over as many weights."""
+    """Measures cuBLAS with bfloat16, over several weights in turn, so that no cache holds them."""
     import torch
 
     n, k = size
@@ -105,7 +105,7 @@ def time_torch_products(context: Context, shape: str, size: tuple[int, int], row
 
 
 def graph_seconds(torch: Any, work: Callable[[int], object], n: int) -> list[float]:
-    """Of one of n pieces of work in a graph: as imp's are timed."""
+    """Returns the seconds of one of n pieces of work in a graph, as for imp's kernels."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for i in range(3):
@@ -124,7 +124,7 @@ def time_attention(context: Context) -> None:
     cases, heads = (DRY_ATTENTION, DRY_HEADS) if context.is_dry else (ATTENTION, HEADS)
     for model, (n_heads, n_kv_heads, head_dim) in heads.items():
         for case, (sequences, rows, tokens) in cases.items():
-            # As many layers as no cache holds, and enough that the step around them counts for little.
+            # So many layers that no cache holds them, and that the rest of the step matters little.
             layers = 2 if context.is_dry else 32
             seconds = core.bench_gpu_attention(
                 context.kind, n_heads=n_heads, n_kv_heads=n_kv_heads, head_dim=head_dim, sequences=sequences,
@@ -137,7 +137,7 @@ def time_attention(context: Context) -> None:
 
 
 def attention_work(sizes: tuple[int, int, int], heads: tuple[int, int, int]) -> dict[str, float]:
-    """Bytes of bfloat16 keys and values; operations of the pairs that the causal mask leaves."""
+    """Returns the bytes of bfloat16 keys and values, and the operations of the pairs that the causal mask leaves."""
     (sequences, rows, tokens), (n_heads, n_kv_heads, head_dim) = sizes, heads
     pairs = sequences * sum(tokens - rows + i + 1 for i in range(rows))
     return {"bytes": 4.0 * sequences * tokens * n_kv_heads * head_dim, "ops": 4.0 * pairs * n_heads * head_dim}
@@ -154,7 +154,7 @@ def time_torch_attention(
     context: Context, names: tuple[str, str], sizes: tuple[int, int, int], heads: tuple[int, int, int],
     work: dict[str, float],
 ) -> None:  # fmt: skip
-    """PyTorch's own, over contiguous keys and values."""
+    """Measures PyTorch's attention over contiguous keys and values."""
     import torch
 
     (sequences, rows, tokens), (n_heads, n_kv_heads, head_dim) = sizes, heads

@@ -31,7 +31,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def entries(context: Context, nvcc: str) -> ledger.Ledger:
-    """Of what was right, of the sources that this run built."""
+    """Returns entries of correct kernels, for the sources that this run built."""
     if not any("earlier" not in row for row in context.found("build", "built")):
         context.note("nothing was built in this run: it says nothing of today's sources, and nothing is entered")
         return {}
@@ -53,7 +53,7 @@ def entry(context: Context, row: Row, nvcc: str) -> Entry:
 
 
 def tests_passed(context: Context, kernel: str) -> bool:
-    """The files that try such kernels on every shape and edge: all of them, in this run."""
+    """Returns whether all test files of such a kernel passed in this run."""
     passed = {row["family"] for row in context.found("numerics", "tests") if row["passed"]}
     return passed.issuperset(OPS[kernel].tests if kernel in OPS else TESTS[kernel.rsplit("_", maxsplit=1)[-1]])
 
@@ -68,7 +68,7 @@ def speeds(context: Context, kernel: str) -> dict[str, Speed]:
 
 
 def verdict(context: Context, kernel: str) -> str:
-    """Clean where all tools that prove anything have gone through it and found nothing in its company."""
+    """Returns CLEAN if all proving tools finished the kernel and found nothing in its group."""
     said = [row for row in context.found("sanitizer", "verdict") if kernel in row["asked"] and row["tool"] in PROVING]
     bad = [f"{row['tool']}: {row['verdict']}" for row in said if row["verdict"] != CLEAN
            and not row["verdict"].startswith(NOT_RUN)]  # fmt: skip

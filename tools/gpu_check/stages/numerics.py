@@ -17,13 +17,13 @@ from gpu_check.context import ROOT, Context, Row, StageError, python, run_module
 from gpu_check.op_cases import OPS
 from gpu_check.rows import listed_kernels
 
-# Folders with tests that run on GPUs.
+# Test files that run on GPUs use one of these names.
 USES_GPUS = re.compile(r"\b(GPU_KINDS|GPUS|each_device|each_family)\b")
 # The tests of this check itself use the emulated GPU.
 TRIES_THE_CHECK = re.compile(r"\bgpu_check\.(main|stages)\b")
-# Which of them must have the GPU to themselves: they ask how much of its memory is free.
+# Test files that read the free memory of the GPU must run alone on it.
 ALONE = re.compile(r"\bdevice_bytes_left\b")
-# What a skip says that is for want of a GPU; a path that happens to have such a word in it is none.
+# The reason of a skip for want of a GPU has one of these words, outside paths.
 FOR_THE_GPU = re.compile(r"\b(GPU|CUDA|cuda)\b")
 A_PATH = re.compile(r"\S*/\S*")
 PARALLEL = 6
@@ -61,7 +61,7 @@ def check_kernels(context: Context, seconds: float) -> list[str]:
 
 
 def groups(context: Context, names: list[str]) -> list[list[str]]:
-    """The kernels of each process: all on the emulated device, which no fault breaks; one on a real GPU."""
+    """Returns the kernels of each process: all on the emulated device, which no fault breaks; one on a real GPU."""
     return [names] if context.is_dry else [[name] for name in names]
 
 
@@ -79,7 +79,7 @@ def errors_of(context: Context, module: str, names: list[str], seconds: float) -
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one file of tests."""
+    """The results of one test file."""
 
     tests: int
     failures: int
@@ -105,7 +105,7 @@ def check_tests(context: Context, end: float) -> list[str]:
     alone = [path for path in files if ALONE.search(path.read_text())]
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
-        soon = time.monotonic() + (end - time.monotonic()) / 3  # even a file that hangs leaves the others time
+        soon = time.monotonic() + (end - time.monotonic()) / 3  # limits a file that hangs, so that the others have time
         for path in alone:
             wrong += judged(context, *run_tests(context, path, Path(folder), soon))
         with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool:
@@ -116,7 +116,7 @@ def check_tests(context: Context, end: float) -> list[str]:
 
 
 def judged(context: Context, path: Path, counts: Counts, output: str) -> list[str]:
-    """The problems of the tests of one file."""
+    """Returns the problems of one test file."""
     family = str(path.relative_to(ROOT / "tests"))
     context.record("tests", family=family, passed=not counts.word, **asdict(counts))
     if not counts.word:
@@ -146,7 +146,7 @@ def run_tests(context: Context, path: Path, folder: Path, end: float) -> tuple[P
         f"--junitxml={report}",
         str(path),
     ]
-    command += ["-W", "default"]  # of packages in other versions than those that the tests are kept clean with
+    command += ["-W", "default"]  # warnings of packages in other versions than the project's tests use
     command += ["-k", "emulated and rms_norm"] if context.is_dry else []
     environment = context.environment() | ({} if context.is_dry else {"IMP_REQUIRE_GPU": "1"})
     try:
@@ -159,7 +159,7 @@ def run_tests(context: Context, path: Path, folder: Path, end: float) -> tuple[P
 
 
 def counts_of(junit: str) -> Counts:
-    """Skips for another reason than the GPU's absence are the CPU's affair."""
+    """Returns the counts in a JUnit report. Counts skips for want of a GPU and of a package separately."""
     root = ElementTree.fromstring(junit)
     suites = list(root.iter("testsuite"))
     reasons = [skip.get("message", "") for skip in root.iter("skipped")]

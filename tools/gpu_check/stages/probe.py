@@ -39,7 +39,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def facts_of_torch() -> dict[str, str] | None:
-    """Less of them. None: it sees no device either."""
+    """Returns fewer facts, from PyTorch; None if PyTorch sees no device either."""
     try:
         import torch
     except ImportError:
@@ -52,7 +52,7 @@ def facts_of_torch() -> dict[str, str] | None:
 
 
 def facts_of(answer: str) -> dict[str, str]:
-    """Of the first device that nvidia-smi lists."""
+    """Returns the facts of the first device that nvidia-smi lists."""
     values = dict(zip(FACTS, answer.split(", "), strict=False))
     if len(values) < len(FACTS):
         raise StageError(f"nvidia-smi does not name a device: {answer}")
@@ -61,7 +61,7 @@ def facts_of(answer: str) -> dict[str, str]:
 
 
 def first_line(*command: str, of: int = 0) -> str:
-    """Or why there is none."""
+    """Returns a line of a command's output, or why there is none."""
     if shutil.which(command[0]) is None:
         return f"no {command[0]}"
     found = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,12 +16,12 @@ from gpu_check.rows import runnable_kernels
 PROGRAM = "compute-sanitizer"
 # The tools that must all report a kernel as clean before it is proven.
 PROVING = ("memcheck", "racecheck", "synccheck")
-# It counts what is copied and never read too: said, and no proof of a fault.
+# initcheck also counts memory that is copied but never read: its findings are reported, but prove no fault.
 TOOLS = (*PROVING, "initcheck")
 FOUND_STATUS = 9
-# The last words of rows that share a process.
+# Kernels whose names end with the same of these words share a process.
 WORDS = ("dp4a", "imma", "mma", "wgmma", "hmma", "cublaslt")
-# Processes on the GPU at a time. Each takes seconds to begin, most of them on a processor.
+# Processes on the GPU at a time. Each takes seconds to start, mostly CPU time.
 PARALLEL = 8
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards? displayed)")
 # The message of the tool if it cannot run at all.
@@ -61,7 +61,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def run_until(end: float, context: Context, work: Work) -> tuple[int | None, str]:
-    """Its turn comes when others have ended; what is left of the time is asked then."""
+    """Runs work in the time that is left when its turn comes."""
     left = end - time.monotonic()
     return run_module(context, work.command(context.kind), left) if left > 1 else (None, "")
 
@@ -75,7 +75,7 @@ def without_tools(context: Context, end: float) -> None:
 
 
 def groups(context: Context) -> list[tuple[str, ...]]:
-    """What every model needs first: the time may end. A fault is said of all of its group."""
+    """Returns the groups of kernels. Those that every model needs come first, because time may run out."""
     rows = [kernel.name for kernel in runnable_kernels(context.kind) if context.chosen(kernel.name)]
     by_word = [tuple(name for name in rows if name.split("_")[-1] == word) for word in WORDS]
     others = tuple(name for name in rows if name.split("_")[-1] not in WORDS)
@@ -84,7 +84,7 @@ def groups(context: Context) -> list[tuple[str, ...]]:
 
 
 def judged(context: Context, work: Work, status: int | None, output: str) -> list[str]:
-    """The problem as text."""
+    """Records a verdict; returns the problem as text."""
     verdict = verdict_of(status, output)
     context.record("verdict", tool=work.tool, verdict=verdict, asked=list(work.kernels), ran=ran(output))
     if verdict == CLEAN:
@@ -98,7 +98,7 @@ def judged(context: Context, work: Work, status: int | None, output: str) -> lis
 
 
 def verdict_of(status: int | None, output: str) -> str:
-    """ "clean", what was found, or "not run: …"."""
+    """Returns "clean", the problem found, or "not run: …"."""
     summaries = [int(number) for number in SUMMARY.findall(output)]
     if any(word in output for word in REFUSALS) and not ran(output):
         return "not run: refused here"
@@ -112,5 +112,5 @@ def verdict_of(status: int | None, output: str) -> str:
 
 
 def ran(output: str) -> list[str]:
-    """What was through when it ended."""
+    """Returns the kernels that had finished when the process ended."""
     return re.findall(r"^ran (\w+)$", output, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A server on loopback, as its clients see it."""
+"""Measures a server on loopback as its clients see it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpu_check.context import ROOT, Context, StageError, python
 
-# Of make_model.py: plain types need no other package than gguf.
+# Arguments of make_model.py: plain types need no package but gguf.
 MODEL, DRY_MODEL = ("qwen3-0.6b", "bf16"), ("tiny", "bf16")
 KV, DRY_KV = 8 << 30, 4 << 20
 STREAMS, PROMPT_TOKENS, TOKENS, REPEATS = "1,8,32", 256, 64, 1
@@ -30,7 +30,7 @@ def run(context: Context, seconds: float) -> None:
 
 
 def write_model(context: Context, folder: Path, end: float) -> Path | None:
-    """None: the built-in one."""
+    """Writes the model and returns its path; None means the built-in model."""
     path = folder / "random.gguf"
     names = DRY_MODEL if context.is_dry else MODEL
     command = [sys.executable, str(ROOT / "tests" / "bench" / "make_model.py"), *names, "-o", str(path)]
@@ -47,7 +47,7 @@ def write_model(context: Context, folder: Path, end: float) -> Path | None:
 
 @contextlib.contextmanager
 def server(context: Context, folder: Path, model: Path | None, end: float) -> Iterator[str]:
-    """Gives its address when it is ready."""
+    """Starts a server and yields its address when it is ready."""
     ready = folder / "ready.json"
     words = [
         f"device.kind={context.kind}",

@@ -1,4 +1,4 @@
-"""imp through its Python API: every token is a step of a session, all sequences together."""
+"""Runs imp through its Python API: every token is a step of a session, and all sequences step together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KV_BYTES = "1GiB"
 
 
 class ImpRows:
-    """With its default settings, but for the cache. Prompts and steps give the same bits, so there is one way."""
+    """imp with default settings, except for the cache. Prompts and steps give the same bits, so one way is enough."""
 
     name = "imp"
 

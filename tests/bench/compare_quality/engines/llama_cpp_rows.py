@@ -1,4 +1,4 @@
-"""llama.cpp through its Python package, with flash attention, reading a sequence in passes of a size."""
+"""Runs llama.cpp through its Python package with flash attention, in passes of a given size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bench.compare_quality.rows import Rows, Sequences
 from support import llama_cpp_peer
 
 FLASH_ATTENTION = 1
-CELLS = 256  # a context's size is rounded up to so many
+CELLS = 256  # a context's size is rounded up to a multiple of this
 
 
 class LlamaCppRows:
-    """Prompts and steps take different kernels in it and give different bits, so there are two ways."""
+    """llama.cpp. Its prompts and steps use different kernels and give different bits, so there are two ways."""
 
     def __init__(self, kv: str, name: str, pass_tokens: int) -> None:
         self.name = f"llama.cpp, {name}"
@@ -30,7 +30,7 @@ class LlamaCppRows:
 
     @classmethod
     def both_ways(cls, kv: str) -> list[LlamaCppRows]:
-        """As it reads prompts with its default settings, and as it generates."""
+        """Returns sources for both ways: as it reads prompts with default settings, and as it generates."""
         return [cls(kv, "prompts", 512), cls(kv, "steps", 1)]
 
     def __call__(self, path: Path, threads: int, sequences: Sequences) -> Iterator[Rows]:
@@ -65,7 +65,7 @@ class LlamaCppRows:
 
 
 def fill(batch: Any, tokens: Any) -> None:
-    """One sequence from its beginning, with the logits of every token."""
+    """Fills a batch with one sequence from its beginning, with logits for every token."""
     batch.n_tokens = len(tokens)
     for i, token in enumerate(tokens):
         batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1

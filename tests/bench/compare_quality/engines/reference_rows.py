@@ -1,6 +1,6 @@
-"""The weights of a GGUF file, decoded by the `gguf` package, in the NumPy transformer of the tests.
+"""Runs the weights of a GGUF file, decoded by the `gguf` package, in the NumPy transformer of the tests.
 
-It computes in float64: what float32 would err by is far below what any cache or activation of an engine loses.
+It computes in float64. Errors of float32 would be far below those of any engine's cache or activations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from support.numpy_transformer import NumpyLayer, NumpyTransformer, rms_norm
 
 Array = NDArray[np.float64]
 
-# Tensors of a layer by the oracle's names; a file has those that its architecture has.
+# Tensors of a layer by the oracle's names; a file has those of its architecture.
 NAMES = {
     "attn_norm": "attention_norm",
     "attn_q": "q",
@@ -35,14 +35,14 @@ NAMES = {
     "ffn_up": "up",
     "ffn_down": "down",
 }
-# Whose rotary pairs are neighbours.
+# Architectures with adjacent rotary pairs.
 ADJACENT = {"llama": True, "qwen3": False}
-# The head makes so many rows at once: float64 rows of large vocabularies are large.
+# The head computes this many rows at once, because float64 rows of large vocabularies are large.
 ROWS_AT_ONCE = 64
 
 
 class ReferenceRows:
-    """Layer by layer over all sequences, so that a layer's weights are decoded once and gone before the next."""
+    """The reference. It runs all sequences layer by layer, so that it decodes each layer once and holds only one."""
 
     def __init__(self, path: Path) -> None:
         reader = gguf.GGUFReader(path)
@@ -59,7 +59,7 @@ class ReferenceRows:
             raise SystemExit(f"{path}: {self._architecture}, expected one of {known}, without a scaling of positions")
 
     def __call__(self, sequences: Sequences) -> Iterator[Rows]:
-        """The rows of each sequence."""
+        """Yields the rows of each sequence."""
         model = self._model
         positions = np.arange(len(sequences[0]), dtype=np.float64)
         streams = [model.embedding[list(tokens)] for tokens in sequences]
@@ -73,7 +73,7 @@ class ReferenceRows:
 
     @cached_property
     def _model(self) -> NumpyTransformer:
-        """Without layers."""
+        """The model without its layers."""
         embedding = self._weight("token_embd.weight")
         head_dim = self._facts.get("attention.key_length")
         head_dim = head_dim or self._facts["embedding_length"] // self._facts["attention.head_count"]

@@ -1,4 +1,4 @@
-"""The same model in this process, behind a server, and behind one with TLS that wants a token."""
+"""The same model in this process, behind a server, and behind a server with TLS and a token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def served() -> Iterator[Served]:
 
 @contextmanager
 def made(way: str, request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """A program of the library moves to a server by the one line that makes the model."""
+    """Makes the model. A program of the library moves to a server by changing only this line."""
     with ExitStack() as ends:
         if way == "load":
             yield request.getfixturevalue("library")
@@ -59,6 +59,6 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module", params=THREADED)
 def threaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """For what an AsyncClient does otherwise."""
+    """The model without the asyncio client, for tests of what that client does differently."""
     with made(request.param, request, tmp_path_factory) as found:
         yield found

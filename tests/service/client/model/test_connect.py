@@ -1,4 +1,4 @@
-"""What connect() takes, and the errors of calls that no model in this process has."""
+"""What connect() accepts, and the errors of calls that an in-process model does not have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def full(request: Any, context: grpc.ServicerContext) -> Iterator[GenerateRespon
 
 
 def error_of(address: str, **options: Any) -> Error:
-    """The error of a generation, which is the same for a thread and a task."""
+    """Returns the error of a generation. Threads and tasks get the same."""
     with imp_service.connect(address, **options) as client, pytest.raises(Error) as caught:
         client.generate(PROMPT, max_tokens=4).result()
 

@@ -1,4 +1,4 @@
-"""However a generation of a client is left, its call ends: the engine of these servers stands still until then."""
+"""However a client's generation is left, its call ends. The engine of these servers is stopped until then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = {"max_tokens": 100, "ignore_eos": True}
 
 @contextmanager
 def standing_still() -> Iterator[Served]:
-    """A server whose engine waits in the sixth step of the prompt."""
+    """A server whose engine stops in the sixth step of the prompt."""
     with gate() as held, serve(model=held.model()) as served:
         try:
             yield served
@@ -76,7 +76,7 @@ async def left(client: AsyncClient) -> None:
 
 
 async def waiting(client: AsyncClient) -> asyncio.Task[object]:
-    """A task that waits for the result of a generation that has begun."""
+    """Returns a task that waits for the result of a running generation."""
     generation = client.generate(PROMPT, **OPTIONS)
     await anext(generation)
     task = asyncio.ensure_future(generation.result())
@@ -98,7 +98,7 @@ async def late(client: AsyncClient) -> None:
 
 
 async def closed(client: AsyncClient) -> None:
-    """Whoever waits gets an error, and is not cancelled."""
+    """A waiting task gets an error, and is not cancelled."""
     task = await waiting(client)
     await client.close()
     with pytest.raises(imp_service.StateError) as caught:

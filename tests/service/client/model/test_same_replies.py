@@ -1,4 +1,4 @@
-"""One program for a model in this process, behind a server, and behind TLS and a token: the same replies and errors."""
+"""The same program with a model in this process, behind a server, or behind TLS: same replies and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NO_TIME = Timings(0, 0, 0)
 
 
 def told(result: GenerationResult) -> str:
-    """All of a result but what depends on the moment. As text, since the first token of a prompt has NaN."""
+    """Returns a result without times, as text, since the first token of a prompt has NaN."""
     usage = Usage(result.usage.prompt_tokens, 0, result.usage.output_tokens)
     return repr(replace(result, timings=NO_TIME, usage=usage))
 
@@ -162,7 +162,7 @@ def test_cnt_1_a_generation_that_was_left_has_no_result(model: Model) -> None:
 
 
 Fail = Callable[[Model], object]
-# What fails: its reason, and the fields that are named.
+# A failing call, its reason, and the fields that it names.
 FAILURES: dict[str, tuple[Fail, str, Sequence[str]]] = {
     "two fields": (
         lambda model: model.generate(PROMPT, temperature=-1, top_p=7).result(),

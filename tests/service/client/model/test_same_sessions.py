@@ -1,4 +1,4 @@
-"""Sessions of one program: the same steps, positions and errors in this process and behind servers."""
+"""Sessions of the same program: same steps, positions and errors in this process and behind servers."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ NO_TIME = Timings(0, 0, 0)
 
 
 def told(output: StepOutput) -> str:
-    """All of an output but its times, with its scores."""
+    """Returns an output without its times, and its scores."""
     scores = output.scores
     return repr((replace(output, timings=NO_TIME, cached_tokens=0, held_scores=None), scores))  # type: ignore[arg-type]
 
 
 def loop_of_steps(model: Any) -> list[str]:
-    """What a caller does that decides token by token."""
+    """Makes the calls of a program that decides token by token. Returns their outputs."""
     outputs = []
     with model.open(temperature=1.2, seed=5, cache=CacheOptions(salt="s"), priority=2) as session:
         outputs.append(session.prefill(PROMPT, top_logprobs=3, logits=True))
         outputs += [session.decode_step() for _ in range(3)]
         outputs.append(session.decode_step([301, 256], scores=True, top_logprobs=2))
-        outputs.append(session.decode_step(temperature=0))  # from here on
+        outputs.append(session.decode_step(temperature=0))  # also for all later steps
         outputs.append(session.decode_step(sample=False))
         outputs.append(session.prefill(" The end", seed=9, temperature=1.0))
         outputs.append(session.decode_step(position=session.position))
@@ -111,7 +111,7 @@ def test_cnt_1_a_generation_goes_on_after_steps_and_before_them(model: Model, li
 
 @pytest.mark.parametrize("n_read", [0, 1, 2, 3])
 def test_cnt_1_a_session_keeps_what_was_read(model: Model, library: LanguageModel, n_read: int) -> None:
-    """And goes on from there, by a step or by itself, however far the server was."""
+    """It goes on from there, by a step or by a generation, however far the server was."""
     whole = library.generate(PROMPT, max_tokens=40, temperature=0, ignore_eos=True).result().token_ids
     with model.open(temperature=0) as session:
         prompt = session.prefill(PROMPT).position
@@ -214,7 +214,7 @@ def test_cnt_3_a_session_that_is_left_is_freed(served: Served) -> None:
         served.wait_for_rest()
         client.open().prefill(PROMPT)
         gc.collect()
-        client.open(seed=1).prefill(PROMPT)  # frees what was dropped
+        client.open(seed=1).prefill(PROMPT)  # releases the dropped sessions
         gc.collect()
     served.wait_for_rest()
 
@@ -249,7 +249,7 @@ def test_cnt_1_a_caller_that_was_mistaken_of_the_position_learns_it(served: Serv
         session.prefill(PROMPT)
         state = session._state
         expected = session.fork().decode_step().token_id
-        state.held = 7  # as if the reply of a step had been lost
+        state.held = 7  # as if the reply of a step were lost
         with pytest.raises(StateError) as caught:
             session.decode_step()
         assert (caught.value.reason, caught.value.details["held"]) == ("POSITION_MISMATCH", "4")

@@ -1,4 +1,4 @@
-"""Log probabilities name the ids of tokens and of candidates for a caller who asks for ids."""
+"""Log probabilities include the ids of tokens and candidates for callers who request ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def http() -> Iterator[HttpServed]:
 
 
 def assert_ids(entries: list[dict[str, Any]], ids: list[int]) -> None:
-    """Each entry, and each of its candidates, names the id of its bytes."""
+    """Checks that each entry and each of its candidates has the id of its bytes."""
     assert [each["token_id"] for each in entries] == ids
     for entry in entries:
         assert len(entry["top_logprobs"]) == 3

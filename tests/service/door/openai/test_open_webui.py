@@ -1,4 +1,4 @@
-"""What Open WebUI sends to a server of OpenAI's API, written down from its router, and what it needs back (OAI-7)."""
+"""Requests that Open WebUI sends to an OpenAI server, copied from its router, and the replies that it needs (OAI-7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.http_served import DEMO_MODEL, HttpServed, serve_http
 from support.tool_templates import HERMES
 
 KEY = "key-of-open-webui"
-# Sent where ENABLE_FORWARD_USER_INFO_HEADERS is set.
+# Sent if ENABLE_FORWARD_USER_INFO_HEADERS is set.
 USER = {
     "X_OpenWebUI_User_Name": "Zo%C3%AB Doe",
     "X_OpenWebUI_User_Id": "6f0f1a3e-0000-4000-8000-000000000000",
@@ -24,7 +24,7 @@ USER = {
 }
 QUESTION = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "What is the sky?"}]
 TITLE = [{"role": "user", "content": "### Task:\nGenerate a concise title for the chat.\n<chat_history>\nUSER: Hi"}]
-# "Continue response": the answer so far is the last message.
+# "Continue response": the last message is the answer so far.
 STARTED = [*QUESTION, {"role": "assistant", "content": "The sky is"}]
 TOOL = {
     "type": "function",
@@ -34,7 +34,7 @@ TOOL = {
         "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
     },
 }
-# The parameters that a model's or a chat's settings set, each in the form in which they are sent.
+# The parameters that settings of a model or a chat add, in the form in which they are sent.
 PARAMETERS = {
     "temperature": 0.4,
     "top_p": 0.9,
@@ -46,7 +46,7 @@ PARAMETERS = {
     "logit_bias": {"10": 5},
     "reasoning_effort": "low",
 }
-# Those that are custom parameters for other servers of this kind.
+# Users add these as custom parameters for other servers.
 CUSTOM = {"top_k": 40, "min_p": 0.05, "repetition_penalty": 1.1}
 
 
@@ -68,7 +68,7 @@ def body(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", ["/v1/models", "/models"])
 def test_oai_7_models_are_listed_for_its_key(http: HttpServed, path: str) -> None:
-    """It reads `data`, and the `id` of each; the base URL may end in /v1 or not."""
+    """It reads `data` and each `id`. The base URL may end in /v1 or not."""
     assert [entry["id"] for entry in http.client.get(path, **USER).json["data"]] == [DEMO_MODEL]
 
 
@@ -90,7 +90,7 @@ def test_oai_7_a_chat_streams_with_its_usage_at_the_end(http: HttpServed, custom
 
 
 def test_oai_7_a_title_is_asked_for_without_a_stream(http: HttpServed) -> None:
-    """Without `stream_options`, which belong to a stream."""
+    """The request has no `stream_options`, which need a stream."""
     reply = http.client.post("/v1/chat/completions", body(TITLE, stream=False, max_completion_tokens=40), **USER)
     assert reply.status == 200 and reply.choice["message"]["content"]
 
@@ -115,7 +115,7 @@ def test_oai_7_native_calls_come_with_their_index(http: HttpServed) -> None:
 
 
 def test_oai_7_an_error_has_a_message_that_it_can_show(http: HttpServed) -> None:
-    """Its page shows `error.message`."""
+    """Open WebUI shows `error.message`."""
     reply = http.client.post("/v1/chat/completions", body(QUESTION, stream=False, max_tokens=100_000))
     assert reply.refusal[:2] == (400, "context_length_exceeded") and "100000" in reply.error["message"]
     other = http.client.post("/v1/chat/completions", {**body(QUESTION, stream=True), "model": "gone"})
@@ -123,7 +123,7 @@ def test_oai_7_an_error_has_a_message_that_it_can_show(http: HttpServed) -> None
 
 
 def test_oai_7_a_full_server_says_when_to_come_back() -> None:
-    """Open WebUI passes the status and `Retry-After` on to whoever asked it."""
+    """Open WebUI passes the status and `Retry-After` on to its caller."""
     asked = body(QUESTION, stream=False, max_tokens=400, ignore_eos=True)
     with serve_http("scheduler.max_waiting=1", "scheduler.max_running=1") as http, ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: http.client.post("/v1/chat/completions", asked), range(8)))

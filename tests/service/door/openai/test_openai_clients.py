@@ -1,4 +1,4 @@
-"""OpenAI's own client for Python, synchronous and asynchronous, against the HTTP door."""
+"""OpenAI's Python client, synchronous and asynchronous, against the HTTP listener."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def client(http: HttpServed) -> Iterator[OpenAI]:
 
 
 def with_async(http: HttpServed, work: Callable[[AsyncOpenAI], Awaitable[Any]]) -> Any:
-    """What `work` returns on a loop of its own."""
+    """Runs `work` on its own event loop and returns its result."""
 
     async def run() -> Any:
         async with AsyncOpenAI(base_url=http.url, api_key=KEY, max_retries=0) as client:
@@ -176,7 +176,7 @@ def test_oai_3_a_failure_after_the_stream_began_is_raised() -> None:
 
 @pytest.mark.long
 def test_oai_3_a_full_server_is_asked_again() -> None:
-    """The SDK obeys the headers about retries: it comes back until there is room."""
+    """The SDK obeys the retry headers: it repeats the request until the server has capacity."""
     with serve_http("scheduler.max_waiting=1", "scheduler.max_running=1") as http:
 
         async def run() -> list[Any]:

@@ -1,4 +1,4 @@
-"""The view of tokens: what the model could have said instead, and what it would say then."""
+"""The token view: the model's alternatives, and the text that follows each of them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from support.generations import saying, spelled, vocabulary
 from support.http_served import HttpServed, serve_http
 
 STORY = "Tell me a short story."
-# Of the prompt that the message becomes.
+# The length of the prompt for the message.
 TOKENS_OF_HI = 10
 LOOKS = {"logprobs": True, "top_logprobs": 5, "return_token_ids": True}
 
 
 def texts_of(it: Any) -> list[str]:
-    """The shown tokens."""
+    """Returns the shown tokens."""
     return list(it.page.locator(".token").all_text_contents())
 
 
 def shown_candidates(it: Any, at: int) -> list[tuple[str, str]]:
-    """Text and share of each candidate of a token."""
+    """Returns text and share of each candidate of a token."""
     it.page.locator(".token").nth(at).focus()
     rows = it.page.locator(".card button")
     shares = rows.locator("span").all_text_contents()
@@ -31,13 +31,13 @@ def shown_candidates(it: Any, at: int) -> list[tuple[str, str]]:
 
 
 def percent(logprob: float) -> str:
-    """As the page shows a probability."""
+    """Formats a probability as the page does."""
     share = math.exp(logprob) * 100
     return "100 %" if share >= 99.95 else "< 0.1 %" if share < 0.1 else f"{share:.1f} %"
 
 
 def visible(text: str) -> str:
-    """As the page shows the text of a single token."""
+    """Formats a single token as the page does."""
     return text.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")
 
 
@@ -74,7 +74,7 @@ def test_ply_3_a_candidate_goes_on_as_the_api_does(http: HttpServed, visit: Any)
         text = http.complete(prompt, seed=11, max_tokens=512 - len(prompt) + 1).choice["text"]
         before = "".join(each["token"] for each in [*content[:at], other])
         assert "".join(texts_of(it)) == before + text
-        # From an answer that went on from another token already.
+        # From an answer that already continued from another token.
         it.page.locator(".token").nth(7).click()
         it.page.locator(".card button").nth(2).click()
         expect(it.page.get_by_text("3 of 3")).to_be_visible()
@@ -102,7 +102,7 @@ def test_ply_3_tokens_of_a_stop_text_are_shown_without_text(http: HttpServed, vi
     ],
 )
 def test_ply_3_what_a_model_says_is_text(visit: Any, text: str) -> None:
-    """Tokens of one byte each, so that most characters come in several."""
+    """Tokens have one byte each, so most characters need several."""
     table = [*[0] * (TOKENS_OF_HI - 1), *spelled(text), min(vocabulary().eos_ids)]
     greedy = "model.overrides.default_sampling.temperature=0"
     with serve_http(greedy, model=saying(table)) as http, visit(http) as it:

@@ -1,4 +1,4 @@
-"""A server that speaks VllmEngine beside imp.v1."""
+"""Servers that speak VllmEngine next to imp.v1."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def counting() -> Iterator[Served]:
-    """Its model counts on from the last token, and never comes to an end during a test."""
+    """A server whose model counts up from the last token, and never ends during a test."""
     with serve(COMPAT, model=scripted(**ENDLESS)) as server:
         yield server

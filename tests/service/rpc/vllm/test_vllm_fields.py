@@ -1,4 +1,4 @@
-"""Every field of VllmEngine's GenerateRequest is mapped, refused or ignored, as the table of fields says."""
+"""Every field of VllmEngine's GenerateRequest is mapped, refused or ignored, as the table of fields states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.served import Served
 from support.vllm_calls import answered, asking, stub
 
 REQUEST = vllm.GenerateRequest.DESCRIPTOR
-# Field of the caller -> a value, and what imp.v1's field then has.
+# Field of the caller -> a value, and the value of imp.v1's field.
 SAMPLES: dict[str, tuple[Any, Any]] = {
     "request_id": ("mine", "mine"),
     "tokenized.input_ids": ([5, 6, 7], [5, 6, 7]),
@@ -60,7 +60,7 @@ REFUSED_SAMPLES: dict[str, dict[str, Any]] = {
 
 
 def leaves(descriptor: Descriptor, prefix: str = "") -> Iterator[str]:
-    """The fields of a message and of those in it, but not of a message that is refused."""
+    """Yields the fields of a message and of its inner messages, except those of refused messages."""
     for field in descriptor.fields:
         path, inner = prefix + field.name, field.message_type
         if inner is None or path in REFUSED or inner.GetOptions().map_entry:
@@ -70,7 +70,7 @@ def leaves(descriptor: Descriptor, prefix: str = "") -> Iterator[str]:
 
 
 def with_field(path: str, value: Any) -> Any:
-    """A request with one field set."""
+    """Returns a request with one field set."""
     request = vllm.GenerateRequest()
     *outer, name = path.split(".")
     message = request
@@ -86,7 +86,7 @@ def with_field(path: str, value: Any) -> Any:
 
 
 def field_at(message: Any, path: str) -> Any:
-    """The value of a field; repeated fields as lists and dicts, a message without fields as None."""
+    """Returns the value of a field: repeated fields as lists, maps as dicts, a message without fields as None."""
     for name in path.split("."):
         assert name in message.DESCRIPTOR.fields_by_name, f"{path} is no field of imp.v1"
         message = getattr(message, name)
@@ -113,7 +113,7 @@ def test_gwy_3_rpc_33_a_mapped_field_sets_its_counterpart(path: str) -> None:
     assert field_at(translated, MAPPED[path]) == expected
     parent = MAPPED[path].rpartition(".")[0].partition(".")[0]
     assert not parent or translated.HasField(parent)
-    # Not because it always has this value.
+    # The field does not always have this value.
     if expected is not None:
         bare = translate(vllm.GenerateRequest(sampling_params=vllm.SamplingParams()))
         assert field_at(bare, MAPPED[path]) != expected
@@ -124,12 +124,12 @@ def test_gwy_3_rpc_33_a_mapped_field_sets_its_counterpart(path: str) -> None:
 def test_gwy_3_zero_is_unset_where_it_is_no_value() -> None:
     translated = translate(vllm.GenerateRequest(text="a", sampling_params=vllm.SamplingParams()))
     set_fields = {field.name for field, _ in translated.sampling.ListFields()}
-    # As in vLLM 0 switches these two off; a gateway fills in the model's defaults.
+    # As in vLLM, 0 disables these two; a gateway fills in the model's defaults.
     assert set_fields == {"top_k", "min_p"}
     assert (translated.sampling.top_k, translated.sampling.min_p, translated.num_sequences) == (0, 0.0, 1)
     assert not translated.stop.HasField("max_tokens")
     assert not translated.HasField("constraint")
-    # Without any parameters nothing is set at all.
+    # Without parameters no field is set.
     bare = pb.GenerateRequest(text="a")
     bare.output.text = False
     assert translate(vllm.GenerateRequest(text="a")) == bare
@@ -193,7 +193,7 @@ def test_gwy_3_errors_of_a_constraint_name_the_field_of_the_caller(served: Serve
 
 
 def test_gwy_3_no_request_breaks_the_server(served: Served) -> None:
-    """With every field set to something, each member of each oneof in its turn."""
+    """The request has every field set, and each member of each oneof in turn."""
     for member in range(6):
         found = failed(lambda member=member: list(stub(served).Generate(filled(REQUEST, member))))
         assert found.code == "INVALID_ARGUMENT"
