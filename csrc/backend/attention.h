@@ -7,12 +7,24 @@
 
 namespace imp {
 
+class Vector;
+
+// A copy of a sequence's recurrent state, written to a slot of the pool.
+struct StateSave {
+  int n_rows = 0;         // the state after this many of the sequence's rows in the batch
+  std::int32_t slot = 0;  // no sequence of the batch reads it
+};
+inline constexpr std::int32_t kNoSlot = -1;
+
 // Consecutive rows of a batch that belong to one sequence.
 struct SequenceRows {
   int first_row = 0;
   int n_rows = 0;
   int first_position = 0;                // position of the first row = tokens held before it
   std::span<const std::int32_t> blocks;  // KV blocks of the sequence in order; they hold first_position + n_rows tokens
+  // Of models with a recurrent state.
+  std::int32_t state = kNoSlot;                 // the slot with the state before the first row; kNoSlot: all zero
+  std::span<const StateSave> state_saves = {};  // by ascending n_rows; the last one follows all rows
 };
 
 struct AttentionParams {
@@ -22,6 +34,9 @@ struct AttentionParams {
   float scale = 0;     // multiplies q · k
   float soft_cap = 0;  // logit soft-capping: cap · tanh(score / cap); 0: none
   int window = 0;      // sliding window: a query sees keys at positions > p - window; 0: all
+  // Attention sinks ("Efficient Streaming Language Models with Attention Sinks"), or null: [n_heads] scores of a key
+  // that every query of the head sees and whose value is 0.
+  const Vector* sinks = nullptr;
 };
 
 // Which elements of a head form a rotated pair.

@@ -13,6 +13,7 @@
 
 #include "backend/attention.h"
 #include "backend/batch.h"
+#include "backend/delta_rule.h"
 #include "backend/experts.h"
 #include "backend/gemm.h"
 #include "backend/gemm_registry.h"
@@ -41,6 +42,13 @@ struct XieluParams {
   float negative = 0;
   float slope = 0;
   float largest = 0;  // just below 0
+};
+
+// A gate with limits: out = g · sigmoid(slope · g) · (u + 1), where g is the gate, at most `limit`, and u is the
+// product that it gates, from -limit to limit.
+struct ClampedSilu {
+  float limit = 0;
+  float slope = 1;
 };
 
 // Rows at position p are multiplied by 1 + growth · ln(1 + floor(p / period)).
@@ -130,6 +138,7 @@ struct RopeTerm {
 struct ExpertTerm {
   std::span<const std::unique_ptr<Linear>> weights;  // [n_experts], equal in shape; types and plans may differ
   Rows out;                                          // [grouped rows, n]; does not overlap the input
+  const Vector* biases = nullptr;                    // [n_experts, n], or null; a backend may lack them
 };
 
 // All that a step will need, given before the first one so that a step allocates nothing.
@@ -201,7 +210,7 @@ class Backend {
   virtual std::size_t scratch_bytes(const WorkspaceNeeds& needs) const = 0;
   virtual std::size_t scratch_bytes() const noexcept = 0;  // held now
 
-  // Every op and kernel by name, with those that never ran. Any thread may call it.
+  // Every op and kernel that the backend has, by name, with those that never ran. Any thread may call it.
   virtual std::vector<Launch> launches() const = 0;
   // Records the time of each op in `trace`, which must outlive it; nullptr stops recording. Called by the thread of the
   // ops.
@@ -265,12 +274,12 @@ class Backend {
   virtual void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) = 0;
 
   // The first products of experts (gate, up): the input is the rows of the batch. For every grouped row p each term's
-  // out[p, :] = x[row of p, :] · (its expert's weight)ᵀ. Each row's input is prepared once for all its experts, and
-  // each expert's weights are read once for all its rows.
+  // out[p, :] = x[row of p, :] · (its expert's weight)ᵀ + its expert's bias. Each row's input is prepared once for all
+  // its experts, and each expert's weights are read once for all its rows.
   virtual void expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) = 0;
 
   // The last product of experts (down): the input is the grouped rows. out[p, :] = grouped[p, :] · (its expert's
-  // weight)ᵀ
+  // weight)ᵀ + its expert's bias
   virtual void expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) = 0;
 
   // out[i, :] = sum of weight · grouped[its grouped row, :] over the experts of row i, by descending score.
@@ -282,7 +291,8 @@ class Backend {
   // x[i, :] += sigmoid(gates[i, 0]) · y[i, :]
   virtual void add_gated(Rows x, Rows y, Rows gates) = 0;
 
-  // Optional ops. A backend that lacks one refuses WorkspaceNeeds that name it.
+  // The ops of kOptionalOps. A backend that lacks one refuses WorkspaceNeeds that name it, and does not list it in
+  // launches().
 
   // x = factor · x
   virtual void scale(Rows /*x*/, float /*factor*/) { IMP_CHECK(false); }
@@ -293,9 +303,42 @@ class Backend {
   // x = activation(x). The parameters are those of xielu.
   virtual void activate(PlainActivation /*kind*/, const XieluParams& /*params*/, Rows /*x*/) { IMP_CHECK(false); }
 
+  // out = the gate with limits, elementwise. out may be gate or up.
+  virtual void clamped_activation(const ClampedSilu& /*kind*/, Rows /*gate*/, Rows /*up*/, Rows /*out*/) {
+    IMP_CHECK(false);
+  }
+
   // Multiplies each row by the factor of its position.
   virtual void scale_by_position(Rows /*x*/, std::span<const std::int32_t> /*positions*/,
                                  const PositionScale& /*scale*/) {
+    IMP_CHECK(false);
+  }
+
+  // out = each run of run_length elements of each row of x, normalized by itself. Without a weight the result is not
+  // multiplied. out may be x.
+  virtual void norm_heads(Rows /*x*/, int /*run_length*/, const Norm& /*norm*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // Multiplies the weight of each chosen expert by the expert's own factor [n_experts].
+  virtual void scale_experts(const ExpertRows& /*rows*/, const Vector& /*factors*/) { IMP_CHECK(false); }
+  // x *= sigmoid(gates), elementwise
+  virtual void multiply_sigmoid(Rows /*x*/, Rows /*gates*/) { IMP_CHECK(false); }
+
+  // rms_norm() of each run of the weight's length by itself, times silu(gates). out may be x.
+  virtual void rms_norm_gated(Rows /*x*/, const Norm& /*norm*/, Rows /*gates*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // A causal convolution of each channel, with silu: out[i, c] = silu(sum of weight[t, c] · x[i - taps + 1 + t, c] over
+  // the taps t). Rows of the same sequence before the batch come from its state in `layer` of the pool; what the next
+  // rows need goes to its state_saves. The weight is [taps, x.width].
+  virtual void short_conv(KvPool& /*pool*/, int /*layer*/, std::span<const SequenceRows> /*sequences*/, Rows /*x*/,
+                          const Vector& /*weight*/, Rows /*out*/) {
+    IMP_CHECK(false);
+  }
+
+  // The gated delta rule over the rows of each sequence in turn: it begins with the sequence's state in `layer` of the
+  // pool, and writes the states after some rows to state_saves. out [n, value_width()]. The bits of a row depend only
+  // on the rows of its sequence up to it, not on how they are divided into batches.
+  virtual void delta_rule(KvPool& /*pool*/, int /*layer*/, std::span<const SequenceRows> /*sequences*/,
+                          const DeltaRule& /*rule*/, const DeltaRows& /*rows*/, Rows /*out*/) {
     IMP_CHECK(false);
   }
 

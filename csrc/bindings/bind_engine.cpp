@@ -33,6 +33,7 @@ void register_options(py::module_& module) {
   }
   options.def(from_keywords<EngineOptions>())
       .def_readwrite("n_blocks", &EngineOptions::n_blocks)
+      .def_readwrite("n_state_slots", &EngineOptions::n_state_slots)
       .def_readwrite("max_context", &EngineOptions::max_context)
       .def_readwrite("max_cached_blocks", &EngineOptions::max_cached_blocks)
       .def_readwrite("max_candidates", &EngineOptions::max_candidates)
@@ -83,6 +84,9 @@ void register_stats(py::module_& module) {
       .def_readonly("blocks_live", &EngineStats::blocks_live)
       .def_readonly("blocks_cached", &EngineStats::blocks_cached)
       .def_readonly("blocks_free", &EngineStats::blocks_free)
+      .def_readonly("states_held", &EngineStats::states_held)
+      .def_readonly("states_kept", &EngineStats::states_kept)
+      .def_readonly("states_free", &EngineStats::states_free)
       .def_readonly("waiting_tokens", &EngineStats::waiting_tokens)
       .def_readonly("last_step_ns", &EngineStats::last_step_ns)
       .def_readonly("forward_ns", &EngineStats::forward_ns)

@@ -139,7 +139,8 @@ py::dict memory_dict(const MemoryPlan& plan) {
   py::dict items;
   for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
   return py::dict(py::arg("items") = items, py::arg("budget_bytes") = plan.budget_bytes,
-                  py::arg("n_blocks") = plan.n_blocks, py::arg("max_context") = plan.max_context);
+                  py::arg("n_blocks") = plan.n_blocks, py::arg("n_state_slots") = plan.n_state_slots,
+                  py::arg("max_context") = plan.max_context);
 }
 
 // The plan and ""; or None and the error message if it does not fit.
@@ -165,8 +166,8 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("model_context") = request.model_context, py::arg("weights_bytes") = request.weights_bytes,
       py::arg("scratch_bytes") = request.scratch_bytes, py::arg("logits_bytes") = request.logits_bytes,
       py::arg("reserve_bytes") = request.reserve_bytes, py::arg("kv_block_bytes") = request.kv_block_bytes,
-      py::arg("kv_block_tokens") = request.kv_block_tokens, py::arg("memory") = division[0],
-      py::arg("refusal") = division[1]);
+      py::arg("state_slot_bytes") = request.state_slot_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
+      py::arg("memory") = division[0], py::arg("refusal") = division[1]);
 }
 
 // Calls Python's callback with the GIL held. An exception that it raises ends the load.
@@ -236,6 +237,10 @@ void register_load_options(py::module_& module) {
   def_attribute(bound, "kv_block_tokens", [](Options& self) -> auto& { return self.load.kv_block_tokens; });
   def_attribute(bound, "reserve_bytes", [](Options& self) -> auto& { return self.load.reserve_bytes; });
   def_attribute(bound, "kv_bytes", [](Options& self) -> auto& { return self.load.kv_bytes; });
+  def_attribute(bound, "max_running", [](Options& self) -> auto& { return self.load.max_running; });
+  def_attribute(
+      bound, "state_snapshot_bytes", [](Options& self) -> auto& { return self.load.state_snapshot_bytes; },
+      "Memory for snapshots of recurrent states. None: load() chooses.");
   bound.def_property(
       "memory_bytes", [](const Options& self) { return self.load.memory_bytes; },
       [](Options& self, std::optional<std::uint64_t> bytes) {
@@ -283,6 +288,8 @@ void register_model(py::module_& module) {
       .def_property_readonly("n_tokens", [](const LoadedModel& self) { return self.model->config().n_tokens; })
       .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
       .def_property_readonly("n_blocks", [](const LoadedModel& self) { return self.model->memory().n_blocks; })
+      .def_property_readonly("n_state_slots",
+                             [](const LoadedModel& self) { return self.model->memory().n_state_slots; })
       .def_property_readonly("kv_block_tokens", [](const LoadedModel& self) { return self.model->kv_block_tokens(); })
       .def_property_readonly("suppressed_tokens",
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })

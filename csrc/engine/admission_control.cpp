@@ -2,6 +2,7 @@
 #include "engine/admission_control.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -134,7 +135,8 @@ void AdmissionControl::check(const RunCommand& command) const {
   check_limits(command.limits);
   check_returns(command.returns);
   if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "allowed_token_mask");
-  const int most = std::min(kLimits.sequences, options_.max_running);
+  const int n_states = options_.n_state_slots > 0 ? options_.n_state_slots - 1 : std::numeric_limits<int>::max();
+  const int most = std::min({kLimits.sequences, options_.max_running, n_states});
   if (std::cmp_greater_equal(command.siblings.size(), most)) {
     refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(most));
   }

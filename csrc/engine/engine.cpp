@@ -32,9 +32,10 @@ struct Engine::Thread {
   Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given)
       : clock(given ? std::move(given) : Clock(steady_now)),
         secret(options.cache_secret.value_or(random_secret())),
-        admission(validated(options, forward), {.vocab_size = forward.vocab_size(),
-                                                .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
-                                                .secret = secret}),
+        admission(validated(options, forward),
+                  {.vocab_size = forward.vocab_size(),
+                   .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
+                   .secret = secret}),
         loop(backend, forward, options, secret, admission, clock),
         mailbox(options.max_queued_events, clock),
         cpu(options.cpu) {

@@ -34,6 +34,9 @@ struct EngineStats {
   int blocks_live = 0;
   int blocks_cached = 0;
   int blocks_free = 0;
+  int states_held = 0;  // slots of recurrent state that sequences hold,
+  int states_kept = 0;  // those kept as snapshots,
+  int states_free = 0;  // and the others; all 0 if the model has none
   std::int64_t waiting_tokens = 0;
   std::int64_t last_step_ns = 0;  // the clock at the end of the last step
   std::int64_t forward_ns = 0;    // total in forward passes

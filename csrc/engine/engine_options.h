@@ -16,6 +16,7 @@ namespace imp {
 
 struct EngineOptions {
   int n_blocks = 0;       // KV blocks
+  int n_state_slots = 0;  // slots of recurrent state; 0: the model has none
   int max_context = 0;    // no position at or beyond it is evaluated
   int max_running = 64;   // sequences in one step
   int max_waiting = 256;  // runs not yet admitted
@@ -29,6 +30,7 @@ struct EngineOptions {
   double tenant_share = 0.5;         // largest share of running, waiting, cache and idle sessions while others wait
   bool evict_sessions = false;       // close the longest idle session if blocks are lacking
   bool prefix_cache = true;
+  int state_snapshot_tokens = 512;                          // a snapshot of the recurrent state every so many positions
   int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
   int max_candidates = kLimits.top_logprobs;                // the most that a run may ask for
   std::optional<HashSecret> cache_secret;                   // secret of the prefix keys; absent: drawn from the system
@@ -70,6 +72,8 @@ inline constexpr EngineField kEngineFields[] = {
      "largest share of running, waiting, cache and idle sessions for one tenant while others wait"},
     {"prefix_cache", &EngineOptions::prefix_cache, "kv.prefix_cache", 0, 1,
      "keep the blocks of ended requests for prompts with the same beginning"},
+    {"state_snapshot_tokens", &EngineOptions::state_snapshot_tokens, "kv.state_snapshot_tokens", 1, 1 << 20,
+     "keep a snapshot of the recurrent state every so many tokens, rounded up to whole blocks"},
     {"max_sessions", &EngineOptions::max_sessions, "sessions.max", 0, 65536,
      "most open sessions; further ones get SESSIONS_FULL"},
     {"evict_sessions", &EngineOptions::evict_sessions, "sessions.evict", 0, 1,

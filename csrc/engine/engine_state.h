@@ -15,6 +15,7 @@
 #include "engine/kv_blocks.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
+#include "engine/state_saves.h"
 
 namespace imp {
 
@@ -22,6 +23,7 @@ struct EngineState {
   const EngineOptions& options;
   AdmissionControl& admission;
   KvBlocks blocks;
+  StateSaves states;
   Scheduler scheduler;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
   std::vector<Event> events;  // of this iteration, oldest first

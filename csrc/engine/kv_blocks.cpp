@@ -1,4 +1,4 @@
-// Block tables over the allocator and the prefix cache.
+// Block tables over the allocator, the prefix cache and the state slots.
 #include "engine/kv_blocks.h"
 
 #include <algorithm>
@@ -20,6 +20,7 @@ KvBlocks::KvBlocks(const KvBlocksOptions& options, BlockHash hash)
       prefix_cache_(options.prefix_cache),
       max_cached_(options.max_cached),
       allocator_(options.n_blocks),
+      states_(options.n_state_slots, options.n_blocks),
       cache_({.n_blocks = options.n_blocks,
               .block_tokens = options.block_tokens,
               .max_per_tenant = options.max_per_tenant},
@@ -46,7 +47,11 @@ int KvBlocks::match(BlockTable& table, const BlockKey& scope, std::span<const st
     found += block_tokens_;
     parent = block;
   }
-  return found;
+  if (!states_.is_used() || found == 0) return found;
+  int end = held + found;
+  while (end > held && states_.snapshot(last_block(table, end)).n_tokens != block_tokens_) end -= block_tokens_;
+  truncate(table, end);
+  return end - held;
 }
 
 int KvBlocks::missing(const BlockTable& table, int first, int end) const {
@@ -70,8 +75,9 @@ void KvBlocks::prepare(BlockTable& table, int first, int end, std::vector<BlockC
       const std::int32_t copy = take();
       copies.push_back({block, copy});
       give(std::exchange(block, copy));
-    } else if (cache_.contains(block)) {
-      unindex(block);
+    } else {
+      if (cache_.contains(block)) unindex(block);
+      states_.drop_after(block, std::max(0, first - i * block_tokens_));
     }
   }
   while (static_cast<int>(table.blocks.size()) < blocks_for(end)) table.blocks.push_back(take());
@@ -90,8 +96,10 @@ void KvBlocks::commit(BlockTable& table, const CacheScope& scope, std::span<cons
       if (!cache_.insert(block, parent, scope, ids)) return;
     } else if (found != block && allocator_.owners(found) == 0) {
       cache_.replace(found, block);
-      allocator_.discard(found);
+      states_.move(found, block);
+      discard(found);
     } else if (found != block) {
+      states_.move(block, found);
       allocator_.retain(found);
       give(std::exchange(block, found));
     }
@@ -107,6 +115,10 @@ void KvBlocks::share(const BlockTable& from, int n_tokens, BlockTable& to) {
   for (const std::int32_t block : to.blocks) allocator_.retain(block);
   to.finite = from.finite;
   to.n_indexed = std::min(from.n_indexed, n_tokens / block_tokens_);
+  if (from.state == kNoSlot || from.state_tokens != n_tokens) return;
+  states_.retain(from.state);
+  to.state = from.state;
+  to.state_tokens = n_tokens;
 }
 
 void KvBlocks::truncate(BlockTable& table, int n_tokens) {
@@ -116,6 +128,7 @@ void KvBlocks::truncate(BlockTable& table, int n_tokens) {
   }
   table.n_indexed = std::min(table.n_indexed, n_tokens / block_tokens_);
   if (n_tokens == 0) table.finite = true;
+  if (table.state_tokens > n_tokens) drop_state(table);
 }
 
 void KvBlocks::forget(BlockTable& table) {
@@ -141,7 +154,8 @@ std::int32_t KvBlocks::take() {
 
 void KvBlocks::give(std::int32_t block) {
   const bool keep = cache_.contains(block);
-  if (!allocator_.release(block, keep) || !keep) return;
+  if (!allocator_.release(block, keep)) return;
+  if (!keep) return states_.drop_after(block, 0);
   cache_.mark_evictable(block);
   if (allocator_.n_cached() > max_cached_) evict();
 }
@@ -149,13 +163,67 @@ void KvBlocks::give(std::int32_t block) {
 void KvBlocks::unindex(std::int32_t block) {
   unowned_.clear();
   cache_.remove(block, unowned_);
-  for (const std::int32_t freed : unowned_) allocator_.discard(freed);
+  for (const std::int32_t freed : unowned_) discard(freed);
+}
+
+void KvBlocks::discard(std::int32_t block) {
+  allocator_.discard(block);
+  states_.drop_after(block, 0);
 }
 
 void KvBlocks::evict() {
   const std::int32_t block = cache_.next_evictable();
   IMP_CHECK(block != PrefixCache::kNone && !cache_.has_children(block));
   unindex(block);
+}
+
+int KvBlocks::state_position(const BlockTable& table, int held) const {
+  if (!states_.is_used()) return held;
+  for (int i = blocks_for(held); i-- > 0;) {
+    const int n_tokens = states_.snapshot(table.blocks[static_cast<std::size_t>(i)]).n_tokens;
+    const int position = i * block_tokens_ + n_tokens;
+    if (n_tokens > 0 && position <= held) return position;
+  }
+  return 0;
+}
+
+void KvBlocks::hold_state(BlockTable& table, int position) {
+  if (!states_.is_used() || position == 0) return;
+  IMP_CHECK(table.state == kNoSlot);
+  table.state = states_.use(last_block(table, position));
+  table.state_tokens = position;
+}
+
+void KvBlocks::keep_snapshot(const BlockTable& table, int n_tokens, std::int32_t slot) {
+  keep_snapshot(table, n_tokens, slot, false);
+}
+
+void KvBlocks::keep_snapshot(const BlockTable& table, int n_tokens, std::int32_t slot, bool is_idle) {
+  const int n_before = (blocks_for(n_tokens) - 1) * block_tokens_;
+  states_.keep(last_block(table, n_tokens), {.slot = slot, .n_tokens = n_tokens - n_before}, is_idle);
+}
+
+void KvBlocks::advance_state(BlockTable& table, int n_tokens, std::int32_t slot) {
+  drop_state(table);
+  table.state = slot;
+  table.state_tokens = n_tokens;
+}
+
+void KvBlocks::park_state(BlockTable& table) {
+  if (table.state == kNoSlot) return;
+  keep_snapshot(table, table.state_tokens, table.state, true);
+  drop_state(table);
+}
+
+void KvBlocks::drop_state(BlockTable& table) {
+  if (table.state != kNoSlot) states_.release(std::exchange(table.state, kNoSlot));
+  table.state_tokens = 0;
+}
+
+std::int32_t KvBlocks::last_block(const BlockTable& table, int n_tokens) const {
+  const auto i = static_cast<std::size_t>(blocks_for(n_tokens) - 1);
+  IMP_CHECK(n_tokens > 0 && i < table.blocks.size());
+  return table.blocks[i];
 }
 
 }  // namespace imp

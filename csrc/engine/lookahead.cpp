@@ -23,17 +23,22 @@ bool is_last_output(const Sequence& sequence, int max_context) noexcept {
 }  // namespace
 
 bool Lookahead::is_possible(const Step& step) noexcept {
-  return step.is_in_flight && std::ranges::all_of(step.rows, [](const Step::Row& row) {
+  return step.is_in_flight && std::ranges::all_of(step.rows, [](const StepRow& row) {
            return !row.planned.last || draws_on_device(*row.planned.sequence);
          });
 }
 
 void Lookahead::assume(const Step& step, int max_context) noexcept {
   std::size_t next_draw = 0;
-  for (const Step::Row& row : step.rows) {
+  for (const StepRow& row : step.rows) {
     Sequence& sequence = *row.planned.sequence;
-    before_.push_back({&sequence, sequence.held, sequence.tokens.size()});
+    BlockTable& table = sequence.table;
+    before_.push_back({&sequence, sequence.held, sequence.tokens.size(), table.state, table.state_tokens});
     sequence.held += row.planned.n_rows;
+    if (row.state != kNoSlot) {  // the step in flight holds it
+      table.state = row.state;
+      table.state_tokens = sequence.held;
+    }
     if (!row.planned.last) continue;
     const std::int32_t drawn = drawn_token(step.draws[next_draw++].request);
     if (!is_last_output(sequence, max_context)) sequence.tokens.push_back(drawn);
@@ -44,6 +49,8 @@ void Lookahead::undo() noexcept {
   for (const Before& before : before_) {
     before.sequence->held = before.held;
     before.sequence->tokens.resize(before.n_tokens);
+    before.sequence->table.state = before.state;
+    before.sequence->table.state_tokens = before.state_tokens;
   }
   before_.clear();
 }

@@ -26,6 +26,8 @@ class Lookahead {
     Sequence* sequence = nullptr;
     int held = 0;
     std::size_t n_tokens = 0;
+    std::int32_t state = kNoSlot;
+    int state_tokens = 0;
   };
   std::vector<Before> before_;
 };

@@ -40,10 +40,11 @@ Address address_of(const Command& command) {
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
   const int max_cached = std::min(options.n_blocks, options.max_cached_blocks);
   return {.n_blocks = options.n_blocks,
-          .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+          .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
           .prefix_cache = options.prefix_cache,
           .max_cached = options.max_cached_blocks,
-          .max_per_tenant = std::max(1, static_cast<int>(options.tenant_share * max_cached))};
+          .max_per_tenant = std::max(1, static_cast<int>(options.tenant_share * max_cached)),
+          .n_state_slots = options.n_state_slots};
 }
 
 void require(bool holds, const char* option, std::int64_t found, const std::string& expected) {
@@ -89,12 +90,16 @@ bool reserve_more(std::vector<T>& list, std::size_t n_more) noexcept {
 
 void validate(const EngineOptions& options, const ForwardPass& forward) {
   for (const EngineField& field : kEngineFields) check_range(field, options);
-  const int block_tokens = forward.kv_geometry(options.n_blocks).block_tokens;
+  const KvGeometry geometry = forward.kv_geometry(options.n_blocks, options.n_state_slots);
+  const int block_tokens = geometry.block_tokens;
   const ForwardLimits& limits = forward.limits();
   const std::int64_t cache_tokens = static_cast<std::int64_t>(options.n_blocks) * block_tokens;
   require(options.max_context > 0, "max_context", options.max_context, "at least 1");
   require(cache_tokens >= options.max_context, "max_context", options.max_context,
           "at most the tokens that the cache holds, " + std::to_string(cache_tokens));
+  const bool has_state = geometry.state.n_layers > 0;
+  require(has_state ? options.n_state_slots >= 2 : options.n_state_slots == 0, "n_state_slots", options.n_state_slots,
+          has_state ? "at least 2: a step reads one and writes another" : "0: the model has no recurrent state");
   require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(), "n_tokens", options.n_tokens,
           "at most the model's rows, " + std::to_string(forward.vocab_size()));
   require(options.step_tokens >= options.max_running, "step_tokens", options.step_tokens,
@@ -118,13 +123,14 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       state_{.options = options_,
              .admission = admission,
              .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
+             .states = StateSaves(state_.blocks, options.state_snapshot_tokens),
              .scheduler = Scheduler(options, forward.limits().max_logits_rows, state_.blocks),
              .sequences = {},
              .events = {},
              .stats = {}},
       runs_(state_),
       sessions_(state_, runs_),
-      executor_(backend, forward, options.n_blocks,
+      executor_(backend, forward, state_.states, state_.blocks,
                 {.max_rows = options.step_tokens,
                  .max_logits_rows = forward.limits().max_logits_rows,
                  .max_running = options.max_running},
@@ -135,9 +141,11 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
-  for (Step& step : steps_) step.reserve(most_running);
+  const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
+  for (Step& step : steps_) step.reserve(most_running, state_.states.most(step_tokens, most_running));
   plan_.rows.reserve(most_running);
-  plan_.copies.reserve(most_running);
+  // A sequence copies its last block before it writes to it, or all that it evaluates again for the recurrent state.
+  plan_.copies.reserve(most_running + static_cast<std::size_t>(options.n_state_slots > 0 ? options.n_blocks : 0));
   plan_.admitted.reserve(most_running);
   plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
   // Sequences that run or wait. More are possible: sequences that run in the slots of paused ones.
@@ -289,12 +297,16 @@ void Loop::end(Step& step) {
 // Drops the rows of runs that ended after the step began.
 void Loop::drop_ended_rows(Step& step) {
   std::size_t n_rows = 0, n_draws = 0, next_draw = 0;
-  for (Step::Row& row : step.rows) {
+  for (StepRow& row : step.rows) {
     const std::size_t first_draw = std::exchange(next_draw, next_draw + static_cast<std::size_t>(row.n_draws));
     const Sequence* found = state_.find(row.id);
     const bool is_there = found == row.planned.sequence && found->run && found->run->ticket == row.ticket &&
                           found->held == row.first_position && found->scheduling.phase == RunPhase::running;
-    if (is_there) step.rows[n_rows++] = row;
+    if (is_there) {
+      step.rows[n_rows++] = row;
+    } else {
+      state_.states.release(row);
+    }
     for (std::size_t i = first_draw; i < next_draw; ++i) {
       Draw& draw = step.draws[i];
       if (!is_there && draw.is_drawn()) step.requests[static_cast<std::size_t>(draw.request)].candidates = {};
@@ -353,6 +365,10 @@ const EngineStats& Loop::stats() {
   stats.blocks_live = blocks.n_live();
   stats.blocks_cached = blocks.n_cached();
   stats.blocks_free = blocks.n_free();
+  const StateSlots& states = state_.blocks.states();
+  stats.states_held = states.n_held();
+  stats.states_kept = states.n_snapshots();
+  stats.states_free = states.n_free();
   stats.queued = state_.admission.waiting();
   stats.waiting_tokens = state_.admission.waiting_tokens();
   stats.forward_ns = executor_.forward_ns();

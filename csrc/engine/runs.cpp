@@ -284,6 +284,7 @@ void Runs::close(Sequence& sequence) {
     state_.erase(sequence);
   } else {
     state_.blocks.truncate(sequence.table, sequence.held);
+    state_.blocks.park_state(sequence.table);
     state_.scheduler.set_idle(sequence, state_.now_ns);
   }
 }

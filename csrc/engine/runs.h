@@ -26,7 +26,7 @@ class Runs {
 
   // Reports of the scheduler and the device.
   void on_scheduled(Sequence& sequence);
-  void complete(std::span<const Step::Row> rows, std::span<Draw> draws, std::span<Score> scores);
+  void complete(std::span<const StepRow> rows, std::span<Draw> draws, std::span<Score> scores);
 
  private:
   void check(const RunCommand& command, const Sequence& sequence) const;

@@ -40,14 +40,15 @@ void Runs::leave_queue(Sequence& sequence) {
   run.n_queued = 0;
 }
 
-void Runs::complete(std::span<const Step::Row> rows, std::span<Draw> draws, std::span<Score> scores) {
-  for (const Step::Row& row : rows) {
+void Runs::complete(std::span<const StepRow> rows, std::span<Draw> draws, std::span<Score> scores) {
+  for (const StepRow& row : rows) {
     Sequence& sequence = *row.planned.sequence;
     const std::span<Draw> drawn = draws.first(static_cast<std::size_t>(row.n_draws));
     draws = draws.subspan(drawn.size());
     sequence.held += row.planned.n_rows;
     state_.blocks.commit(sequence.table, sequence.scope,
                          std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
+    state_.states.commit(row);
     if (!store_scores(scores, sequence)) {
       state_.blocks.forget(sequence.table);
       fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));

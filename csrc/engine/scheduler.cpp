@@ -111,11 +111,19 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   plan.clear();
   ++n_steps_;
   Budget budget{options_.step_tokens, max_logits_rows_, options_.max_running};
+  limit_sequences(budget, plan);
   choose_decodes(budget.sequences);
   plan_decodes(budget, plan);
   limit_prefill_rows(budget, plan);
   plan_prefills(now_ns, budget, plan);
   admit(now_ns, budget, plan);
+}
+
+// A step writes the new state of each of its sequences to a slot of its own.
+void Scheduler::limit_sequences(Budget& budget, const StepPlan& plan) const {
+  if (!blocks_.states().is_used()) return;
+  const int n_left = blocks_.states().n_available() - static_cast<int>(plan.rows.size());
+  budget.sequences = std::min(budget.sequences, n_left);
 }
 
 // Goes through running_ in order. If a sequence lacks a block, it or a later one is preempted, never a sequence whose
@@ -164,6 +172,7 @@ bool Scheduler::have_blocks_for_decodes() const {
 bool Scheduler::admission_displaces_nobody() const noexcept {
   const bool has_slots = used_slots() < options_.max_running || tenants_.n_active() > 1;
   if (waiting_.empty() || !has_slots) return true;
+  if (paused_with_state() != nullptr) return false;
   return !may_evict() && n_running_generations() > 0 &&
          std::ranges::all_of(waiting_, [](const Sequence* one) { return one->kind == SequenceKind::generation; });
 }

@@ -48,9 +48,11 @@ struct StepPlan {
 // Rows that a tenant does not want go to the others. The sequences of a tenant take turns.
 //
 // Admission is in order of priority, then of the service that the tenants have had (least first), then of arrival. A
-// run that has waited for max_wait goes first. At most max_running sequences run. A tenant that runs fewer than an
-// equal part of max_running may exceed this limit, up to twice max_running in all. A generation waits until its tokens
-// and a decode reserve fit. A session takes the blocks that it needs or is refused.
+// run that has waited for max_wait goes first. At most max_running sequences run, and one less than there are slots of
+// recurrent state: each holds one, and a step writes to at least one more. A paused generation loses its slot to a run
+// that waits. A tenant that runs fewer than an equal part of max_running may exceed this limit, up to twice max_running
+// in all. A generation waits until its tokens and a decode reserve fit. A session takes the blocks that it needs or is
+// refused.
 //
 // If a running generation lacks a block, the newest generation of the lowest priority is preempted, but never the
 // oldest of the highest. Until it runs again no session takes blocks. If another tenant lacks blocks, a tenant that
@@ -104,6 +106,7 @@ class Scheduler {
   int n_reserved(int n_slots, int each) const noexcept;
   void distribute_rows(int n_rows);
   void choose_sequences();
+  void limit_sequences(Budget& budget, const StepPlan& plan) const;
   void plan_decodes(Budget& budget, StepPlan& plan);
   void limit_prefill_rows(Budget& budget, const StepPlan& plan) const;
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
@@ -121,6 +124,8 @@ class Scheduler {
   Sequence* next_waiting(std::int64_t now_ns, const AdmissionPass& pass) const noexcept;
   bool has_slot(const Sequence& sequence, int n_used) const noexcept;
   bool has_equal_share(const Sequence& sequence, int n_used) const noexcept;
+  bool has_state_slots(const Sequence& sequence) const noexcept;
+  Sequence* paused_with_state() const noexcept;
   Admission try_admit(Sequence& sequence, StepPlan& plan);
   bool fits(Sequence& sequence, StepPlan& plan, int& needed);
   int needed_blocks(const Sequence& sequence) const;

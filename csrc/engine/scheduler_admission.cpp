@@ -19,6 +19,7 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
   while (budget.rows > 0 && budget.sequences > 0) {
     Sequence* sequence = next_waiting(now_ns, pass);
     if (sequence == nullptr) return;
+    while (!has_state_slots(*sequence) && paused_with_state() != nullptr) preempt(*paused_with_state());
     const int n_slots = slots_of(*sequence);
     if (pass.is_full ? !has_equal_share(*sequence, pass.n_used) : !has_slot(*sequence, pass.n_used)) {
       // All other runs of the tenant wait too: otherwise single runs could overtake a group forever. Tenants below
@@ -32,6 +33,7 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
       case Admission::admitted:
         pass.n_used += n_slots;
         if (is_step) --sequence->scheduling.tenant->n_rows;
+        limit_sequences(budget, plan);
         plan_rows(*sequence, budget, plan);
         break;
       case Admission::blocked:
@@ -62,7 +64,25 @@ bool Scheduler::over_share(const Sequence& sequence) const noexcept {
 }
 
 bool Scheduler::has_slot(const Sequence& sequence, int n_used) const noexcept {
-  return n_used + slots_of(sequence) <= options_.max_running || has_equal_share(sequence, n_used);
+  const bool has_place = n_used + slots_of(sequence) <= options_.max_running && has_state_slots(sequence);
+  return has_place || has_equal_share(sequence, n_used);
+}
+
+bool Scheduler::has_state_slots(const Sequence& sequence) const noexcept {
+  if (!blocks_.states().is_used()) return true;
+  int n_held = slots_of(sequence);
+  for (const Sequence* running : running_) n_held += slots_of(*running);
+  return n_held < blocks_.states().n_slots();
+}
+
+// A generation that would hold its state for as long as its reader pauses it; null if the model has no state.
+Sequence* Scheduler::paused_with_state() const noexcept {
+  if (!blocks_.states().is_used()) return nullptr;
+  const auto is_paused = [](const Sequence* sequence) {
+    return sequence->kind == SequenceKind::generation && sequence->run->paused();
+  };
+  const auto found = std::find_if(running_.rbegin(), running_.rend(), is_paused);
+  return found == running_.rend() ? nullptr : *found;
 }
 
 // A tenant always gets its equal part of max_running: if other tenants hold the slots, it runs in addition to them, up
@@ -70,6 +90,7 @@ bool Scheduler::has_slot(const Sequence& sequence, int n_used) const noexcept {
 bool Scheduler::has_equal_share(const Sequence& sequence, int n_used) const noexcept {
   const int n_slots = slots_of(sequence);
   if (tenants_.n_active() < 2 || n_used + n_slots > 2 * options_.max_running) return false;
+  if (!has_state_slots(sequence)) return false;
   const Tenant& tenant = *sequence.scheduling.tenant;
   const int share = std::max(1, options_.max_running / tenants_.n_active());
   return sequence.scheduling.preempted || tenant.n_running == 0 || tenant.n_running + n_slots <= share;
@@ -109,16 +130,17 @@ Scheduler::Admission Scheduler::try_admit(Sequence& sequence, StepPlan& plan) {
 bool Scheduler::fits(Sequence& sequence, StepPlan& plan, int& needed) {
   const int held = sequence.held;
   const int found = find_prefix(sequence) ? sequence.held - held : 0;
+  // Tokens after the last known state are evaluated again.
+  sequence.held = blocks_.state_position(sequence.table, sequence.held);
   needed = needed_blocks(sequence);
   const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
   if (!frozen && evict_sessions(sequence, needed, plan)) {
     if (sequence.run->scheduled_ns < 0) sequence.run->n_cached = found;
+    blocks_.hold_state(sequence.table, sequence.held);
     return true;
   }
-  if (found > 0) {
-    sequence.held = held;
-    blocks_.truncate(sequence.table, held);
-  }
+  sequence.held = held;
+  if (found > 0) blocks_.truncate(sequence.table, held);
   return false;
 }
 

@@ -49,7 +49,8 @@ void assign_results(Step& step) {
 
 }  // namespace
 
-void Step::reserve(std::size_t max_running) {
+void Step::reserve(std::size_t max_running, std::size_t max_saves) {
+  saves.reserve(max_saves);
   rows.reserve(max_running);
   draws.reserve(max_running);
   requests.reserve(max_running);
@@ -58,6 +59,7 @@ void Step::reserve(std::size_t max_running) {
 
 void Step::clear() noexcept {
   rows.clear();
+  saves.clear();
   draws.clear();
   scores.clear();
   requests.clear();
@@ -66,12 +68,13 @@ void Step::clear() noexcept {
   forward = sample = {};
 }
 
-StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimits& limits,
-                           TokenMask suppressed, const Clock& clock)
+StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
+                           const StepLimits& limits, TokenMask suppressed, const Clock& clock)
     : backend_(backend),
       forward_(forward),
+      states_(states),
       clock_(clock),
-      pool_(backend.make_kv_pool(forward.kv_geometry(n_blocks))),
+      pool_(backend.make_kv_pool(forward.kv_geometry(blocks.allocator().n_blocks(), blocks.states().n_slots()))),
       suppressed_(std::move(suppressed)) {
   tokens_.reserve(static_cast<std::size_t>(limits.max_rows));
   positions_.reserve(static_cast<std::size_t>(limits.max_rows));
@@ -81,7 +84,9 @@ StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, int n_blocks,
 }
 
 // Every row is the first token of a sequence. All write the same values to block 0, which no sequence holds yet.
+// Sequences with a recurrent state cannot share what they write, and no backend that prepares batches has such layers.
 void StepExecutor::prepare() {
+  if (pool_->geometry().state.n_layers > 0) return;
   const ForwardLimits& most = forward_.limits();
   const std::int32_t block = 0;
   for (const int n : backend_.batches_to_prepare()) {
@@ -112,6 +117,15 @@ void StepExecutor::copy_blocks(std::vector<BlockCopy>& copies) {
 
 void StepExecutor::begin(std::span<const PlannedRows> rows, Step& step) {
   step.clear();
+  try {
+    run(rows, step);
+  } catch (...) {
+    states_.release_all(step);
+    throw;
+  }
+}
+
+void StepExecutor::run(std::span<const PlannedRows> rows, Step& step) {
   build_batch(rows, step);
   step.forward = run_forward();
   score(step);
@@ -125,6 +139,8 @@ void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
   sequences_.clear();
   logits_rows_.clear();
   for (const PlannedRows& planned : rows) add_rows(planned, step);
+  states_.take(step);
+  for (std::size_t i = 0; i < sequences_.size(); ++i) sequences_[i].state_saves = step.rows[i].saves;
 }
 
 void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
@@ -134,9 +150,13 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
   sequences_.push_back({.first_row = static_cast<int>(tokens_.size()),
                         .n_rows = planned.n_rows,
                         .first_position = sequence.held,
-                        .blocks = sequence.table.blocks});
+                        .blocks = sequence.table.blocks,
+                        .state = sequence.table.state});
+  IMP_CHECK(sequence.table.state == kNoSlot || sequence.table.state_tokens == sequence.held);
+  // Tokens that the sequence held before have no score, even if they are evaluated again for the recurrent state.
   const bool scored = run.returns.scores && !run.started;
-  if (scored && sequence.held == 0) add_score(sequence, 0, -1, step);
+  const int first_scored = std::max(run.before.held, 1);
+  if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, step);
   for (int i = 0; i < planned.n_rows; ++i) {
     const int position = sequence.held + i;
     const auto row = static_cast<std::int32_t>(tokens_.size());
@@ -144,10 +164,11 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
     positions_.push_back(position);
     const bool last = planned.last && i + 1 == planned.n_rows;
     const bool drawn = last && (run.limits.max_outputs != 0 || wants_row(run));
-    const bool scores_next = scored && position + 1 < static_cast<int>(sequence.tokens.size());
+    const int next = position + 1;
+    const bool scores_next = scored && next >= first_scored && next < static_cast<int>(sequence.tokens.size());
     const auto logits_row = static_cast<int>(logits_rows_.size());
     if (drawn || scores_next) logits_rows_.push_back(row);
-    if (scores_next) add_score(sequence, position + 1, logits_row, step);
+    if (scores_next) add_score(sequence, next, logits_row, step);
     if (last) add_draws(planned, drawn ? logits_row : -1, step);
   }
   step.rows.push_back({.planned = planned,
@@ -221,7 +242,12 @@ void StepExecutor::sample(Step& step) {
 void StepExecutor::finish(Step& step) {
   if (!step.is_in_flight) return;
   const std::int64_t begin = clock_();
-  backend_.finish_sample(step.requests, step.results);
+  try {
+    backend_.finish_sample(step.requests, step.results);
+  } catch (...) {
+    states_.release_all(step);
+    throw;
+  }
   step.is_in_flight = false;
   assign_results(step);
   step.sample.end_ns = clock_();

@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "engine/scheduler.h"
+#include "engine/state_saves.h"
 #include "model/forward_pass.h"
 
 namespace imp {
@@ -34,17 +35,23 @@ struct Score {
   std::vector<Candidate> candidates;
 };
 
+// Rows of one sequence in a step, and the values by which the loop later sees whether the sequence has changed.
+struct StepRow {
+  PlannedRows planned;
+  SequenceId id = 0;
+  Ticket ticket = 0;
+  int first_position = 0;
+  int n_draws = 0;
+  // Of models with a recurrent state.
+  std::int32_t state = kNoSlot;           // the slot with the state after all rows
+  bool is_snapshot = false;               // it is kept as a snapshot
+  std::span<const StateSave> saves = {};  // in Step::saves: snapshots, then `state`
+};
+
 // A step that has started: its rows and its results. The loop reuses two of them.
 struct Step {
-  // Rows of one sequence, and the values by which the loop later sees whether the sequence has changed.
-  struct Row {
-    PlannedRows planned;
-    SequenceId id = 0;
-    Ticket ticket = 0;
-    int first_position = 0;
-    int n_draws = 0;
-  };
-  std::vector<Row> rows;
+  std::vector<StepRow> rows;
+  std::vector<StateSave> saves;
   std::vector<Draw> draws;  // in the order of the rows; a sequence's draw, then its siblings'
   std::vector<Score> scores;
   std::vector<SampleRequest> requests;  // one for each draw that is_drawn()
@@ -58,7 +65,7 @@ struct Step {
   int n_prefill_rows = 0;
   bool is_recorded = false;  // a profile was running when the step began
 
-  void reserve(std::size_t max_running);
+  void reserve(std::size_t max_running, std::size_t max_saves);
   void clear() noexcept;
 };
 
@@ -72,8 +79,8 @@ struct StepLimits {
 // to cache positions that no sequence holds yet. It allocates only for candidates, logits and scores.
 class StepExecutor {
  public:
-  StepExecutor(Backend& backend, ForwardPass& forward, int n_blocks, const StepLimits& limits, TokenMask suppressed,
-               const Clock& clock);
+  StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
+               const StepLimits& limits, TokenMask suppressed, const Clock& clock);
 
   // Makes the copies in order, and removes each one made from `copies`, even if a later one throws.
   void copy_blocks(std::vector<BlockCopy>& copies);
@@ -91,6 +98,7 @@ class StepExecutor {
 
  private:
   void prepare();  // runs the batch sizes that the backend captures ahead of time
+  void run(std::span<const PlannedRows> rows, Step& step);
   void build_batch(std::span<const PlannedRows> rows, Step& step);
   void add_rows(const PlannedRows& planned, Step& step);
   Interval run_forward();
@@ -102,6 +110,7 @@ class StepExecutor {
 
   Backend& backend_;
   ForwardPass& forward_;
+  StateSaves& states_;
   const Clock& clock_;
   std::unique_ptr<KvPool> pool_;
   TokenMask suppressed_;  // empty: no token is suppressed

@@ -28,7 +28,7 @@ class SchemeReader {
     if (method == "modelopt") return read_modelopt();
     if (method == "compressed-tensors") return read_compressed_tensors();
     refuse("quant_method", method ? printable(*method) : "missing",
-           "one of fp8, fbgemm_fp8, compressed-tensors, modelopt, or weights of f32, f16 or bf16");
+           "one of fp8, fbgemm_fp8, compressed-tensors, modelopt, mxfp4, or weights of f32, f16 or bf16");
   }
 
  private:

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "files/float8_file.h"
 #include "files/json_metadata.h"
+#include "files/mxfp4_file.h"
 #include "files/safetensors_header.h"
 #include "files/safetensors_index.h"
 #include "files/shard_path.h"
@@ -80,6 +81,10 @@ void check_against_index(const File& file, const safetensors::Header& header, co
   }
 }
 
+std::unique_ptr<ModelFile> with_scales(std::unique_ptr<ModelFile> file) {
+  return with_float8_scales(with_mxfp4_scales(std::move(file)));
+}
+
 }  // namespace
 
 std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, const PreadFunction& pread) {
@@ -89,8 +94,8 @@ std::unique_ptr<ModelFile> open_safetensors(const std::string& path, File file, 
   add_metadata(header, metadata);
   std::vector<File> files;
   files.push_back(std::move(file));
-  return with_float8_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(files), std::move(metadata),
-                                                          std::move(header.tensors), Reason::MODEL_DUPLICATE));
+  return with_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(files), std::move(metadata),
+                                                   std::move(header.tensors), Reason::MODEL_DUPLICATE));
 }
 
 std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File file, const PreadFunction& pread) {
@@ -109,8 +114,8 @@ std::unique_ptr<ModelFile> open_safetensors_index(const std::string& path, File 
       tensors.push_back(std::move(tensor));
     }
   }
-  return with_float8_scales(std::make_unique<ShardedFile>(
-      "safetensors", path, std::move(files), read_config(path, pread), std::move(tensors), Reason::MODEL_SHARD));
+  return with_scales(std::make_unique<ShardedFile>("safetensors", path, std::move(files), read_config(path, pread),
+                                                   std::move(tensors), Reason::MODEL_SHARD));
 }
 
 }  // namespace imp

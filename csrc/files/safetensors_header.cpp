@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "files/byte_reader.h"
 #include "files/json_reader.h"
+#include "files/mxfp4_file.h"
 
 namespace imp::safetensors {
 namespace {
@@ -32,11 +33,11 @@ constexpr std::array kElementTypes{
     ElementType{"U8", std::nullopt},        ElementType{"BOOL", std::nullopt}, ElementType{"F8_E5M2", std::nullopt},
     ElementType{"F8_E8M0", std::nullopt},   ElementType{"F4", std::nullopt},   ElementType{"C64", std::nullopt},
 };
-constexpr std::string_view kSupported = "F32, F16, BF16, F8_E4M3";
+constexpr std::string_view kSupported = "F32, F16, BF16, F8_E4M3, and U8 for MXFP4";
 
-// Elements of F8_E4M3 have one byte each: their scales are another tensor.
+// Elements of F8_E4M3, and the bytes of both parts of MXFP4, count one byte each: their scales are another tensor.
 std::optional<std::int64_t> data_bytes(DType dtype, std::int64_t n_elements) {
-  return dtype == DType::F8_E4M3 ? n_elements : row_bytes(dtype, n_elements);
+  return dtype == DType::F8_E4M3 || dtype == DType::MXFP4 ? n_elements : row_bytes(dtype, n_elements);
 }
 
 [[noreturn]] void fail(Reason reason, const File& file, const std::string& what, const std::string& message) {
@@ -134,6 +135,10 @@ class HeaderParser {
     const auto row = std::ranges::find(kElementTypes, reader_.value(), &ElementType::name);
     if (row == kElementTypes.end()) {
       reader_.fail(Reason::MODEL_TYPE, "type " + printable(reader_.value()) + ", known are " + std::string(kSupported));
+    }
+    if (row->name == "U8" && is_part_of_mxfp4(tensor_.name)) {
+      tensor_.dtype = DType::MXFP4;
+      return;
     }
     if (!row->dtype) {
       fail(Reason::MODEL_UNSUPPORTED, file_, "tensor " + printable(tensor_.name, kMaxShownName),

@@ -20,7 +20,7 @@ class Decoder final : public ForwardPass, private StepBody {
 
   int vocab_size() const noexcept override { return config_.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
-  KvGeometry kv_geometry(int n_blocks) const override;
+  KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   Rows forward(const Batch& batch, KvPool& pool) override;
 
  private:
@@ -31,11 +31,19 @@ class Decoder final : public ForwardPass, private StepBody {
   Norm norm(const NormWeights& weights, const Linear* reader) const;
   void normalize(Rows x, const NormWeights& weights, const Linear* reader, Rows out);
   void embed(const Batch& batch);  // to x, normalized for the first layer
+  void embed_for_layers(const Batch& batch);
+  void take_widths_of(const LayerConfig& layer);
   // Both compute `branch` from layer_input(), add it to x, and write the normalized x for the next op to `normed`.
   void attention(const Batch& batch, KvPool& pool, int layer);
-  void feed_forward(int layer);
-  bool reads_stream() const;  // attention and feed-forward read x itself, not `normed`
+  void linear_attention(const Batch& batch, KvPool& pool, int layer);
+  void finish_attention(const LayerWeights& w, int layer);  // from `branch`
+  void feed_forward(int layer);                             // from layer_input() to `branch`
+  // Adds `branch` to x, with all that follows in a layer, and normalizes x for the next one.
+  void end_layer(int layer);
+  void layer_embedding(int layer);  // from x to `branch`
+  bool reads_stream() const;        // attention and feed-forward read x itself, not `normed`
   Rows layer_input() const;
+  void project_qkv(const LayerWeights& w, const LayerConfig& layer);
   void rotate_and_append(const Batch& batch, KvPool& pool, int layer, const LayerWeights& w);
   void finish_branch(const NormWeights& post_norm);
   // Adds `branch` to x and normalizes x for the reader.
@@ -43,8 +51,11 @@ class Decoder final : public ForwardPass, private StepBody {
   const Linear* first_of_feed_forward(int layer) const;  // the product that reads its input
   // From layer_input() to `branch`.
   void dense(const LayerWeights& w, const LayerConfig& layer);
-  void experts(const LayerWeights& w);
+  void dense_and_experts(const LayerWeights& w, const LayerConfig& layer);
+  // To `out`.
+  void experts(const LayerWeights& w, Rows out);
   void route(const LayerWeights& w);
+  void mix_experts(const LayerWeights& w, Rows out);
   void head(const Batch& batch);  // to `logits`
 
   const ModelConfig& config_;
@@ -54,26 +65,35 @@ class Decoder final : public ForwardPass, private StepBody {
   ForwardLimits limits_;
   int kv_block_tokens_;
 
-  // Activations of a step. The batch determines the number of rows in use.
-  Rows x_;         // [rows, hidden]: the residual stream
-  Rows normed_;    // [rows, hidden]
-  Rows q_;         // [rows, n_heads · head_dim]
-  Rows k_, v_;     // [rows, n_kv_heads · head_dim]
-  Rows attended_;  // [rows, n_heads · head_dim]
-  Rows gate_;      // [rows, ffn], of layers without experts
+  // Activations of a step. The batch determines the number of rows in use, and the layer the width of some.
+  Rows x_;            // [rows, hidden]: the residual stream
+  Rows normed_;       // [rows, hidden]
+  Rows q_;            // [rows, n_heads · head_dim]
+  Rows k_, v_;        // [rows, n_kv_heads · head_dim]
+  Rows attended_;     // [rows, n_heads · head_dim]
+  Rows output_gate_;  // as attended_, of layers with such a gate
+  // of linear attention
+  Rows mixed_, convolved_;   // [rows, q, k and v]
+  Rows steps_, strengths_;   // [rows, value heads]
+  Rows linear_gate_, read_;  // [rows, value heads · value_dim]
+  Rows gate_;                // [rows, ffn], of layers without experts
   // of layers with experts
   Rows expert_gate_, expert_up_;  // [grouped rows, expert ffn]
   Rows scores_;                   // [rows, n_experts]
   ExpertRows routed_;             // rows
   Rows grouped_;                  // [grouped rows, hidden]
   // with an expert that all rows share
-  Rows shared_score_;         // [rows, 1], if it is gated
-  Rows shared_gate_;          // [rows, shared ffn]
-  Rows shared_;               // [rows, hidden]
-  Rows branch_;               // [rows, hidden]: what attention or the feed-forward adds to x
-  Rows last_;                 // [logits rows, hidden]
-  Rows logits_;               // [logits rows, vocab]
-  std::vector<Rows> angles_;  // of each rope [rows, dims]
+  Rows shared_score_;   // [rows, 1], if it is gated
+  Rows shared_gate_;    // [rows, shared ffn]
+  Rows shared_;         // [rows, hidden]
+  Rows expert_branch_;  // [rows, hidden], if there is also a dense branch
+  // of layers with embeddings of their own
+  Rows layer_inputs_, projected_;  // [rows, n_layers · size]
+  Rows embedding_gate_;            // [rows, size]
+  Rows branch_;                    // [rows, hidden]: what attention or the feed-forward adds to x
+  Rows last_;                      // [logits rows, hidden]
+  Rows logits_;                    // [logits rows, vocab]
+  std::vector<Rows> angles_;       // of each rope [rows, dims]
 };
 
 // What a decoder needs from its backend, apart from weights.

@@ -125,6 +125,16 @@ std::string or_none(const std::string& text) {
 std::string layers_without_rope(const std::vector<LayerConfig>& layers) {
   return or_none(layers_text(layers, [](const auto& layer) { return layer.rope == kNoRope; }));
 }
+// Empty if all layers have heads of one size.
+const LayerConfig* layer_with_own_heads(const ModelConfig& config) {
+  const auto found = std::ranges::find_if(config.layers, [&](const LayerConfig& layer) {
+    return layer.head_dim != config.head_dim || layer.n_kv_heads != config.n_kv_heads;
+  });
+  return found == config.layers.end() ? nullptr : &*found;
+}
+std::string layers_text_of(const ModelConfig& config, bool LayerConfig::* holds) {
+  return layers_text(config.layers, [&](const auto& layer) { return layer.*holds; });
+}
 std::string layers_without_experts(const std::vector<LayerConfig>& layers) {
   return or_none(layers_text(layers, [](const auto& layer) { return !layer.has_experts; }));
 }
@@ -155,6 +165,10 @@ void add_sizes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("n_heads", config.n_heads);
   sheet.add("n_kv_heads", config.n_kv_heads);
   sheet.add("head_dim", config.head_dim);
+  if (const LayerConfig* own = layer_with_own_heads(config)) {
+    sheet.add("windowed_n_kv_heads", own->n_kv_heads);
+    sheet.add("windowed_head_dim", own->head_dim);
+  }
   sheet.add("vocab_size", config.vocab_size);
   sheet.add("n_tokens", config.n_tokens);
   sheet.add("trained_context", config.trained_context);
@@ -191,13 +205,31 @@ void add_ropes(Sheet& sheet, const ModelConfig& config) {
   sheet.add("rope_beta_slow", rope.scaling.beta_slow);
 }
 
+void add_linear_attention(Sheet& sheet, const ModelConfig& config) {
+  if (config.n_state_layers() == 0) return;
+  const auto is_linear = [](const LayerConfig& layer) { return layer.state != kNoState; };
+  sheet.add_text("linear_layers", layers_text(config.layers, is_linear));
+  sheet.add("conv_taps", config.conv_taps);
+  sheet.add("delta_key_heads", config.delta.n_key_heads);
+  sheet.add("delta_value_heads", config.delta.n_value_heads);
+  sheet.add("delta_key_dim", config.delta.key_dim);
+  sheet.add("delta_value_dim", config.delta.value_dim);
+}
+
 void add_experts(Sheet& sheet, const ModelConfig& config) {
   sheet.add("n_experts", config.experts.n_experts);
   if (!config.has_experts()) return;
   sheet.add("n_experts_used", config.experts.n_used);
   sheet.add("expert_ffn_size", config.expert_ffn_size);
+  sheet.add("expert_bias", config.expert_bias);
+  sheet.add_text("expert_gate", config.clamped_silu ? "silu with limits" : "activation");
+  if (config.clamped_silu) {
+    sheet.add("gate_limit", config.clamped_silu->limit);
+    sheet.add("gate_slope", config.clamped_silu->slope);
+  }
   sheet.add("expert_weights_normalized", config.experts.normalized);
   sheet.add("expert_weights_scale", config.experts.scale);
+  if (config.dense_beside_experts) sheet.add("dense_beside_experts", config.dense_beside_experts);
   sheet.add("shared_ffn_size", config.shared_ffn_size);
   if (config.shared_ffn_size > 0) sheet.add("shared_is_gated", config.shared_is_gated);
   sheet.add_text("layers_without_experts", layers_without_experts(config.layers));
@@ -209,6 +241,7 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   Sheet sheet(origins);
   add_sizes(sheet, config);
   sheet.add("embedding_scale", config.embedding_scale);
+  if (config.layer_embedding.size > 0) sheet.add("layer_embedding_size", config.layer_embedding.size);
   sheet.add("tied_head", config.tied_head);
   sheet.add("logit_scale", config.logit_scale);
   sheet.add("logit_soft_cap", config.logit_soft_cap);
@@ -217,16 +250,26 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   sheet.add("norm_epsilon", config.norm_epsilon);
   sheet.add("norm_placement", config.norm_placement);
   sheet.add("qk_norm", config.qk_norm);
+  if (config.value_norm) sheet.add("value_norm", config.value_norm);
   sheet.add("residual_scale", config.residual_scale);
   sheet.add("parallel_blocks", config.parallel_blocks);
   sheet.add("qkv_bias", config.qkv_bias);
   sheet.add("output_bias", config.output_bias);
   sheet.add("attention_scale", config.attention_scale);
   sheet.add("attention_soft_cap", config.attention_soft_cap);
+  sheet.add("attention_sinks", config.attention_sinks);
   sheet.add("query_scale_growth", config.query_scale.growth);
   if (config.query_scale.growth != 0) sheet.add("query_scale_period", config.query_scale.period);
   add_ropes(sheet, config);
   sheet.add_text("windows", windows_text(config.layers));
+  if (const std::string layers = layers_text_of(config, &LayerConfig::shares_kv); !layers.empty()) {
+    sheet.add_text("layers_that_share_kv", layers);
+  }
+  if (const std::string layers = layers_text_of(config, &LayerConfig::values_are_keys); !layers.empty()) {
+    sheet.add_text("layers_with_values_from_keys", layers);
+  }
+  if (config.output_gate) sheet.add("output_gate", config.output_gate);
+  add_linear_attention(sheet, config);
   if (config.plain_activation) {
     sheet.add("activation", *config.plain_activation);
   } else {

@@ -20,8 +20,9 @@ class ForwardPass {
   virtual ~ForwardPass() = default;
   virtual int vocab_size() const noexcept = 0;
   virtual const ForwardLimits& limits() const noexcept = 0;
-  // The cache that it reads and writes; the engine chooses n_blocks.
-  virtual KvGeometry kv_geometry(int n_blocks) const = 0;
+  // The cache that it reads and writes; the engine chooses n_blocks, and n_state_slots if the model has a recurrent
+  // state.
+  virtual KvGeometry kv_geometry(int n_blocks, int n_state_slots) const = 0;
 
   // Runs the batch: writes K and V of every row, and returns the logits [logits_rows.size(), vocab_size] in device
   // memory, valid until the next call. A row's logits depend only on its sequence's tokens and positions up to it.

@@ -41,16 +41,17 @@ std::uint64_t blocks_for(std::uint64_t tokens, int block_tokens) {
   return ceil_div(tokens, size);
 }
 
-std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_bytes) {
-  return {{"weights", request.weights_bytes},
-          {"kv", kv_bytes},
-          {"scratch", request.scratch_bytes},
-          {"logits", request.logits_bytes},
-          {"reserve", request.reserve_bytes}};
+std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_bytes, std::uint64_t state_bytes) {
+  std::vector<MemoryItem> items = {{"weights", request.weights_bytes}, {"kv", kv_bytes}};
+  if (request.state_slot_bytes > 0) items.push_back({"state", state_bytes});
+  items.push_back({"scratch", request.scratch_bytes});
+  items.push_back({"logits", request.logits_bytes});
+  items.push_back({"reserve", request.reserve_bytes});
+  return items;
 }
 
-[[noreturn]] void refuse(const MemoryRequest& request, std::uint64_t kv_bytes) {
-  const std::vector<MemoryItem> items = items_of(request, kv_bytes);
+[[noreturn]] void refuse(const MemoryRequest& request, std::uint64_t kv_bytes, std::uint64_t state_bytes) {
+  const std::vector<MemoryItem> items = items_of(request, kv_bytes, state_bytes);
   std::uint64_t needed = 0;
   for (const MemoryItem& item : items) needed = sum(needed, item.bytes);
   throw ResourceExhausted(Reason::NO_MEMORY, memory_text(items, request.budget_bytes),
@@ -63,11 +64,23 @@ std::uint64_t least_blocks(const MemoryRequest& request) {
   return blocks_for(static_cast<std::uint64_t>(*request.max_context), request.kv_block_tokens);
 }
 
-std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t available) {
+// `available` is for cache and states.
+std::uint64_t choose_slots(const MemoryRequest& request, std::uint64_t available) {
+  if (request.state_slot_bytes == 0) return 0;
+  constexpr std::uint64_t kLeast = 2;
+  const std::uint64_t running = kLeast * static_cast<std::uint64_t>(request.max_running);
+  const auto snapshot_bytes = request.state_snapshot_bytes;
+  const std::uint64_t wanted = sum(running, snapshot_bytes ? *snapshot_bytes / request.state_slot_bytes : running);
+  const std::uint64_t cache = request.kv_bytes.value_or(product(least_blocks(request), request.kv_block_bytes));
+  const std::uint64_t most = std::min(available / 4, left_of(available, cache)) / request.state_slot_bytes;
+  return std::max(kLeast, std::min({wanted, most, std::uint64_t{std::numeric_limits<std::int32_t>::max()}}));
+}
+
+std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t state_bytes, std::uint64_t available) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
   if (request.is_for_models) return available / request.kv_block_bytes;
   constexpr std::uint64_t kSequences = 4;
-  const std::uint64_t fixed = sum(request.weights_bytes, request.scratch_bytes);
+  const std::uint64_t fixed = sum(sum(request.weights_bytes, request.scratch_bytes), state_bytes);
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
   const std::uint64_t reasonable = std::max(half / request.kv_block_bytes, least_blocks(request));
@@ -91,9 +104,11 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
   const std::uint64_t fixed =
       sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes));
-  const std::uint64_t available = left_of(request.budget_bytes, fixed);
+  const std::uint64_t n_slots = choose_slots(request, left_of(request.budget_bytes, fixed));
+  const std::uint64_t state_bytes = product(n_slots, request.state_slot_bytes);
+  const std::uint64_t available = left_of(request.budget_bytes, sum(fixed, state_bytes));
   const std::uint64_t n_blocks =
-      std::min<std::uint64_t>(choose_blocks(request, available), std::numeric_limits<std::int32_t>::max());
+      std::min<std::uint64_t>(choose_blocks(request, state_bytes, available), std::numeric_limits<std::int32_t>::max());
   const std::uint64_t least = least_blocks(request);
   const std::uint64_t kv_bytes = product(n_blocks, request.kv_block_bytes);
   if (request.kv_bytes && n_blocks < least) {
@@ -101,14 +116,15 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     throw FieldInvalid("kv_bytes", std::to_string(*request.kv_bytes) + " hold " + std::to_string(n_tokens) +
                                        " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
   }
-  if (fixed > request.budget_bytes || n_blocks < least || kv_bytes > available) {
-    refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)));
+  if (sum(fixed, state_bytes) > request.budget_bytes || n_blocks < least || kv_bytes > available) {
+    refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)), state_bytes);
   }
   const std::uint64_t held = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
-  return {.items = items_of(request, kv_bytes),
+  return {.items = items_of(request, kv_bytes, state_bytes),
           .budget_bytes = request.budget_bytes,
           .n_blocks = static_cast<int>(n_blocks),
+          .n_state_slots = static_cast<int>(n_slots),
           .max_context = static_cast<int>(std::min(context, held))};
 }
 

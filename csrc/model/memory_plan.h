@@ -17,13 +17,17 @@ struct MemoryRequest {
   std::uint64_t kv_block_bytes = 1;  // over all layers
   int kv_block_tokens = 16;
   std::optional<std::uint64_t> kv_bytes;  // empty: plan_memory() chooses
-  int model_context = 1;                  // tokens per sequence by default
-  std::optional<int> max_context;         // requested: the cache must hold it
-  bool is_for_models = false;             // as on a GPU: nothing else uses the memory, so the cache takes the rest
+  // Of models with a recurrent state; 0 bytes: the model has none.
+  std::uint64_t state_slot_bytes = 0;
+  int max_running = 1;                                // sequences that hold a state at once
+  std::optional<std::uint64_t> state_snapshot_bytes;  // empty: plan_memory() chooses
+  int model_context = 1;                              // tokens per sequence by default
+  std::optional<int> max_context;                     // requested: the cache must hold it
+  bool is_for_models = false;  // as on a GPU: nothing else uses the memory, so the cache takes the rest
 };
 
 struct MemoryItem {
-  std::string name;  // "weights", "kv", "scratch", "logits", "reserve"
+  std::string name;  // "weights", "kv", "state" if the model has one, "scratch", "logits", "reserve"
   std::uint64_t bytes = 0;
 };
 
@@ -31,6 +35,7 @@ struct MemoryPlan {
   std::vector<MemoryItem> items;
   std::uint64_t budget_bytes = 0;
   int n_blocks = 0;
+  int n_state_slots = 0;
   int max_context = 0;  // at most n_blocks · block_tokens, so that one sequence alone always fits
 };
 
@@ -39,7 +44,13 @@ std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budg
 
 // A pure function. By default the cache takes half of the memory that weights and scratch leave, or more if a requested
 // context needs it. It never takes memory of logits or the reserve, nor more than 4 sequences of full length need. If
-// the memory is only for models, the cache takes the rest. Throws ResourceExhausted(NO_MEMORY) with the items if they
+// the memory is only for models, the cache takes the rest.
+//
+// Slots of recurrent state: two for each running sequence, because a step reads one and writes another, and those of
+// the snapshots, by default as many again. All together take at most a quarter of the memory that the other items leave
+// to cache and states, nothing that a requested context or cache needs, but at least two slots.
+//
+// Throws ResourceExhausted(NO_MEMORY) with the items if they
 // do not fit, and InvalidArgument if a requested context does not fit a requested cache.
 MemoryPlan plan_memory(const MemoryRequest& request);
 

@@ -45,14 +45,16 @@ auto as_unsupported(const ModelFile& file, const Function& function) {
   }
 }
 
-// The fixed part, and the part per block.
+// The fixed part, and the parts per block and per slot of recurrent state.
 struct KvSizes {
-  std::uint64_t fixed, block;
+  std::uint64_t fixed, block, state_slot;
 };
 
 KvSizes kv_sizes(const ModelConfig& config, const LoadOptions& options, const Backend& backend) {
-  const auto bytes = [&](int n) { return backend.kv_bytes(kv_geometry(config, options.kv_block_tokens, n)); };
-  return {bytes(0), bytes(1) - bytes(0)};
+  const auto bytes = [&](int n_blocks, int n_slots) {
+    return backend.kv_bytes(kv_geometry(config, options.kv_block_tokens, n_blocks, n_slots));
+  };
+  return {bytes(0, 0), bytes(1, 0) - bytes(0, 0), bytes(0, 1) - bytes(0, 0)};
 }
 
 MemoryRequest memory_request(const ModelConfig& config, const WeightPlan& plan, std::uint64_t scratch, KvSizes kv,
@@ -67,6 +69,9 @@ MemoryRequest memory_request(const ModelConfig& config, const WeightPlan& plan, 
           .kv_block_bytes = kv.block,
           .kv_block_tokens = options.kv_block_tokens,
           .kv_bytes = options.kv_bytes,
+          .state_slot_bytes = kv.state_slot,
+          .max_running = options.max_running,
+          .state_snapshot_bytes = options.state_snapshot_bytes,
           .model_context = config.max_context,
           .max_context = overrides.max_context};
 }
@@ -86,13 +91,31 @@ std::vector<WeightSummary> summaries_of(const WeightPlan& plan) {
   return summaries;
 }
 
-KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks) {
-  return {.n_layers = config.n_layers,
-          .n_kv_heads = config.n_kv_heads,
-          .head_dim = config.head_dim,
+namespace {
+
+StateGeometry state_geometry(const ModelConfig& config, int n_slots) {
+  if (config.n_state_layers() == 0) return {};
+  return {.n_layers = config.n_state_layers(),
+          .conv_taps = config.conv_taps - 1,
+          .conv_width = config.delta.width(),
+          .n_heads = config.delta.n_value_heads,
+          .key_dim = config.delta.key_dim,
+          .value_dim = config.delta.value_dim,
+          .n_slots = n_slots};
+}
+
+}  // namespace
+
+KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks, int n_state_slots) {
+  std::vector<KvLayer> layers(static_cast<std::size_t>(config.n_kv_layers()));
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.kv != kNoKv) layers[static_cast<std::size_t>(layer.kv)] = {layer.n_kv_heads, layer.head_dim};
+  }
+  return {.layers = std::move(layers),
           .block_tokens = block_tokens,
           .n_blocks = n_blocks,
-          .dtype = config.kv_dtype};
+          .dtype = config.kv_dtype,
+          .state = state_geometry(config, n_state_slots)};
 }
 
 bool Model::write_packed(const std::function<bool()>& goes_on) const {

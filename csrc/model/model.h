@@ -29,6 +29,8 @@ struct LoadOptions {
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();  // for everything
   std::uint64_t reserve_bytes = 0;                                         // of these, left for the rest of the process
   std::optional<std::uint64_t> kv_bytes;                                   // empty: plan_memory chooses
+  int max_running = 64;                               // sequences that hold a recurrent state at once
+  std::optional<std::uint64_t> state_snapshot_bytes;  // of recurrent states; empty: plan_memory chooses
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache
 };
@@ -77,7 +79,7 @@ class Model {
   int kv_block_tokens_ = 0;
 };
 
-KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks);
+KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks, int n_state_slots);
 
 // What a load would do. Points into the file.
 struct LoadPlan {

@@ -62,29 +62,50 @@ struct RopeScaling {
 // One kind of rotary embedding (RoPE). A model has one, or two: one for windowed layers and one for the others.
 struct RopeConfig {
   RopeStyle style = RopeStyle::halves;
-  int dims = 0;          // rotated elements of each head, the first ones
-  double theta = 10000;  // frequency of pair i is theta^(-2i / dims)
+  int dims = 0;           // rotated elements of each head, the first ones
+  double theta = 10000;   // frequency of pair i is theta^(-2i / dims)
+  int turning_pairs = 0;  // the first ones; the others keep the angle 0; 0: all turn
   RopeScaling scaling;
   bool file_factors = false;  // the file holds a divisor for each frequency (`rope_freqs.weight`)
 };
 
 struct LayerConfig {
-  int window = 0;  // sliding window: keys this far back and further are masked; 0: none
-  int rope = 0;    // index into ModelConfig::ropes, or kNoRope
+  int n_kv_heads = 0;            // divides n_heads
+  int head_dim = 0;              // of q, k and v alike
+  int ffn_size = 0;              // of the feed-forward that is no expert
+  int window = 0;                // sliding window: keys this far back and further are masked; 0: none
+  int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
+  int kv = 0;                    // layer of the KV cache, which later layers may share, or kNoKv
+  bool shares_kv = false;        // an earlier layer writes its keys and values
+  bool values_are_keys = false;  // v is the product for k, before that is normalized and rotated
+  int state = -1;                // layer of the recurrent state, of linear attention, or kNoState
   bool has_experts = false;
-  XieluParams xielu;  // of PlainActivation::xielu
+  float output_scale = 1;  // multiplies the residual stream after the layer
+  XieluParams xielu;       // of PlainActivation::xielu
 };
 inline constexpr int kNoRope = -1;  // the layer does not rotate q and k
+inline constexpr int kNoKv = -1;    // the layer has no keys and values
+inline constexpr int kNoState = -1;
+
+// An embedding of each token for each layer by itself: a row of a table, plus a projection of the token's embedding.
+struct LayerEmbedding {
+  int size = 0;                // elements for each layer; 0: none
+  float table_scale = 1;       // multiplies the table's rows
+  float norm_epsilon = 0;      // of the projection, which is normalized for each layer by itself
+  float projection_scale = 1;  // multiplies the normalized projection
+};
 
 // A resolved checkpoint: file facts, the architecture's defaults, the user's overrides. Validated, then constant.
 struct ModelConfig {
   // sizes
   int n_layers = 0;
+  int n_draft_layers = 0;  // in the file after the others; they guess further tokens, and imp does not run them
   int hidden_size = 0;
-  int ffn_size = 0;
   int n_heads = 0;
-  int n_kv_heads = 0;  // divides n_heads
-  int head_dim = 0;    // of q, k and v alike
+  // Those of the last layer that has no window; each layer has its own.
+  int ffn_size = 0;
+  int n_kv_heads = 0;
+  int head_dim = 0;
   int vocab_size = 0;  // rows of the embedding and the head: the width of logits
   int n_tokens = 0;    // valid token ids are less than this; further rows are padding
   int trained_context = 0;
@@ -93,8 +114,9 @@ struct ModelConfig {
   // embedding and head
   float embedding_scale = 1;  // multiplies the embedding's rows
   bool tied_head = false;     // the head is the embedding
-  float logit_scale = 1;      // multiplies the logits
-  float logit_soft_cap = 0;   // logit soft-capping: cap · tanh(logit / cap); 0: none
+  LayerEmbedding layer_embedding;
+  float logit_scale = 1;     // multiplies the logits
+  float logit_soft_cap = 0;  // logit soft-capping: cap · tanh(logit / cap); 0: none
 
   // norms
   NormKind norm_kind = NormKind::rms;
@@ -102,6 +124,7 @@ struct ModelConfig {
   float norm_epsilon = 0;  // added inside the root of every norm
   NormPlacement norm_placement = NormPlacement::pre;
   QkNorm qk_norm = QkNorm::none;
+  bool value_norm = false;       // each head of v is normalized, without a weight
   float residual_scale = 1;      // multiplies what attention and feed-forward add to the residual stream
   bool parallel_blocks = false;  // attention and feed-forward read the same norm of the stream
 
@@ -111,8 +134,14 @@ struct ModelConfig {
   float attention_scale = 0;     // multiplies q · k
   PositionScale query_scale;     // of rotated queries
   float attention_soft_cap = 0;  // cap · tanh(score / cap); 0: none
+  bool attention_sinks = false;  // each head has a score of a key without a value
+  bool output_gate = false;      // attention's output is multiplied by the sigmoid of a gate
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;  // [n_layers]
+
+  // linear attention, in layers with a recurrent state
+  DeltaRule delta;
+  int conv_taps = 0;  // of the convolution before it, the row itself included
 
   // feed-forward: down(activation(gate) · up), or down(activation(up)) without a gate
   GatedActivation activation = GatedActivation::silu;
@@ -122,13 +151,40 @@ struct ModelConfig {
   // feed-forward of ffn_size.
   ExpertRouting experts;
   int expert_ffn_size = 0;
+  bool has_expert_scales = false;  // the weight of each expert is multiplied by its own factor
+  // Layers with experts also have a feed-forward of ffn_size. Both, and the router, normalize the stream by themselves;
+  // both results are normalized before they are added.
+  bool dense_beside_experts = false;
+  bool expert_bias = false;                 // of the router, and of gate, up and down
+  std::optional<ClampedSilu> clamped_silu;  // of experts, instead of `activation`
   // Size of the shared expert, which every row uses; 0: none.
   int shared_ffn_size = 0;
   bool shared_is_gated = true;  // its output is multiplied by the sigmoid of its own gate
 
+  int n_kv_layers() const noexcept {
+    int last = kNoKv;
+    for (const LayerConfig& layer : layers) last = std::max(last, layer.kv);
+    return last + 1;
+  }
+  int n_state_layers() const noexcept {
+    return static_cast<int>(
+        std::ranges::count_if(layers, [](const LayerConfig& layer) { return layer.state != kNoState; }));
+  }
+  // The greatest size of any layer.
+  int most(int LayerConfig::* size) const noexcept {
+    int found = 0;
+    for (const LayerConfig& layer : layers) found = std::max(found, layer.*size);
+    return found;
+  }
+  int widest_kv() const noexcept {
+    int found = 0;
+    for (const LayerConfig& layer : layers) found = std::max(found, layer.n_kv_heads * layer.head_dim);
+    return found;
+  }
   bool has_experts() const noexcept { return experts.n_experts > 0; }
   bool has_dense_layers() const noexcept {
-    return std::ranges::any_of(layers, [](const LayerConfig& layer) { return !layer.has_experts; });
+    return dense_beside_experts ||
+           std::ranges::any_of(layers, [](const LayerConfig& layer) { return !layer.has_experts; });
   }
 
   // execution

@@ -8,6 +8,7 @@ namespace imp::model_limits {
 inline constexpr std::int64_t kLayers = 1024;
 inline constexpr std::int64_t kHeads = 1024;
 inline constexpr std::int64_t kHeadDim = std::int64_t{1} << 14;
+inline constexpr std::int64_t kStateWidth = std::int64_t{1} << 20;  // of q, k and v of linear attention
 inline constexpr std::int64_t kHidden = std::int64_t{1} << 20;
 inline constexpr std::int64_t kFfn = std::int64_t{1} << 22;
 inline constexpr std::int64_t kExperts = 1024;

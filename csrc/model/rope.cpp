@@ -104,7 +104,8 @@ Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
     double frequency = std::pow(theta, -2.0 * i / config.dims);
     frequency *= scaling_of(config.scaling, ramp, i, frequency);
     if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<std::size_t>(i)]);
-    rope.frequencies.push_back(frequency);
+    const bool is_still = config.turning_pairs > 0 && i >= config.turning_pairs;
+    rope.frequencies.push_back(is_still ? 0 : frequency);
   }
   return rope;
 }

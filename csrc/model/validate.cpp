@@ -28,8 +28,9 @@ class Rules {
     count("head_dim", config_.head_dim, model_limits::kHeadDim);
     count("vocab_size", config_.vocab_size, model_limits::kVocabulary);
     count("max_context", config_.max_context, model_limits::kContext);
-    require(config_.n_heads % config_.n_kv_heads == 0, "n_kv_heads", std::to_string(config_.n_kv_heads),
-            "a divisor of the " + std::to_string(config_.n_heads) + " heads");
+    for (const LayerConfig& layer : config_.layers) check_layer_sizes(layer);
+    if (config_.layer_embedding.size != 0)
+      count("layer_embedding_size", config_.layer_embedding.size, model_limits::kHidden);
   }
 
   void check_numbers() const {
@@ -38,6 +39,10 @@ class Rules {
       for (const float value : {layer.xielu.positive, layer.xielu.negative, layer.xielu.slope, layer.xielu.largest}) {
         require(std::isfinite(value), "xielu", number_text(value), "a finite number");
       }
+    }
+    for (const LayerConfig& layer : config_.layers) {
+      require(std::isfinite(layer.output_scale), "layer_output_scale", number_text(layer.output_scale),
+              "a finite number");
     }
     positive("attention_scale", config_.attention_scale);
     positive("embedding_scale", config_.embedding_scale);
@@ -68,7 +73,24 @@ class Rules {
             std::to_string(config_.experts.n_used), "1 to the " + std::to_string(n_experts) + " experts");
     count("expert_ffn_size", config_.expert_ffn_size, model_limits::kFfn);
     positive("expert_weights_scale", config_.experts.scale);
+    if (config_.clamped_silu) {
+      positive("gate_limit", config_.clamped_silu->limit);
+      positive("gate_slope", config_.clamped_silu->slope);
+    }
     if (config_.shared_ffn_size != 0) count("shared_ffn_size", config_.shared_ffn_size, model_limits::kFfn);
+  }
+
+  void check_linear_attention() const {
+    if (config_.n_state_layers() == 0) return;
+    const DeltaRule& rule = config_.delta;
+    between("conv_taps", config_.conv_taps, 1, kMaxConvTaps + 1);
+    count("delta_key_heads", rule.n_key_heads, model_limits::kHeads);
+    count("delta_value_heads", rule.n_value_heads, model_limits::kHeads);
+    count("delta_key_dim", rule.key_dim, kMaxDeltaKeyDim);
+    count("delta_value_dim", rule.value_dim, model_limits::kHeadDim);
+    require(rule.n_value_heads % rule.n_key_heads == 0, "delta_value_heads", std::to_string(rule.n_value_heads),
+            "a multiple of the " + std::to_string(rule.n_key_heads) + " key heads");
+    require(config_.n_kv_layers() > 0, "linear_layers", "all", "at least one layer with attention over keys");
   }
 
   void check_cache() const {
@@ -76,8 +98,10 @@ class Rules {
     const std::string name(traits(dtype).name);
     require(dtype == DType::F16 || dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::Q8_0, "kv_dtype",
             name, "one of f16, bf16, f32, q8_0");
-    require(dtype != DType::Q8_0 || config_.head_dim % 32 == 0, "kv_dtype",
-            name + " with head_dim " + std::to_string(config_.head_dim), "head_dim a multiple of 32");
+    for (const LayerConfig& layer : config_.layers) {
+      require(dtype != DType::Q8_0 || layer.head_dim % 32 == 0, "kv_dtype",
+              name + " with head_dim " + std::to_string(layer.head_dim), "head_dim a multiple of 32");
+    }
   }
 
   void check_tokens() const {
@@ -88,6 +112,21 @@ class Rules {
   }
 
  private:
+  // Windowed layers may have heads of their own.
+  void check_layer_sizes(const LayerConfig& layer) const {
+    const bool is_own = layer.head_dim != config_.head_dim || layer.n_kv_heads != config_.n_kv_heads;
+    const std::string_view kv_field = is_own ? "windowed_n_kv_heads" : "n_kv_heads";
+    count(is_own ? "windowed_head_dim" : "head_dim", layer.head_dim, model_limits::kHeadDim);
+    count(kv_field, layer.n_kv_heads, model_limits::kHeads);
+    count("ffn_size", layer.ffn_size, model_limits::kFfn);
+    require(config_.n_heads % layer.n_kv_heads == 0, kv_field, std::to_string(layer.n_kv_heads),
+            "a divisor of the " + std::to_string(config_.n_heads) + " heads");
+    if (!is_own) return;
+    const int rotated = layer.rope == kNoRope ? 0 : config_.ropes[static_cast<std::size_t>(layer.rope)].dims;
+    require(rotated <= layer.head_dim, "rope_dims", std::to_string(rotated),
+            "at most the head's " + std::to_string(layer.head_dim));
+  }
+
   void check_rope(const RopeConfig& rope) const {
     require(rope.dims > 0 && rope.dims % 2 == 0 && rope.dims <= config_.head_dim, "rope_dims",
             std::to_string(rope.dims), "even, at most the head's " + std::to_string(config_.head_dim));
@@ -159,6 +198,7 @@ void validate(const ModelConfig& config, const Origins& origins, std::string_vie
   rules.check_numbers();
   rules.check_ropes();
   rules.check_experts();
+  rules.check_linear_attention();
   rules.check_cache();
   rules.check_tokens();
 }

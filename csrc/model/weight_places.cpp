@@ -1,6 +1,7 @@
 // Lists the tensors of a decoder.
 #include "model/weight_places.h"
 
+#include <cmath>
 #include <utility>
 
 namespace imp {
@@ -18,7 +19,8 @@ class Places {
                     .n = n,
                     .k = k,
                     .slot = &slot,
-                    .n_matrices = n_experts});
+                    .n_matrices = n_experts,
+                    .form = names_.stack_form});
   }
   void expert(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::expert, .n = n, .k = k, .slot = &slot});
@@ -37,6 +39,22 @@ class Places {
       n_rows += all_[i].n;
     }
     for (std::size_t i = all_.size() - n_places; i < all_.size(); ++i) all_[i].tensor_rows = n_rows;
+  }
+  // The last matrix is a part of a tensor with so many rows: groups of rows from `first_row` on.
+  void group_last(std::int64_t first_row, std::int64_t tensor_rows, const RowGroups& groups) {
+    all_.back().first_row = first_row;
+    all_.back().tensor_rows = tensor_rows;
+    all_.back().groups = groups;
+  }
+  // Stacks the last two, which are gate and up of experts. Their rows may lie in turn.
+  void join_gate_and_up() {
+    stack_last(2);
+    if (!names_.gate_up_in_turn) return;
+    for (std::size_t i = 0; i < 2; ++i) {
+      WeightPlace& place = all_[all_.size() - 2 + i];
+      place.first_row = static_cast<std::int64_t>(i);
+      place.groups = {.size = 1, .stride = 2};
+    }
   }
   // A norm of q or k, which has no bias.
   void norm(std::string tensor, std::int64_t size, Values& slot) {
@@ -59,6 +77,16 @@ class Places {
     add_vector(std::move(tensor), size, slot);
     all_.back().order = order;
   }
+  // Named with its suffix. The caller may set what becomes of the values.
+  WeightPlace& values(std::string tensor, std::int64_t size, Values& slot) {
+    add_vector(std::move(tensor), size, slot);
+    return all_.back();
+  }
+  // Of all experts, in one tensor.
+  void biases(std::string tensor, std::int64_t size, int n_experts, Values& slot) {
+    add_vector(std::move(tensor), size, slot);
+    all_.back().n_matrices = n_experts;
+  }
   std::vector<WeightPlace> take() && { return std::move(all_); }
 
  private:
@@ -76,33 +104,103 @@ RowOrder rotated_order(const ModelConfig& config, const TensorNames& names) {
   return side_by_side && names.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;
 }
 
+// One tensor with the rows of q and of the gate, head by head.
+void place_gated_q(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  const int head_dim = config.layers[static_cast<std::size_t>(i)].head_dim;
+  const std::int64_t width = std::int64_t{config.n_heads} * head_dim;
+  const RowGroups groups = {.size = head_dim, .stride = 2 * std::int64_t{head_dim}};
+  places.matrix(names.weight(i, names.q), width, config.hidden_size, layer.q);
+  places.group_last(0, 2 * width, groups);
+  places.matrix(names.weight(i, names.q), width, config.hidden_size, layer.output_gate);
+  places.group_last(head_dim, 2 * width, groups);
+}
+
 void place_qkv(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t q_width = std::int64_t{config.n_heads} * config.head_dim;
-  const std::int64_t kv_width = std::int64_t{config.n_kv_heads} * config.head_dim;
+  const LayerConfig& shape = config.layers[static_cast<std::size_t>(i)];
+  const std::int64_t q_width = std::int64_t{config.n_heads} * shape.head_dim;
+  const std::int64_t kv_width = std::int64_t{shape.n_kv_heads} * shape.head_dim;
+  const bool has_kv = !shape.shares_kv, has_v = has_kv && !shape.values_are_keys;
   const RowOrder rotated = rotated_order(config, names);
   const bool fused = !names.qkv.empty();
   const auto tensor = [&](std::string_view name) { return names.weight(i, fused ? names.qkv : name); };
-  places.matrix(tensor(names.q), q_width, hidden, layer.q, rotated);
-  places.matrix(tensor(names.k), kv_width, hidden, layer.k, rotated);
-  places.matrix(tensor(names.v), kv_width, hidden, layer.v);
+  if (config.output_gate) {
+    place_gated_q(places, config, names, i, layer);
+  } else {
+    places.matrix(tensor(names.q), q_width, hidden, layer.q, rotated);
+  }
+  if (has_kv) places.matrix(tensor(names.k), kv_width, hidden, layer.k, rotated);
+  if (has_v) places.matrix(tensor(names.v), kv_width, hidden, layer.v);
   if (fused) places.stack_last(3);
   if (config.qkv_bias) {
     places.bias(names.bias(i, names.q), q_width, layer.q_bias, rotated);
-    places.bias(names.bias(i, names.k), kv_width, layer.k_bias, rotated);
-    places.bias(names.bias(i, names.v), kv_width, layer.v_bias);
+    if (has_kv) places.bias(names.bias(i, names.k), kv_width, layer.k_bias, rotated);
+    if (has_v) places.bias(names.bias(i, names.v), kv_width, layer.v_bias);
   }
+  if (config.attention_sinks) places.values(names.in_layer(i, names.sinks), config.n_heads, layer.sinks);
   if (config.qk_norm != QkNorm::none) {
     const bool wide = config.qk_norm == QkNorm::width;
-    places.norm(names.weight(i, names.q_norm), wide ? q_width : config.head_dim, layer.q_norm);
-    places.norm(names.weight(i, names.k_norm), wide ? kv_width : config.head_dim, layer.k_norm);
+    places.norm(names.weight(i, names.q_norm), wide ? q_width : shape.head_dim, layer.q_norm);
+    if (has_kv) places.norm(names.weight(i, names.k_norm), wide ? kv_width : shape.head_dim, layer.k_norm);
   }
+}
+
+// q, k, v and the gate of linear attention: two tensors, or one that has them of each key head and its value heads.
+void place_linear_qkv(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  const DeltaRule& rule = config.delta;
+  const std::int64_t hidden = config.hidden_size;
+  const bool by_key_head = !names.linear.qkv_gate.empty();
+  const std::string qkv = names.weight(i, by_key_head ? names.linear.qkv_gate : names.linear.qkv);
+  const std::string gate = names.weight(i, by_key_head ? names.linear.qkv_gate : names.linear.gate);
+  const std::int64_t values_of_key = rule.value_width() / rule.n_key_heads;
+  const std::int64_t stride = 2 * rule.key_dim + 2 * values_of_key;
+  std::int64_t first_row = 0;
+  const auto place = [&](const std::string& tensor, std::int64_t n, std::int64_t of_key_head, Matrix& slot) {
+    places.matrix(tensor, n, hidden, slot);
+    if (by_key_head) places.group_last(first_row, stride * rule.n_key_heads, {.size = of_key_head, .stride = stride});
+    first_row += of_key_head;
+  };
+  place(qkv, rule.key_width(), rule.key_dim, layer.q);
+  place(qkv, rule.key_width(), rule.key_dim, layer.k);
+  place(qkv, rule.value_width(), values_of_key, layer.v);
+  if (!by_key_head) places.stack_last(3);
+  place(gate, rule.value_width(), values_of_key, layer.output_gate);
+}
+
+void place_steps(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  const DeltaRule& rule = config.delta;
+  const std::string_view both = names.linear.strengths_steps;
+  places.matrix(names.weight(i, both.empty() ? names.linear.strengths : both), rule.n_value_heads, config.hidden_size,
+                layer.strengths);
+  const std::int64_t of_key = rule.n_value_heads / rule.n_key_heads;
+  const RowGroups groups = {.size = of_key, .stride = 2 * of_key};
+  if (!both.empty()) places.group_last(0, 2 * std::int64_t{rule.n_value_heads}, groups);
+  places.matrix(names.weight(i, both.empty() ? names.linear.steps : both), rule.n_value_heads, config.hidden_size,
+                layer.steps);
+  if (!both.empty()) places.group_last(of_key, 2 * std::int64_t{rule.n_value_heads}, groups);
+}
+
+void place_linear_attention(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                            LayerWeights& layer) {
+  const DeltaRule& rule = config.delta;
+  const LinearAttentionNames& linear = names.linear;
+  place_linear_qkv(places, config, names, i, layer);
+  place_steps(places, config, names, i, layer);
+  places.values(names.weight(i, linear.conv), rule.width(), layer.conv).k = config.conv_taps;
+  places.values(names.in_layer(i, linear.rates), rule.n_value_heads, layer.rates).map =
+      linear.rates_are_logarithms ? ValueMap::negative_exp : ValueMap::none;
+  places.values(names.in_layer(i, linear.step_biases), rule.n_value_heads, layer.step_biases);
+  places.values(names.weight(i, linear.norm), rule.value_dim, layer.linear_norm);
+  places.matrix(names.weight(i, linear.output), config.hidden_size, rule.value_width(), layer.output);
 }
 
 void add_attention(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t q_width = std::int64_t{config.n_heads} * config.head_dim;
+  const std::int64_t q_width = std::int64_t{config.n_heads} * config.layers[static_cast<std::size_t>(i)].head_dim;
   if (config.norm_placement != NormPlacement::post) places.stream_norm(i, names.attention_norm, layer.attention_norm);
+  if (config.layers[static_cast<std::size_t>(i)].state != kNoState) {
+    return place_linear_attention(places, config, names, i, layer);
+  }
   place_qkv(places, config, names, i, layer);
   places.matrix(names.weight(i, names.output), hidden, q_width, layer.output);
   if (config.output_bias) places.bias(names.bias(i, names.output), hidden, layer.output_bias);
@@ -114,7 +212,7 @@ void add_attention(Places& places, const ModelConfig& config, const TensorNames&
 void add_expert_matrices(Places& places, const ModelConfig& config, const TensorNames& names, int i,
                          std::string_view name, std::int64_t n, std::int64_t k, Stack& slot) {
   const int n_experts = config.experts.n_experts;
-  if (names.experts.empty()) return places.experts(names.weight(i, name), n, k, n_experts, slot);
+  if (names.experts.empty()) return places.experts(names.stack(i, name), n, k, n_experts, slot);
   slot.resize(static_cast<std::size_t>(n_experts));
   for (int expert = 0; expert < n_experts; ++expert) {
     places.expert(names.expert_weight(i, expert, name), n, k, slot[static_cast<std::size_t>(expert)]);
@@ -134,6 +232,18 @@ void place_shared_expert(Places& places, const ModelConfig& config, const Tensor
   places.matrix(names.weight(i, names.shared_down), hidden, shared, layer.shared_down);
 }
 
+void place_expert_biases(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                         LayerWeights& layer) {
+  const int n_experts = config.experts.n_experts;
+  const bool fused = !names.expert_gate_up.empty();
+  const auto tensor = [&](std::string_view name) { return names.stack_bias(i, fused ? names.expert_gate_up : name); };
+  places.bias(names.bias(i, names.router), n_experts, layer.router_bias);
+  places.biases(tensor(names.expert_gate), config.expert_ffn_size, n_experts, layer.expert_gate_biases);
+  places.biases(tensor(names.expert_up), config.expert_ffn_size, n_experts, layer.expert_up_biases);
+  if (fused) places.join_gate_and_up();
+  places.biases(names.stack_bias(i, names.expert_down), config.hidden_size, n_experts, layer.expert_down_biases);
+}
+
 void place_experts(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t ffn = config.expert_ffn_size;
@@ -143,15 +253,19 @@ void place_experts(Places& places, const ModelConfig& config, const TensorNames&
                       layer.expert_gates);
   add_expert_matrices(places, config, names, i, fused ? names.expert_gate_up : names.expert_up, ffn, hidden,
                       layer.expert_ups);
-  if (fused) places.stack_last(2);
+  if (fused) places.join_gate_and_up();
   add_expert_matrices(places, config, names, i, names.expert_down, hidden, ffn, layer.expert_downs);
+  if (config.has_expert_scales) {
+    places.values(names.in_layer(i, names.expert_scales), config.experts.n_experts, layer.expert_scales);
+  }
+  if (config.expert_bias) place_expert_biases(places, config, names, i, layer);
   if (config.shared_ffn_size > 0) place_shared_expert(places, config, names, i, layer);
 }
 
 void place_gate_and_up(Places& places, const ModelConfig& config, const TensorNames& names, int i,
                        LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t ffn = config.ffn_size;
+  const std::int64_t ffn = config.layers[static_cast<std::size_t>(i)].ffn_size;
   if (config.plain_activation) return places.matrix(names.weight(i, names.up), ffn, hidden, layer.up);
   const bool fused = !names.gate_up.empty();
   places.matrix(names.weight(i, fused ? names.gate_up : names.gate), ffn, hidden, layer.gate);
@@ -161,7 +275,7 @@ void place_gate_and_up(Places& places, const ModelConfig& config, const TensorNa
 
 void place_dense(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t ffn = config.ffn_size;
+  const std::int64_t ffn = config.layers[static_cast<std::size_t>(i)].ffn_size;
   place_gate_and_up(places, config, names, i, layer);
   places.matrix(names.weight(i, names.down), hidden, ffn, layer.down);
   if (!config.ffn_bias) return;
@@ -170,11 +284,39 @@ void place_dense(Places& places, const ModelConfig& config, const TensorNames& n
   places.bias(names.bias(i, names.down), hidden, layer.down_bias);
 }
 
+// The router multiplies its norm by hidden^(-1/2), which the weights of that norm hold.
+void place_dense_beside_experts(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                                LayerWeights& layer) {
+  place_dense(places, config, names, i, layer);
+  places.stream_norm(i, names.post_dense_norm, layer.post_dense_norm);
+  const float factor = 1 / std::sqrt(static_cast<float>(config.hidden_size));
+  places.values(names.in_layer(i, names.router_norm), config.hidden_size, layer.router_norm.weight).factor = factor;
+  places.stream_norm(i, names.expert_norm, layer.expert_norm);
+  places.stream_norm(i, names.post_expert_norm, layer.post_expert_norm);
+}
+
+void place_layer_embedding(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                           LayerWeights& layer) {
+  const std::int64_t hidden = config.hidden_size, size = config.layer_embedding.size;
+  places.matrix(names.weight(i, names.embedding_gate), size, hidden, layer.embedding_gate);
+  places.matrix(names.weight(i, names.embedding_output), hidden, size, layer.embedding_output);
+  places.stream_norm(i, names.post_embedding_norm, layer.post_embedding_norm);
+}
+
+void place_layer_table(Places& places, const ModelConfig& config, const TensorNames& names, Weights& weights) {
+  const std::int64_t size = config.layer_embedding.size, of_all = config.n_layers * size;
+  places.table(std::string(names.layer_table), config.vocab_size, of_all, weights.layer_table);
+  places.matrix(std::string(names.layer_projection), of_all, config.hidden_size, weights.layer_projection);
+  places.values(std::string(names.layer_projection_norm), size, weights.layer_projection_norm).factor =
+      config.layer_embedding.projection_scale;
+}
+
 void place_feed_forward(Places& places, const ModelConfig& config, const TensorNames& names, int i,
                         LayerWeights& layer) {
   const bool has_norm = config.norm_placement != NormPlacement::post && !config.parallel_blocks;
   if (has_norm) places.stream_norm(i, names.ffn_norm, layer.ffn_norm);
   const bool has_experts = config.layers[static_cast<std::size_t>(i)].has_experts;
+  if (has_experts && config.dense_beside_experts) place_dense_beside_experts(places, config, names, i, layer);
   (has_experts ? place_experts : place_dense)(places, config, names, i, layer);
   if (config.norm_placement != NormPlacement::pre) places.stream_norm(i, names.post_ffn_norm, layer.post_ffn_norm);
 }
@@ -197,6 +339,15 @@ std::string_view name_of(WeightUse use) {
   return "";
 }
 
+std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNames& names) {
+  std::vector<std::string> spare;
+  for (int i = 0; i < config.n_layers; ++i) {
+    if (!config.layers[static_cast<std::size_t>(i)].shares_kv) continue;
+    for (const std::string_view name : {names.k, names.v, names.k_norm}) spare.push_back(names.weight(i, name));
+  }
+  return spare;
+}
+
 std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights) {
   Places places(config, names);
   weights.layers.resize(static_cast<std::size_t>(config.n_layers));
@@ -206,10 +357,12 @@ std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNa
   } else {
     places.table(embedding, config.vocab_size, config.hidden_size, weights.embedding);
   }
+  if (config.layer_embedding.size > 0) place_layer_table(places, config, names, weights);
   for (int i = 0; i < config.n_layers; ++i) {
     LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
     add_attention(places, config, names, i, layer);
     place_feed_forward(places, config, names, i, layer);
+    if (config.layer_embedding.size > 0) place_layer_embedding(places, config, names, i, layer);
   }
   places.final_norm(weights.final_norm);
   if (!config.tied_head) {

@@ -28,23 +28,45 @@ enum class RowOrder : std::uint8_t {
   pairs_apart,  // in each head, rows i and i + head_dim / 2 of the file become rows 2i and 2i + 1
 };
 
+// Equal groups of rows: `size` rows of every `stride` rows of the file. 0: the rows follow each other.
+struct RowGroups {
+  std::int64_t size = 0;
+  std::int64_t stride = 0;
+
+  std::int64_t file_row(std::int64_t row) const noexcept { return size == 0 ? row : row / size * stride + row % size; }
+};
+
+// What becomes of a vector's values.
+enum class ValueMap : std::uint8_t {
+  none,
+  negative_exp,  // -exp(value)
+};
+
 struct WeightPlace {
   std::string tensor;
   WeightUse use = WeightUse::product;
   std::int64_t n = 0;  // rows; the size of a vector
-  std::int64_t k = 0;  // elements of a row; 1 for a vector
+  // Elements of a row; 1 for a vector. A vector with more has the file's rows [n, k] side by side: [k, n].
+  std::int64_t k = 0;
   std::variant<Matrix*, Values*, Stack*> slot;
-  int n_matrices = 1;  // in the tensor, each [n, k]; for a stack the experts
-  // A part of each matrix of the tensor: n rows from first_row on, of tensor_rows.
+  int n_matrices = 1;  // in the tensor, each [n, k]; for a stack the experts, whose biases may be one vector too
+  // A part of each matrix of the tensor: n rows from first_row on, of tensor_rows, in groups.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the matrix is whole
+  StackForm form = StackForm::rows;
   RowOrder order = RowOrder::file;
-  float offset = 0;  // added to every value of a vector
+  RowGroups groups = {};
+  ValueMap map = ValueMap::none;
+  float offset = 0;  // added to every value of a vector, and then
+  float factor = 1;  // multiplied with it
 
   std::int64_t rows_in_tensor() const noexcept { return tensor_rows == 0 ? n : tensor_rows; }
 };
 
 std::string_view name_of(WeightUse use);
+
+// Tensors that a file may hold but that no layer reads: k and v of layers that share those of an earlier one.
+std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNames& names);
 
 // Makes the layers and lists every place in the order of use. The places point into `weights`.
 std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights);

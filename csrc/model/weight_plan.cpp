@@ -13,36 +13,61 @@
 namespace imp {
 namespace {
 
-std::string shape_text(const WeightPlace& place) {
-  std::string text = "[";
-  if (place.use != WeightUse::vector) text.append(std::to_string(place.k)).append(", ");
-  text += std::to_string(place.rows_in_tensor());
-  if (std::holds_alternative<Stack*>(place.slot)) text.append(", ").append(std::to_string(place.n_matrices));
+bool is_transposed(const TensorInfo& tensor, const WeightPlace& place) {
+  if (place.form == StackForm::rows || traits(tensor.dtype).block_elements > 1) return false;
+  const std::int64_t n_rows = place.rows_in_tensor();
+  return place.form == StackForm::columns ||
+         (tensor.dims[0] == n_rows && tensor.dims[1] == place.k && n_rows != place.k);
+}
+
+// Without dimensions of 1 at the end.
+std::vector<std::int64_t> shape_of(const TensorInfo& tensor, const WeightPlace& place) {
+  const std::int64_t n_rows = place.rows_in_tensor();
+  std::vector<std::int64_t> shape = {place.k, n_rows};
+  if (place.use == WeightUse::vector && place.k == 1) shape = {n_rows};
+  // config.json's models have one input channel between the taps of a convolution and its channels.
+  if (place.use == WeightUse::vector && place.k > 1 && tensor.n_dims == 3) shape = {place.k, 1, n_rows};
+  if (is_transposed(tensor, place)) shape = {n_rows, place.k};
+  const bool is_stack = std::holds_alternative<Stack*>(place.slot) || place.n_matrices > 1;
+  if (is_stack) shape.push_back(place.n_matrices);
+  return shape;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t dim : shape) text += (text.empty() ? "[" : ", ") + std::to_string(dim);
   return text + "]";
 }
 
 // A stack of one matrix has the shape of a matrix.
-bool has_shape(const TensorInfo& tensor, const WeightPlace& place) {
-  if (place.use == WeightUse::vector) return tensor.dims[0] == place.n && tensor.n_elements() == place.n;
-  const std::int64_t n_rows = place.rows_in_tensor();
-  return tensor.dims[0] == place.k && tensor.dims[1] == n_rows && tensor.dims[2] == place.n_matrices &&
-         tensor.n_elements() == n_rows * place.k * place.n_matrices;
+bool has_shape(const TensorInfo& tensor, const std::vector<std::int64_t>& shape) {
+  std::int64_t n_elements = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (tensor.dims[i] != shape[i]) return false;
+    n_elements *= shape[i];
+  }
+  return tensor.n_elements() == n_elements;
 }
 
 // The tensors of a file, and which of them the model uses.
 class Claims {
  public:
-  Claims(const ModelFile& file, const TensorNames& names, const std::set<std::string>& read_before)
-      : file_(file), names_(names) {
-    for (const std::string& name : read_before) claimed_.insert(name);
+  Claims(const ModelFile& file, const ResolvedModel& model) : file_(file), names_(*model.names), config_(model.config) {
+    for (const std::string& name : model.read_tensors) claimed_.insert(name);
   }
 
   // The checked tensor of a place.
   const TensorInfo& claim(const WeightPlace& place) {
-    const TensorInfo& tensor = take(place.tensor, place.first_row > 0, shape_text(place));
-    if (!has_shape(tensor, place)) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(place));
+    const TensorInfo& tensor = take(place);
+    const std::vector<std::int64_t> shape = shape_of(tensor, place);
+    if (!has_shape(tensor, shape)) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(shape));
     if (place.use == WeightUse::vector) require_float(tensor);
     return tensor;
+  }
+
+  // Accepts a tensor that the model does not need.
+  void ignore(std::string_view name) {
+    if (const TensorInfo* tensor = file_.find(name)) claimed_.insert(tensor->name);
   }
 
   const TensorInfo& claim_factors(std::string_view name, int n_pairs) {
@@ -56,7 +81,7 @@ class Claims {
     constexpr std::size_t kShown = 4;
     for (const TensorInfo& tensor : file_.tensors()) {
       if (claimed_.contains(tensor.name)) continue;
-      if (names_.belongs_to_decoder(tensor.name)) {
+      if (names_.belongs_to_decoder(tensor.name) && !is_of_draft(tensor.name)) {
         refuse(tensor.name, "shape " + imp::shape_text(tensor), "no such tensor in this architecture");
       }
       if (++n_unused <= kShown) unused += (unused.empty() ? "" : ", ") + printable(tensor.name);
@@ -68,11 +93,17 @@ class Claims {
 
  private:
   // Further parts of a tensor follow its first.
-  const TensorInfo& take(std::string_view name, bool is_further_part, const std::string& expected) {
-    const TensorInfo* tensor = file_.find(name);
-    if (!tensor) refuse(name, "missing", expected);
+  const TensorInfo& take(const WeightPlace& place) {
+    const TensorInfo* tensor = file_.find(place.tensor);
+    if (!tensor) refuse(place.tensor, "missing", shape_text(shape_of({}, place)));
+    const bool is_further_part = place.first_row > 0;
     IMP_CHECK(claimed_.insert(tensor->name).second != is_further_part);
     return *tensor;
+  }
+
+  bool is_of_draft(std::string_view name) const {
+    const int layer = names_.layer_of(name);
+    return layer >= config_.n_layers && layer < config_.n_layers + config_.n_draft_layers;
   }
 
   void require_float(const TensorInfo& tensor) const {
@@ -87,6 +118,7 @@ class Claims {
 
   const ModelFile& file_;
   const TensorNames& names_;
+  const ModelConfig& config_;
   std::set<std::string_view> claimed_;
 };
 
@@ -141,7 +173,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
   require_overrides_match(places, overrides);
 
   WeightPlan plan;
-  Claims claims(file, names, model.read_tensors);
+  Claims claims(file, model);
   for (const WeightPlace& place : places) {
     const TensorInfo& tensor = claims.claim(place);
     PlannedWeight weight{.tensor = &tensor,
@@ -150,9 +182,11 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
                          .plan = {},
                          .n_matrices = place.n_matrices,
                          .first_row = place.first_row,
-                         .tensor_rows = place.rows_in_tensor()};
+                         .tensor_rows = place.rows_in_tensor(),
+                         .groups = place.groups,
+                         .is_transposed = is_transposed(tensor, place)};
     if (place.use == WeightUse::vector) {
-      weight.n_bytes = static_cast<std::size_t>(place.n) * sizeof(float);
+      weight.n_bytes = static_cast<std::size_t>(place.n * place.k * place.n_matrices) * sizeof(float);
     } else {
       weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
                                                    : registry.plan(weight.problem, place.tensor, overrides, policy);
@@ -161,6 +195,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
     plan.n_bytes += weight.n_bytes;
     plan.weights.push_back(std::move(weight));
   }
+  for (const std::string& name : spare_tensors(model.config, names)) claims.ignore(name);
   plan.rope_factors = claim_rope_factors(file, names, model.config.ropes.front(), claims);
   claims.finish(plan.warnings);
   std::ranges::move(small_batch_warnings(plan.weights), std::back_inserter(plan.warnings));

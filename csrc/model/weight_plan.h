@@ -21,6 +21,8 @@ struct PlannedWeight {
   int n_matrices = 1;            // in the tensor
   std::int64_t first_row = 0;    // of each of its matrices
   std::int64_t tensor_rows = 0;  // of each of its matrices
+  RowGroups groups = {};         // of its rows, from first_row on
+  bool is_transposed = false;    // the tensor's matrices are [k, tensor_rows]
   std::size_t n_bytes = 0;       // loaded, of all of them
 
   std::uint64_t file_bytes() const {

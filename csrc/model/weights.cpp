@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "model/number_text.h"
 #include "model/rope.h"
+#include "model/weight_rows.h"
 
 namespace imp {
 namespace {
@@ -43,42 +44,23 @@ std::vector<float> read_values(const ModelFile& file, const TensorInfo& tensor) 
   return values;
 }
 
-// The row of the file that becomes row `row` of the weight.
-std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
-  if (order == RowOrder::file) return row;
-  const std::int64_t in_head = row % head_dim;
-  return row - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
-}
-
-// The file must outlive it.
-WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int head_dim) {
-  const PlannedWeight& weight = *matrix.weight;
-  const RowOrder order = matrix.order;
-  const TensorInfo& tensor = *weight.tensor;
-  const auto row_size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k));
-  const std::int64_t before = matrix.index * weight.tensor_rows + weight.first_row;
-  const auto read_rows = [&file, &tensor, row_size, before](std::int64_t first_row, std::int64_t n_rows,
-                                                            std::byte* out) {
-    file.read(tensor, static_cast<std::uint64_t>(before + first_row) * row_size,
-              {out, static_cast<std::size_t>(static_cast<std::uint64_t>(n_rows) * row_size)});
-  };
-  const auto read_one_by_one = [=](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
-    for (std::int64_t i = 0; i < n_rows; ++i) {
-      read_rows(file_row(order, first_row + i, head_dim), 1, out + static_cast<std::uint64_t>(i) * row_size);
-    }
-  };
-  WeightSource source{.name = tensor.name, .problem = weight.problem, .read = read_rows};
-  if (order != RowOrder::file) source.read = read_one_by_one;
-  return source;
+float value_of(const WeightPlace& place, float stored) {
+  if (place.map == ValueMap::negative_exp) return -static_cast<float>(std::exp(static_cast<double>(stored)));
+  return (stored + place.offset) * place.factor;
 }
 
 Values load_values(const ModelFile& file, const TensorInfo& tensor, const WeightPlace& place, int head_dim,
                    Backend& backend) {
   const std::vector<float> stored = read_values(file, tensor);
-  std::vector<float> values(stored.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::int64_t from = file_row(place.order, static_cast<std::int64_t>(i), head_dim);
-    values[i] = stored[static_cast<std::size_t>(from)] + place.offset;
+  std::vector<float> values;
+  for (std::int64_t matrix = 0; matrix < place.n_matrices; ++matrix) {
+    const std::int64_t first = matrix * place.rows_in_tensor() + place.first_row;
+    for (std::int64_t column = 0; column < place.k; ++column) {
+      for (std::int64_t i = 0; i < place.n; ++i) {
+        const std::int64_t row = first + place.groups.file_row(file_row(place.order, i, head_dim));
+        values.push_back(value_of(place, stored[static_cast<std::size_t>(row * place.k + column)]));
+      }
+    }
   }
   return backend.load_vector(values);
 }

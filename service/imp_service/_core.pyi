@@ -348,6 +348,12 @@ class LoadOptions:
     def max_rows(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
+    def max_running(self) -> int:
+        ...
+    @max_running.setter
+    def max_running(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
     def memory_bytes(self) -> int:
         """
         Limit of the sum of weights, cache, scratch, logits and `reserve_bytes`. None: no limit.
@@ -360,6 +366,14 @@ class LoadOptions:
         ...
     @reserve_bytes.setter
     def reserve_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def state_snapshot_bytes(self) -> int | None:
+        """
+        Memory for snapshots of recurrent states. None: load() chooses.
+        """
+    @state_snapshot_bytes.setter
+    def state_snapshot_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
     @property
     def threads(self) -> int:
@@ -411,6 +425,9 @@ class Model:
         ...
     @property
     def n_heads(self) -> int:
+        ...
+    @property
+    def n_state_slots(self) -> int:
         ...
     @property
     def n_threads(self) -> int:
@@ -798,6 +815,12 @@ class EngineOptions:
     def n_blocks(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
+    def n_state_slots(self) -> int:
+        ...
+    @n_state_slots.setter
+    def n_state_slots(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
     def n_tokens(self) -> int:
         ...
     @n_tokens.setter
@@ -814,6 +837,12 @@ class EngineOptions:
         ...
     @prefill_per_decode.setter
     def prefill_per_decode(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def state_snapshot_tokens(self) -> int:
+        ...
+    @state_snapshot_tokens.setter
+    def state_snapshot_tokens(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
     def step_tokens(self) -> int:
@@ -928,6 +957,15 @@ class EngineStats:
         ...
     @property
     def silence_ns(self) -> int:
+        ...
+    @property
+    def states_free(self) -> int:
+        ...
+    @property
+    def states_held(self) -> int:
+        ...
+    @property
+    def states_kept(self) -> int:
         ...
     @property
     def step_ns(self) -> int:

@@ -58,6 +58,8 @@ void put_elementwise(const CpuOps& ops, Results& results) {
     results.put("silu" + kind, out);
     ops.gelu_tanh(x.data(), y.data(), n, out.data());
     results.put("gelu_tanh" + kind, out);
+    ops.clamped_silu(x.data(), y.data(), n, 2.5F, 1.702F, out.data());
+    results.put("clamped_silu" + kind, out);
     out = x;
     ops.add(out.data(), y.data(), n);
     results.put("add" + kind, out);
@@ -124,8 +126,8 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
     }
   }
   const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
-  const AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads,
-                           kFirst,   kHeadDim,    0.3F,       soft_cap, window};
+  AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads, kFirst,
+                     kHeadDim, 0.3F,        soft_cap,   window,   nullptr};
   Floats scores(kTileQueries * kScoreStride), queries(kTileQueries * kWidth), greatest[2], sums[2], values[2];
   AttentionState states[2];
   for (int i = 0; i < 2; ++i) {
@@ -148,6 +150,10 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
   Floats out(kTokenRows * kQueryWidth);
   ops.finish(tile, states[1], out.data(), kQueryWidth);
   results.put("attention" + name, out);
+  const Floats sinks = random_floats(random, kKvHeads * kHeads, 2);
+  tile.sinks = sinks.data();
+  ops.finish(tile, states[1], out.data(), kQueryWidth);
+  results.put("attention with sinks" + name, out);
 }
 
 void put_sampling(const SamplingOps& ops, Results& results) {

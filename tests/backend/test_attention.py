@@ -1,4 +1,4 @@
-"""Attention over a paged cache: against float64, and bit for bit against itself however the work is cut."""
+"""Attention over a paged cache: against float64, and bit for bit against itself however the work is divided."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.devices import BEST, DEVICES, EMULATED, FAMILIES, GPUS
 Array = np.ndarray
 
 
-MIXED = [(1, 1), (40, 40), (300, 1), (700, 3), (513, 20), (256, 1)]  # prefill, decode, verify; over split borders
+MIXED = [(1, 1), (40, 40), (300, 1), (700, 3), (513, 20), (256, 1)]  # prefill, decode, verify; across split borders
 
 GEOMETRIES = [
     Heads(n_heads=3, n_kv_heads=3, head_dim=64, scale=0.125),
@@ -37,14 +37,14 @@ POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 10
 DTYPES = ("f32", "f16", "bf16", "q8_0")
 
 
-# GPUs hold types of up to 16 bits and heads of up to 256 elements; the emulated one has no time for 71.
+# GPUs hold types of up to 16 bits and heads of up to 256 elements; 71 take too long on the emulated one.
 GPU_DTYPES = DTYPES[1:]
 GPU_MOST_HEAD_DIM = 256
 GPU_MOST_HEADS = 18
 
 
 def with_dtypes(geometries: list[Heads]) -> pytest.MarkDecorator:
-    """Each family of devices with each type that can hold them."""
+    """Parametrizes a test with each family of devices, each geometry, and each type that supports it."""
     cases = [
         pytest.param(
             devices,
@@ -64,7 +64,7 @@ def with_dtypes(geometries: list[Heads]) -> pytest.MarkDecorator:
 
 
 def policies_on(device: core.Device, heads: Heads, dtype: str) -> list[dict[str, float]]:
-    """All; on the emulated GPU the plain one and another, so that each type and each size of head meets several."""
+    """Returns all policies; on the emulated GPU the plain one and one other, varied by type and head size."""
     if device not in EMULATED:
         return POLICIES
     others = POLICIES[1:]
@@ -83,13 +83,50 @@ def test_kvq_1_krn_1_krn_2_attention_equals_float64(devices: list[core.Device], 
         actual = attend_all(cache, shaped, sequences)
         expected = Expected(shaped, dtype, sequences, device)
         assert expected.worst(actual) <= 1
-        # Negative controls: each position one less, a wider window, no soft-cap, the values of neighbours.
+        # Negative controls: positions off by one, a wider window, no soft-cap, neighbouring values.
         assert expected.is_missed(actual, shift=-1)
         assert expected.is_missed(actual, roll=1)
         if shaped.window:
             assert expected.is_missed(actual, oracle=replace(shaped, window=shaped.window + 1))
         if shaped.soft_cap:
             assert expected.is_missed(actual, oracle=replace(shaped, soft_cap=0))
+
+
+def sinks_of(heads: Heads) -> tuple[float, ...]:
+    """Returns sinks far below the scores, among them, and above all of them."""
+    return tuple(np.linspace(-30, 9, heads.n_heads).tolist())
+
+
+@pytest.mark.sweep(quick=lambda heads, dtype: heads.n_heads in (9, 14) or dtype == "f16")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("heads", [GEOMETRIES[i] for i in (2, 4, 6, 9, 10)], ids=lambda heads: str(heads.n_heads))
+def test_krn_1_krn_2_a_sink_takes_its_part_of_the_weights(heads: Heads, dtype: str) -> None:
+    if dtype == "q8_0":
+        heads = replace(heads, head_dim=32)
+    sequences, n_blocks = make_sequences(np.random.default_rng(12), heads, MIXED)
+    sinks = sinks_of(heads)
+    for policy in ({}, {"window": 100}, {"window": 290, "soft_cap": 5.0}):
+        shaped = replace(heads, sinks=sinks, **policy)
+        actual = attend_all(make_cache(BEST, heads, dtype, n_blocks, sequences), shaped, sequences)
+        expected = Expected(shaped, dtype, sequences)
+        assert expected.worst(actual) <= 1
+        # Negative controls: no sinks, the neighbours' sinks, a sink for each of two splits.
+        assert expected.is_missed(actual, oracle=replace(shaped, sinks=()))
+        assert expected.is_missed(actual, oracle=replace(shaped, sinks=sinks[1:] + sinks[:1]))
+        assert expected.is_missed(actual, oracle=replace(shaped, sinks=tuple(sink + np.log(2) for sink in sinks)))
+
+
+@pytest.mark.parametrize("sink", [-np.inf, 200.0])
+def test_krn_1_a_sink_far_from_the_scores(sink: float) -> None:
+    """A sink far below all scores changes no bit; one far above them leaves no weight for anything else."""
+    heads = GEOMETRIES[1]
+    sequences, n_blocks = make_sequences(np.random.default_rng(13), heads, MIXED)
+    cache = make_cache(BEST, heads, "f16", n_blocks, sequences)
+    actual = attend_all(cache, replace(heads, sinks=(sink,) * heads.n_heads), sequences)
+    if sink > 0:
+        assert not actual.any()
+    else:
+        assert_same_bits(actual, attend_all(cache, heads, sequences))
 
 
 CHUNKS = (1, 7, 17)
@@ -101,7 +138,7 @@ def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(
     devices: list[core.Device], heads: Heads, dtype: str
 ) -> None:
     rng = np.random.default_rng(5)
-    shaped = replace(heads, window=290, soft_cap=20.0)
+    shaped = replace(heads, window=290, soft_cap=20.0, sinks=sinks_of(heads) if devices is DEVICES else ())
     sequences, n_blocks = make_sequences(rng, shaped, MIXED)
     reference = None
     for number, device in enumerate(devices):
@@ -111,7 +148,7 @@ def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(
         assert_same_bits(together, reference)
         row = 0
         for held in sequences:
-            # Alone and in chunks: no batch mate, other tiles. Devices of one family share the sizes.
+            # Alone and in chunks: no other sequence, other tiles. Devices of one family use the same sizes.
             for chunk in CHUNKS if len(devices) == 1 else CHUNKS[number % len(CHUNKS) :][:1]:
                 for begin in range(0, len(held.q), chunk):
                     end = min(begin + chunk, len(held.q))
@@ -124,6 +161,7 @@ def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(
 def test_det_4_long_decode_is_divided_over_threads(dtype: str) -> None:
     rng = np.random.default_rng(6)
     heads = Heads(n_heads=4, n_kv_heads=1, head_dim=32 if dtype == "q8_0" else 24, scale=0.2)
+    heads = replace(heads, sinks=sinks_of(heads))
     sequences, n_blocks = make_sequences(rng, heads, [(5000, 1), (40, 1)])
     results = []
     for device in DEVICES:
@@ -170,7 +208,7 @@ def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device,
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("device", [BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
 def test_gen_24_kv_3_later_tokens_change_no_earlier_result(device: core.Device, dtype: str) -> None:
-    """Rows of NaN written behind a position, then overwritten: as after a truncation."""
+    """Writes rows of NaN after a position and then overwrites them, as after a truncation."""
     n_kv_heads = 1 if device in EMULATED else 2
     heads = Heads(3 * n_kv_heads, n_kv_heads, head_dim=32 if dtype == "q8_0" else 40, scale=0.2)
     sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(300, 300)])
@@ -191,7 +229,7 @@ def test_gen_24_kv_3_later_tokens_change_no_earlier_result(device: core.Device, 
 
 
 def extreme_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Values at the edges of 16-bit types: ties, subnormals, overflow, infinity, NaN, both zeros."""
+    """Returns values at the edges of 16-bit types: ties, subnormals, overflow, infinity, NaN, both zeros."""
     edges = np.array(
         [
             0.0,
@@ -249,7 +287,7 @@ def test_gen_24_the_cache_holds_rounded_rows_in_panels(dtype: str, head_dim: int
     for data in found:
         for head in range(n_kv_heads):
             columns = slice(head * head_dim, (head + 1) * head_dim)
-            together = 2 if dtype == "bf16" else 1  # neighbours that lie side by side
+            together = 2 if dtype == "bf16" else 1  # adjacent neighbours
             k = [keys[head].reshape(-1, head_dim // together, 16, together) for keys, _ in data]
             v = [values[head].reshape(-1, padded, together) for _, values in data]
             k_rows = np.concatenate([panels.transpose(0, 2, 1, 3).reshape(-1, head_dim) for panels in k])[:n]
@@ -316,6 +354,42 @@ def test_kv_4_copy_block_copies_every_layer_and_nothing_else() -> None:
     for layer in (0, 1):
         assert [cache.block_bytes(layer, block) for block in range(3)] == [before[layer][i] for i in (2, 1, 2)]
         assert before[layer][0] != before[layer][2]
+
+
+# (n_kv_heads, head_dim): one wide layer among narrow ones, and one with fewer heads.
+UNEQUAL = [(2, 32), (1, 64), (3, 96)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kv_10_layers_of_unequal_sizes_hold_each_their_own(dtype: str) -> None:
+    rng = np.random.default_rng(18)
+    device = BEST
+    cache = core.Cache(device, dtype=dtype, n_layers=1, n_kv_heads=UNEQUAL[0][0], head_dim=UNEQUAL[0][1],
+                       other_layers=UNEQUAL[1:], n_blocks=9)  # fmt: skip
+    cache.fill(NAN_BYTE)
+    alone = [core.kv_bytes(device, dtype=dtype, n_layers=1, n_kv_heads=n, head_dim=d, n_blocks=9) for n, d in UNEQUAL]
+    assert cache.n_bytes == sum(alone)
+    heads_of = [Heads(n_heads=2 * n, n_kv_heads=n, head_dim=d, scale=d**-0.5) for n, d in UNEQUAL]
+    held_by = [make_sequences(rng, heads, [(40, 3), (17, 1)])[0] for heads in heads_of]
+    blocks = [[7, 0, 4], [3, 8]]
+    for layer, sequences in enumerate(held_by):
+        for held, own in zip(sequences, blocks, strict=True):
+            held.blocks = own
+            cache.append(layer, [(len(held.k), 0, own)], held.k, held.v)
+    cache.copy_block(4, 5)  # the last block of the first sequence, in every layer
+    for layer, (heads, sequences) in enumerate(zip(heads_of, held_by, strict=True)):
+        sequences[0].blocks = [7, 0, 5]
+        batch = [held.asked() for held in sequences]
+        q = np.concatenate([held.q for held in sequences])
+        actual = cache.attend(layer, batch, q, heads.n_heads, heads.scale)
+        expected = Expected(heads, dtype, sequences, device)
+        assert expected.worst(actual) <= 1
+        assert expected.is_missed(actual, roll=1)
+
+
+def test_kv_10_a_gpu_refuses_layers_of_unequal_sizes() -> None:
+    with pytest.raises(Exception, match="kv layers: of unequal sizes, expected layers of one size on cuda"):
+        core.Cache(EMULATED[0], dtype="f16", n_layers=1, n_kv_heads=2, head_dim=32, other_layers=[(1, 64)], n_blocks=1)
 
 
 REFUSED = [

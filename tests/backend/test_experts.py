@@ -1,4 +1,4 @@
-"""Routing to experts, their products and the sum of them, against float64 and against a product of each alone."""
+"""Routing to experts, their products and the sum, against float64 and against separate products of each expert."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Devices = list[core.Device]
 
 
 def same_on_all(devices: Devices, op: Callable[[core.Device], tuple[Array, ...]]) -> tuple[Array, ...]:
-    """The op's results, which have the same bits on every device of a family."""
+    """Returns the op's results; checks that every device of a family gives the same bits."""
     results = [op(device) for device in devices]
     for result in results[1:]:
         for got, expected in zip(result, results[0], strict=True):
@@ -47,7 +47,7 @@ def test_mod_17_experts_and_weights_equal_the_oracle(
     )
     assert np.array_equal(experts, chosen_by(scores, n_used))
     expected = np.take_along_axis(expert_weights(scores.astype(np.float64), n_used, normalized, 1.5), experts, axis=1)
-    # Two roundings of exp and of what it is given, a sum of so many, a quotient and a product.
+    # Two roundings each of exp and of its argument, a sum of this many terms, a quotient and a product.
     bound = tolerances.elementwise(expected, n_experts + 6) * (1 + np.abs(scores).max())
     assert (np.abs(weights - expected) <= bound).all()
     if n_used < n_experts:
@@ -121,13 +121,13 @@ class Experts:
         self.scores = np.random.default_rng(m).normal(size=(m, n_experts)).astype(np.float32)
         self.chosen = chosen_by(self.scores, n_used)
 
-    def run(self, device: core.Device, rows: Any = slice(None)) -> tuple[Array, Array]:
+    def run(self, device: core.Device, rows: Any = slice(None), biases: Array | None = None) -> tuple[Array, Array]:
         return core.expert_products(
-            device, self.x[rows], self.scores[rows], self.n_used, self.dtypes, self.files, self.n
+            device, self.x[rows], self.scores[rows], self.n_used, self.dtypes, self.files, self.n, biases=biases
         )
 
     def expected(self) -> Array:
-        """[rows, used, n] in float64."""
+        """Returns products [rows, used, n] in float64."""
         x = self.x.astype(np.float64)
         return np.stack([[x[i] @ self.weights[e].values.T for e in row] for i, row in enumerate(self.chosen)])
 
@@ -136,7 +136,7 @@ class Experts:
 @each_family
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_mod_17_each_row_is_multiplied_with_its_experts(devices: Devices, dtype: str) -> None:
-    """Outputs that fill no whole panel; one expert has most of the rows, and one has none."""
+    """The outputs do not fill the last panel; one expert has most of the rows, and one has none."""
     case = Experts([dtype] * 5, n=40, k=256, m=19, n_used=2)
     case.scores[:, 3] += 4
     case.scores[:, 1] -= 9
@@ -159,12 +159,33 @@ def test_mod_17_each_row_is_multiplied_with_its_experts(devices: Devices, dtype:
     assert (np.abs(mixed - terms.sum(axis=1)) <= tolerances.rounding_of_sum(20) * np.abs(terms).sum(axis=1)).all()
 
 
+@pytest.mark.parametrize("of_experts", [False, True])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "q8_0", "mxfp4"])
+def test_mod_17_each_expert_adds_its_bias(dtype: str, of_experts: bool) -> None:
+    """The bias adds to the products of the expert's rows, in either of its two places. GPUs have no expert biases."""
+    case = Experts([dtype] * 5, n=40, k=256, m=19, n_used=2)
+    biases = np.random.default_rng(8).normal(size=(5, 40)).astype(np.float32)
+    grouped = np.empty((38, 256), np.float32)
+    grouped[core.route_experts(DEVICES[0], case.scores, 2)[2].ravel()] = np.repeat(case.x, 2, axis=0)
+
+    def run(device: core.Device, added: Array | None) -> tuple[Array, Array]:
+        x = grouped if of_experts else case.x
+        return core.expert_products(
+            device, x, case.scores, 2, case.dtypes, case.files, 40, biases=added, of_experts=of_experts
+        )
+
+    products, _ = same_on_all(DEVICES, lambda device: run(device, biases))
+    without, _ = same_on_all(DEVICES, lambda device: run(device, None))
+    assert_same_bits(products, without + biases[case.chosen])
+    assert not np.array_equal(products, without + np.roll(biases, 1, axis=0)[case.chosen])
+
+
 MIXED = ["q4_k", "bf16", "q6_k", "f32", "q8_0", "iq4_nl", "f16"]
 
 
 @each_family
 def test_mod_17_experts_of_a_layer_may_differ_in_type(devices: Devices) -> None:
-    """Each as if it were in a layer of its own type, whatever format its rows are prepared in."""
+    """Each expert computes as in a layer of its own type, whatever format its rows need."""
     case = Experts(MIXED, n=40, k=256, m=29, n_used=3)
     grouped = np.empty((87, 256), np.float32)
     grouped[core.route_experts(devices[0], case.scores, 3)[2].ravel()] = np.repeat(case.x, 3, axis=0)

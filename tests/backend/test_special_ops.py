@@ -10,7 +10,7 @@ from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
 from support.devices import CPU_FAMILIES
-from support.op_oracles import gelu_oracle, layer_norm_oracle, xielu_oracle
+from support.op_oracles import clamped_silu_oracle, gelu_oracle, layer_norm_oracle, rms_norm_oracle, xielu_oracle
 
 __all__ = ["rng"]
 
@@ -28,7 +28,7 @@ def test_krn_3_scale(devices: list[core.Device], rng: np.random.Generator, width
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("width", [8, 80, 257, 2048])
 def test_krn_3_layer_norm(devices: list[core.Device], rng: np.random.Generator, width: int, with_bias: bool) -> None:
-    """The mean is as large as the deviations from it."""
+    """Uses rows whose mean is as large as their deviations."""
     x, weight = normal(rng, 5, width) + np.float32(1), normal(rng, width)
     bias = normal(rng, width) if with_bias else None
     actual = same_on_all(devices, lambda device: device.layer_norm(x, weight, bias, 1e-5))
@@ -50,6 +50,43 @@ def test_krn_3_layer_norm(devices: list[core.Device], rng: np.random.Generator, 
 
 
 @each_family
+@pytest.mark.parametrize("with_weight", [False, True])
+@pytest.mark.parametrize(("n_runs", "run_length"), [(1, 7), (3, 24), (2, 256), (35, 40)])
+def test_krn_3_norm_heads(
+    devices: list[core.Device], rng: np.random.Generator, n_runs: int, run_length: int, with_weight: bool
+) -> None:
+    x = normal(rng, 5, n_runs * run_length)
+    x[:, :run_length] *= np.float32(100)  # the first run must not change the others
+    weight = normal(rng, run_length) if with_weight else None
+    actual = same_on_all(devices, lambda device: device.norm_heads(x, run_length, weight, 1e-3))
+    assert_same_bits(devices[0].norm_heads(x, run_length, weight, 1e-3, in_place=True), actual)
+    factors = np.ones(run_length) if weight is None else weight.astype(np.float64)
+    bound = tolerances.rms_norm(x.astype(np.float64), factors)
+    assert_close(actual, rms_norm_oracle(x, factors, 1e-3), bound)
+    # Negative controls: a different epsilon, the neighbour's weight, one norm for the whole row.
+    wrong = [rms_norm_oracle(x, factors, 1e-2)]
+    if weight is not None:
+        wrong.append(rms_norm_oracle(x, np.roll(factors, 1), 1e-3))
+    if n_runs > 1:
+        wrong.append(rms_norm_oracle(x, np.tile(factors, n_runs), 1e-3))
+    for other in wrong:
+        with pytest.raises(AssertionError):
+            assert_close(actual, other, bound)
+
+
+@each_family
+def test_mod_17_weights_of_experts_with_factors_of_their_own(
+    devices: list[core.Device], rng: np.random.Generator
+) -> None:
+    scores, factors = normal(rng, 9, 6), normal(rng, 6)
+    for device in devices:
+        experts, plain, *_ = core.route_experts(device, scores, 3, normalized=True)
+        chosen, scaled, *_ = core.route_experts(device, scores, 3, normalized=True, factors=factors)
+        np.testing.assert_array_equal(chosen, experts)
+        assert_same_bits(scaled, plain * factors[experts])
+
+
+@each_family
 @pytest.mark.parametrize("width", [5, 96, 4097, 9000])
 def test_krn_3_activations_without_a_gate(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
     x = normal(rng, 3, width) * np.float32(4)
@@ -60,7 +97,7 @@ def test_krn_3_activations_without_a_gate(devices: list[core.Device], rng: np.ra
     cases = {
         "gelu_tanh": (gelu_oracle(wide, ones), tolerances.gelu_tanh(wide, ones)),
         "relu_squared": (np.maximum(wide, 0) ** 2, tolerances.elementwise(wide**2, 1)),
-        # exp(x) - 1 - x cancels for small x: its error counts against 1.
+        # exp(x) - 1 - x cancels for small x, so its error is relative to 1.
         "xielu": (xielu_oracle(wide, *params), tolerances.elementwise(1 + np.abs(wide) + wide**2, 8)),
     }
     for kind, (expected, bound) in cases.items():
@@ -81,6 +118,39 @@ def test_krn_3_activations_keep_nan(devices: list[core.Device]) -> None:
     for kind in ("gelu_tanh", "relu_squared", "xielu"):
         [row] = same_on_all(devices, lambda device, kind=kind: device.activate(kind, x, (1, 1, 1, 0)))
         assert np.isnan(row).tolist() == [True, False]
+
+
+@each_family
+@pytest.mark.parametrize("width", [5, 96, 9000])
+def test_krn_3_a_gate_with_limits(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    gate, up = normal(rng, 3, width) * np.float32(5), normal(rng, 3, width) * np.float32(5)
+    gate[1, :5], up[2, :5] = [100, -100, 7, -0.0, 1e-20], [100, -100, -7, -1, 1e-20]
+    actual = same_on_all(devices, lambda device: device.clamped_activation(gate, up, 7.0, 1.702))
+    for into in ("gate", "up"):
+        assert_same_bits(devices[0].clamped_activation(gate, up, 7.0, 1.702, into=into), actual)
+    wide = gate.astype(np.float64), up.astype(np.float64)
+    # The argument of exp is a rounded product of up to 170; up + 1 cancels near -1, so its error is relative to 1.
+    bound = tolerances.elementwise(np.minimum(np.abs(wide[0]), 7) * 8, 10) * (1 + np.abs(wide[0]))
+    assert_close(actual, clamped_silu_oracle(*wide, 7.0, 1.702), bound)
+    # Negative controls: no limit, another slope, gate and up exchanged, nothing added to up.
+    wrong = [
+        clamped_silu_oracle(*wide, 1e9, 1.702),
+        clamped_silu_oracle(*wide, 7.0, 1.0),
+        clamped_silu_oracle(*wide[::-1], 7.0, 1.702),
+        clamped_silu_oracle(wide[0], wide[1] - 1, 7.0, 1.702),
+    ]
+    for other in wrong:
+        with pytest.raises(AssertionError):
+            assert_close(actual, other, bound)
+
+
+@each_family
+@pytest.mark.parametrize("bad", [0, 1])
+def test_krn_3_a_gate_with_limits_keeps_nan(devices: list[core.Device], bad: int) -> None:
+    rows = [np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32)]
+    rows[bad][0, 0] = np.nan
+    [row] = same_on_all(devices, lambda device: device.clamped_activation(*rows, 7.0, 1.702))
+    assert np.isnan(row).tolist() == [True, False]
 
 
 @each_family

@@ -1,4 +1,4 @@
-"""The engine's thread: it needs no lock of Python's, wakes nobody twice a step, and allocates nothing in a step."""
+"""The engine's thread needs no Python lock, wakes its reader at most once a step, and allocates nothing in a step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_gen_1_the_thread_serves_what_the_loop_does() -> None:
 
 
 def test_sch_12_the_engine_steps_while_python_is_held() -> None:
-    """Nobody drains and the interpreter's lock is held: 300 steps pass, with one wake-up."""
+    """Nobody drains and the test holds the GIL: 300 steps pass with one wake-up."""
     engine = threaded("counter")
     engine.generate(1, 1, [1], limits=_core.RunLimits(max_outputs=1000), **GREEDY)
     engine.wait_for_steps_locked(300)
@@ -63,7 +63,7 @@ def test_sch_12_wake_ups_are_no_more_than_steps() -> None:
 
 
 def test_sch_12_the_loop_pauses_where_nobody_drains_and_still_takes_commands() -> None:
-    """The ring holds 50 events: stepping stops there, an end is taken, and draining lets the rest go on."""
+    """The ring holds 50 events: stepping stops there, the engine still accepts an end, and draining resumes it."""
     engine = threaded("counter", max_queued_events=50)
     engine.generate(1, 1, [1], limits=_core.RunLimits(max_outputs=500), **GREEDY)
     engine.generate(2, 2, [3], limits=_core.RunLimits(max_outputs=500), **GREEDY)
@@ -98,7 +98,7 @@ def test_sch_9_submitting_from_many_threads_loses_nothing() -> None:
 
 
 def test_y04_a_device_fault_ends_every_run_once_and_the_engine_takes_nothing_more() -> None:
-    """Two runs decode, a third waits, when a fourth's token breaks the device: none is left without its ending."""
+    """Two runs decode and a third waits when a token of a fourth breaks the device: each gets its ending."""
     script = _testing.Script("counter", records=False, max_rows=512, faulting_token=15)
     options = {"n_blocks": 512, "max_context": 4096, "max_running": 3, "step_tokens": 128}
     engine = _testing.ThreadedEngine(script, _core.EngineOptions(**options))
@@ -135,7 +135,7 @@ def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> 
     drained = engine.drain_events()
     assert {event.ticket for event in drained} == {1}
     engine.let_go()
-    # The first may have come to its end by now.
+    # The first may have ended by now.
     collect(engine, 2 - sum(isinstance(event, _core.FinishedEvent) for event in drained))
 
 
@@ -205,11 +205,12 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.mark.sweep(quick=lambda n_sequences, over: n_sequences > 1)
 @pytest.mark.parametrize(("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5)])
 def test_kv_8_a_steady_decode_step_allocates_nothing(
     counting_library: Path, tmp_path: Path, n_sequences: int, over: str
 ) -> None:
-    """1000 steps, block borders and indexing of full blocks included; the counter is seen to count."""
+    """Counts allocations in 1000 steps, with block borders and indexing of full blocks, and checks the counter."""
     model = str(tiny("qwen3", context=2048).write(tmp_path / "m.gguf")) if over == "model" else ""
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}

@@ -27,7 +27,7 @@ SAMPLERS = [
 ]
 
 # Device and family -> the chunk of a quick run; 64 for GPUs, because the emulated one takes three times as long for 1.
-QUICK_CHUNKS = {("cpu", "llama"): 1, ("cpu", "qwen3"): 7}
+QUICK_CHUNKS = {("cpu", "llama"): 1, ("cpu", "qwen3"): 7, ("cpu", "qwen35"): 7}
 
 
 @dataclasses.dataclass
@@ -76,7 +76,7 @@ def source_for(device: str, family: str) -> TinyModel:
 
 
 # The other families repeat on the CPU what these show.
-QUICK = [("cpu", family) for family in ("llama", "qwen3", "gemma2")]
+QUICK = [("cpu", family) for family in ("llama", "qwen3", "gemma2", "qwen35")]
 
 
 @pytest.fixture(

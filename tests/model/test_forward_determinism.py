@@ -92,7 +92,7 @@ def test_gen_24_stored_rows_do_not_depend_on_what_comes_after(loaded: tuple[Tiny
     """Three full blocks written by one prefill, by a longer one, and by prefill and 20 decode steps."""
     source, model = loaded
     tokens = prompt(90, source.vocab_size)
-    layers = range(source.n_layers)
+    layers = range(source.n_kv_layers)
 
     def stored(*parts: tuple[int, int]) -> list[list[bytes]]:
         cache = Cache(model)

@@ -78,6 +78,7 @@ def test_a_long_prompt_takes_the_kernels_of_many_rows(device: str, dtype: str, t
         assert ran.isdisjoint({f"{dtype}_hmma", f"{dtype}_wgmma"}) == deterministic
 
 
+@pytest.mark.sweep(quick=lambda family, **_: family == "gemma2")
 @pytest.mark.parametrize("family", ["llama", "qwen3moe", "gemma2"])
 def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_path: Path) -> None:
     """In deterministic mode, of quantized weights too."""

@@ -31,6 +31,9 @@ class Request:
     model_context: int = 1 << 20
     max_context: int | None = None
     is_for_models: bool = False
+    state_slot_bytes: int = 0
+    max_running: int = 1
+    state_snapshot_bytes: int | None = None
 
     def plan(self) -> Any:
         return core.plan_memory(**dataclasses.asdict(self))
@@ -44,6 +47,32 @@ def test_kv_5_half_of_what_weights_and_scratch_leave() -> None:
         "weights": 300 * MIB, "kv": plan["n_blocks"] * MIB // 4, "scratch": 50 * MIB, "logits": 20 * MIB,
         "reserve": 30 * MIB,
     }  # fmt: skip
+
+
+def test_rec_8_states_get_two_slots_a_sequence_and_as_many_for_snapshots() -> None:
+    plan = Request(state_slot_bytes=MIB, max_running=8).plan()
+    assert (plan["n_state_slots"], plan["items"]["state"]) == (32, 32 * MIB)
+    assert list(plan["items"]) == ["weights", "kv", "state", "scratch", "logits", "reserve"]
+    assert plan["n_blocks"] == (1000 - 300 - 50 - 32) * MIB // 2 // (MIB // 4)
+    stated = Request(state_slot_bytes=MIB, max_running=8, state_snapshot_bytes=5 * MIB).plan()
+    assert stated["n_state_slots"] == 16 + 5
+
+
+def test_rec_8_states_get_at_most_a_quarter_and_nothing_that_a_requested_context_needs() -> None:
+    room = 1000 - 300 - 50 - 20 - 30
+    assert Request(state_slot_bytes=3 * MIB, max_running=64).plan()["n_state_slots"] == room // 4 // 3
+    most = (room - 10) * MIB // (MIB // 4) * 16
+    plan = Request(state_slot_bytes=3 * MIB, max_running=64, max_context=most).plan()
+    assert (plan["n_state_slots"], plan["max_context"]) == (3, most)
+    plan = Request(state_slot_bytes=3 * MIB, max_running=64, kv_bytes=(room - 7) * MIB).plan()
+    assert plan["n_state_slots"] == 2
+
+
+def test_rec_8_a_model_whose_two_slots_do_not_fit_is_refused() -> None:
+    with pytest.raises(_core.ResourceExhausted, match=r"state 602\.0 MiB"):
+        Request(state_slot_bytes=301 * MIB).plan()
+    with pytest.raises(_core.ResourceExhausted, match=r"state 20\.0 MiB"):
+        Request(state_slot_bytes=10 * MIB, kv_bytes=590 * MIB).plan()
 
 
 def test_kv_5_at_most_four_sequences_of_full_length() -> None:

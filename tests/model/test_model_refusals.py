@@ -68,9 +68,25 @@ def test_m19_mod_7_architecture(tmp_path: Path) -> None:
     assert (reason, "general.architecture" in message) == ("MODEL_KEY", True)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("key", REQUIRED)
-def test_m20_a_required_key_is_missing(family: str, key: str, tmp_path: Path) -> None:
+# In Gemma 4, each layer has a feed-forward beside its experts.
+ONLY_EXPERTS = [family for family in FAMILIES if tiny(family).expert_ffn_size and family != "gemma4"]
+MISSING = [
+    (key, family)
+    for key in REQUIRED
+    for family in FAMILIES
+    if key != "feed_forward_length" or family not in ONLY_EXPERTS
+]
+
+
+@pytest.mark.parametrize("family", ONLY_EXPERTS)
+def test_models_of_experts_alone_need_no_other_feed_forward(family: str, tmp_path: Path) -> None:
+    path = changed(tiny(family), feed_forward_length=None).write(tmp_path / "m.gguf")
+    facts = {fact["name"]: fact["value"] for fact in _core.inspect_model(_core.open_model_file(path))["facts"]}
+    assert facts["expert_ffn_size"] == str(tiny(family).expert_ffn_size)
+
+
+@pytest.mark.parametrize(("key", "family"), MISSING)
+def test_m20_a_required_key_is_missing(key: str, family: str, tmp_path: Path) -> None:
     if TRAITS[family].layer_norm:
         key = key.replace("layer_norm_rms_epsilon", "layer_norm_epsilon")
     reason, message = refusal(changed(tiny(family), **{key: None}), tmp_path)

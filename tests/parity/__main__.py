@@ -19,7 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.family_cases import CASES, Comparison, compare
+from support.family_cases import CASES as OTHER_CASES
+from support.family_cases import Comparison, compare
+from support.linear_attention_cases import LINEAR_CASES
+
+CASES = OTHER_CASES | LINEAR_CASES
 
 
 def line(name: str, found: Comparison) -> str:

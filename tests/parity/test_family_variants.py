@@ -6,11 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from support.family_cases import LONGROPE, ROPE, ROPE_KEYS, SIZES, FamilyCase, bound, configured, peer_logits
+from support.family_cases import (
+    GEMMA4,
+    GEMMA4_KEYS,
+    LONGROPE,
+    ROPE,
+    ROPE_KEYS,
+    SIZES,
+    FamilyCase,
+    bound,
+    configured,
+    peer_logits,
+)
 from support.forward_runs import distance, load, logits, prompt
 from support.hf_export import export, fill
+from support.linear_attention_cases import LINEAR_CASES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -109,6 +122,8 @@ VISION = {"hidden_size": 16, "num_hidden_layers": 1, "depth": 1, "num_heads": 2,
           "deepstack_visual_indexes": []}  # fmt: skip
 QWEN3_VL = {"rope_parameters": {"rope_type": "default", **ROPE, "mrope_section": [4, 2, 2]}}
 QWEN3_VL_KEYS = {**ROPE_KEYS, "rope.dimension_sections": [4, 2, 2, 0], "n_deepstack_layers": 0}
+QWEN3_5 = LINEAR_CASES["qwen3_5"].traits
+QWEN3_5_KEYS = LINEAR_CASES["qwen3_5"].keys
 # Class, what its text part adds, and architecture and keys in GGUF.
 WRAPPED: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "qwen3_vl": ("Qwen3VL", QWEN3_VL, "qwen3vl", QWEN3_VL_KEYS),
@@ -126,10 +141,26 @@ WRAPPED: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
         {**ROPE_KEYS, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "attention.temperature_scale": 0.1,
          "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 1.0},
     ),
+    "qwen3_5": ("Qwen3_5", QWEN3_5, "qwen35", QWEN3_5_KEYS),
+    "qwen3_5_moe": (
+        "Qwen3_5Moe", {**QWEN3_5, **QWEN3_EXPERTS, "shared_expert_intermediate_size": 48}, "qwen35moe",
+        {**QWEN3_5_KEYS, "expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 24,
+         "expert_shared_feed_forward_length": 48},
+    ),
     "gemma3": (
         "Gemma3",
         {"rope_theta": 1e6, "query_pre_attn_scalar": 16, "sliding_window": 20, "num_hidden_layers": 7},
         "gemma3", {"rope.freq_base": 1e6, "attention.sliding_window": 20},
+    ),
+    "gemma4": (
+        "Gemma4", {**GEMMA4, "num_hidden_layers": 4, "hidden_size_per_layer_input": 24,
+                   "vocab_size_per_layer_input": 53},
+        "gemma4", {**GEMMA4_KEYS, "embedding_length_per_layer_input": 24},
+    ),
+    "gemma4_unified": (
+        "Gemma4Unified",
+        {"num_hidden_layers": 4} | {name: GEMMA4[name] for name in GEMMA4 if name != "hidden_size_per_layer_input"},
+        "gemma4", GEMMA4_KEYS,
     ),
 }  # fmt: skip
 
@@ -137,13 +168,32 @@ WRAPPED: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
 def wrapped(name: str) -> Any:
     model, text, _, _ = WRAPPED[name]
     config_class = getattr(transformers, f"{model}Config")
-    vision = {**VISION, "model_type": "pixtral"} if model == "Mistral3" else VISION
-    tied = {"tie_word_embeddings": model == "Gemma3"}
+    others = {
+        "Mistral3": {"model_type": "pixtral"}, "Gemma4": {"num_key_value_heads": 2, "position_embedding_size": 16},
+        "Gemma4Unified": {"mm_embed_dim": 16, "mm_posemb_size": 16, "output_proj_dims": 40},
+    }  # fmt: skip
+    vision = VISION | others.get(model, {})
+    tied = {"tie_word_embeddings": model.startswith("Gemma")}
     config = config_class(text_config={**TEXT, **text, **tied}, vision_config=vision, **tied)
     transformers.utils.logging.set_verbosity_error()
     peer = getattr(transformers, f"{model}ForConditionalGeneration")(config).eval()
     fill(peer)
     return peer
+
+
+def test_mod_30_experts_of_qwen3_vl_as_they_are_published(tmp_path: Path) -> None:
+    """transformers reads them either way, and writes them the other way."""
+    from safetensors.numpy import load_file, save_file
+
+    peer = wrapped("qwen3_vl_moe")
+    peer.save_pretrained(tmp_path)
+    path, tokens = tmp_path / "model.safetensors", prompt(60, SIZES["vocab_size"])
+    now = logits(load(tmp_path, tmp_path, kv_dtype="f32"), tokens)
+    tensors = load_file(path)
+    for name in [name for name in tensors if ".experts." in name]:
+        tensors[name] = np.ascontiguousarray(tensors[name].swapaxes(1, 2))
+    save_file(tensors, path, {"format": "pt"})
+    np.testing.assert_array_equal(logits(load(tmp_path, tmp_path, kv_dtype="f32"), tokens), now)
 
 
 @pytest.mark.parametrize("name", WRAPPED)
@@ -152,16 +202,15 @@ def test_mod_5_mod_30_hon_1_the_text_part_of_a_model_that_sees(name: str, tmp_pa
     peer = wrapped(name)
     tokens = prompt(60, SIZES["vocab_size"])
     path = export(peer, architecture, keys).write(tmp_path / "m.gguf")
-    models = [load(path, tmp_path, kv_dtype="f32")]
-    if name != "qwen3_vl_moe":  # refused as a directory
-        peer.save_pretrained(tmp_path / "saved")
-        models.append(load(tmp_path / "saved", tmp_path, kv_dtype="f32"))
-        [warning] = models[1].warnings
-        assert "tensors are not part of the model and not read" in warning
+    peer.save_pretrained(tmp_path / "saved")
+    models = [load(each, tmp_path, kv_dtype="f32") for each in (path, tmp_path / "saved")]
+    [warning] = models[1].warnings
+    assert "tensors are not part of the model and not read" in warning
     got, expected = [logits(model, tokens) for model in models], peer_logits(peer, tokens)
     limit = bound(peer.model.language_model)
     with torch.no_grad():
-        peer.model.language_model.layers[1].self_attn.k_proj.weight[3, 5] += 0.05
+        layer = next(each for each in peer.model.language_model.layers[1:] if hasattr(each, "self_attn"))
+        layer.self_attn.k_proj.weight[3, 5] += 0.05
     changed = peer_logits(peer, tokens)
     for each in got:
         assert distance(each, expected) < limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from imp_service import ChatMessage, ChatPrompt, LanguageModel
 from support.chat_templates import CHATML, GEMMA, LLAMA3, MISTRAL, PHI3, TOOLS
 from support.hf_export import fill
 from support.hub_tokenizers import KINDS, random_texts
+from support.linear_attention_cases import LINEAR_CASES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -41,10 +42,27 @@ class Case:
     # Special tokens that take the white space behind them.
     strips: bool = False
     padding: int = 0
+    # The configuration of a vision tower: the model is the text part of a model that also sees.
+    vision: dict[str, Any] | None = None
+    traits: dict[str, Any] = field(default_factory=dict)  # what the configuration adds to SIZES
+    seed: int = 0  # of weights with which text does not repeat itself at once
 
+
+TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+MERGED = {"out_hidden_size": 40, "spatial_merge_size": 2, "temporal_patch_size": 2, "num_position_embeddings": 4}
+_WINDOWED, _FULL = "sliding_attention", "full_attention"
+# With keys and values that layers share, and an embedding for each layer.
+GEMMA4 = {
+    "num_hidden_layers": 6, "layer_types": [_WINDOWED, _FULL] * 3, "sliding_window": 8, "num_kv_shared_layers": 2,
+    "global_head_dim": 32, "hidden_size_per_layer_input": 24, "use_double_wide_mlp": True,
+}  # fmt: skip
 
 CASES = {
     "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", "byte level", TOOLS, (), "<|im_end|>", padding=11),
+    "qwen3.5": Case(
+        "Qwen3_5ForCausalLM", "Qwen3_5TextConfig", "byte level", TOOLS, (), "<|im_end|>",
+        traits=LINEAR_CASES["qwen3_5_grouped"].traits | {"tie_word_embeddings": False},
+    ),
     "llama 3": Case(
         "LlamaForCausalLM", "LlamaConfig", "byte level, llama 3", LLAMA3,
         ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
@@ -58,9 +76,30 @@ CASES = {
         "Gemma3ForCausalLM", "Gemma3TextConfig", "pairs, never", GEMMA, ("<start_of_turn>", "<end_of_turn>"),
         "<end_of_turn>", "<s>",
     ),
+    "gemma 4": Case(
+        "Gemma4ForCausalLM", "Gemma4TextConfig", "pairs, never", GEMMA, ("<start_of_turn>", "<end_of_turn>"),
+        "<end_of_turn>", "<s>", traits=GEMMA4,
+    ),
     "phi": Case(
         "MistralForCausalLM", "MistralConfig", "pairs, prepended", PHI3,
         ("<|user|>", "<|assistant|>", "<|system|>", "<|end|>"), "<|end|>", "<s>", strips=True,
+    ),
+    "gpt-oss": Case(
+        "GptOssForCausalLM", "GptOssConfig", "byte level, gpt-4o", CHATML, (), "<|im_end|>", padding=7,
+        traits={"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 20}, seed=1,
+    ),
+    "gemma3 that sees": Case(
+        "Gemma3ForConditionalGeneration", "Gemma3Config", "pairs, never", GEMMA,
+        ("<start_of_turn>", "<end_of_turn>"), "<end_of_turn>", "<s>",
+        vision={**TOWER, "image_size": 28, "patch_size": 14},
+    ),
+    "mistral3 that sees": Case(
+        "Mistral3ForConditionalGeneration", "Mistral3Config", "pairs, first", MISTRAL, ("[INST]", "[/INST]"),
+        "</s>", "<s>", vision={**TOWER, "model_type": "pixtral", "head_dim": 8, "image_size": 28, "patch_size": 14},
+    ),
+    "qwen3-vl": Case(
+        "Qwen3VLForConditionalGeneration", "Qwen3VLConfig", "byte level", TOOLS, (), "<|im_end|>", padding=11,
+        vision={**TOWER, **MERGED, "depth": 1, "num_heads": 2, "patch_size": 14, "deepstack_visual_indexes": [0]},
     ),
 }  # fmt: skip
 USER = [{"role": "user", "content": "Hello there"}]
@@ -107,6 +146,19 @@ def library_of(case: Case) -> Tokenizer:
     return library
 
 
+def config_of(case: Case, sizes: dict[str, Any]) -> Any:
+    """The configuration of transformers."""
+    kind = getattr(transformers, case.config)
+    if case.vision is None:
+        return kind(**sizes)
+    text = {name: value for name, value in sizes.items() if name != "attn_implementation"}
+    if case.config == "Qwen3VLConfig":
+        text["rope_parameters"] = {"rope_type": "default", "mrope_section": [4, 2, 2], "rope_theta": 10000.0}
+    elif case.config == "Mistral3Config":
+        text["model_type"] = "mistral"
+    return kind(text_config=text, vision_config=case.vision, tie_word_embeddings=False, attn_implementation="eager")
+
+
 def write(case: Case, folder: Path, seed: int = 0) -> tuple[Any, Any]:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -116,12 +168,21 @@ def write(case: Case, folder: Path, seed: int = 0) -> tuple[Any, Any]:
     tokenizer.chat_template = case.template
     tokenizer.save_pretrained(folder)
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    config = getattr(transformers, case.config)(
-        **SIZES, vocab_size=library.get_vocab_size() + case.padding, eos_token_id=library.token_to_id(case.eos),
-        bos_token_id=None if case.bos is None else library.token_to_id(case.bos), pad_token_id=None,
-    )  # fmt: skip
-    peer = getattr(transformers, case.architecture)(config).eval()
-    fill(peer, seed)
+    n_rows = library.get_vocab_size() + case.padding
+    per_layer = {"vocab_size_per_layer_input": n_rows} if case.traits is GEMMA4 else {}
+    sizes = (
+        SIZES
+        | case.traits
+        | per_layer
+        | {
+            "vocab_size": n_rows,
+            "eos_token_id": library.token_to_id(case.eos),
+            "bos_token_id": None if case.bos is None else library.token_to_id(case.bos),
+            "pad_token_id": None,
+        }
+    )
+    peer = getattr(transformers, case.architecture)(config_of(case, sizes)).eval()
+    fill(peer, seed + case.seed)
     peer.save_pretrained(folder)
     return tokenizer, peer
 
@@ -131,7 +192,12 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("hub") / "model"
     tokenizer, peer = write(CASES[request.param], folder)
     with imp_service.load(folder, "device.threads=1", "kv.dtype=f32") as ours:
-        assert ours.warnings == ()
+        # The tower and what joins it are listed.
+        if CASES[request.param].vision is None:
+            assert ours.warnings == ()
+        else:
+            [warning] = ours.warnings
+            assert "tensors are not part of the model and not read: " in warning
         yield Pair(ours, tokenizer, peer, folder)
 
 
@@ -180,13 +246,19 @@ def test_hub_9_prompts_of_conversations_are_those_of_transformers(pair: Pair) ->
 
 def generated(tokenizer: Any, peer: Any, ids: list[int], n_tokens: int, ends: list[int]) -> list[int]:
     """The most probable tokens, of those that are tokens."""
-    beyond = list(range(len(tokenizer), peer.config.vocab_size)) or None
-    asked = {"do_sample": False, "suppress_tokens": beyond, "eos_token_id": ends or [peer.config.vocab_size]}
+    n_rows = peer.config.get_text_config().vocab_size
+    beyond = list(range(len(tokenizer), n_rows)) or None
+    asked = {
+        "do_sample": False,
+        "suppress_tokens": beyond,
+        "eos_token_id": ends or [n_rows],
+    }
     with torch.no_grad():
         whole = peer.generate(torch.tensor([ids]), max_new_tokens=n_tokens, **asked)
     return whole[0].tolist()[len(ids) :]
 
 
+@pytest.mark.sweep(quick=lambda pair: pair in ("qwen3", "gemma", "qwen3-vl"))
 def test_hub_9_greedy_tokens_are_those_of_transformers(pair: Pair) -> None:
     for prompt in ("Hello world", "\u4e16\u754c", "don't 1234"):
         ids = pair.tokenizer(prompt)["input_ids"]

@@ -20,7 +20,10 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 TYPES = {"f32": {"f32"}, "f16": {"f16"}, "q8_0": {"q8_0"}, "q4_k_m": {"q4_k", "q6_k"}}
 FAMILIES = ("mixtral", *ARCHITECTURES)
 # For the plain run; the others come with --all.
-QUICK = ("llama", "qwen2", "gemma3", "mixtral", "qwen3moe", "phi3", "cohere2", "mistral3", "apertus")
+QUICK = (
+    *("llama", "qwen2", "qwen35", "gemma3", "mixtral", "qwen3moe", "phi3", "cohere2", "mistral3", "apertus"),
+    *("gemma4", "gpt-oss"),
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,18 +35,29 @@ def _started() -> None:
 
 def source(family: str, seed: int = 0) -> TinyModel:
     """Rows of 256, which K-quants need."""
+    linear = {"n_layers": 5, "rope_dims": 16, "delta_key_heads": 2, "delta_value_heads": 4, "delta_key_dim": 64,
+              "delta_value_dim": 64}  # fmt: skip
+    linear_experts = {**linear, "n_experts": 6, "expert_ffn_size": 256, "shared_ffn_size": 512}
     further: dict[str, Any] = {
+        "qwen35": linear,
+        "qwen35moe": linear_experts,
+        "qwen3next": linear_experts,
         "mixtral": {"n_experts": 4},
         "qwen2moe": {"expert_ffn_size": 256, "shared_ffn_size": 512},
         "qwen3moe": {"n_experts": 6, "expert_ffn_size": 256},
         "qwen3vlmoe": {"n_experts": 6, "expert_ffn_size": 256},
         "granitemoe": {"shared_ffn_size": 512},
+        # llama.cpp rounds the ends of YaRN's ramp, and the models were trained without.
+        "gpt-oss": {"expert_ffn_size": 256, "scaling": {}},
         # llama.cpp has no windows in these, or only in a model of 64 layers.
         "exaone4": {"window": 0},
         "starcoder2": {"window": 0},
+        # A layer of each kind before those that share its keys.
+        "gemma4": {"n_layers": 4, "n_experts": 6, "expert_ffn_size": 256, "layer_embedding": 64},
     }.get(family, {})
-    return tiny("llama" if family == "mixtral" else family, hidden_size=256, ffn_size=512, n_heads=4, n_kv_heads=2,
-                head_dim=64, n_layers=2, vocab_size=96, seed=seed, **further)  # fmt: skip
+    sizes = {"hidden_size": 256, "ffn_size": 512, "n_heads": 4, "n_kv_heads": 2, "head_dim": 64, "n_layers": 2,
+             "vocab_size": 96, "seed": seed}  # fmt: skip
+    return tiny("llama" if family == "mixtral" else family, **(sizes | further))
 
 
 def distance(model: TinyModel, got: Logits, expected: NDArray[np.float64]) -> float:

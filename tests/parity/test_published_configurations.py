@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.family_cases import CASES, SIZES
+from support.family_cases import CASES as OTHER_CASES
+from support.family_cases import SIZES
 from support.forward_runs import load, logits, prompt
+from support.linear_attention_cases import LINEAR_CASES
 
 pytest.importorskip("transformers", reason="transformers is not installed")
+
+CASES = OTHER_CASES | LINEAR_CASES
 
 # What published files of a family say beside what it computes. Sizes are those of the tiny model.
 FURTHER: dict[str, dict[str, Any]] = {
@@ -44,13 +48,24 @@ FURTHER: dict[str, dict[str, Any]] = {
     "apertus": {"mlp_bias": False, "post_norm": False, "qk_norm": True, "hidden_dropout": 0.0},
     "ministral3": {"layer_types": ["full_attention"] * 3},
     "arcee": {"mlp_bias": False},
+    "gemma4_e2b": {"global_head_dim": 32, "num_global_key_value_heads": None},
+    "gemma4_26b_a4b": {"global_head_dim": 32, "num_global_key_value_heads": 1, "use_bidirectional_attention": "vision"},
     "gemma3": {"sliding_window_pattern": 6, "layer_types": None},
+    "gpt_oss": {"attention_bias": True, "experts_per_token": 2, "initial_context_length": 128, "swiglu_limit": 7.0,
+                "output_router_logits": False, "router_aux_loss_coef": 0.9},
+    "qwen3_5": {"attn_output_gate": True, "full_attention_interval": 4, "mamba_ssm_dtype": "float32",
+                "mlp_only_layers": [], "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False},
+    "qwen3_5_moe": {"attn_output_gate": True, "mtp_num_hidden_layers": 1, "router_aux_loss_coef": 0.001},
+    "qwen3_next": {"full_attention_interval": 4, "layer_types": None, "decoder_sparse_step": 1, "mlp_only_layers": [],
+                   "output_router_logits": False, "router_aux_loss_coef": 0.001, "use_sliding_window": False},
 }  # fmt: skip
 
 
 def older(config: dict[str, Any]) -> dict[str, Any]:
     """With the rope in two keys, as files were until 2025."""
     config = dict(config)
+    if config.pop("per_layer_config", None):
+        return config  # of a family that is younger
     parameters = config.pop("rope_parameters")
     if "full_attention" in parameters:
         if "gemma" in config["model_type"]:

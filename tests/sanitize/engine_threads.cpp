@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "engine/engine.h"
 #include "native/script/script_backend.h"
 #include "native/script/script_model.h"
-#include "engine/engine.h"
 
 namespace {
 
@@ -217,15 +217,19 @@ void wait_until(Condition holds, const char* what) {
 }
 
 // is_ahead: as on a device on which steps are begun before the one before is read.
-void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead) {
+// has_state: a model with a recurrent state, and fewer slots than sequences that could run.
+void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead, bool has_state = false) {
   testing::Script script;
+  script.state = has_state;
   script.vocab_size = kVocabulary;
   script.records = false;
   testing::ScriptBackend backend;
   backend.records = false;
   backend.ahead = is_ahead;
   testing::ScriptModel model(script, &backend.last_drawn);
-  Engine engine(backend, model, engine_options());
+  EngineOptions options = engine_options();
+  options.n_state_slots = has_state ? 6 : 0;
+  Engine engine(backend, model, options);
   Endings endings;
   std::atomic<std::uint64_t> ids = 1;
   std::atomic<bool> is_over = false;
@@ -249,6 +253,7 @@ void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead) {
   watch.join();
   const EngineStats stats = engine.stats();
   if (stats.running != 0 || stats.waiting != 0 || stats.sessions != 0) fail("something still runs");
+  if (stats.states_held != 0) fail("states are held although all is closed");
   if (!endings.is_complete()) fail("an ending was told twice");
   if ((stats.n_steps_ahead > 0) != is_ahead) fail("steps were begun ahead, or none was");
   endings.report(stats);
@@ -261,6 +266,8 @@ int main(int n_arguments, char** arguments) {
   const unsigned seed = n_arguments > 2 ? static_cast<unsigned>(std::atoi(arguments[2])) : 1U;
   run(4, n_rounds, seed, false);
   run(4, n_rounds / 2, seed, true);
+  run(4, n_rounds / 4, seed, false, true);
+  run(4, n_rounds / 4, seed, true, true);
   // An engine may be let go while everything is under way.
   for (unsigned i = 0; i < 8; ++i) {
     testing::Script script;

@@ -1,6 +1,6 @@
-// Every allocation of an engine fails in turn: at its start, in admission control, in its thread, in each of a few situations.
-// What is refused is told with a reason, and nothing of it stays. Where one fails and the next does not, at most the
-// one request ends by it; where all fail from then on, they may be told that the engine has ended.
+// Every allocation of an engine fails in turn: at its start, in admission control, in its thread, in each of a few
+// situations. What is refused is told with a reason, and nothing of it stays. Where one fails and the next does not, at
+// most the one request ends by it; where all fail from then on, they may be told that the engine has ended.
 #include <poll.h>
 
 #include <atomic>
@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/engine.h"
 #include "native/script/script_backend.h"
 #include "native/script/script_model.h"
-#include "engine/engine.h"
 
 namespace {
 
@@ -106,8 +106,9 @@ struct Outcomes {
   long engines_ended = 0;
 };
 
-testing::Script script() {
+testing::Script script(bool has_state) {
   testing::Script script;
+  script.state = has_state;
   script.vocab_size = kVocabulary;
   script.rule = testing::ScriptRule::counter;
   script.records = false;
@@ -236,18 +237,24 @@ std::vector<Request> extras() {
 std::vector<Situation> situations() {
   EngineOptions evicting = engine_options();
   evicting.evict_sessions = true;
+  EngineOptions states = engine_options();
+  states.n_state_slots = 9;
   return {{"an everyday load", engine_options(), everyday},
           {"a full cache", engine_options(), pressure},
           {"a full cache, sessions evicted", evicting, pressure},
           {"scores, masks, profiles", engine_options(), extras},
-          {"an everyday load, steps begun ahead", engine_options(), everyday, true}};
+          {"an everyday load, steps begun ahead", engine_options(), everyday, true},
+          {"an everyday load of a model with a recurrent state", states, everyday}};
 }
 
 // One engine, of whose allocations the nth fails.
 class Attempt {
  public:
   Attempt(const Situation& situation, long nth, Outcomes& outcomes)
-      : situation_(situation), nth_(nth), outcomes_(outcomes), model_(script(), &backend_.last_drawn) {
+      : situation_(situation),
+        nth_(nth),
+        outcomes_(outcomes),
+        model_(script(situation.options.n_state_slots > 0), &backend_.last_drawn) {
     backend_.records = false;
     backend_.ahead = situation.is_ahead;
     drained_.reserve(1024);
@@ -397,7 +404,8 @@ class Attempt {
     }
     if (outputs != "8 9 10 11 12 ") fail(nth_, "a fresh request drew " + outputs);
     const EngineStats stats = engine_->stats();
-    const int held = stats.running + stats.waiting + stats.queued + stats.sessions + stats.blocks_live;
+    const int held =
+        stats.running + stats.waiting + stats.queued + stats.sessions + stats.blocks_live + stats.states_held;
     if (held != 0 || stats.waiting_tokens != 0 || stats.blocks_cached + stats.blocks_free != kBlocks) {
       fail(nth_, std::to_string(stats.running) + " run, " + std::to_string(stats.waiting) + " wait, " +
                      std::to_string(stats.queued) + " queued, " + std::to_string(stats.sessions) + " sessions, " +

@@ -27,7 +27,7 @@ Asked = tuple[int, int, list[int]]  # rows, position of the first, blocks
 
 @dataclass
 class Held:
-    """One sequence: its K and V from position 0, its blocks in the pool, and the rows of q that are asked."""
+    """One sequence: its K and V from position 0, its blocks in the pool, and the requested rows of q."""
 
     k: Array
     v: Array
@@ -39,13 +39,13 @@ class Held:
         return len(self.k) - len(self.q)
 
     def asked(self, begin: int = 0, end: int | None = None) -> Asked:
-        """Rows [begin, end) of q as a sequence of a batch."""
+        """Returns rows [begin, end) of q as a sequence of a batch."""
         end = len(self.q) if end is None else end
         return (end - begin, self.first + begin, self.blocks)
 
 
 def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[int, int]]) -> tuple[list[Held], int]:
-    """Sequences of (tokens held, rows asked), whose blocks lie in the pool in no order."""
+    """Returns sequences of (tokens held, rows requested), whose blocks have a random order in the pool."""
     n_blocks = sum(-(-n // BLOCK) for n, _ in shapes) + 3
     order = rng.permutation(n_blocks).tolist()
     sequences = []
@@ -58,7 +58,7 @@ def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[in
 
 
 def make_cache(device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held]) -> core.Cache:
-    """A cache of two layers that holds NaN wherever the sequences, in layer 1, do not."""
+    """Returns a cache of two layers. Layer 1 holds the sequences; everything else is NaN."""
     cache = core.Cache(
         device, dtype=dtype, n_layers=2, n_kv_heads=heads.n_kv_heads, head_dim=heads.head_dim, n_blocks=n_blocks
     )
@@ -86,6 +86,7 @@ def attend(
         heads.scale,
         soft_cap=heads.soft_cap,
         window=heads.window,
+        sinks=np.array(heads.sinks, np.float32) if heads.sinks else None,
         scratch_fill=scratch_fill,
         max_context=max_context,
         max_sequences=max_sequences,
@@ -118,11 +119,11 @@ class Expected:
         self.bounds = np.concatenate([self._bounds(held) for held in sequences])
 
     def worst(self, actual: Array) -> float:
-        """The largest error, in units of the bound."""
+        """Returns the largest error, in units of the bound."""
         return self.distance(actual, self.exact)
 
     def is_missed(self, actual: Array, *, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> bool:
-        """Whether the bound rejects outputs of other heads, of shifted positions or of neighbouring values."""
+        """Returns whether the bound rejects outputs of other heads, of shifted positions or of neighbouring values."""
         return self.distance(actual, self.outputs(oracle, shift, roll)) > 1
 
     def distance(self, actual: Array, exact: Array) -> float:
@@ -136,7 +137,7 @@ class Expected:
         return np.concatenate(found)
 
     def _multiplied(self, held: Held) -> tuple[Array, Array, Array]:
-        """q, K and V, rounded as the device rounds them before it multiplies."""
+        """Returns q, K and V, rounded as the device rounds them before it multiplies."""
         if self.on_gpu:
             k, v = stored_on_gpu(held.k, self.dtype), stored_on_gpu(held.v, self.dtype)
             return multiplied_on_gpu(held.q, self.dtype, self.heads), k, v
@@ -155,7 +156,7 @@ class Expected:
             bound = tolerances.attention(
                 heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
             )
-            # Matrix instructions cut sums off where float32 would round them.
+            # Matrix instructions truncate sums where float32 rounds them.
             part = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
             bounds[:, part] += 2 * bound if self.on_gpu else bound
         return bounds
@@ -164,5 +165,5 @@ class Expected:
 def worst(
     actual: Array, heads: Heads, dtype: str, sequences: list[Held], *, device: core.Device | None = None
 ) -> float:
-    """The largest error, in units of the bound."""
+    """Returns the largest error, in units of the bound."""
     return Expected(heads, dtype, sequences, device).worst(actual)

@@ -14,7 +14,7 @@ BLOCK = 32
 
 
 def blocks_of(values: Array) -> tuple[Array, Array]:
-    """Codes and float16 scales of rows in q8_0: 127 is the largest of each block; no finite scale, no codes."""
+    """Returns q8_0 codes and float16 scales of rows. The largest code of a block is 127; 0 without a finite scale."""
     blocks = values.reshape(*values.shape[:-1], -1, BLOCK)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         scales = (np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)).astype(np.float16)
@@ -23,7 +23,7 @@ def blocks_of(values: Array) -> tuple[Array, Array]:
 
 
 def stored(values: Array, dtype: str) -> Array:
-    """The values that a cache of this type stores for float32 values, in float64."""
+    """Returns the values that a cache of this type stores for float32 values, in float64."""
     if dtype == "q8_0":
         codes, scales = blocks_of(values)
         with np.errstate(invalid="ignore"):
@@ -38,7 +38,7 @@ def stored(values: Array, dtype: str) -> Array:
 
 
 def multiplied(q: Array, dtype: str) -> Array:
-    """The query as the CPU multiplies it: in the format of a bfloat16 or quantized cache."""
+    """Returns the query as the CPU multiplies it: in the format of a bfloat16 or quantized cache."""
     if dtype != "q8_0":
         return stored(q, dtype) if dtype == "bf16" else q.astype(np.float64)
     blocks = q.reshape(q.shape[0], -1, BLOCK)
@@ -48,7 +48,7 @@ def multiplied(q: Array, dtype: str) -> Array:
 
 
 def stored_on_gpu(values: Array, dtype: str) -> Array:
-    """The cached values as a GPU multiplies them: the products of codes and scales are rounded to float16."""
+    """Returns the cached values as a GPU multiplies them: the products of codes and scales are rounded to float16."""
     held = stored(values, dtype)
     return held.astype(np.float16).astype(np.float64) if dtype == "q8_0" else held
 
@@ -63,6 +63,7 @@ class Heads:
     scale: float
     soft_cap: float = 0
     window: int = 0
+    sinks: tuple[float, ...] = ()  # of each head: the score of a key whose value is 0
 
     @property
     def group(self) -> int:
@@ -72,12 +73,12 @@ class Heads:
         return rows[:, head * self.head_dim : (head + 1) * self.head_dim].astype(np.float64)
 
     def kv(self, rows: Array, head: int) -> Array:
-        """Of the kv head that a query head reads."""
+        """Returns the columns of the kv head that a query head reads."""
         return rows[:, head // self.group * self.head_dim : (head // self.group + 1) * self.head_dim]
 
 
 def multiplied_on_gpu(q: Array, dtype: str, heads: Heads) -> Array:
-    """What a query is multiplied as on a GPU: with its factor of scores in base 2, in the 16 bits of the cache."""
+    """Returns the query as a GPU multiplies it: scaled for scores in base 2, in the 16-bit type of the cache."""
     factor = np.float32(heads.scale) * np.float32(np.log2(np.e))
     unit = np.log(2) / np.float64(np.float32(heads.scale))
     if heads.soft_cap:
@@ -87,7 +88,7 @@ def multiplied_on_gpu(q: Array, dtype: str, heads: Heads) -> Array:
 
 
 def softmax(heads: Heads, q: Array, first_position: int, k: Array) -> Iterator[Array]:
-    """Of each head, its weights by row and position.
+    """Yields for each head its weights by row and position.
 
     q: rows at first_position, first_position + 1 …; k: the sequence's rows from position 0.
     """
@@ -101,18 +102,20 @@ def softmax(heads: Heads, q: Array, first_position: int, k: Array) -> Iterator[A
         if heads.soft_cap:
             scores = heads.soft_cap * np.tanh(scores / heads.soft_cap)
         scores = np.where(seen, scores, -np.inf)
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        yield weights / weights.sum(axis=1, keepdims=True)
+        greatest = scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores - greatest)
+        of_sink = np.exp(np.float64(np.float32(heads.sinks[head])) - greatest) if heads.sinks else 0
+        yield weights / (weights.sum(axis=1, keepdims=True) + of_sink)
 
 
 def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
-    """The averages of v, whose rows are those of k, under the weights."""
+    """Returns the averages of v, whose rows are those of k, under the weights."""
     weights = softmax(heads, q, first_position, k)
     return np.concatenate([found @ heads.kv(v, head) for head, found in enumerate(weights)], axis=1)
 
 
 def spread(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
-    """The averages of |v - output| under the weights."""
+    """Returns the averages of |v - output| under the weights."""
     spreads = []
     for head, weights in enumerate(softmax(heads, q, first_position, k)):
         values = heads.kv(v, head).astype(np.float64)

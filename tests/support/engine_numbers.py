@@ -1,4 +1,4 @@
-"""The core's EngineStats as a test sets them."""
+"""Builds EngineStats of the core from the values that a test sets."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ class Numbers:
     blocks_live: int = 0
     blocks_cached: int = 0
     blocks_free: int = 10
+    states_held: int = 0
+    states_kept: int = 0
+    states_free: int = 0
     silence_ns: int = 0
     stopped: bool = False
     graphs: Graphs | None = None

@@ -70,8 +70,9 @@ def peer_logits(peer: Any, tokens: list[int]) -> NDArray[np.float64]:
 
 def bound(peer: Any) -> float:
     """Both sides compute in float32, and the peer's angles are rounded to it too."""
+    is_linear = "linear_attention" in (getattr(peer.config, "layer_types", None) or ())
     sizes = {"n_layers": peer.config.num_hidden_layers, "hidden_size": 40, "ffn_size": 72, "n_heads": 4, "head_dim": 16}
-    return 2 * float32_bound(TinyModel(**sizes))
+    return 2 * float32_bound(TinyModel("qwen35" if is_linear else "llama", **sizes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +254,103 @@ def in_sequence(peer: Any) -> None:
         layer.forward = Sum(layer)
 
 
+def without_value_norm(peer: Any) -> None:
+    import torch
+
+    for layer in peer.model.layers:
+        if hasattr(layer.self_attn, "v_norm"):
+            layer.self_attn.v_norm = torch.nn.Identity()
+
+
+def with_other_frequencies(kind: str, theta: float, turned: float = 1.0) -> TurnOff:
+    """Of the layers of one kind."""
+
+    def turn_off(peer: Any) -> None:
+        import torch
+
+        frequencies = getattr(peer.model.rotary_emb, f"{kind}_inv_freq")
+        n_pairs = len(frequencies)
+        plain = theta ** (-torch.arange(n_pairs) / n_pairs)
+        frequencies.copy_(torch.where(torch.arange(n_pairs) < turned * n_pairs, plain, 0.0))
+
+    return turn_off
+
+
+def in_experts(change: Callable[[Any], None]) -> TurnOff:
+    def turn_off(peer: Any) -> None:
+        import torch
+
+        with torch.no_grad():
+            for layer in peer.model.layers:
+                change(layer.mlp.experts)
+
+    return turn_off
+
+
+def without_scalars(peer: Any) -> None:
+    for layer in peer.model.layers:
+        layer.layer_scalar.fill_(1.0)
+
+
+def of_earlier_layers(peer: Any) -> None:
+    """The first layer of each kind gives its keys and values to those that share, instead of the last one."""
+    seen = set()
+    for layer in peer.model.layers:
+        layer.self_attn.store_full_length_kv = layer.self_attn.layer_type not in seen
+        seen.add(layer.self_attn.layer_type)
+
+
+def without_layer_table(peer: Any) -> None:
+    peer.model.embed_tokens_per_layer.embed_scale.fill_(0.0)
+
+
+def with_equal_experts(peer: Any) -> None:
+    for layer in peer.model.layers:
+        layer.router.per_expert_scale.data.fill_(1.0)
+
+
+def with_unscaled_router(peer: Any) -> None:
+    for layer in peer.model.layers:
+        layer.router.scale.data.fill_(1.0)
+
+
+def with_swapped_norms(peer: Any) -> None:
+    for layer in peer.model.layers:
+        first, second = layer.post_feedforward_layernorm_1, layer.post_feedforward_layernorm_2
+        layer.post_feedforward_layernorm_1, layer.post_feedforward_layernorm_2 = second, first
+
+
+def with_sinks(change: Callable[[Any], Any]) -> TurnOff:
+    def turn_off(peer: Any) -> None:
+        import torch
+
+        with torch.no_grad():
+            for layer in peer.model.layers:
+                layer.self_attn.sinks.copy_(change(layer.self_attn.sinks))
+
+    return turn_off
+
+
+def rounded_ramp(peer: Any) -> None:
+    """YaRN between whole pairs."""
+    peer.config.rope_parameters = {**peer.config.rope_parameters, "truncate": True}
+    rope = peer.model.rotary_emb
+    fresh = type(rope)(peer.config)
+    rope.inv_freq, rope.original_inv_freq = fresh.inv_freq, fresh.original_inv_freq
+
+
+GPT_OSS_OFF: dict[str, TurnOff] = {
+    "sinks": with_sinks(lambda sinks: sinks - 100),
+    "sinks of each head": with_sinks(lambda sinks: sinks.roll(1)),
+    "limits": in_experts(lambda experts: setattr(experts, "limit", 100.0)),
+    "slope": in_experts(lambda experts: setattr(experts, "alpha", 1.0)),
+    "bias of gate and up": in_experts(lambda experts: experts.gate_up_proj_bias.zero_()),
+    "gate and up in turn": in_experts(lambda experts: experts.gate_up_proj_bias.copy_(
+        experts.gate_up_proj_bias.reshape(-1, 2, 72).swapaxes(1, 2).reshape(-1, 144))),
+    "bias of each expert": in_experts(lambda experts: experts.down_proj_bias.copy_(experts.down_proj_bias.roll(1, 0))),
+    "bias of the router": in_layers(None, "mlp", "router", "bias"),
+    "bias of the output": without_bias("self_attn", "o_proj"),
+}  # fmt: skip
 Q_NORM: dict[str, TurnOff] = {"norm of q": without("self_attn", "q_norm")}
 NO_WINDOWS: dict[str, TurnOff] = {"windows": configured(sliding_window=500)}
 ROPE = {"rope_theta": 1e4}
@@ -279,6 +377,28 @@ COHERE_OFF: dict[str, TurnOff] = {
 MINISTRAL3_ROPE = {
     "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0,
     "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.1,
+}  # fmt: skip
+
+_S, _F = "sliding_attention", "full_attention"
+GEMMA4 = {
+    "tie_word_embeddings": True, "sliding_window": 20, "global_head_dim": 32, "final_logit_softcapping": 3.0,
+    "hidden_size_per_layer_input": 0, "layer_types": [_S, _F, _S, _F],
+    "rope_parameters": {_S: {"rope_type": "default", "rope_theta": 1e4},
+                        _F: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}},
+}  # fmt: skip
+GEMMA4_KEYS = {
+    "rope.freq_base": 1e6, "rope.freq_base_swa": 1e4, "rope.dimension_count": 32, "rope.dimension_count_swa": 16,
+    "attention.sliding_window": 20, "attention.sliding_window_pattern": [True, False, True, False],
+    "attention.key_length": 32, "attention.value_length": 32, "attention.key_length_swa": 16,
+    "attention.value_length_swa": 16, "attention.shared_kv_layers": 0, "embedding_length_per_layer_input": 0,
+    "final_logit_softcapping": 3.0,
+}  # fmt: skip
+GEMMA4_OFF: dict[str, TurnOff] = {
+    **NO_WINDOWS, **Q_NORM, "norm of v": without_value_norm, "scalars of layers": without_scalars,
+    "theta of windowed layers": with_other_frequencies(_S, 1e6),
+    "theta of the others": with_other_frequencies(_F, 1e4, 0.25),
+    "pairs that turn": with_other_frequencies(_F, 1e6, 0.5),
+    "cap of logits": configured(final_logit_softcapping=None), "scale of the embedding": without_embedding_scale,
 }  # fmt: skip
 
 CASES: dict[str, FamilyCase] = {
@@ -346,6 +466,33 @@ CASES: dict[str, FamilyCase] = {
                    "rope.scaling.factor": 8.0},
         {**NO_WINDOWS, **Q_NORM, "scale of the embedding": without_embedding_scale},
         config_class="Gemma3TextConfig",
+    ),
+    "gemma4_e2b": FamilyCase(
+        "Gemma4",
+        {**GEMMA4, "num_hidden_layers": 8, "layer_types": [_S, _F, _S, _F, _S, _S, _F, _F],
+         "num_kv_shared_layers": 4, "hidden_size_per_layer_input": 24, "vocab_size_per_layer_input": 53,
+         "use_double_wide_mlp": True},
+        "gemma4", {**GEMMA4_KEYS, "attention.shared_kv_layers": 4, "embedding_length_per_layer_input": 24,
+                   "attention.sliding_window_pattern": [True, False, True, False, True, True, False, False],
+                   "feed_forward_length": [72] * 4 + [144] * 4},
+        {**GEMMA4_OFF, "shared keys": of_earlier_layers, "table of layers": without_layer_table,
+         "norm of the layer's embedding": without("post_per_layer_input_norm")},
+        config_class="Gemma4TextConfig",
+    ),
+    "gemma4_31b": FamilyCase(
+        "Gemma4", {**GEMMA4, "num_hidden_layers": 4, "attention_k_eq_v": True, "num_global_key_value_heads": 1},
+        "gemma4", {**GEMMA4_KEYS, "attention.head_count_kv": [2, 1, 2, 1]}, GEMMA4_OFF,
+        config_class="Gemma4TextConfig",
+    ),
+    "gemma4_26b_a4b": FamilyCase(
+        "Gemma4",
+        {**GEMMA4, "num_hidden_layers": 4, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+         "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 24},
+        "gemma4", {**GEMMA4_KEYS, "attention.head_count_kv": [2, 1, 2, 1], "expert_count": 6, "expert_used_count": 2,
+                   "expert_feed_forward_length": 24},
+        {**GEMMA4_OFF, "scales of experts": with_equal_experts, "scale of the router": with_unscaled_router,
+         "norms of the branches": with_swapped_norms, "number of experts": configured(top_k_experts=3)},
+        config_class="Gemma4TextConfig",
     ),
     "smollm3": FamilyCase(
         "SmolLM3", {"rope_theta": 1e4, "num_hidden_layers": 5, "pad_token_id": 0},
@@ -447,5 +594,13 @@ CASES: dict[str, FamilyCase] = {
     "apertus": FamilyCase(
         "Apertus", {"rope_parameters": {**LLAMA3, **ROPE}}, "apertus", ROPE_KEYS, {**Q_NORM, "xielu": with_silu},
         gguf_rounds=True,
+    ),
+    "gpt_oss": FamilyCase(
+        "GptOss",
+        {"rope_theta": 1.5e5, "rope_scaling": {**YARN, "truncate": False}, "num_local_experts": 5,
+         "num_experts_per_tok": 2, "sliding_window": 20},
+        "gpt-oss", {"rope.freq_base": 1.5e5, **YARN_KEYS, "attention.sliding_window": 20, "expert_count": 5,
+                    "expert_used_count": 2, "expert_feed_forward_length": 72},
+        {**GPT_OSS_OFF, **NO_WINDOWS, "scaling of rope": plain_frequencies, "ramp of YaRN": rounded_ramp},
     ),
 }  # fmt: skip

@@ -10,23 +10,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.gguf_contents import GgufContents, Tensor
+from support.linear_attention_export import linear_tensors
 from support.tiny_models import hashed
 
 # Architectures whose rows of q and k GGUF permutes, so that pairs that rotate together are neighbours.
 _PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "mistral3", "arcee")
 
 
+# Modules of models that also see or hear.
+_NOT_TEXT = tuple(f"model.{name}" for name in ("visual.", "vision_", "multi_modal_projector.", "embed_vision."))
+
+
+def stores_less_one(model_type: str, name: str) -> bool:
+    """Whether files of the library hold a norm's weights minus one."""
+    if model_type.startswith(("qwen3_5", "qwen3_next")):
+        return ".linear_attn." not in name
+    return "gemma" in model_type and not model_type.startswith("gemma4")
+
+
 def fill(model: Any, seed: int = 0) -> None:
     """Gives every parameter numbers of its own, norms and biases too."""
     import torch
 
+    scalars = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(".layer_scalar")]
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in [*model.named_parameters(), *scalars]:
             values = hashed(name, tuple(parameter.shape), seed)
             spread = 1.0 if "embed" in name else np.sqrt(3.0 / parameter.shape[-1])
             if parameter.ndim == 1:
-                centre = 1.0 if "norm" in name and "gemma" not in model.config.model_type else 0.0
+                is_factor = "norm" in name or name.endswith(("scale", "scalar"))
+                centre = 1.0 if is_factor and not stores_less_one(model.config.model_type, name) else 0.0
                 values, spread = centre + 0.4 * values, 1.0
+            if name.endswith("gate_up_proj_bias"):
+                spread = 9.0  # beyond the limits of the gate
+            elif name.endswith("sinks"):
+                spread = 2.0
             parameter.copy_(torch.from_numpy(values * spread).to(parameter.dtype))
 
 
@@ -49,6 +67,20 @@ def expert_tensors(name: str, values: NDArray[Any]) -> dict[str, Tensor]:
     }
 
 
+def gemma4_tensors(name: str, values: NDArray[Any]) -> dict[str, Tensor]:
+    """The names that end without `weight` in one of the formats."""
+    at = f"blk.{name.split('.')[2]}." if ".layers." in name else ""
+    names = {
+        "layer_scalar": "layer_output_scale.weight",
+        "router.scale": "ffn_gate_inp.scale",
+        "router.per_expert_scale": "ffn_down_exps.scale",
+        "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+        "experts.down_proj": "ffn_down_exps.weight",
+    }
+    found = [known for suffix, known in names.items() if name.endswith(f".{suffix}")]
+    return {at + (found[0] if found else gguf_name("gemma4", name).removeprefix(at)): Tensor(values)}
+
+
 def xielu_keys(model: Any) -> dict[str, list[float]]:
     """The parameters of the activation in each layer."""
     activations = [layer.mlp.act_fn for layer in model.model.layers]
@@ -58,7 +90,12 @@ def xielu_keys(model: Any) -> dict[str, list[float]]:
 
 def rope_tensors(model: Any) -> dict[str, Tensor]:
     """GGUF holds the divisors of the frequencies, not the rules that they come from."""
-    parameters = getattr(model.config, "rope_parameters", None) or {}
+    config = model.config.get_text_config()
+    parameters = getattr(config, "rope_parameters", None) or {}
+    if (full := parameters.get("full_attention", {})).get("rope_type") == "proportional":
+        n_pairs = config.per_layer_config["full_attention"].head_dim // 2
+        n_turning = int(full["partial_rotary_factor"] * n_pairs)
+        return {"rope_freqs.weight": Tensor(np.array([1.0] * n_turning + [1e30] * (n_pairs - n_turning), np.float32))}
     kind = parameters.get("rope_type")
     if kind == "longrope":
         return {
@@ -72,6 +109,20 @@ def rope_tensors(model: Any) -> dict[str, Tensor]:
     return {}
 
 
+def transposed_expert_tensors(name: str, values: NDArray[Any], in_turn: bool) -> dict[str, Tensor]:
+    """Of a stack over all experts that is stored as [experts, in, out]; gate and up may lie in turn."""
+    layer, end = name.split(".")[2], "bias" if name.endswith("_bias") else "weight"
+    if end == "weight":
+        values = values.swapaxes(1, 2)
+    if "down_proj" in name:
+        return {f"blk.{layer}.ffn_down_exps.{end}": Tensor(np.ascontiguousarray(values))}
+    parts = (values[:, ::2], values[:, 1::2]) if in_turn else np.split(values, 2, axis=1)
+    return {
+        f"blk.{layer}.ffn_{part}_exps.{end}": Tensor(np.ascontiguousarray(of_part))
+        for part, of_part in zip(("gate", "up"), parts, strict=True)
+    }
+
+
 @functools.cache
 def name_map(architecture: str) -> gguf.TensorNameMap:
     [kind] = [kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture]
@@ -80,7 +131,10 @@ def name_map(architecture: str) -> gguf.TensorNameMap:
 
 def gguf_name(architecture: str, name: str) -> str:
     """As the tables of the package `gguf` have it."""
-    name = name.replace(".router.weight", ".router.layer.weight")  # as it is on disk
+    if architecture == "granitemoe":
+        name = name.replace(".router.weight", ".router.layer.weight")  # as it is on disk
+    if name.endswith(".sinks"):
+        name += ".weight"
     found = name_map(architecture).get_name(name, try_suffixes=(".weight", ".bias"))
     assert found is not None, f"{architecture} has no {name} in GGUF"
     return found
@@ -89,18 +143,26 @@ def gguf_name(architecture: str, name: str) -> str:
 def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
     """`keys` are those beside the sizes, without the architecture in front."""
     config = model.config.get_text_config()
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = config.per_layer_config[0] if architecture == "gemma4" else config
+    head_dim = getattr(heads, "head_dim", None) or config.hidden_size // config.num_attention_heads
     tensors = rope_tensors(model)
-    for full_name, parameter in model.named_parameters():
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(".layer_scalar")]
+    for full_name, parameter in [*model.named_parameters(), *buffers]:
         name = full_name.replace("model.language_model.", "model.")  # of a model that also sees
-        if name.startswith(("model.visual.", "model.vision_tower.", "model.multi_modal_projector.")):
+        if name.startswith(_NOT_TEXT):
             continue
         values = parameter.detach().numpy().astype(np.float32)
         if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             values = adjacent_pairs(values, head_dim)
-        if architecture.startswith("gemma") and "norm" in name:
+        if "norm" in name and stores_less_one(config.model_type, name):
             values = values + 1
-        if ".experts." in name or ".shared_mlp." in name:
+        if architecture == "gemma4":
+            tensors |= gemma4_tensors(name, values)
+        elif ".linear_attn." in name:
+            tensors |= linear_tensors(name, values, config, architecture)
+        elif ".experts." in name and architecture == "gpt-oss":
+            tensors |= transposed_expert_tensors(name, values, in_turn=True)
+        elif ".experts." in name or ".shared_mlp." in name:
             tensors |= expert_tensors(name, values)
         elif ".act_fn." not in name:
             tensors[gguf_name(architecture, name)] = Tensor(values)
@@ -108,13 +170,14 @@ def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
-        "feed_forward_length": config.intermediate_size,
         "attention.head_count": config.num_attention_heads,
-        "attention.head_count_kv": config.num_key_value_heads,
+        "attention.head_count_kv": heads.num_key_value_heads,
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
         **epsilon(config),
     }
+    if hasattr(config, "intermediate_size"):  # not where every layer has experts
+        sizes["feed_forward_length"] = config.intermediate_size
     named = {f"{architecture}.{key}": value for key, value in (sizes | keys).items()}
     if getattr(config, "hidden_act", "") == "xielu":
         named |= xielu_keys(model)

@@ -1,4 +1,4 @@
-"""Tokenizers as hubs publish them, made with the `tokenizers` library from the texts of our own vocabularies."""
+"""Trains tokenizers like those on hubs with the `tokenizers` library, on the texts of our own vocabularies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ODD = (
 
 
 def byte_level(rule: str = "qwen2", *, composes: bool = True, n_tokens: int = 500, **options: Any) -> Tokenizer:
-    """As Qwen, Llama 3 and GPT publish it: bytes in the byte alphabet, words by the pattern of a rule."""
+    """Returns a tokenizer like those of Qwen, Llama 3 and GPT: byte alphabet, words split by the pattern of a rule."""
     library = Tokenizer(models.BPE(**options))
     if composes:
         library.normalizer = normalizers.NFC()
@@ -53,9 +53,9 @@ def byte_level(rule: str = "qwen2", *, composes: bool = True, n_tokens: int = 50
 
 
 def pair_merging(way: str = "prepended", *, n_tokens: int = 700) -> Tokenizer:
-    """As Llama 2, Mistral and Gemma publish it: pieces with U+2581 for spaces, and a token for each byte.
+    """Returns a tokenizer like those of Llama 2, Mistral and Gemma: U+2581 for spaces, and a token for each byte.
 
-    `way`: where a space comes before a text: "prepended" by the normalizer, by Metaspace "always" or "first", "never".
+    `way` says what puts a space before a text: the normalizer ("prepended"), Metaspace ("always", "first"), "never".
     """
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -82,7 +82,7 @@ def pair_merging(way: str = "prepended", *, n_tokens: int = 700) -> Tokenizer:
 
 
 def all_merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
-    """Every pair that makes a piece, the first pieces first: so are the scores of SentencePiece written as merges."""
+    """Returns every pair that makes a piece, in the order of pieces, as converters turn scores into merges."""
     ids = {piece: i for i, piece in enumerate(pieces)}
     merges = []
     for piece in pieces:
@@ -93,7 +93,7 @@ def all_merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def unigram(*, scheme: str = "always", composes: bool = False) -> Tokenizer:
-    """As T5 and its kin publish it: the most probable pieces."""
+    """Returns a tokenizer like those of T5 and similar models, which chooses the most probable pieces."""
     library = Tokenizer(models.Unigram())
     if composes:
         library.normalizer = normalizers.NFKC()
@@ -108,17 +108,17 @@ def unigram(*, scheme: str = "always", composes: bool = False) -> Tokenizer:
 
 
 def word_piece() -> Tokenizer:
-    """As BERT publishes it."""
+    """Returns a tokenizer like BERT's."""
     library = Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     library.normalizer, library.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     return library
 
 
 def flagged(library: Tokenizer) -> Tokenizer:
-    """With added tokens of every flag, special ones and others.
+    """Adds tokens with every flag, special ones and others.
 
-    Where a space is put before the text, none is looked for in normalized text: between a single blank and such a token
-    the library leaves the space that it puts there, which is a blank of no place in the text.
+    If the tokenizer puts a space before the text, no token has the flag `normalized`: between a single blank and such
+    a token the library keeps the inserted space, which has no position in the text.
     """
     flags: dict[str, dict[str, Any]] = {
         "left": {"lstrip": True},
@@ -144,6 +144,7 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
     "byte level": byte_level,
     "byte level, llama 3": lambda: byte_level("llama-bpe", composes=False, ignore_merges=True),
     "byte level, gpt-2": lambda: byte_level("gpt-2", composes=False),
+    "byte level, gpt-4o": lambda: byte_level("gpt-4o", composes=False),
     "pairs, prepended": pair_merging,
     "pairs, always": lambda: pair_merging("always"),
     "pairs, first": lambda: pair_merging("first"),
@@ -157,7 +158,7 @@ FLAGGED = (*(f"<{kind}-{name}>" for kind in "sp" for name in FLAGS), "MASK", "wo
 
 @cache
 def library_of(kind: str) -> Tokenizer:
-    """One of KINDS, trained once."""
+    """Returns one of KINDS; trains it once."""
     return KINDS[kind]()
 
 
@@ -168,7 +169,7 @@ def with_tokens(library: Tokenizer, special: Sequence[str], plain: Sequence[str]
 
 
 def files_of(library: Tokenizer, **config: Any) -> dict[str, bytes]:
-    """The metadata of a directory that holds the tokenizer."""
+    """Returns the metadata of a directory that holds the tokenizer."""
     return {
         "tokenizer.json": library.to_str().encode(),
         "tokenizer_config.json": json.dumps(config).encode(),
@@ -176,7 +177,7 @@ def files_of(library: Tokenizer, **config: Any) -> dict[str, bytes]:
 
 
 def random_texts(n: int, *, seed: int = 1, spelled: Sequence[str] = (*CHATML, *PLAIN)) -> list[str]:
-    """Pieces of texts in many languages, with spelled special tokens, blanks and odd characters between them."""
+    """Returns pieces of texts in many languages, mixed with special tokens as text, blanks and odd characters."""
     chosen = random.Random(seed)
     found = []
     for _ in range(n):

@@ -17,6 +17,7 @@ class ModelEngine:
     def __init__(self, model: _core.Model, **options: Any) -> None:
         given: dict[str, Any] = {
             "n_blocks": model.n_blocks,
+            "n_state_slots": model.n_state_slots,
             "max_context": model.max_context,
             "max_running": 16,
             "step_tokens": 64,
@@ -60,19 +61,19 @@ class ModelEngine:
         return any(isinstance(e, _core.FinishedEvent | _core.FailedEvent) for e in self.events[ticket])
 
     def outputs(self, ticket: int) -> list[int]:
-        """The whole output of a run, which must not have failed."""
+        """Returns the whole output of a run, which must not have failed."""
         self.wait(ticket)
         assert [type(e) for e in self.events[ticket] if isinstance(e, _core.FailedEvent)] == []
         return [e.token for e in self.events[ticket] if isinstance(e, _core.TokenEvent)]
 
     def rows(self, ticket: int) -> list[bytes]:
-        """The logits that each output was drawn from, bit for bit."""
+        """Returns the logits that each output was drawn from, bit for bit."""
         self.wait(ticket)
         return [e.logits.tobytes() for e in self.events[ticket] if isinstance(e, _core.TokenEvent)]
 
 
 def collect_from(engine: Any, *tickets: int) -> list[Any]:
-    """The events of an engine until each of these tickets has ended."""
+    """Returns the events of an engine until each of these tickets has ended."""
     events: list[Any] = []
     left = set(tickets)
     while left:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.numpy_rope import NumpyRope
+from support.recurrence_oracles import DeltaOracle, short_conv_oracle
 
 Array = NDArray[np.float64]
 
@@ -19,6 +20,11 @@ def silu(x: Array) -> Array:
 
 def gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def clamped_silu(gate: Array, up: Array, limit: float = 7.0, slope: float = 1.702) -> Array:
+    gate = np.minimum(gate, limit)
+    return gate / (1 + np.exp(-slope * gate)) * (np.clip(up, -limit, limit) + 1)
 
 
 def relu_squared(x: Array) -> Array:
@@ -62,10 +68,16 @@ class NumpyLayer:
     rope: NumpyRope
     window: int = 0
     activation: Callable[[Array], Array] = silu
+    head_dim: int = 0  # 0: the model's
+    gated: Callable[[Array, Array], Array] | None = None  # of experts, instead of the activation
+    delta: DeltaOracle | None = None  # of linear attention
 
     def linear(self, x: Array, name: str) -> Array:
         out = x @ self.weights[name].T
         return out + self.weights[name + "_bias"] if name + "_bias" in self.weights else out
+
+    def bias(self, name: str, expert: int) -> Array | float:
+        return self.weights[f"{name}_bias"][expert] if f"{name}_bias" in self.weights else 0.0
 
 
 @dataclasses.dataclass
@@ -121,9 +133,20 @@ class NumpyTransformer:
         normed = self.norms(x, layer.weights[name], self.epsilon)
         return normed + layer.weights[f"{name}_bias"] if f"{name}_bias" in layer.weights else normed
 
+    def linear_attention(self, layer: NumpyLayer, delta: DeltaOracle, x: Array) -> Array:
+        taps = layer.weights["conv"].T
+        before = np.zeros((len(taps) - 1, taps.shape[1]))
+        mixed = short_conv_oracle(np.concatenate([before, layer.linear(x, "linear_qkv")]), taps)
+        read, *_ = delta.run(mixed, layer.linear(x, "steps"), layer.linear(x, "strengths"))
+        heads = read.reshape(len(x), *delta.state.shape[::2])
+        normed = rms_norm(heads, layer.weights["linear_norm"], self.epsilon).reshape(len(x), -1)
+        return layer.linear(normed * silu(layer.linear(x, "linear_gate")), "output")
+
     def attention(self, layer: NumpyLayer, x: Array, positions: Array) -> Array:
-        v = layer.linear(x, "v").reshape(len(x), -1, self.head_dim)
-        q, k = (self.rotated_heads(layer, x, name, positions) for name in ("q", "k"))
+        if layer.delta is not None:
+            return self.linear_attention(layer, layer.delta, x)
+        q = self.rotated_heads(layer, x, "q", positions)
+        k, v = self.keys_values(layer, x, positions)
         growth = self.query_growth * np.log(1 + np.floor(positions / self.query_period))
         q = q * (1 + growth[:, None, None])
         k, v = (np.repeat(self.stored(heads), q.shape[1] // k.shape[1], axis=1) for heads in (k, v))
@@ -131,20 +154,30 @@ class NumpyTransformer:
         distance = positions[:, None] - positions[None, :]
         seen = (distance >= 0) & ((distance < layer.window) if layer.window else True)
         scores = np.where(seen, scores, -np.inf)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        return layer.linear(np.einsum("hqk,khd->qhd", weights, v).reshape(len(x), -1), "output")
+        greatest = scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores - greatest)
+        of_sinks = np.exp(layer.weights["sinks"][:, None, None] - greatest) if "sinks" in layer.weights else 0
+        weights /= weights.sum(axis=-1, keepdims=True) + of_sinks
+        attended = np.einsum("hqk,khd->qhd", weights, v).reshape(len(x), -1)
+        if "output_gate" in layer.weights:
+            attended = attended / (1 + np.exp(-layer.linear(x, "output_gate")))
+        return layer.linear(attended, "output")
+
+    def keys_values(self, layer: NumpyLayer, x: Array, positions: Array) -> tuple[Array, Array]:
+        v = layer.linear(x, "v").reshape(len(x), -1, self.head_dim)
+        return self.rotated_heads(layer, x, "k", positions), v
 
     def rotated_heads(self, layer: NumpyLayer, x: Array, name: str, positions: Array) -> Array:
         """q or k; the norm is over each head, or as wide as its weight over all of them."""
         rows = layer.linear(x, name)
-        heads = rows.reshape(len(x), -1, self.head_dim)
+        head_dim = layer.head_dim or self.head_dim
+        heads = rows.reshape(len(x), -1, head_dim)
         weight = layer.weights.get(f"{name}_norm")
         if weight is None:
             return layer.rope.rotate(heads, positions)
         if self.rotates_before_norm:
             return rms_norm(layer.rope.rotate(heads, positions), weight, self.epsilon)
-        if len(weight) == self.head_dim:
+        if len(weight) == head_dim:
             return layer.rope.rotate(rms_norm(heads, weight, self.epsilon), positions)
         return layer.rope.rotate(rms_norm(rows, weight, self.epsilon).reshape(heads.shape), positions)
 
@@ -157,17 +190,25 @@ class NumpyTransformer:
 
     def experts(self, layer: NumpyLayer, x: Array) -> Array:
         """Every expert sees every row; those that a row does not go to have no weight in it."""
-        weights = expert_weights(
-            x @ layer.weights["router"].T,
+        out = self.mixed(layer, x, self.weights_of_experts(layer, x))
+        return out + self.shared_expert(layer, x) if "shared_gate" in layer.weights else out
+
+    def weights_of_experts(self, layer: NumpyLayer, x: Array) -> Array:
+        return expert_weights(
+            layer.linear(x, "router"),
             self.n_experts_used,
             self.expert_weights_normalized,
             self.expert_weights_scale,
         )
+
+    def mixed(self, layer: NumpyLayer, x: Array, weights: Array) -> Array:
         out = np.zeros_like(x)
         stacks = (layer.weights[name] for name in ("gates", "ups", "downs"))
         for expert, (gate, up, down) in enumerate(zip(*stacks, strict=True)):
-            out += weights[:, [expert]] * ((layer.activation(x @ gate.T) * (x @ up.T)) @ down.T)
-        return out + self.shared_expert(layer, x) if "shared_gate" in layer.weights else out
+            gates, ups = x @ gate.T + layer.bias("gates", expert), x @ up.T + layer.bias("ups", expert)
+            inner = layer.gated(gates, ups) if layer.gated else layer.activation(gates) * ups
+            out += weights[:, [expert]] * (inner @ down.T + layer.bias("downs", expert))
+        return out
 
     def shared_expert(self, layer: NumpyLayer, x: Array) -> Array:
         inner = layer.activation(layer.linear(x, "shared_gate")) * layer.linear(x, "shared_up")

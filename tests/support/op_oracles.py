@@ -16,7 +16,7 @@ def rms_norm_oracle(x: Array, weight: Array, epsilon: float) -> Array:
 
 
 def rope_oracle(x: Array, angles: Array, head_dim: int, style: str) -> tuple[Array, Array]:
-    """The rotated rows in float64, and the bound of their error."""
+    """Returns the rotated rows in float64, and a bound of their error."""
     n_pairs = angles.shape[1] // 2
     heads = x.astype(np.float64).reshape(x.shape[0], -1, head_dim)
     cos, sin = angles[:, None, :n_pairs].astype(np.float64), angles[:, None, n_pairs:].astype(np.float64)
@@ -36,6 +36,12 @@ def silu_oracle(gate: Array, up: Array) -> Array:
 
 def gelu_oracle(gate: Array, up: Array) -> Array:
     return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
+
+
+def clamped_silu_oracle(gate: Array, up: Array, limit: float, slope: float) -> Array:
+    gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
+    with np.errstate(over="ignore"):
+        return gate / (1 + np.exp(-np.float64(np.float32(slope)) * gate)) * (up + 1)
 
 
 def layer_norm_oracle(x: Array, weight: Array, bias: Array | None, epsilon: float) -> Array:

@@ -1,4 +1,4 @@
-"""Reads the memory, descriptors, threads and processor time of a process from /proc."""
+"""Reads the memory, descriptors, threads and CPU time of a process from /proc."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
+# A thread that ends meanwhile has no file to open, or an open file that cannot be read.
+ENDED = (FileNotFoundError, ProcessLookupError)
 
 
 @dataclass(frozen=True)
 class ProcessNumbers:
-    """A snapshot."""
+    """The numbers of a process at one time."""
 
     resident_bytes: int
     n_descriptors: int
@@ -33,29 +35,29 @@ class ProcessNumbers:
 
 
 def stat_fields(folder: Path) -> list[str]:
-    """The fields after the name, which may hold anything."""
+    """Returns the fields of /proc/PID/stat after the name, which may contain anything."""
     return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 def thread_seconds(pid: int) -> dict[int, tuple[str, float]]:
-    """Thread -> its name and its processor time in seconds, read in nanoseconds."""
+    """Returns a map from thread to its name and its CPU time in seconds."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             nanoseconds = int((task / "schedstat").read_text().split()[0])
             found[int(task.name)] = ((task / "comm").read_text().strip(), nanoseconds / 1e9)
-        except FileNotFoundError:
-            continue  # ended meanwhile
+        except ENDED:
+            continue
     return found
 
 
 def thread_switches(pid: int) -> dict[int, int]:
-    """Thread -> the number of its context switches."""
+    """Returns a map from thread to the number of its context switches."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             lines = (task / "status").read_text().splitlines()
-        except FileNotFoundError:
-            continue  # ended meanwhile
+        except ENDED:
+            continue
         found[int(task.name)] = sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
     return found

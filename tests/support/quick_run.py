@@ -1,11 +1,13 @@
 """Selects the tests of a quick run, which is a plain `pytest`; `pytest --all` runs all tests.
 
-A quick run decides every row of the contracts. Two marks name what it leaves out:
+A quick run tests every row of the contracts. Two marks name what it leaves out:
 
 `sweep`: a quick run takes a few cases of this test, which together have each value of each parameter. Arguments
 restrict the parameters that count: a name, or several names whose combinations count, as in "kernel,weight". `quick=`
 is a function of the parameters that chooses the cases instead.
-`long`: a quick run leaves this test out. Another test decides the same rows in less time.
+`long`: a quick run leaves this test out. Another test covers the same rows in less time.
+
+`pytest --rest` runs what a quick run leaves out. It also runs again the tests that repeat less in a quick run.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+import hypothesis
 import pytest
 
 Repeats = Callable[[int], int]
@@ -20,7 +23,7 @@ Value = tuple[str, tuple[str, ...]]
 
 
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """The tests that `--all` adds."""
+    """Returns the tests that `--all` adds."""
     sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
     found: set[pytest.Item] = set()
     for item in items:
@@ -33,8 +36,13 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     return found
 
 
+def repeats_less(item: pytest.Item) -> bool:
+    """Returns whether a quick run makes fewer repetitions of this test, or draws fewer examples for it."""
+    return "repeats" in getattr(item, "fixturenames", ()) or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+
+
 def few(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The cases of one sweep that a quick run takes: at least one."""
+    """Returns the cases of one sweep that a quick run takes: at least one."""
     marker = cases[0].get_closest_marker("sweep")
     assert marker is not None  # narrows
     if "quick" in marker.kwargs:
@@ -49,13 +57,13 @@ def parameters_of(case: pytest.Item) -> dict[str, object]:
 
 
 def values_of(case: pytest.Item, counting: Iterable[str]) -> set[Value]:
-    """The values of a case's counting parameters, as text, because not every value is hashable."""
+    """Returns the values of a case's counting parameters, as text, because not every value is hashable."""
     parameters = parameters_of(case)
     return {(names, tuple(repr(parameters[name]) for name in names.split(","))) for names in counting or parameters}
 
 
 def cover(cases: Sequence[set[Value]]) -> list[int]:
-    """The indices of a few cases that together have all values (greedy set cover)."""
+    """Returns the indices of a few cases that together have all values (greedy set cover)."""
     missing = set[Value]().union(*cases)
     chosen: list[int] = []
     while missing or not chosen:

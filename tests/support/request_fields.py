@@ -1,4 +1,4 @@
-"""What fields of requests may be, written down once more from docs/faults.md 15.2, and ways to walk and set them."""
+"""Valid and invalid values of request fields, from docs/faults.md 15.2, and functions that list and set fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def seconds(whole: int, nanos: int = 0) -> Duration:
     return Duration(seconds=whole, nanos=nanos)
 
 
-# Leaf of a SamplingOptions -> values it may have, values it may not.
+# Leaf of a SamplingOptions -> valid values, invalid values.
 SAMPLING: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "temperature": ((0.0, -0.0, 1e-38, 100.0), (-1.0, 100.1, *NOT_FINITE)),
     "top_k": ((0, U32), ()),
@@ -72,7 +72,7 @@ STEP = {
     "allowed_token_mask": ((b"\x01" + bytes(255),), (b"\x01", bytes(256), b"\x01" * 257)),
 }
 NAME = (("n" * 128, "!~"), ("n" * 129, "a\nb", "a\x1bb", "é", "a b"))
-# Where limits.max_prompt_bytes is 1 KiB.
+# Values for a limits.max_prompt_bytes of 1 KiB.
 TEXT = (("t" * 1024,), ("t" * 1025,))
 
 
@@ -111,7 +111,7 @@ SESSION_STEP = {
     **under("sampling", SAMPLING),
     **under("step", STEP),
 }
-# Members of a oneof of which one is always set, and what belongs to one: they have tests of their own.
+# Members of a oneof of which one is always set, and fields that belong to one: other tests cover them.
 APART = {
     "text",
     "token_ids.ids",
@@ -121,12 +121,13 @@ APART = {
     *("chat.template_kwargs_json", "chat.documents_json"),
     *(f"chat.messages.{name}" for name in ("role", "content", "name", "tool_call_id", "tool_calls_json")),
     "chat.messages.reasoning_content",
+    "chat.messages.null_content",
     *(f"constraint.{name}" for name in ("json_schema", "regex", "gbnf", "choices.values", "unbounded_whitespace")),
 }
 
 
 def request_messages() -> Iterator[Descriptor]:
-    """Every message that a caller can send, those inside others included, once each."""
+    """Yields every message type that a caller can send, nested ones included, once each."""
     seen: dict[str, Descriptor] = {}
     pending = [
         method.input_type
@@ -143,7 +144,7 @@ def request_messages() -> Iterator[Descriptor]:
 
 
 def leaves(message: Descriptor, prefix: str = "") -> Iterator[tuple[str, FieldDescriptor]]:
-    """Dotted paths of all fields that hold values and not messages of imp.v1."""
+    """Yields the dotted paths of all fields that hold values and not messages of imp.v1."""
     for field in message.fields:
         path = f"{prefix}{field.name}"
         inner = field.message_type

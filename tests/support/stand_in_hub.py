@@ -1,4 +1,4 @@
-"""A hub on loopback: repositories of files, which it serves as Hugging Face's does."""
+"""A hub on loopback that serves repositories of files as Hugging Face's hub does."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """Repositories by name, and what goes wrong."""
+    """The repositories by name, and the faults that the hub shows."""
 
     repositories: dict[str, dict[str, bytes]]
     n_parameters: int | None = None
     refuses_with: int | None = None  # a status for every request
     is_gated: bool = False
-    cuts: list[int] = field(default_factory=list)  # the next downloads end after so many bytes
-    corrupts: bool = False  # what it sends is not what its digest says
-    ranges: list[str] = field(default_factory=list)  # of the downloads
+    cuts: list[int] = field(default_factory=list)  # the next downloads end after this many bytes
+    corrupts: bool = False  # the content does not match its digest
+    ranges: list[str] = field(default_factory=list)  # the Range headers of the downloads
+    n_sent: int = 0  # bytes sent in downloads
+    ignores_ranges: bool = False
     address: str = ""
 
 
@@ -42,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
         if hub.refuses_with is not None:
             return self._refuse(hub.refuses_with, "")
         for name, files in hub.repositories.items():
-            if path in (f"/api/models/{name}", f"/api/models/{name}/revision/main"):
+            if path in (f"/api/models/{name}", *(f"/api/models/{name}/revision/{each}" for each in ("main", COMMIT))):
                 return self._send(json.dumps(self._listing(name, files)).encode(), {"Content-Type": "application/json"})
             if path.startswith(f"/{name}/resolve/"):
                 if hub.is_gated:
@@ -71,12 +73,14 @@ class _Handler(BaseHTTPRequestHandler):
         first, sent, status = 0, content, 200
         if hub.corrupts:
             sent = bytes([content[0] ^ 1]) + content[1:]
-        if "Range" in self.headers:
-            first = int(self.headers["Range"].removeprefix("bytes=").partition("-")[0])
-            headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+        if "Range" in self.headers and not hub.ignores_ranges:
+            begin, _, end = self.headers["Range"].removeprefix("bytes=").partition("-")
+            first, sent = int(begin), sent[: int(end) + 1] if end else sent
+            headers["Content-Range"] = f"bytes {first}-{len(sent) - 1}/{len(content)}"
             status = 206
         if self.command == "GET":
             hub.ranges.append(self.headers.get("Range", ""))
+            hub.n_sent += len(sent) - first
         self._send(sent[first:], headers, status, hub.cuts.pop(0) if hub.cuts and self.command == "GET" else None)
 
     def _refuse(self, status: int, code: str) -> None:

@@ -22,6 +22,9 @@ class Family:
     ffn_norm: str = "ffn_norm"
     activation: Callable[[Array], Array] = silu
     has_gate: bool = True  # of the feed-forward
+    clamped: bool = False  # the gate of experts has limits
+    sinks: bool = False  # of attention
+    yarn_truncated: bool = True  # whole pairs begin and end its ramp
     scaled_embedding: bool = False  # by the root of its width
     has_head: bool = True  # files may have a head of their own
     attention_soft_cap: float = 0.0  # unless the file says otherwise
@@ -34,6 +37,9 @@ class Family:
     windowed_unscaled: bool = False  # their rope has no scaling
     rope_period: int = 0  # the last of so many layers has no rope; 0: all have one
     rope_in_windows_only: bool = False
+    linear_period: int = 0  # the last of so many layers has attention over keys, the others linear attention; 0: all
+    value_heads_interleaved: bool = False  # value head h has key head h % their number, not h // the values of each
+    output_gate: bool = False  # of attention, head by head in the tensor of q
 
 
 _GEMMA: dict[str, Any] = {"activation": gelu_tanh, "scaled_embedding": True, "has_head": False}
@@ -44,6 +50,13 @@ _COHERE: dict[str, Any] = {
 _QWEN3: dict[str, Any] = {"n_heads": 8, "n_kv_heads": 2, "head_dim": 24, "epsilon": 1e-6}
 _QWEN3_EXPERTS = _QWEN3 | {"n_experts": 7, "n_experts_used": 3, "expert_ffn_size": 24}
 _QWEN3_AXES = {"rope.dimension_sections": [4, 4, 4, 0], "n_deepstack_layers": 3}
+_LINEAR_SIZES: dict[str, Any] = {
+    "n_layers": 5, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16, "rope_dims": 8, "epsilon": 1e-6, "delta_key_heads": 2,
+    "delta_value_heads": 6, "delta_key_dim": 8, "delta_value_dim": 12,
+}  # fmt: skip
+_LINEAR: dict[str, Any] = {
+    "qk_norm": "head", "ffn_norm": "post_attention_norm", "linear_period": 4, "output_gate": True,
+}  # fmt: skip
 _GRANITE = {"embedding_scale": 1.5, "residual_scale": 0.25, "attention_scale": 0.2, "logit_scale": 2.5}
 
 # By the name in GGUF.
@@ -58,6 +71,17 @@ TRAITS: dict[str, Family] = {
     "qwen3moe": Family(_QWEN3_EXPERTS, qk_norm="head"),
     "qwen3vl": Family(_QWEN3, _QWEN3_AXES, qk_norm="head"),
     "qwen3vlmoe": Family(_QWEN3_EXPERTS, _QWEN3_AXES, qk_norm="head"),
+    "qwen35": Family(
+        _LINEAR_SIZES, {"rope.dimension_sections": [2, 1, 1, 0]}, value_heads_interleaved=True, **_LINEAR
+    ),
+    "qwen35moe": Family(
+        _LINEAR_SIZES | {"n_experts": 6, "expert_ffn_size": 24, "shared_ffn_size": 48},
+        {"rope.dimension_sections": [2, 1, 1, 0]}, value_heads_interleaved=True, **_LINEAR,
+    ),
+    "qwen3next": Family(
+        _LINEAR_SIZES | {"n_experts": 6, "expert_ffn_size": 24, "shared_ffn_size": 48, "conv_taps": 3},
+        fused=("strengths_steps",), **_LINEAR,
+    ),
     "gemma": Family({"n_heads": 4, "n_kv_heads": 1, "head_dim": 16}, **_GEMMA),
     "gemma2": Family(
         {"window": 5, "n_heads": 4, "n_kv_heads": 2, "head_dim": 16}, norms="both", attention_soft_cap=50.0,
@@ -66,6 +90,11 @@ TRAITS: dict[str, Family] = {
     "gemma3": Family(
         {"window": 7, "n_layers": 7, "n_heads": 4, "n_kv_heads": 1, "theta": 1e6, "head_dim": 16}, norms="both",
         qk_norm="head", window_period=6, windowed_theta=10000.0, windowed_unscaled=True, **_GEMMA,
+    ),
+    "gemma4": Family(
+        {"window": 7, "n_layers": 6, "n_heads": 4, "n_kv_heads": 2, "theta": 1e6, "head_dim": 16, "logit_soft_cap": 3.0,
+         "n_experts": 6, "expert_ffn_size": 24},
+        norms="both", qk_norm="head", window_period=2, windowed_theta=10000.0, windowed_unscaled=True, **_GEMMA,
     ),
     "mistral3": Family(
         {"head_dim": 32, "query_growth": 0.1,
@@ -109,12 +138,20 @@ TRAITS: dict[str, Family] = {
     ),
     "arcee": Family(adjacent=True, activation=relu_squared, has_gate=False),
     "apertus": Family({"theta": 1e6}, qk_norm="head", has_gate=False),
+    "gpt-oss": Family(
+        {"window": 9, "head_dim": 16, "theta": 1.5e5, "n_experts": 5, "expert_ffn_size": 24,
+         "scaling": {"type": "yarn", "factor": 4.0, "original_context_length": 64}},
+        biased=(*_QKV, "attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"),
+        ffn_norm="post_attention_norm", window_period=2, clamped=True, sinks=True, yarn_truncated=False,
+    ),
 }  # fmt: skip
 
 FAMILIES = tuple(TRAITS)
 
 # What only the CPU computes, by family.
 CPU_OPS = {
-    "granite": "scale", "granitemoe": "scale", "mistral3": "scale_by_position", "starcoder2": "layer_norm",
-    "command-r": "scale", "cohere2": "scale", "arcee": "activate", "apertus": "activate",
+    "qwen35": "delta_rule", "qwen35moe": "delta_rule", "qwen3next": "delta_rule",
+    "gemma4": "norm_heads", "granite": "scale", "granitemoe": "scale", "mistral3": "scale_by_position",
+    "starcoder2": "layer_norm", "command-r": "scale", "cohere2": "scale", "arcee": "activate", "apertus": "activate",
+    "gpt-oss": "attend_sinks",
 }  # fmt: skip

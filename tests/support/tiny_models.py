@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from support import numpy_rope
 from support.gguf_contents import GgufContents, Tensor
 from support.numpy_rope import NumpyRope
-from support.numpy_transformer import NumpyLayer, NumpyTransformer, layer_norm, rms_norm, xielu
+from support.numpy_transformer import NumpyLayer, NumpyTransformer, clamped_silu, layer_norm, rms_norm, xielu
+from support.recurrence_oracles import DeltaOracle
 from support.tiny_families import FAMILIES, TRAITS, Family
 
 __all__ = ["FAMILIES", "TinyModel", "hashed", "tiny"]
@@ -28,9 +29,14 @@ _ORACLE_NAMES = {
     "ffn_norm.weight": "ffn_norm", "ffn_norm.bias": "ffn_norm_bias", "ffn_gate.weight": "gate",
     "ffn_gate.bias": "gate_bias", "ffn_up.weight": "up", "ffn_up.bias": "up_bias", "ffn_down.weight": "down",
     "ffn_down.bias": "down_bias", "post_ffw_norm.weight": "post_ffn_norm", "ffn_gate_inp.weight": "router",
+    "ssm_conv1d.weight": "conv", "ssm_a": "rates", "ssm_dt.bias": "step_biases", "ssm_norm.weight": "linear_norm",
+    "ssm_alpha.weight": "steps", "ssm_beta.weight": "strengths", "ssm_out.weight": "output",
+    "attn_qkv.weight": "linear_qkv", "attn_gate.weight": "linear_gate", "output_gate": "output_gate",
     "ffn_gate_exps.weight": "gates", "ffn_up_exps.weight": "ups", "ffn_down_exps.weight": "downs",
     "ffn_gate_inp_shexp.weight": "shared_router", "ffn_gate_shexp.weight": "shared_gate",
-    "ffn_up_shexp.weight": "shared_up", "ffn_down_shexp.weight": "shared_down",
+    "ffn_up_shexp.weight": "shared_up", "ffn_down_shexp.weight": "shared_down", "attn_sinks.weight": "sinks",
+    "ffn_gate_inp.bias": "router_bias", "ffn_gate_exps.bias": "gates_bias", "ffn_up_exps.bias": "ups_bias",
+    "ffn_down_exps.bias": "downs_bias",
 }  # fmt: skip
 
 
@@ -80,8 +86,16 @@ class TinyModel:
     expert_weights_normalized: bool | None = None  # None: not stated, and the architecture's
     expert_weights_scale: float = 0.0  # 0: not stated
     shared_ffn_size: int = 0  # of an expert that all rows share; 0: none
+    # Of linear attention.
+    delta_key_heads: int = 0
+    delta_value_heads: int = 0
+    delta_key_dim: int = 0
+    delta_value_dim: int = 0
+    conv_taps: int = 4
+    n_draft_layers: int = 0  # in the file after the others
     dtype: str = "f32"  # of matrices
     embedding_dtype: str = ""  # "": dtype
+    expert_dtype: str = ""  # "": dtype
     vector_dtype: str = "f32"
     seed: int = 0
 
@@ -104,8 +118,25 @@ class TinyModel:
     def period(self) -> int:
         return self.pattern or self.family.window_period
 
+    @property
+    def n_kv_layers(self) -> int:
+        """Of the cache."""
+        return sum(not self.is_linear(layer) for layer in range(self.n_layers))
+
     def is_windowed(self, layer: int) -> bool:
         return self.window > 0 and (self.period == 1 or (layer + 1) % self.period != 0)
+
+    def is_linear(self, layer: int) -> bool:
+        period = self.family.linear_period and (self.pattern or self.family.linear_period)
+        return period > 0 and (layer + 1) % period != 0
+
+    @property
+    def delta_key_width(self) -> int:
+        return self.delta_key_heads * self.delta_key_dim
+
+    @property
+    def delta_value_width(self) -> int:
+        return self.delta_value_heads * self.delta_value_dim
 
     @property
     def embedding_spread(self) -> float:
@@ -122,7 +153,7 @@ class TinyModel:
 
     def keys(self) -> dict[str, Any]:
         keys: dict[str, Any] = {
-            "block_count": self.n_layers,
+            "block_count": self.n_layers + self.n_draft_layers,
             "context_length": self.context,
             "embedding_length": self.hidden_size,
             "feed_forward_length": self.ffn_size,
@@ -134,9 +165,10 @@ class TinyModel:
             "rope.freq_base": self.theta,
             "rope.dimension_count": self.rope_dims or self.head_dim,
         }
+        pattern = "full_attention_interval" if self.family.linear_period else "attention.sliding_window_pattern"
         optional = {
             "attention.sliding_window": self.window,
-            "attention.sliding_window_pattern": self.pattern,
+            pattern: self.pattern,
             "attention.scale": self.attention_scale,
             "embedding_scale": self.embedding_scale,
             "residual_scale": self.residual_scale,
@@ -154,6 +186,16 @@ class TinyModel:
                 "expert_shared_feed_forward_length": self.shared_ffn_size,
             }
         keys |= {key: value for key, value in optional.items() if value}
+        if self.family.linear_period:
+            keys |= {
+                "ssm.conv_kernel": self.conv_taps,
+                "ssm.state_size": self.delta_key_dim,
+                "ssm.group_count": self.delta_key_heads,
+                "ssm.time_step_rank": self.delta_value_heads,
+                "ssm.inner_size": self.delta_value_width,
+            }
+        if self.n_draft_layers:
+            keys["nextn_predict_layers"] = self.n_draft_layers
         if self.expert_weights_normalized is not None:
             keys["expert_weights_norm"] = self.expert_weights_normalized
         keys |= {f"rope.scaling.{key}": value for key, value in self.scaling.items()} | self.family.keys
@@ -196,27 +238,53 @@ class TinyModel:
             if values:
                 tensors[f"{name}.weight"] = Tensor(np.array(values, np.float32))
         for layer in range(self.n_layers):
-            tensors |= self.layer_tensors(f"blk.{layer}.")
+            tensors |= self.layer_tensors(layer)
+        for layer in range(self.n_layers, self.n_layers + self.n_draft_layers):
+            tensors[f"blk.{layer}.nextn.enorm.weight"] = self.norm("enorm", self.hidden_size)
         return tensors
 
-    def layer_tensors(self, at: str) -> dict[str, Tensor]:
-        matrices = self.attention_matrices()
+    def layer_tensors(self, layer: int) -> dict[str, Tensor]:
+        at = f"blk.{layer}."
+        matrices = self.linear_matrices() if self.is_linear(layer) else self.attention_matrices()
         matrices |= self.expert_matrices() if self.n_experts else self.dense_matrices()
         norms = self.norms()
+        if self.is_linear(layer):
+            norms = {name: size for name, size in norms.items() if name not in ("attn_q_norm", "attn_k_norm")}
+            norms["ssm_norm"] = self.delta_value_dim
         biased = [name for name in self.family.biased if name in matrices or name in norms]
         if self.output_bias:
             biased += ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
         tensors = {f"{at}{name}.weight": self.matrix(f"{at}{name}.weight", *shape) for name, shape in matrices.items()}
         tensors |= {f"{at}{name}.weight": self.norm(f"{at}{name}.weight", size) for name, size in norms.items()}
         for name in biased:
-            size = matrices[name][0] if name in matrices else norms[name]
-            tensors[f"{at}{name}.bias"] = self.bias(f"{at}{name}.bias", size)
-        return tensors
+            shape = matrices[name][:-1] if name in matrices else (norms[name],)
+            tensors[f"{at}{name}.bias"] = self.bias(f"{at}{name}.bias", *shape)
+        if self.family.sinks:
+            tensors[f"{at}attn_sinks.weight"] = self.bias(f"{at}attn_sinks.weight", self.n_heads)
+        return tensors | (self.linear_vectors(at) if self.is_linear(layer) else {})
+
+    def linear_matrices(self) -> dict[str, tuple[int, ...]]:
+        width, heads, hidden = self.delta_value_width, self.delta_value_heads, self.hidden_size
+        steps: dict[str, tuple[int, ...]] = {"ssm_alpha": (heads, hidden), "ssm_beta": (heads, hidden)}
+        if "strengths_steps" in self.family.fused:
+            steps = {"ssm_ba": (2 * heads, hidden)}
+        qkv = (2 * self.delta_key_width + width, hidden)
+        return {"attn_qkv": qkv, "attn_gate": (width, hidden), **steps, "ssm_out": (hidden, width)}
+
+    def linear_vectors(self, at: str) -> dict[str, Tensor]:
+        heads, channels = (self.delta_value_heads,), 2 * self.delta_key_width + self.delta_value_width
+        rates = -np.exp(hashed(f"{at}ssm_a", heads, self.seed))
+        taps = hashed(f"{at}ssm_conv1d.weight", (channels, self.conv_taps), self.seed)
+        return {
+            f"{at}ssm_a": Tensor(rates.astype(np.float32), self.vector_dtype),
+            f"{at}ssm_conv1d.weight": Tensor(taps.astype(np.float32), self.vector_dtype),
+            f"{at}ssm_dt.bias": self.bias(f"{at}ssm_dt.bias", self.delta_value_heads),
+        }
 
     def attention_matrices(self) -> dict[str, tuple[int, ...]]:
         q_width, kv_width = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         inputs: dict[str, tuple[int, ...]] = {
-            "attn_q": (q_width, self.hidden_size),
+            "attn_q": (q_width * (2 if self.family.output_gate else 1), self.hidden_size),
             "attn_k": (kv_width, self.hidden_size),
             "attn_v": (kv_width, self.hidden_size),
         }
@@ -264,25 +332,34 @@ class TinyModel:
     def matrix(self, name: str, *shape: int, spread: float = 0.0) -> Tensor:
         """Rows that keep the size of what they are multiplied with, or elements of the given spread."""
         values = hashed(name, shape, self.seed) * (spread or np.sqrt(3.0 / shape[-1]))
-        return Tensor(values.astype(np.float32), "f32" if "ffn_gate_inp" in name else self.dtype)
+        of_type = self.expert_dtype if "_exps" in name and self.expert_dtype else self.dtype
+        return Tensor(values.astype(np.float32), "f32" if "ffn_gate_inp" in name else of_type)
 
     def norm(self, name: str, size: int) -> Tensor:
         return Tensor((1 + 0.4 * hashed(name, (size,), self.seed)).astype(np.float32), self.vector_dtype)
 
-    def bias(self, name: str, size: int) -> Tensor:
-        return Tensor((0.3 * hashed(name, (size,), self.seed)).astype(np.float32), self.vector_dtype)
+    def bias(self, name: str, *shape: int) -> Tensor:
+        """Of gates with limits so large that these are met."""
+        spread = 9.0 if name.endswith(("gate_exps.bias", "up_exps.bias")) else 2.0 if "sinks" in name else 0.3
+        return Tensor((spread * hashed(name, shape, self.seed)).astype(np.float32), self.vector_dtype)
 
     # the oracle
 
     def oracle(self, stored: Callable[[Any], Any] = lambda x: x) -> NumpyTransformer:
         """The model whose weights are what the file holds; `stored` is what the cache makes of keys and values."""
         weights = {name: tensor.stored() for name, tensor in self.tensors().items()}
-        embedding = weights["token_embd.weight"]
         layers = [
             NumpyLayer(self.oracle_weights(weights, layer), self.oracle_rope(layer),
-                       self.window if self.is_windowed(layer) else 0, self.oracle_activation(layer))
+                       self.window if self.is_windowed(layer) else 0, self.oracle_activation(layer),
+                       gated=clamped_silu if self.family.clamped else None, delta=self.oracle_delta(layer))
             for layer in range(self.n_layers)
         ]  # fmt: skip
+        return self.oracle_of(weights, stored, layers)
+
+    def oracle_of(
+        self, weights: dict[str, NDArray[np.float64]], stored: Callable[[Any], Any], layers: Sequence[NumpyLayer]
+    ) -> NumpyTransformer:
+        embedding = weights["token_embd.weight"]
         scale = self.logit_scale or 1.0
         return NumpyTransformer(
             embedding=embedding,
@@ -320,6 +397,15 @@ class TinyModel:
         names = _ORACLE_NAMES | {f"{self.family.ffn_norm}.weight": "ffn_norm"}
         at = f"blk.{layer}."
         found = {key.removeprefix(at): value for key, value in weights.items() if key.startswith(at)}
+        if self.is_linear(layer):
+            if "ssm_ba.weight" in found:
+                groups = found.pop("ssm_ba.weight").reshape(self.delta_key_heads, 2, -1, self.hidden_size)
+                for part, name in enumerate(("ssm_beta.weight", "ssm_alpha.weight")):
+                    found[name] = groups[:, part].reshape(-1, self.hidden_size)
+        elif self.family.output_gate:
+            heads = found["attn_q.weight"].reshape(self.n_heads, 2, self.head_dim, self.hidden_size)
+            for part, name in enumerate(("attn_q.weight", "output_gate")):
+                found[name] = heads[:, part].reshape(-1, self.hidden_size)
         if "qkv" in self.family.fused:
             q_width, kv_width = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
             parts = np.split(found.pop("attn_qkv.weight"), [q_width, q_width + kv_width])
@@ -327,6 +413,14 @@ class TinyModel:
         if "gate_up" in self.family.fused:
             found["ffn_gate.weight"], found["ffn_up.weight"] = np.split(found["ffn_up.weight"], 2)
         return {names[key]: value for key, value in found.items()}
+
+    def oracle_delta(self, layer: int) -> DeltaOracle | None:
+        if not self.is_linear(layer):
+            return None
+        stored = self.linear_vectors(f"blk.{layer}.")
+        shape = (self.delta_value_heads, self.delta_key_dim, self.delta_value_dim)
+        rates, biases = (stored[f"blk.{layer}.{name}"].stored() for name in ("ssm_a", "ssm_dt.bias"))
+        return DeltaOracle(self.delta_key_heads, self.family.value_heads_interleaved, rates, biases, np.zeros(shape))
 
     def has_rope(self, layer: int) -> bool:
         if self.family.rope_in_windows_only and self.window:
@@ -348,7 +442,9 @@ class TinyModel:
             frequencies = numpy_rope.linear(dims, theta, factor)
         elif kind == "yarn":
             mscales = (1, scaling.get("yarn_log_multiplier", 0))
-            frequencies, magnitude = numpy_rope.yarn(dims, theta, factor, original, mscales=mscales)
+            frequencies, magnitude = numpy_rope.yarn(
+                dims, theta, factor, original, mscales=mscales, truncated=family.yarn_truncated
+            )
         factors = self.rope_factors or (self.long_factors if self.context > original else self.short_factors)
         if factors:
             frequencies = frequencies / np.array(factors, np.float32).astype(np.float64)
@@ -357,4 +453,7 @@ class TinyModel:
 
 def tiny(architecture: str, **changes: Any) -> TinyModel:
     """A model of the family with every trait that the family has, however small."""
-    return TinyModel(architecture=architecture, **(TRAITS[architecture].sizes | changes))
+    from support.tiny_gemma4 import TinyGemma4
+
+    kind = TinyGemma4 if architecture == "gemma4" else TinyModel
+    return kind(architecture=architecture, **(TRAITS[architecture].sizes | changes))

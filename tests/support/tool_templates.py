@@ -1,7 +1,8 @@
-"""Chat templates of our own that frame reasoning and tool calls as published families do, and tokens that they need."""
+"""Our own chat templates that frame reasoning and tool calls as published families do, and the tokens they need."""
 
 from __future__ import annotations
 
+from support.family_templates import FAMILIES
 from support.tiny_vocabularies import byte_level
 
 _CHATML = """{%- if tools %}{{ '<|im_start|>system\\n# Tools\\n' }}
@@ -104,4 +105,5 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "llama3": ("llama3", {**byte_level(control=LLAMA3_CONTROL), "tokenizer.chat_template": LLAMA3}),
     "mistral": ("mistral", {**byte_level(control=MISTRAL_CONTROL), "tokenizer.chat_template": MISTRAL}),
     "mistral-marked": ("mistral", {**byte_level(control=MISTRAL_CONTROL), "tokenizer.chat_template": MISTRAL_MARKED}),
+    **{row: (family.dialect, family.metadata) for row, family in FAMILIES.items()},
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/backend.h"
 #include "base/arena.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -69,8 +70,8 @@ void require_heads(const AttentionParams& params) {
 
 SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequence, int kv_head, int split) {
   SplitPanels panels = {};
-  panels.k_head_bytes = static_cast<std::ptrdiff_t>(pool.k_head_bytes());
-  panels.v_head_bytes = static_cast<std::ptrdiff_t>(pool.v_head_bytes());
+  panels.k_head_bytes = static_cast<std::ptrdiff_t>(pool.k_head_bytes(layer));
+  panels.v_head_bytes = static_cast<std::ptrdiff_t>(pool.v_head_bytes(layer));
   panels.first_position = split * kSplitTokens;
   const int block_tokens = pool.geometry().block_tokens;
   for (int panel = 0; panel < kSplitPanels; ++panel) {
@@ -98,7 +99,7 @@ void Attention::reserve(int max_rows, int max_context, const AttentionParams& la
   reserved_.rows = std::max(reserved_.rows, max_rows);
   reserved_.context = std::max(reserved_.context, max_context);
   reserved_.kv_heads = std::max(reserved_.kv_heads, largest.n_kv_heads);
-  reserved_.group = std::max(reserved_.group, group_size(largest));
+  reserved_.heads = std::max(reserved_.heads, largest.n_heads);
   reserved_.head_dim = std::max(reserved_.head_dim, largest.head_dim);
 
   const auto n_threads = static_cast<std::size_t>(threads_.n_threads());
@@ -107,8 +108,8 @@ void Attention::reserve(int max_rows, int max_context, const AttentionParams& la
   const std::size_t n_bytes = sizeof(float) * (thread_floats_ * n_threads + state_floats_);
   if (n_bytes > scratch_bytes_) scratch_ = Arena(n_bytes).allocate(n_bytes);
   scratch_bytes_ = n_bytes;
-  const auto tiles_per_row =
-      static_cast<std::size_t>(reserved_.kv_heads) * static_cast<std::size_t>(reserved_.group / kTileQueries + 1);
+  // At most, for any number of kv heads up to that of the largest layer.
+  const auto tiles_per_row = static_cast<std::size_t>(reserved_.heads / kTileQueries + reserved_.kv_heads);
   const auto most_tiles = static_cast<std::size_t>(reserved_.rows) * tiles_per_row;
   const auto most_splits = kTasksPerThread * n_threads * static_cast<std::size_t>(splits_of(reserved_.context));
   tiles_.reserve(most_tiles);
@@ -162,7 +163,8 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
             .head_dim = params.head_dim,
             .scale = params.scale,
             .soft_cap = params.soft_cap,
-            .window = params.window};
+            .window = params.window,
+            .sinks = params.sinks != nullptr ? params.sinks->data() + first_head : nullptr};
         tiles_.push_back({.sequence = &sequence,
                           .queries = queries,
                           .first_row = sequence.first_row + row,

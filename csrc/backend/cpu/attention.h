@@ -72,7 +72,7 @@ class Attention {
     int rows = 0;
     int context = 0;
     int kv_heads = 0;
-    int group = 0;  // query heads per kv head
+    int heads = 0;
     int head_dim = 0;
   };
 

@@ -77,11 +77,25 @@ void merge(const AttentionTile& tile, int split_position, const AttentionState& 
   });
 }
 
+// The divisors of the queries' values. A sink enters here, after all splits.
+inline void sums_with_sinks(const AttentionTile& tile, const AttentionState& state, float* sums) {
+  const int n_queries = tile.n_queries();
+  for_each_query(tile, [&](int i, int, int head) { sums[i] = tile.sinks[head]; });
+  for (int i = 0; i < n_queries; i += kLanes) {
+    const int n = n_queries - i;
+    const Lanes of_sinks = exp(load_up_to(sums + i, n) - load_up_to(state.greatest + i, n));
+    store_up_to(sums + i, load_up_to(state.sum + i, n) + of_sinks, n);
+  }
+}
+
 void finish(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride) {
   const int width = padded_to_lanes(tile.head_dim);
+  float with_sinks[kTileQueries];
+  if (tile.sinks != nullptr) sums_with_sinks(tile, state, with_sinks);
+  const float* const sums = tile.sinks != nullptr ? with_sinks : state.sum;
   for_each_query(tile, [&](int i, int row, int head) {
     float* to = out + row * out_stride + head * tile.head_dim;
-    const Lanes sum_of_weights = broadcast(state.sum[i]);
+    const Lanes sum_of_weights = broadcast(sums[i]);
     for (int d = 0; d < tile.head_dim; d += kLanes) {
       store_up_to(to + d, load(state.values + i * width + d) / sum_of_weights, tile.head_dim - d);
     }

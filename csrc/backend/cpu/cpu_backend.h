@@ -67,7 +67,16 @@ class CpuBackend final : public Backend {
   void scale(Rows x, float factor) override;
   void layer_norm(Rows x, const Norm& norm, Rows out) override;
   void activate(PlainActivation kind, const imp::XieluParams& params, Rows x) override;
+  void clamped_activation(const ClampedSilu& kind, Rows gate, Rows up, Rows out) override;
   void scale_by_position(Rows x, std::span<const std::int32_t> positions, const PositionScale& scale) override;
+  void norm_heads(Rows x, int run_length, const Norm& norm, Rows out) override;
+  void scale_experts(const ExpertRows& rows, const Vector& factors) override;
+  void multiply_sigmoid(Rows x, Rows gates) override;
+  void rms_norm_gated(Rows x, const Norm& norm, Rows gates, Rows out) override;
+  void short_conv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows x, const Vector& weight,
+                  Rows out) override;
+  void delta_rule(KvPool& pool, int layer, std::span<const SequenceRows> sequences, const DeltaRule& rule,
+                  const DeltaRows& rows, Rows out) override;
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_kv_pool.h"
 #include "backend/cpu/experts.h"
 #include "backend/cpu/gemm/cpu_linear.h"
+#include "backend/cpu/recurrence.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 
@@ -104,7 +105,8 @@ void CpuBackend::rope(Rows x, int head_dim, const Norm& norm, const Rope& rope, 
 void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) {
   const OpTimer timer = run(Op::append_kv);
   const auto& cache = static_cast<const CpuKvPool&>(pool);
-  const KvGeometry& geometry = cache.geometry();
+  const int block_tokens = cache.geometry().block_tokens;
+  const auto [n_kv_heads, head_dim] = cache.geometry().layer(layer);
   const auto append = ops_.kv[cache.storage()].append;
   const auto position_of = [](const SequenceRows& sequence, int row) {
     return sequence.first_position + row - sequence.first_row;
@@ -112,13 +114,13 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
   // Rows [first, end) of the batch, which belong to one panel.
   const auto append_panel = [&](const SequenceRows& sequence, int first, int end, int head) {
     const int position = position_of(sequence, first);
-    const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / geometry.block_tokens)];
-    const int panel = position % geometry.block_tokens / kPanelTokens;
-    append({.k = row_of(k, first) + head * geometry.head_dim,
-            .v = row_of(v, first) + head * geometry.head_dim,
+    const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / block_tokens)];
+    const int panel = position % block_tokens / kPanelTokens;
+    append({.k = row_of(k, first) + head * head_dim,
+            .v = row_of(v, first) + head * head_dim,
             .k_stride = k.stride,
             .v_stride = v.stride,
-            .head_dim = geometry.head_dim,
+            .head_dim = head_dim,
             .first_token = position % kPanelTokens,
             .n_tokens = end - first},
            cache.k_panel(layer, block, head, panel), cache.v_panel(layer, block, head, panel));
@@ -130,9 +132,9 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
     const int begun = position_of(sequence, row) % kPanelTokens;
     return std::min(row + (kPanelTokens - begun) % kPanelTokens, sequence.first_row + sequence.n_rows);
   };
-  threads_.run(ceil_div(k.n_rows, kAppendRows) * geometry.n_kv_heads, [&](int task, int) {
-    const int head = task % geometry.n_kv_heads;
-    const int begin = task / geometry.n_kv_heads * kAppendRows;
+  threads_.run(ceil_div(k.n_rows, kAppendRows) * n_kv_heads, [&](int task, int) {
+    const int head = task % n_kv_heads;
+    const int begin = task / n_kv_heads * kAppendRows;
     for (const SequenceRows& sequence : sequences) {
       if (begin >= sequence.first_row + sequence.n_rows || begin + kAppendRows <= sequence.first_row) continue;
       const int end = panel_start(sequence, begin + kAppendRows);
@@ -150,6 +152,7 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
   const bool only_decode = std::ranges::all_of(sequences, is_decode);
   if (std::ranges::any_of(sequences, is_decode)) count(Op::attend_decode);
   if (!only_decode) count(Op::attend_prefill);
+  if (params.sinks != nullptr) count(Op::attend_sinks);
   // One pass over both; the longer one names it.
   const OpTimer timer = timed(only_decode ? Op::attend_decode : Op::attend_prefill);
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
@@ -180,12 +183,14 @@ std::string_view CpuBackend::kernel_name(const ExpertTerm& term, const ExpertRow
 void CpuBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
   const OpTimer timer(trace_, kernel_name(terms.front(), rows));
+  if (std::ranges::any_of(terms, &ExpertTerm::biases)) count(Op::expert_biases);
   gemm_.run_expert_in(x, rows, terms);
 }
 
 void CpuBackend::expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
   const OpTimer timer(trace_, kernel_name(term, rows));
+  if (term.biases != nullptr) count(Op::expert_biases);
   gemm_.run_expert_out(grouped, rows, term);
 }
 
@@ -241,6 +246,14 @@ void CpuBackend::activate(PlainActivation kind, const imp::XieluParams& params, 
   });
 }
 
+void CpuBackend::clamped_activation(const ClampedSilu& kind, Rows gate, Rows up, Rows out) {
+  const OpTimer timer = run(Op::clamped_activation);
+  for_pieces(gate.n_rows, gate.width, [&](int row, int first, int n) {
+    ops_.clamped_silu(row_of(gate, row) + first, row_of(up, row) + first, n, kind.limit, kind.slope,
+                      row_of(out, row) + first);
+  });
+}
+
 void CpuBackend::scale_by_position(Rows x, std::span<const std::int32_t> positions, const PositionScale& scale) {
   const OpTimer timer = run(Op::scale_by_position);
   for_rows(x.n_rows, x.width, [&](int row) {
@@ -248,6 +261,53 @@ void CpuBackend::scale_by_position(Rows x, std::span<const std::int32_t> positio
     const double factor = 1 + static_cast<double>(scale.growth) * std::log1p(turns);
     if (factor != 1) ops_.scale(row_of(x, row), x.width, static_cast<float>(factor));
   });
+}
+
+void CpuBackend::norm_heads(Rows x, int run_length, const Norm& norm, Rows out) {
+  const OpTimer timer = run(Op::norm_heads);
+  const float* const weight = norm.weight != nullptr ? norm.weight->data() : nullptr;
+  for_rows(x.n_rows, x.width, [&](int row) {
+    for (int i = 0; i < x.width; i += run_length) {
+      ops_.rms_norm(row_of(x, row) + i, weight, run_length, norm.epsilon, row_of(out, row) + i);
+    }
+  });
+}
+
+void CpuBackend::multiply_sigmoid(Rows x, Rows gates) {
+  const OpTimer timer = run(Op::multiply_sigmoid);
+  for_pieces(x.n_rows, x.width, [&](int row, int first, int n) {
+    ops_.multiply_sigmoid(row_of(x, row) + first, row_of(gates, row) + first, n);
+  });
+}
+
+void CpuBackend::rms_norm_gated(Rows x, const Norm& norm, Rows gates, Rows out) {
+  const OpTimer timer = run(Op::rms_norm_gated);
+  const int n = norm.weight->size();
+  for_rows(x.n_rows, x.width, [&](int row) {
+    for (int i = 0; i < x.width; i += n) {
+      float* const to = row_of(out, row) + i;
+      ops_.rms_norm(row_of(x, row) + i, norm.weight->data(), n, norm.epsilon, to);
+      ops_.silu(row_of(gates, row) + i, to, n, to);
+    }
+  });
+}
+
+void CpuBackend::scale_experts(const ExpertRows& rows, const Vector& factors) {
+  const OpTimer timer = run(Op::scale_experts);
+  const int n_chosen = rows.n_rows * rows.n_used;
+  for (int i = 0; i < n_chosen; ++i) rows.weights[i] *= factors.data()[rows.experts[i]];
+}
+
+void CpuBackend::short_conv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows x,
+                            const Vector& weight, Rows out) {
+  const OpTimer timer = run(Op::short_conv);
+  run_short_conv(ops_, threads_, {static_cast<CpuKvPool&>(pool), layer, sequences}, x, weight.data(), out);
+}
+
+void CpuBackend::delta_rule(KvPool& pool, int layer, std::span<const SequenceRows> sequences, const DeltaRule& rule,
+                            const DeltaRows& rows, Rows out) {
+  const OpTimer timer = run(Op::delta_rule);
+  run_delta_rule(ops_, threads_, {static_cast<CpuKvPool&>(pool), layer, sequences}, rule, rows, out);
 }
 
 void CpuBackend::soft_cap(Rows x, float cap) {
@@ -279,7 +339,7 @@ void CpuBackend::read_row(Rows logits, int row, std::span<float> out) {
 void CpuBackend::copy_block(KvPool& pool, std::int32_t from, std::int32_t to) {
   const OpTimer timer = run(Op::copy_block);
   auto& cache = static_cast<CpuKvPool&>(pool);
-  threads_.run(cache.geometry().n_layers, [&](int layer, int) {
+  threads_.run(cache.geometry().n_layers(), [&](int layer, int) {
     std::ranges::copy(cache.k_block(layer, from), cache.k_block(layer, to).begin());
     std::ranges::copy(cache.v_block(layer, from), cache.v_block(layer, to).begin());
   });

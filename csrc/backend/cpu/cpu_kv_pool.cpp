@@ -1,6 +1,7 @@
 // The cache's sizes and its memory.
 #include "backend/cpu/cpu_kv_pool.h"
 
+#include <algorithm>
 #include <string>
 
 #include "backend/cpu/kv_residency.h"
@@ -23,16 +24,23 @@ const KvGeometry& checked(const KvGeometry& geometry) {
     if (holds) return;
     throw FieldInvalid(std::string("kv ") + field, std::to_string(found) + ", expected " + expected);
   };
-  require(geometry.n_layers > 0, "n_layers", geometry.n_layers, "at least 1");
-  require(geometry.n_kv_heads > 0, "n_kv_heads", geometry.n_kv_heads, "at least 1");
-  require(geometry.head_dim > 0 && geometry.head_dim % 8 == 0, "head_dim", geometry.head_dim, "a multiple of 8");
-  require(geometry.dtype != DType::Q8_0 || geometry.head_dim % 32 == 0, "head_dim", geometry.head_dim,
-          "a multiple of 32, as q8_0 has its blocks");
+  require(geometry.n_layers() > 0, "n_layers", geometry.n_layers(), "at least 1");
+  for (const auto& [n_kv_heads, head_dim] : geometry.layers) {
+    require(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
+    require(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
+    require(geometry.dtype != DType::Q8_0 || head_dim % 32 == 0, "head_dim", head_dim,
+            "a multiple of 32, as q8_0 has its blocks");
+  }
   require(geometry.block_tokens > 0 && geometry.block_tokens % kPanelTokens == 0 &&
               kSplitTokens % geometry.block_tokens == 0,
           "block_tokens", geometry.block_tokens, "16, 32, 64, 128 or 256");
   require(geometry.n_blocks >= 0, "n_blocks", geometry.n_blocks, "at least 0");
+  require(geometry.state.n_slots >= 0, "state slots", geometry.state.n_slots, "at least 0");
   return geometry;
+}
+
+std::size_t state_bytes(const StateGeometry& state) {
+  return static_cast<std::size_t>(state.n_slots) * state.slot_bytes();
 }
 
 }  // namespace
@@ -43,19 +51,32 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
     return static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
   };
   const auto panels = static_cast<std::size_t>(geometry_.block_tokens / kPanelTokens);
-  k_panel_bytes_ = panel_bytes(geometry_.head_dim);
-  v_panel_bytes_ = panel_bytes(padded_to_lanes(geometry_.head_dim));
-  k_head_bytes_ = panels * k_panel_bytes_;
-  v_head_bytes_ = panels * v_panel_bytes_;
+  std::size_t end = 0;
+  const auto part = [&](int n_kv_heads, int width) {
+    const std::size_t head_bytes = panels * panel_bytes(width);
+    const Part made = {.begin = end,
+                       .panel_bytes = panel_bytes(width),
+                       .head_bytes = head_bytes,
+                       .block_bytes = at(n_kv_heads) * head_bytes};
+    end += at(geometry_.n_blocks) * made.block_bytes;
+    return made;
+  };
+  for (const KvLayer& layer : geometry_.layers) k_.push_back(part(layer.n_kv_heads, layer.head_dim));
+  for (const KvLayer& layer : geometry_.layers) v_.push_back(part(layer.n_kv_heads, padded_to_lanes(layer.head_dim)));
+  IMP_CHECK(end + state_bytes(geometry_.state) == n_bytes());
   memory_ = Arena(n_bytes(), memory).allocate(n_bytes());
-  v_memory_ = memory_.get() + number(geometry_.n_layers, 0) * at(geometry_.n_kv_heads) * k_head_bytes_;
+  state_memory_ = reinterpret_cast<float*>(memory_.get() + end);
+  state_floats_ = geometry_.state.slot_bytes() / sizeof(float) / at(std::max(1, geometry_.state.n_layers));
   residency_ = make_resident(*this);
 }
 
 std::size_t CpuKvPool::n_bytes(const KvGeometry& geometry) {
   const auto row = [&](int width) { return static_cast<std::size_t>(row_bytes(geometry.dtype, width).value_or(0)); };
-  const std::size_t token = row(geometry.head_dim) + row(padded_to_lanes(geometry.head_dim));
-  return at(geometry.n_layers) * at(geometry.n_blocks) * at(geometry.n_kv_heads) * at(geometry.block_tokens) * token;
+  std::size_t token = 0;
+  for (const auto& [n_kv_heads, head_dim] : geometry.layers) {
+    token += at(n_kv_heads) * (row(head_dim) + row(padded_to_lanes(head_dim)));
+  }
+  return at(geometry.n_blocks) * at(geometry.block_tokens) * token + state_bytes(geometry.state);
 }
 
 }  // namespace imp::cpu

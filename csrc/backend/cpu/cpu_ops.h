@@ -34,8 +34,9 @@ struct AttentionTile {
   int first_position;  // of row 0
   int head_dim;        // a multiple of 8
   float scale;
-  float soft_cap;  // 0: none
-  int window;      // 0: none
+  float soft_cap;      // 0: none
+  int window;          // 0: none
+  const float* sinks;  // of these heads, or null
 
   constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
 };
@@ -87,6 +88,27 @@ struct XieluParams {
   float largest;
 };
 
+// Consecutive rows of one sequence, for some columns of one value head's state. See delta_rule.h.
+struct DeltaRun {
+  const float* q;  // of the first row, as are the next five
+  const float* k;
+  const float* v;  // at the first column
+  const float* decay;
+  const float* strength;
+  float* out;                 // at the first column
+  std::ptrdiff_t qkv_stride;  // floats from row to row
+  std::ptrdiff_t decay_stride;
+  std::ptrdiff_t strength_stride;
+  std::ptrdiff_t out_stride;
+  int n_rows;     // at least 1
+  int n_columns;  // at most kDeltaColumns
+  int key_dim;
+  int value_dim;      // floats from one row of a state to the next
+  const float* from;  // the state before the rows, at the first column; null: zero
+  float* to;          // the state after them, not `from`; null: not written
+};
+constexpr int kDeltaColumns = 32;
+
 // Ops on the cache, one row per storage type.
 struct KvOps {
   // Writes the rows into one head's panel of K and of V.
@@ -134,7 +156,7 @@ struct WeightedRows {
 enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16, kv_q8_0 };
 
 struct CpuOps {
-  // out = x / sqrt(mean(x²) + epsilon) · weight
+  // out = x / sqrt(mean(x²) + epsilon) · weight; without a weight, which is null, nothing is multiplied
   void (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
   // out = (x - mean) / sqrt(variance + epsilon) · weight + bias, which may be null
   void (*layer_norm)(const float* x, const float* weight, const float* bias, int n, float epsilon, float* out);
@@ -145,6 +167,8 @@ struct CpuOps {
   void (*rope_halves)(float* head, const float* angles, int n_pairs);
   void (*silu)(const float* gate, const float* up, int n, float* out);
   void (*gelu_tanh)(const float* gate, const float* up, int n, float* out);
+  // ClampedSilu in backend.h
+  void (*clamped_silu)(const float* gate, const float* up, int n, float limit, float slope, float* out);
   void (*add)(float* x, const float* y, int n);
   void (*add_gated)(float* x, const float* y, int n, float gate);  // x += sigmoid(gate) · y
   void (*scale)(float* x, int n, float factor);
@@ -153,7 +177,15 @@ struct CpuOps {
   void (*relu_squared)(float* x, int n);
   void (*xielu)(float* x, int n, const XieluParams& params);
   void (*soft_cap)(float* x, int n, float cap);
-  void (*softmax)(float* x, int n);  // in place
+  void (*softmax)(float* x, int n);                               // in place
+  void (*multiply_sigmoid)(float* x, const float* gates, int n);  // x *= sigmoid(gates)
+  // out = silu(sum of weight · row); row t's weights are t · weight_stride after the first's.
+  void (*short_conv)(const float* const* rows, const float* weight, std::ptrdiff_t weight_stride, int n_rows, int n,
+                     float* out);
+  void (*scale_to_length)(float* x, int n, float epsilon, float length);  // x *= length / sqrt(sum(x²) + epsilon)
+  // steps = exp(rates · softplus(steps + biases)), strengths = sigmoid(strengths)
+  void (*delta_gates)(float* steps, float* strengths, const float* rates, const float* biases, int n);
+  void (*delta_rule)(const DeltaRun& run);
   // out = sum of weight · row, in the given order.
   void (*mix)(const WeightedRows& rows, int n, float* out);
 
@@ -161,7 +193,8 @@ struct CpuOps {
   // into = the softmax over the keys of both, for queries that see keys of the split at split_position. Copies the
   // first split that a query sees.
   void (*merge)(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into);
-  // out = values / sum; query (row, head) at out + row · out_stride + head · head_dim
+  // out = values / (sum + the weight of the head's sink, if any); query (row, head) at out + row · out_stride + head ·
+  // head_dim
   void (*finish)(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride);
 
   SamplingOps sampling;

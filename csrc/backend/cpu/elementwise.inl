@@ -28,6 +28,17 @@ void gelu_tanh(const float* gate, const float* up, int n, float* out) {
   }
 }
 
+// A NaN stays one: min() and max() return their second operand.
+void clamped_silu(const float* gate, const float* up, int n, float limit, float slope, float* out) {
+  const Lanes most = broadcast(limit), one = broadcast(1.0F);
+  for (int i = 0; i < n; i += kLanes) {
+    const Lanes g = min(most, load_up_to(gate + i, n - i));
+    const Lanes u = max(negative(most), min(most, load_up_to(up + i, n - i)));
+    const Lanes activated = g / (one + exp(negative(g * broadcast(slope))));
+    store_up_to(out + i, activated * (u + one), n - i);
+  }
+}
+
 void plain_gelu_tanh(float* x, int n) {
   for (int i = 0; i < n; i += kLanes) store_up_to(x + i, gelu_tanh(load_up_to(x + i, n - i)), n - i);
 }

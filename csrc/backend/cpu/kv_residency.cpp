@@ -34,12 +34,15 @@ void populate_first_blocks(const CpuKvPool& pool, const std::stop_token& stop) {
   constexpr int kNice = 10;
   setpriority(PRIO_PROCESS, 0, kNice);  // on Linux for the calling thread only
   const KvGeometry& geometry = pool.geometry();
-  const std::size_t block_bytes = std::max(pool.k_block(0, 0).size(), pool.v_block(0, 0).size());
+  std::size_t block_bytes = 1;  // of the largest layer
+  for (int layer = 0; layer < geometry.n_layers(); ++layer) {
+    block_bytes = std::max({block_bytes, pool.k_block(layer, 0).size(), pool.v_block(layer, 0).size()});
+  }
   const int step = static_cast<int>(std::max<std::size_t>(1, kPieceBytes / block_bytes));
   std::size_t done = 0;
   for (std::int32_t block = 0; block < geometry.n_blocks && done < kMaxBytes; block += step) {
     const auto n_blocks = static_cast<std::size_t>(std::min(step, geometry.n_blocks - block));
-    for (int layer = 0; layer < geometry.n_layers; ++layer) {
+    for (int layer = 0; layer < geometry.n_layers(); ++layer) {
       for (const std::span<std::byte> first : {pool.k_block(layer, block), pool.v_block(layer, block)}) {
         if (stop.stop_requested() || !populate({first.data(), n_blocks * first.size()})) return;
         done += n_blocks * first.size();

@@ -23,6 +23,10 @@ inline float sum_of_squares(const float* x, int n) {
 void rms_norm(const float* x, const float* weight, int n, float epsilon, float* out) {
   const float mean = sum_of_squares(x, n) / static_cast<float>(n);
   const Lanes factor = broadcast(1.0F / __builtin_sqrtf(mean + epsilon));
+  if (weight == nullptr) {
+    for (int i = 0; i < n; i += kLanes) store_up_to(out + i, load_up_to(x + i, n - i) * factor, n - i);
+    return;
+  }
   for (int i = 0; i < n; i += kLanes) {
     store_up_to(out + i, load_up_to(x + i, n - i) * factor * load_up_to(weight + i, n - i), n - i);
   }

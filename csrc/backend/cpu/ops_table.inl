@@ -7,6 +7,7 @@
 #include "backend/cpu/experts.inl"
 #include "backend/cpu/kv_append.inl"
 #include "backend/cpu/norm.inl"
+#include "backend/cpu/recurrence.inl"
 #include "backend/cpu/rope.inl"
 #include "backend/cpu/sampling.inl"
 
@@ -26,6 +27,7 @@ constexpr CpuOps kTable = {
     .rope_halves = rope_halves,
     .silu = silu,
     .gelu_tanh = gelu_tanh,
+    .clamped_silu = clamped_silu,
     .add = add,
     .add_gated = add_gated,
     .scale = scale,
@@ -34,6 +36,11 @@ constexpr CpuOps kTable = {
     .xielu = xielu,
     .soft_cap = soft_cap,
     .softmax = softmax,
+    .multiply_sigmoid = multiply_sigmoid,
+    .short_conv = short_conv,
+    .scale_to_length = scale_to_length,
+    .delta_gates = delta_gates,
+    .delta_rule = delta_rule,
     .mix = mix,
     .kv = {kv_ops<F32Storage>(),
            kv_ops<F16Storage>(),

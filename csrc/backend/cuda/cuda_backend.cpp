@@ -225,7 +225,9 @@ void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
 
 std::vector<Launch> CudaBackend::launches() const {
   std::vector<Launch> result;
-  for (std::size_t op = 0; op < kOpNames.size(); ++op) result.push_back({kOpNames[op], launches_[op]});
+  for (std::size_t op = 0; op < kOpNames.size(); ++op) {
+    if (!is_optional(static_cast<Op>(op))) result.push_back({kOpNames[op], launches_[op]});
+  }
   const std::span<const GemmKernel> kernels = registry_.kernels();
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     result.push_back({kernels[i].name, launches_[kOpNames.size() + i]});

@@ -87,6 +87,7 @@ void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceR
 void CudaBackend::attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,
                          const AttentionParams& params, Rows q, Rows out) {
   if (q.n_rows == 0) return;
+  IMP_CHECK(params.sinks == nullptr);
   const bool only_decode =
       std::ranges::all_of(sequences, [](const SequenceRows& sequence) { return sequence.n_rows == 1; });
   const OpScope scope = run(only_decode ? Op::attend_decode : Op::attend_prefill);
@@ -105,12 +106,14 @@ void CudaBackend::route_experts(Rows scores, const ExpertRouting& routing, const
 
 void CudaBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
+  IMP_CHECK(std::ranges::none_of(terms, &ExpertTerm::biases));
   const OpScope scope = run(terms.front().weights.front()->plan().kernel_for(1).name);
   gemm_.run_expert_in(x, rows, terms);
 }
 
 void CudaBackend::expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
+  IMP_CHECK(term.biases == nullptr);
   const OpScope scope = run(term.weights.front()->plan().kernel_for(1).name);
   gemm_.run_expert_out(grouped, rows, term);
 }
@@ -174,7 +177,7 @@ void CudaBackend::read_row(Rows logits, int row, std::span<float> out) {
 void CudaBackend::copy_block(KvPool& pool, std::int32_t from, std::int32_t to) {
   const OpScope scope = run(Op::copy_block);
   auto& cache = static_cast<CudaKvPool&>(pool);
-  for (int layer = 0; layer < cache.geometry().n_layers; ++layer) {
+  for (int layer = 0; layer < cache.geometry().n_layers(); ++layer) {
     std::byte* const blocks = cache.layer(layer);
     const auto at = [&](std::int32_t block) { return blocks + static_cast<std::size_t>(block) * cache.block_bytes(); };
     copy_on_device(stream_, at(to), at(from), cache.block_bytes());

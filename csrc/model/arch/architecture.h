@@ -1,6 +1,7 @@
 // An architecture in one format: its name in checkpoints, the reader of its keys, and its tensor names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,17 +18,21 @@ struct Architecture {
   std::string_view name;      // as checkpoints spell it
   void (*read)(FactReader&);  // fills in config and origins
   const TensorNames* names;
-  // The text part of a larger model: its keys are in this section, and its tensors may have other names.
+  // The text part of a larger model: its keys are in this section.
   std::string_view section = "";
-  const TensorNames* other_names = nullptr;
+  // Tensors may have other names: those of the first of these whose embedding and `sign` the file has.
+  std::array<const TensorNames*, 3> other_names = {};
 
   std::string key_prefix() const {
     return format == ModelFormat::gguf ? std::string(name) + "." : std::string(section);
   }
   // Those that the file uses.
   const TensorNames& names_in(const ModelFile& file) const {
-    const bool uses_others = other_names != nullptr && file.find(other_names->embedding) != nullptr;
-    return uses_others ? *other_names : *names;
+    for (const TensorNames* others : other_names) {
+      if (others == nullptr || file.find(others->embedding) == nullptr) continue;
+      if (others->sign.empty() || file.find(others->sign) != nullptr) return *others;
+    }
+    return *names;
   }
 };
 
@@ -50,12 +55,21 @@ void read_qwen3_moe_hf(FactReader& facts);
 void read_qwen3_vl_gguf(FactReader& facts);
 void read_qwen3_vl_hf(FactReader& facts);
 void read_qwen3_vl_moe_gguf(FactReader& facts);
+void read_qwen3_vl_moe_hf(FactReader& facts);
+void read_qwen35_gguf(FactReader& facts);
+void read_qwen35_moe_gguf(FactReader& facts);
+void read_qwen3_next_gguf(FactReader& facts);
+void read_qwen3_5_hf(FactReader& facts);
+void read_qwen3_5_moe_hf(FactReader& facts);
+void read_qwen3_next_hf(FactReader& facts);
 void read_gemma_gguf(FactReader& facts);
 void read_gemma_hf(FactReader& facts);
 void read_gemma2_gguf(FactReader& facts);
 void read_gemma2_hf(FactReader& facts);
 void read_gemma3_gguf(FactReader& facts);
 void read_gemma3_hf(FactReader& facts);
+void read_gemma4_gguf(FactReader& facts);
+void read_gemma4_hf(FactReader& facts);
 void read_smollm3_gguf(FactReader& facts);
 void read_smollm3_hf(FactReader& facts);
 void read_olmo2_gguf(FactReader& facts);
@@ -87,5 +101,7 @@ void read_arcee_gguf(FactReader& facts);
 void read_arcee_hf(FactReader& facts);
 void read_apertus_gguf(FactReader& facts);
 void read_apertus_hf(FactReader& facts);
+void read_gpt_oss_gguf(FactReader& facts);
+void read_gpt_oss_hf(FactReader& facts);
 
 }  // namespace imp

@@ -54,6 +54,33 @@ void read_biases(FactReader& facts) {
   find("ffn_bias", {names.gate, names.up, names.down}, facts.config.ffn_bias);
 }
 
+void add_layers(ModelConfig& config) {
+  const LayerConfig layer = {
+      .n_kv_heads = config.n_kv_heads, .head_dim = config.head_dim, .ffn_size = config.ffn_size, .xielu = {}};
+  config.layers.assign(static_cast<std::size_t>(config.n_layers), layer);
+  for (int i = 0; i < config.n_layers; ++i) config.layers[static_cast<std::size_t>(i)].kv = i;
+}
+
+void set_linear_layers(ModelConfig& config, const std::vector<bool>& linear) {
+  int n_kv = 0, n_states = 0;
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    config.layers[i].kv = linear[i] ? kNoKv : n_kv++;
+    config.layers[i].state = linear[i] ? n_states++ : kNoState;
+  }
+}
+
+void leave_out_draft_layers(FactReader& facts, std::string_view key) {
+  ModelConfig& config = facts.config;
+  const std::uint64_t n = facts.find_integer(key).value_or(0);
+  if (n >= static_cast<std::uint64_t>(config.n_layers)) {
+    facts.refuse(Reason::MODEL_VALUE, key, std::to_string(n),
+                 "less than the " + std::to_string(config.n_layers) + " layers");
+  }
+  config.n_draft_layers = static_cast<int>(n);
+  config.n_layers -= config.n_draft_layers;
+  add_layers(config);
+}
+
 std::vector<bool> all_but_last_of(const ModelConfig& config, int period) {
   std::vector<bool> chosen(config.layers.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i] = (i + 1) % static_cast<std::size_t>(period) != 0;

@@ -21,6 +21,15 @@ void check_end_token(const FactReader& facts, std::string_view whole_key, std::u
 // Biases of one kind: the model has all of them if it has one.
 void read_biases(FactReader& facts);
 
+// Gives every layer attention over keys and values of its own.
+void add_layers(ModelConfig& config);
+
+// Linear attention in some layers, whose state takes the place of keys and values.
+void set_linear_layers(ModelConfig& config, const std::vector<bool>& linear);
+
+// The last layers of the file only guess further tokens: imp leaves them out.
+void leave_out_draft_layers(FactReader& facts, std::string_view key);
+
 // Layers that see a window among layers that see all keys.
 struct MixedWindows {
   int window = 0;

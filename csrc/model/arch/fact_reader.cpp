@@ -132,6 +132,15 @@ bool FactReader::find_count(std::string_view field, std::string_view key, std::i
   return true;
 }
 
+std::vector<int> FactReader::find_counts(std::string_view field, std::string_view key, std::int64_t limit) {
+  const std::string& whole = read_name(key);
+  if (!file_.metadata().is_array(whole)) return {};
+  std::vector<int> counts;
+  for (const std::uint32_t value : find_integers(key)) counts.push_back(checked_count(whole, value, limit));
+  note_key(field, whole);
+  return counts;
+}
+
 void FactReader::number(std::string_view field, std::string_view key, float& out) {
   const std::string& whole = read_name(key);
   out = file_.metadata().number(whole);

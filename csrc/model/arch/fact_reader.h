@@ -51,6 +51,8 @@ class FactReader {
     if (found) out = *found;
     return found.has_value();
   }
+  // A list of counts; empty if the key is missing or no list.
+  std::vector<int> find_counts(std::string_view field, std::string_view key, std::int64_t limit);
   std::optional<std::string_view> find_word(std::string_view field, std::string_view key);
   const StringArray* find_words(std::string_view field, std::string_view key);
   std::optional<std::vector<bool>> find_flags(std::string_view field, std::string_view key);

@@ -32,11 +32,36 @@ void check_end_tokens(const FactReader& facts) {
   }
 }
 
-void read_heads(FactReader& facts) {
+// A count for each layer, of families whose layers may differ. Files may also state one count for all.
+class LayerCounts {
+ public:
+  LayerCounts(FactReader& facts, std::string_view field, std::string_view key, std::int64_t limit, GgufLayers layers) {
+    if (layers == GgufLayers::equal) return;
+    counts_ = facts.find_counts(field, key, limit);
+    const auto n_layers = static_cast<std::size_t>(facts.config.n_layers);
+    if (counts_.empty() || counts_.size() == n_layers) return;
+    facts.refuse(Reason::MODEL_VALUE, key, std::to_string(counts_.size()) + " values",
+                 "one for each of " + std::to_string(n_layers) + " layers");
+  }
+  bool is_list() const noexcept { return !counts_.empty(); }
+  int first() const noexcept { return counts_.front(); }
+  void set(std::vector<LayerConfig>& layers, int LayerConfig::* size) const {
+    for (std::size_t i = 0; i < counts_.size(); ++i) layers[i].*size = counts_[i];
+  }
+
+ private:
+  std::vector<int> counts_;
+};
+
+void read_heads(FactReader& facts, const LayerCounts& n_kv_heads) {
   ModelConfig& config = facts.config;
   facts.count("n_heads", "attention.head_count", model_limits::kHeads, config.n_heads);
   config.n_kv_heads = config.n_heads;
-  facts.find_count("n_kv_heads", "attention.head_count_kv", model_limits::kHeads, config.n_kv_heads);
+  if (n_kv_heads.is_list()) {
+    config.n_kv_heads = n_kv_heads.first();
+  } else {
+    facts.find_count("n_kv_heads", "attention.head_count_kv", model_limits::kHeads, config.n_kv_heads);
+  }
   if (!facts.find_count("head_dim", "attention.key_length", model_limits::kHeadDim, config.head_dim)) {
     if (config.hidden_size % config.n_heads != 0) {
       facts.refuse(Reason::MODEL_VALUE, "attention.head_count", std::to_string(config.n_heads),
@@ -89,15 +114,24 @@ void read_scaling(FactReader& facts, RopeScaling& scaling) {
 
 }  // namespace
 
-void read_gguf_decoder(FactReader& facts, NormKind norm_kind) {
+void read_gguf_decoder(FactReader& facts, NormKind norm_kind, GgufLayers layers) {
   ModelConfig& config = facts.config;
   facts.count("n_layers", "block_count", model_limits::kLayers, config.n_layers);
   facts.count("trained_context", "context_length", model_limits::kContext, config.trained_context);
   config.max_context = config.trained_context;
   facts.origins.note("max_context", Origin::checkpoint, facts.origins.find("trained_context").source);
   facts.count("hidden_size", "embedding_length", model_limits::kHidden, config.hidden_size);
-  facts.count("ffn_size", "feed_forward_length", model_limits::kFfn, config.ffn_size);
-  read_heads(facts);
+  // Models in which every layer has the same experts may not state the size of another feed-forward.
+  constexpr std::string_view kFfnSize = "feed_forward_length", kExpertSize = "expert_feed_forward_length";
+  const bool has_only_experts = layers == GgufLayers::equal && !facts.has(kFfnSize) && facts.has(kExpertSize);
+  const LayerCounts ffn_sizes(facts, "ffn_size", kFfnSize, model_limits::kFfn, layers);
+  if (ffn_sizes.is_list()) {
+    config.ffn_size = ffn_sizes.first();
+  } else {
+    facts.count("ffn_size", has_only_experts ? kExpertSize : kFfnSize, model_limits::kFfn, config.ffn_size);
+  }
+  const LayerCounts n_kv_heads(facts, "n_kv_heads", "attention.head_count_kv", model_limits::kHeads, layers);
+  read_heads(facts, n_kv_heads);
   // The other key belongs to the other kind of norm.
   constexpr std::string_view kRmsEpsilon = "attention.layer_norm_rms_epsilon";
   constexpr std::string_view kLayerEpsilon = "attention.layer_norm_epsilon";
@@ -111,7 +145,9 @@ void read_gguf_decoder(FactReader& facts, NormKind norm_kind) {
   check_end_tokens(facts);
   config.tied_head = !facts.has_tensor(facts.names().head);
   if (!config.tied_head) facts.note_tensor("tied_head", facts.names().head);
-  config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
+  add_layers(config);
+  ffn_sizes.set(config.layers, &LayerConfig::ffn_size);
+  n_kv_heads.set(config.layers, &LayerConfig::n_kv_heads);
 }
 
 bool has_gguf_experts(FactReader& facts) {
@@ -140,9 +176,10 @@ void read_gguf_experts(FactReader& facts, bool normalized) {
   give_all_layers_experts(config);
   facts.find_flag("expert_weights_normalized", "expert_weights_norm", config.experts.normalized);
   facts.find_number("expert_weights_scale", "expert_weights_scale", config.experts.scale);
-  constexpr std::uint64_t kSoftmax = 1;
+  constexpr std::uint64_t kSoftmax = 1, kSoftmaxOfChosen = 3;
   const std::uint64_t function = facts.find_integer("expert_gating_func").value_or(kSoftmax);
-  if (function != kSoftmax) {
+  if (function == kSoftmaxOfChosen) config.experts.normalized = true;
+  if (function != kSoftmax && function != kSoftmaxOfChosen) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "expert_gating_func", std::to_string(function), "1, a softmax");
   }
 }

@@ -5,9 +5,12 @@
 
 namespace imp {
 
+// Whether layers may have feed-forwards and kv heads of different sizes.
+enum class GgufLayers : std::uint8_t { equal, different };
+
 // Sizes, norm epsilon, vocabulary, tied embeddings, end tokens. Every layer sees all keys; attention_scale is
 // head_dim^(-1/2) unless the file says otherwise.
-void read_gguf_decoder(FactReader& facts, NormKind norm_kind = NormKind::rms);
+void read_gguf_decoder(FactReader& facts, NormKind norm_kind = NormKind::rms, GgufLayers layers = GgufLayers::equal);
 
 // Whether there are experts. Throws if the file has a router but not the number of experts.
 bool has_gguf_experts(FactReader& facts);

@@ -132,10 +132,12 @@ void read_period(FactReader& facts, const char* key, int& period) {
   period = static_cast<int>(word->size());
 }
 
-// The file reader has already checked these keys if there are 8-bit weights.
+// The file reader has already checked these keys if there are 8-bit weights, and those of 4 bits need none.
 void read_quantization(FactReader& facts) {
-  if (!float8_scheme(facts.file().metadata())) return;
-  for (const auto& [key, value] : facts.file().metadata().entries()) {
+  const Metadata& config = facts.file().metadata();
+  const bool is_mxfp4 = config.find_string("quantization_config.quant_method") == "mxfp4";
+  if (!is_mxfp4 && !float8_scheme(config)) return;
+  for (const auto& [key, value] : config.entries()) {
     if (is_quantization_key(key)) facts.ignore(key);
   }
 }
@@ -166,7 +168,10 @@ void read_hf_decoder(FactReader& facts, const HfTraits& traits) {
   config.max_context = config.trained_context;
   facts.origins.note("max_context", Origin::checkpoint, facts.origins.find("trained_context").source);
   facts.count("hidden_size", "hidden_size", model_limits::kHidden, config.hidden_size);
-  facts.count("ffn_size", "intermediate_size", model_limits::kFfn, config.ffn_size);
+  // Models in which every layer has experts may not state the size of another feed-forward.
+  constexpr std::string_view kFfnSize = "intermediate_size", kExpertSize = "moe_intermediate_size";
+  const bool has_only_experts = !facts.has(kFfnSize) && facts.has(kExpertSize);
+  facts.count("ffn_size", has_only_experts ? kExpertSize : kFfnSize, model_limits::kFfn, config.ffn_size);
   read_heads(facts, traits);
   config.norm_epsilon = traits.defaults.epsilon;
   if (!facts.find_number("norm_epsilon", traits.epsilon, config.norm_epsilon) && traits.defaults.epsilon == 0) {
@@ -181,7 +186,7 @@ void read_hf_decoder(FactReader& facts, const HfTraits& traits) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "is_causal", "false", "true");
   }
   read_tied_head(facts);
-  config.layers.assign(static_cast<std::size_t>(config.n_layers), LayerConfig{});
+  add_layers(config);
   skip_hf_bookkeeping(facts);
 }
 

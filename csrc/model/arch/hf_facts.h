@@ -31,6 +31,10 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, floa
 // Refuses a section of RoPE keys that scales.
 void require_plain_rope(FactReader& facts, const std::string& section);
 
+// Of models that also see: the position of a text token is the same on all axes, so how the pairs are divided among the
+// axes has no effect.
+void skip_image_axes(FactReader& facts);
+
 // The layers that `layer_types` calls sliding_attention, or those of the period.
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults);
 

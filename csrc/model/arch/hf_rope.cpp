@@ -10,6 +10,9 @@
 namespace imp {
 namespace {
 
+// The part of the pairs that turn has the frequencies that it would have among all of them.
+constexpr std::string_view kProportional = "proportional";
+
 RopeScalingKind hf_scaling_kind(FactReader& facts, const std::string& at) {
   const bool has_old_key = facts.has(at + "type");  // rope_type wins if both exist
   const std::string key = facts.has(at + "rope_type") || !has_old_key ? at + "rope_type" : at + "type";
@@ -20,8 +23,9 @@ RopeScalingKind hf_scaling_kind(FactReader& facts, const std::string& at) {
   if (*word == "llama3") return RopeScalingKind::wavelength;
   if (*word == "longrope" || *word == "su") return RopeScalingKind::longrope;  // its first name was "su"
   if (*word == "dynamic") return RopeScalingKind::dynamic;
+  if (*word == kProportional) return facts.has(at + "factor") ? RopeScalingKind::linear : RopeScalingKind::none;
   facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word),
-               "one of default, linear, dynamic, yarn, llama3, longrope");
+               "one of default, linear, dynamic, yarn, llama3, longrope, proportional");
 }
 
 // The divisors, and the magnitude: attention_factor, or else what the ratio of both contexts gives.
@@ -121,10 +125,20 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, floa
   facts.find_number("rope_dims", "partial_rotary_factor", rotated);
   facts.find_number("rope_dims", section + "partial_rotary_factor", rotated);
   rope.dims = static_cast<int>(static_cast<float>(facts.config.head_dim) * rotated);
+  if (facts.find_word("", section + "rope_type") == kProportional) {
+    rope.turning_pairs = rope.dims / 2;
+    rope.dims = facts.config.head_dim;
+  }
   read_hf_scaling(facts, section, rope.scaling);
   read_fixed_stretch(facts, section, rope);
   require_divisors(facts, section, rope);
   facts.config.ropes.push_back(rope);
+}
+
+void skip_image_axes(FactReader& facts) {
+  for (const char* section : {"rope_scaling.", "rope_parameters."}) {
+    for (const char* key : {"mrope_section", "mrope_interleaved"}) facts.ignore(std::string(section) + key);
+  }
 }
 
 void require_plain_rope(FactReader& facts, const std::string& section) {

@@ -4,16 +4,6 @@
 #include "model/arch/hf_facts.h"
 
 namespace imp {
-namespace {
-
-// The position of a text token is the same on all axes, so how the pairs are divided among the axes has no effect.
-void skip_axes(FactReader& facts) {
-  for (const char* section : {"rope_scaling.", "rope_parameters."}) {
-    for (const char* key : {"mrope_section", "mrope_interleaved"}) facts.ignore(std::string(section) + key);
-  }
-}
-
-}  // namespace
 
 void read_qwen3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -62,7 +52,13 @@ void read_qwen3_moe_hf(FactReader& facts) {
 
 void read_qwen3_vl_hf(FactReader& facts) {
   read_qwen3_hf(facts);
-  skip_axes(facts);
+  skip_image_axes(facts);
+}
+
+void read_qwen3_vl_moe_hf(FactReader& facts) {
+  facts.config.experts.normalized = true;
+  read_qwen3_moe_hf(facts);
+  skip_image_axes(facts);
 }
 
 }  // namespace imp

@@ -1,6 +1,8 @@
 // Decides which tensors belong to a decoder.
 #include "model/arch/tensor_names.h"
 
+#include <charconv>
+
 namespace imp {
 namespace {
 
@@ -11,16 +13,26 @@ std::string_view stem(std::string_view name) {
 
 }  // namespace
 
+int TensorNames::layer_of(std::string_view tensor) const noexcept {
+  if (!tensor.starts_with(layer)) return -1;
+  int number = -1;
+  const auto [end, error] = std::from_chars(tensor.data() + layer.size(), tensor.data() + tensor.size(), number);
+  return error == std::errc{} && end != tensor.data() + tensor.size() && *end == '.' ? number : -1;
+}
+
 bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
   // Some checkpoints store a table of angles that follows from the configuration.
   if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
+  // Draft layers ("multi-token prediction"), which imp does not run.
+  if (tensor.starts_with("model.mtp.")) return false;
   if (tensor.starts_with(layer)) return true;
   const std::string_view found = stem(tensor);
   // In safetensors, every tensor of the module that holds the layers belongs to the decoder.
   constexpr std::string_view kLayers = "layers.";
   if (layer.ends_with(kLayers))
     return tensor.starts_with(layer.substr(0, layer.size() - kLayers.size())) || found == stem(head);
-  return found == stem(embedding) || found == stem(final_norm) || found == stem(head) || found.starts_with("rope_");
+  return found == stem(embedding) || found == stem(final_norm) || found == stem(head) || found.starts_with("rope_") ||
+         found.starts_with("per_layer_");
 }
 
 }  // namespace imp

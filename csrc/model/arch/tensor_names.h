@@ -1,10 +1,35 @@
 // A format's tensor names, and its conventions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace imp {
+
+// The tensors of linear attention.
+struct LinearAttentionNames {
+  std::string_view qkv;
+  std::string_view gate;
+  std::string_view qkv_gate;  // both of these in one tensor, by key head; empty: separate
+  std::string_view steps;
+  std::string_view strengths;
+  std::string_view strengths_steps;  // both of these in one tensor, by key head; empty: separate
+  std::string_view conv;
+  std::string_view rates;  // the whole name in a layer
+  bool rates_are_logarithms = false;
+  std::string_view step_biases;  // the whole name in a layer
+  std::string_view norm;
+  std::string_view output;
+};
+
+// How a tensor holds the matrices [n, k] of all experts. Those with blocks, which are parts of rows, are never
+// transposed.
+enum class StackForm : std::uint8_t {
+  rows,
+  columns,  // transposed
+  either,   // as its shape shows; if n is k, rows
+};
 
 // A layer's tensor is called `layer` + its number + "." + the name + ".weight" or ".bias".
 struct TensorNames {
@@ -14,6 +39,9 @@ struct TensorNames {
   std::string_view rope_factors;
   std::string_view short_rope_factors;
   std::string_view long_rope_factors;
+  std::string_view layer_table;
+  std::string_view layer_projection;
+  std::string_view layer_projection_norm;
 
   std::string_view layer;
   std::string_view attention_norm;
@@ -23,6 +51,7 @@ struct TensorNames {
   std::string_view v;
   std::string_view q_norm;
   std::string_view k_norm;
+  std::string_view sinks;  // with its end
   std::string_view output;
   std::string_view post_attention_norm;
   std::string_view ffn_norm;
@@ -31,35 +60,56 @@ struct TensorNames {
   std::string_view up;
   std::string_view down;
   std::string_view post_ffn_norm;
+  std::string_view embedding_gate;
+  std::string_view embedding_output;
+  std::string_view post_embedding_norm;
+  std::string_view output_scale;  // with its suffix, as the next two
 
+  std::string_view router_norm;
+  std::string_view expert_scales;
+  std::string_view post_dense_norm;
+  std::string_view expert_norm;
+  std::string_view post_expert_norm;
   std::string_view router;
   std::string_view experts;         // prefix of an expert's number and "."; empty: one tensor holds all experts
   std::string_view expert_gate_up;  // as gate_up, of all experts in one tensor
+  bool gate_up_in_turn = false;     // a row of gate, then one of up, and so on
   std::string_view expert_gate;
   std::string_view expert_up;
   std::string_view expert_down;
+  // The ends of the names of tensors with all experts.
+  std::string_view stack_end = ".weight";
+  std::string_view stack_bias_end = ".bias";
+  StackForm stack_form = StackForm::rows;
   std::string_view shared_router;
   std::string_view shared_gate_up;
   std::string_view shared_gate;
   std::string_view shared_up;
   std::string_view shared_down;
 
+  LinearAttentionNames linear = {};
+
   float norm_offset = 0;           // added to a norm's weights
   bool rope_halves_apart = false;  // rows of q and k that rotate together are half a head apart, not adjacent
+
+  // A tensor that only files with these names have, if the embedding's name does not say it.
+  std::string_view sign = "";
 
   std::string weight(int i, std::string_view name) const { return in_layer(i, name) + ".weight"; }
   std::string bias(int i, std::string_view name) const { return in_layer(i, name) + ".bias"; }
   std::string expert_weight(int i, int expert, std::string_view name) const {
     return in_layer(i, experts) + std::to_string(expert) + "." + std::string(name) + ".weight";
   }
-  // Whether a tensor's name has the prefix of these architectures. An unused tensor of this kind means that the model
-  // computes something unknown to imp: an error. Any other unused tensor is ignored.
-  bool belongs_to_decoder(std::string_view tensor) const noexcept;
-
- private:
+  std::string stack(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_end); }
+  std::string stack_bias(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_bias_end); }
   std::string in_layer(int i, std::string_view name) const {
     return std::string(layer) + std::to_string(i) + "." + std::string(name);
   }
+  // The number of the layer in a tensor's name, or -1.
+  int layer_of(std::string_view tensor) const noexcept;
+  // Whether a tensor's name has the prefix of these architectures. An unused tensor of this kind means that the model
+  // computes something unknown to imp: an error. Any other unused tensor is ignored.
+  bool belongs_to_decoder(std::string_view tensor) const noexcept;
 };
 
 // GGUF uses the same names for all decoders.
@@ -70,6 +120,9 @@ inline constexpr TensorNames kGgufNames = {
     .rope_factors = "rope_freqs.weight",
     .short_rope_factors = "rope_factors_short.weight",
     .long_rope_factors = "rope_factors_long.weight",
+    .layer_table = "per_layer_token_embd.weight",
+    .layer_projection = "per_layer_model_proj.weight",
+    .layer_projection_norm = "per_layer_proj_norm.weight",
     .layer = "blk.",
     .attention_norm = "attn_norm",
     .qkv = "",
@@ -78,6 +131,7 @@ inline constexpr TensorNames kGgufNames = {
     .v = "attn_v",
     .q_norm = "attn_q_norm",
     .k_norm = "attn_k_norm",
+    .sinks = "attn_sinks.weight",
     .output = "attn_output",
     .post_attention_norm = "post_attention_norm",
     .ffn_norm = "ffn_norm",
@@ -86,6 +140,15 @@ inline constexpr TensorNames kGgufNames = {
     .up = "ffn_up",
     .down = "ffn_down",
     .post_ffn_norm = "post_ffw_norm",
+    .embedding_gate = "inp_gate",
+    .embedding_output = "proj",
+    .post_embedding_norm = "post_norm",
+    .output_scale = "layer_output_scale.weight",
+    .router_norm = "ffn_gate_inp.scale",
+    .expert_scales = "ffn_down_exps.scale",
+    .post_dense_norm = "post_ffw_norm_1",
+    .expert_norm = "pre_ffw_norm_2",
+    .post_expert_norm = "post_ffw_norm_2",
     .router = "ffn_gate_inp",
     .experts = "",
     .expert_gate_up = "",
@@ -107,6 +170,9 @@ inline constexpr TensorNames kHfNames = {
     .rope_factors = "",
     .short_rope_factors = "",
     .long_rope_factors = "",
+    .layer_table = "",
+    .layer_projection = "",
+    .layer_projection_norm = "",
     .layer = "model.layers.",
     .attention_norm = "input_layernorm",
     .qkv = "",
@@ -115,6 +181,7 @@ inline constexpr TensorNames kHfNames = {
     .v = "self_attn.v_proj",
     .q_norm = "self_attn.q_norm",
     .k_norm = "self_attn.k_norm",
+    .sinks = "self_attn.sinks",
     .output = "self_attn.o_proj",
     .post_attention_norm = "",
     .ffn_norm = "post_attention_layernorm",
@@ -123,6 +190,15 @@ inline constexpr TensorNames kHfNames = {
     .up = "mlp.up_proj",
     .down = "mlp.down_proj",
     .post_ffn_norm = "",
+    .embedding_gate = "",
+    .embedding_output = "",
+    .post_embedding_norm = "",
+    .output_scale = "",
+    .router_norm = "",
+    .expert_scales = "",
+    .post_dense_norm = "",
+    .expert_norm = "",
+    .post_expert_norm = "",
     .router = "mlp.gate",
     .experts = "mlp.experts.",
     .expert_gate_up = "",
@@ -224,14 +300,106 @@ constexpr TensorNames hf_names_of_granite_moe() {
 }
 inline constexpr TensorNames kHfGraniteMoeNames = hf_names_of_granite_moe();
 
-// Seed-OSS has GGUF's norm of another place before the feed-forward.
-constexpr TensorNames gguf_names_of_seed_oss() {
+// gpt-oss: tensors with all experts, whose names have no end.
+constexpr TensorNames hf_names_of_gpt_oss() {
+  TensorNames names = kHfNames;
+  names.router = "mlp.router";
+  names.experts = "";
+  names.expert_gate_up = "mlp.experts.gate_up_proj";
+  names.gate_up_in_turn = true;
+  names.expert_down = "mlp.experts.down_proj";
+  names.stack_end = "";
+  names.stack_bias_end = "_bias";
+  names.stack_form = StackForm::columns;
+  return names;
+}
+inline constexpr TensorNames kHfGptOssNames = hf_names_of_gpt_oss();
+
+// Qwen 3 VL: the same, where gate and up lie one above the other.
+constexpr TensorNames hf_names_of_qwen3_vl_moe() {
+  TensorNames names = kHfGptOssNames;
+  names.router = "mlp.gate";
+  names.gate_up_in_turn = false;
+  names.stack_form = StackForm::either;
+  return names;
+}
+inline constexpr TensorNames kHfQwen3VlMoeNames = hf_names_of_qwen3_vl_moe();
+
+// Families with GGUF's norm of another place before the feed-forward.
+constexpr TensorNames gguf_names_with_late_norm() {
   TensorNames names = kGgufNames;
   names.post_attention_norm = "";
   names.ffn_norm = "post_attention_norm";
   return names;
 }
-inline constexpr TensorNames kGgufSeedOssNames = gguf_names_of_seed_oss();
+inline constexpr TensorNames kGgufLateNormNames = gguf_names_with_late_norm();
+
+// Qwen 3.5 and Qwen3-Next, with linear attention.
+constexpr LinearAttentionNames kGgufLinearNames = {
+    .qkv = "attn_qkv",
+    .gate = "attn_gate",
+    .qkv_gate = "",
+    .steps = "ssm_alpha",
+    .strengths = "ssm_beta",
+    .strengths_steps = "",
+    .conv = "ssm_conv1d",
+    .rates = "ssm_a",
+    .step_biases = "ssm_dt.bias",
+    .norm = "ssm_norm",
+    .output = "ssm_out",
+};
+constexpr TensorNames gguf_names_of_qwen35() {
+  TensorNames names = kGgufLateNormNames;
+  names.linear = kGgufLinearNames;
+  return names;
+}
+inline constexpr TensorNames kGgufQwen35Names = gguf_names_of_qwen35();
+
+constexpr TensorNames gguf_names_of_qwen3next() {
+  TensorNames names = kGgufQwen35Names;
+  names.linear.strengths_steps = "ssm_ba";
+  return names;
+}
+inline constexpr TensorNames kGgufQwen3NextNames = gguf_names_of_qwen3next();
+
+// Of older files.
+constexpr TensorNames gguf_names_of_fused_qwen3next() {
+  TensorNames names = kGgufQwen3NextNames;
+  names.linear.qkv_gate = "ssm_in";
+  names.sign = "blk.0.ssm_in.weight";
+  return names;
+}
+inline constexpr TensorNames kGgufFusedQwen3NextNames = gguf_names_of_fused_qwen3next();
+
+constexpr LinearAttentionNames kHfLinearNames = {
+    .qkv = "linear_attn.in_proj_qkv",
+    .gate = "linear_attn.in_proj_z",
+    .qkv_gate = "",
+    .steps = "linear_attn.in_proj_a",
+    .strengths = "linear_attn.in_proj_b",
+    .strengths_steps = "",
+    .conv = "linear_attn.conv1d",
+    .rates = "linear_attn.A_log",
+    .rates_are_logarithms = true,
+    .step_biases = "linear_attn.dt_bias",
+    .norm = "linear_attn.norm",
+    .output = "linear_attn.out_proj",
+};
+constexpr TensorNames hf_names_of_qwen3_5() {
+  TensorNames names = kHfNames;
+  names.linear = kHfLinearNames;
+  names.norm_offset = 1;
+  return names;
+}
+inline constexpr TensorNames kHfQwen35Names = hf_names_of_qwen3_5();
+
+constexpr TensorNames hf_names_of_qwen3_next() {
+  TensorNames names = kHfQwen35Names;
+  names.linear.qkv_gate = "linear_attn.in_proj_qkvz";
+  names.linear.strengths_steps = "linear_attn.in_proj_ba";
+  return names;
+}
+inline constexpr TensorNames kHfQwen3NextNames = hf_names_of_qwen3_next();
 
 constexpr TensorNames hf_names_of_hunyuan() {
   TensorNames names = kHfNames;
@@ -247,6 +415,39 @@ constexpr TensorNames hf_names_of_gemma() {
   return names;
 }
 inline constexpr TensorNames kHfGemmaNames = hf_names_of_gemma();
+
+// Gemma 4: with experts, and with embeddings of its layers.
+constexpr TensorNames hf_names_of_gemma4() {
+  TensorNames names = kHfFourNormNames;
+  names.norm_offset = 0;
+  names.layer_table = "model.embed_tokens_per_layer.weight";
+  names.layer_projection = "model.per_layer_model_projection.weight";
+  names.layer_projection_norm = "model.per_layer_projection_norm.weight";
+  names.embedding_gate = "per_layer_input_gate";
+  names.embedding_output = "per_layer_projection";
+  names.post_embedding_norm = "post_per_layer_input_norm";
+  names.output_scale = "layer_scalar";
+  names.router = "router.proj";
+  names.router_norm = "router.scale";
+  names.expert_scales = "router.per_expert_scale";
+  names.post_dense_norm = "post_feedforward_layernorm_1";
+  names.expert_norm = "pre_feedforward_layernorm_2";
+  names.post_expert_norm = "post_feedforward_layernorm_2";
+  names.experts = "";
+  names.expert_gate_up = "experts.gate_up_proj";
+  names.expert_down = "experts.down_proj";
+  names.stack_end = "";
+  return names;
+}
+inline constexpr TensorNames kHfGemma4Names = hf_names_of_gemma4();
+
+constexpr TensorNames gguf_names_of_gemma4() {
+  TensorNames names = kGgufNames;
+  names.expert_gate_up = "ffn_gate_up_exps";
+  names.sign = "blk.0.ffn_gate_up_exps.weight";
+  return names;
+}
+inline constexpr TensorNames kGgufGemma4Names = gguf_names_of_gemma4();
 
 constexpr TensorNames hf_names_of_starcoder2() {
   TensorNames names = kHfNames;
@@ -270,6 +471,10 @@ constexpr TensorNames hf_names_of_inner_model(const TensorNames& of) {
   names.embedding = "model.language_model.embed_tokens.weight";
   names.final_norm = "model.language_model.norm.weight";
   names.layer = "model.language_model.layers.";
+  if (names.layer_table.empty()) return names;
+  names.layer_table = "model.language_model.embed_tokens_per_layer.weight";
+  names.layer_projection = "model.language_model.per_layer_model_projection.weight";
+  names.layer_projection_norm = "model.language_model.per_layer_projection_norm.weight";
   return names;
 }
 constexpr TensorNames hf_names_of_outer_part(const TensorNames& of) {
@@ -278,10 +483,35 @@ constexpr TensorNames hf_names_of_outer_part(const TensorNames& of) {
   names.final_norm = "language_model.model.norm.weight";
   names.head = "language_model.lm_head.weight";
   names.layer = "language_model.model.layers.";
+  if (names.layer_table.empty()) return names;
+  names.layer_table = "language_model.model.embed_tokens_per_layer.weight";
+  names.layer_projection = "language_model.model.per_layer_model_projection.weight";
+  names.layer_projection_norm = "language_model.model.per_layer_projection_norm.weight";
   return names;
 }
 inline constexpr TensorNames kHfInnerNames = hf_names_of_inner_model(kHfNames);
 inline constexpr TensorNames kHfOuterNames = hf_names_of_outer_part(kHfNames);
+inline constexpr TensorNames kHfInnerGemma4Names = hf_names_of_inner_model(kHfGemma4Names);
+inline constexpr TensorNames kHfOuterGemma4Names = hf_names_of_outer_part(kHfGemma4Names);
+inline constexpr TensorNames kHfInnerQwen3VlMoeNames = hf_names_of_inner_model(kHfQwen3VlMoeNames);
+inline constexpr TensorNames kHfOuterQwen3VlMoeNames = hf_names_of_outer_part(kHfQwen3VlMoeNames);
+inline constexpr TensorNames kHfInnerQwen35Names = hf_names_of_inner_model(kHfQwen35Names);
+
+// One tensor with the gates and ups of all experts, and one with their downs.
+constexpr TensorNames hf_names_with_expert_stacks(const TensorNames& of, std::string_view sign) {
+  TensorNames names = of;
+  names.experts = "";
+  names.expert_gate_up = "mlp.experts.gate_up_proj";
+  names.expert_down = "mlp.experts.down_proj";
+  names.stack_end = "";
+  names.sign = sign;
+  return names;
+}
+inline constexpr TensorNames kHfQwen35StackNames =
+    hf_names_with_expert_stacks(kHfQwen35Names, "model.layers.0.mlp.experts.gate_up_proj");
+inline constexpr TensorNames kHfInnerQwen35StackNames =
+    hf_names_with_expert_stacks(kHfInnerQwen35Names, "model.language_model.layers.0.mlp.experts.gate_up_proj");
+
 inline constexpr TensorNames kHfInnerFourNormNames = hf_names_of_inner_model(kHfFourNormNames);
 inline constexpr TensorNames kHfOuterFourNormNames = hf_names_of_outer_part(kHfFourNormNames);
 

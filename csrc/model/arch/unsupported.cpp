@@ -23,30 +23,15 @@ struct Unsupported {
 constexpr std::string_view kOtherEngine = "llama.cpp runs it";
 constexpr std::string_view kNotText = "imp generates text; use a server for embeddings";
 constexpr std::string_view kGiveModel = "give the file of the language model itself";
-constexpr std::string_view kQwen3 = "a Qwen3 model of its size runs";
 constexpr std::string_view kGemma3 = "a Gemma 3 model of its size runs";
 
 // Families by name.
 constexpr std::array kFamilies = {
-    Unsupported{"qwen35", "Qwen3.5, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen35moe", "Qwen3.5 with experts, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3_5", "Qwen3.5, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3_5_text", "Qwen3.5, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3_5_moe", "Qwen3.5 with experts, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3_5_moe_text", "Qwen3.5 with experts, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3next", "Qwen3-Next, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3_next", "Qwen3-Next, whose linear attention imp does not compute", kQwen3},
-    Unsupported{"qwen3_vl_moe", "Qwen3-VL with experts, stored transposed in this format", "its GGUF runs"},
     Unsupported{"qwen2vl", "Qwen2-VL", "Qwen3-VL answers text"},
     Unsupported{"qwen2_vl", "Qwen2-VL", "Qwen3-VL answers text"},
     Unsupported{"qwen2_5_vl", "Qwen2.5-VL", "Qwen3-VL answers text"},
     Unsupported{"gemma3n", "Gemma 3n", kGemma3},
     Unsupported{"gemma3n_text", "Gemma 3n", kGemma3},
-    Unsupported{"gemma4", "Gemma 4", kGemma3},
-    Unsupported{"gemma4_text", "Gemma 4", kGemma3},
-    Unsupported{"gemma4_unified", "Gemma 4", kGemma3},
-    Unsupported{"gpt-oss", "gpt-oss, whose attention sinks imp does not compute", kOtherEngine},
-    Unsupported{"gpt_oss", "gpt-oss, whose attention sinks imp does not compute", kOtherEngine},
     Unsupported{"deepseek", "DeepSeek with experts", "its distilled Qwen and Llama models run"},
     Unsupported{"deepseek2", "DeepSeek V2 or V3, with latent attention", "its distilled Qwen and Llama models run"},
     Unsupported{"deepseek_v2", "DeepSeek V2, with latent attention", "its distilled Qwen and Llama models run"},

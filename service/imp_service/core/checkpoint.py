@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _HUB = r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)|hf:/)"
 _HUB_URL = re.compile(rf"(?i){_HUB}/({_WORD}/{_WORD})(?:/(?:resolve|blob)/[^/]+/([^?#]+))?.*")
 _REPOSITORY = re.compile(rf"({_WORD}/{_WORD})(:{_WORD})?")
 _TAGGED = re.compile(rf"{_WORD}(?:/{_WORD})*:{_WORD}")
+# No repository has a longer name.
+_LONGEST_NAME = 96
 _ENDINGS = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".onnx")
 
 
@@ -80,6 +83,8 @@ def _advice_on_name(typed: str) -> str | None:
         return f"is not a file or folder; if it is a repository on Hugging Face: {_download(found[1])}"
     if _TAGGED.fullmatch(typed):
         return "is a name with a tag, expected a file or a folder; to download one: imp pull OWNER/NAME:TYPE"
+    if re.fullmatch(_WORD, typed) and len(typed) <= _LONGEST_NAME and not os.path.lexists(typed):
+        return "is no file, no folder and no name of [models]; to download a model: imp pull OWNER/NAME:TYPE"
     return None
 
 

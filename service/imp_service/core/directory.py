@@ -59,7 +59,15 @@ def name_of(file: _core.ModelFile) -> str:
 
 def shown_name(path: Path) -> str:
     """How messages name a model: by its file, or by its directory."""
-    return path.name if path.is_dir() or path.suffix not in (".safetensors", ".json") else path.absolute().parent.name
+    is_in_directory = path.suffix in (".safetensors", ".json") and not _is_directory(path)
+    return path.absolute().parent.name if is_in_directory else path.name
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # such as a name that is too long: opening the file is what reports it
+        return False
 
 
 def _template_names(folder: Path) -> list[str]:

@@ -52,6 +52,7 @@ class MemoryNeed:
     items: Mapping[str, int]  # if the model does not fit, with a cache of one whole context
     context: int  # tokens a sequence could hold
     kv_bytes_per_token: int
+    state_slot_bytes: int  # the recurrent state of one sequence; 0: the model has none
     refusal: str  # why it does not fit; empty if it does
     largest_context: int  # that fits, at most the requested one; 0: none
 
@@ -163,18 +164,22 @@ def _largest_context(
 
 def _memory(plan: Mapping[str, Any], limit: MemoryLimit, find_largest: Callable[[], int]) -> MemoryNeed:
     block_bytes, block_tokens, context = plan["kv_block_bytes"], plan["kv_block_tokens"], plan["model_context"]
+    slot_bytes = plan["state_slot_bytes"]
     division = plan["memory"]
     if division is not None:
         items, context = division["items"], division["max_context"]
     else:
         needs = {name: plan[f"{name}_bytes"] for name in ("weights", "scratch", "logits", "reserve")}
         items = {"weights": needs["weights"], "kv": -(-context // block_tokens) * block_bytes, **needs}
+        if slot_bytes > 0:
+            items["state"] = 2 * slot_bytes  # the fewest that a plan has
     return MemoryNeed(
         limit_bytes=limit.limit_bytes,
         limit_reason=limit.reason,
         items=items,
         context=context,
         kv_bytes_per_token=block_bytes // block_tokens,
+        state_slot_bytes=slot_bytes,
         refusal=plan["refusal"],
         largest_context=find_largest() if division is None else context,
     )

@@ -145,6 +145,8 @@ def load_arguments(settings: Settings, limit: MemoryLimit, tuning: Sequence[Pref
         "reserve_bytes": reserve_bytes(settings),
         "kv_block_tokens": kv.block_tokens,
         "kv_bytes": kv.bytes if isinstance(kv.bytes, int) else None,
+        "max_running": scheduler.max_running,
+        "state_snapshot_bytes": kv.state_snapshot_bytes if isinstance(kv.state_snapshot_bytes, int) else None,
     }
 
 
@@ -156,6 +158,7 @@ def _engine_options(
     return _core.EngineOptions(
         **{name: _setting(settings, field.key) for name, field in ENGINE_FIELDS.items()},
         n_blocks=model.n_blocks,
+        n_state_slots=model.n_state_slots,
         max_context=model.max_context,
         n_tokens=n_tokens,
         suppressed_tokens=sorted({*model.suppressed_tokens, *suppressed, *range(n_tokens, model.n_tokens)}),
@@ -169,12 +172,23 @@ def _setting(settings: Settings, key: str) -> object:
     return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
 
 
+def _snapshot_bytes(settings: Settings, model: _core.Model) -> int:
+    """The memory of the slots of recurrent state beyond two for each running sequence."""
+    if model.n_state_slots == 0:
+        return 0
+    n_snapshots = max(0, model.n_state_slots - 2 * settings.scheduler.max_running)
+    return int(n_snapshots * model.memory["items"]["state"] // model.n_state_slots)
+
+
 def _decided(config: Config, model: _core.Model) -> Config:
     """Settings with the values that loading has decided."""
     if config.settings.device.isa is AUTO:
         config = config.resolve(("device", "isa"), isa_of(config.settings), "all this CPU has")
     if config.settings.kv.bytes is AUTO:
         config = config.resolve(("kv", "bytes"), model.memory["items"]["kv"], "what the memory plan leaves")
+    if config.settings.kv.state_snapshot_bytes is AUTO:
+        n_bytes = _snapshot_bytes(config.settings, model)
+        config = config.resolve(("kv", "state_snapshot_bytes"), n_bytes, "what the memory plan leaves")
     if config.settings.kv.dtype is AUTO:
         kv_dtype = next(fact["value"] for fact in model.facts if fact["name"] == "kv_dtype")
         config = config.resolve(("kv", "dtype"), kv_dtype, "what the model's weights and overrides say")

@@ -1,4 +1,4 @@
-"""The GPU's sampler beside the CPU's: equal statuses, tokens, log-probabilities and candidates, to the last bit."""
+"""The GPU's sampler against the CPU's: equal statuses, tokens, log-probabilities and candidates, to the last bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = np.finfo(np.float32).max
 
 
 def awkward_rows(seed: int, vocab: int) -> Array:
-    """Ties, extremes, zeros of both signs, denormals, wide and narrow spreads, and what is no number."""
+    """Returns rows with ties, extremes, zeros of both signs, denormals, wide and narrow spreads, and NaN."""
     rng = np.random.default_rng(seed)
     normal = normal_rows(seed, 8, vocab)
     rows = [
@@ -41,7 +41,7 @@ def awkward_rows(seed: int, vocab: int) -> Array:
 
 
 def awkward_fields(rng: np.random.Generator, vocab: int) -> Fields:
-    """Random ones, now and then with an edge of each option."""
+    """Returns random options; sometimes one has a boundary value."""
     fields = random_fields(rng, vocab)
     edges: dict[str, list[Any]] = {
         "temperature": [0.0, 1e-38, 9.9e-5, 1e-4, 0.01, 30.0, 100.0],
@@ -69,7 +69,7 @@ def awkward_fields(rng: np.random.Generator, vocab: int) -> Fields:
 
 
 def bits_of(results: list[Any]) -> list[Any]:
-    """Numbers as their bits: NaN equals itself, and the zeros differ."""
+    """Returns results with numbers as bits, so that NaN equals itself and the two zeros differ."""
     return [
         (
             status,
@@ -87,6 +87,7 @@ def awkward_requests(seed: int, rows: Array, n: int) -> list[Fields]:
 
 
 @each_gpu
+@pytest.mark.sweep(quick=lambda vocab, **_: vocab in (VOCAB, 1, 1500))
 @pytest.mark.parametrize(("vocab", "n"), [(VOCAB, 140), (1, 8), (2, 16), (1500, 40), (5003, 16)])
 def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int, n: int, repeats: Repeats) -> None:
     rows = awkward_rows(vocab, vocab)
@@ -97,7 +98,7 @@ def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int,
         assert one == other, {name: value for name, value in request.items() if name != "masks"}
     if vocab == VOCAB:
         assert {status for status, *_ in found} == {"ok", "non_finite", "no_candidate"}
-    if vocab >= VOCAB:  # negative control: another draw is seen
+    if vocab >= VOCAB:  # negative control: another draw is detected
         others = [{**request, "seed": request["seed"] + 1} for request in requests[:20]]
         assert bits_of(core.sample(gpu, rows, others)) != expected[:20]
 
@@ -117,7 +118,7 @@ def test_smp_25_no_order_of_threads_changes_a_choice() -> None:
 @pytest.mark.long
 @each_gpu
 def test_smp_25_rows_without_any_spread_are_split_by_id(gpu: core.Device) -> None:
-    """What all logits share cannot tell them apart: lists are too long until ids do."""
+    """Bits that all logits share do not separate them, so lists are too long until ids separate them."""
     vocab = 2500
     flat = np.full(vocab, 3, np.float32)
     rows = np.stack([flat, np.where(np.arange(vocab) % 2 == 0, flat, np.float32(3.0000002))])
@@ -132,13 +133,13 @@ def test_smp_25_rows_without_any_spread_are_split_by_id(gpu: core.Device) -> Non
     assert bits_of(core.sample(gpu, rows, requests)) == bits_of(core.sample(BEST, rows, requests))
     top_k = [{"row": 0, "seed": seed, "top_k": 1300} for seed in range(20)]
     tokens = [token for _, token, *_ in core.sample(gpu, rows, top_k)]
-    assert max(tokens) < 1300  # the definition: of equals, the lowest ids
+    assert max(tokens) < 1300  # by the definition, the lowest ids among equal logits
     assert max(tokens) > 600
 
 
 @each_gpu
 def test_smp_25_draws_are_those_of_the_definition(gpu: core.Device) -> None:
-    """Kept sets as SMP-8 proves them, and Python's integers."""
+    """Compares with the kept sets that SMP-8 proves and with draws in Python's integers."""
     rng = np.random.default_rng(41)
     rows = normal_rows(41, 60, vocab=300)
     requests, expected, all_lowest = [], [], []
@@ -154,8 +155,8 @@ def test_smp_25_draws_are_those_of_the_definition(gpu: core.Device) -> None:
 
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_smp_25_more_than_a_round_holds(kind: str) -> None:
-    """Requests beyond the reserved rows, and long histories, go in turns."""
-    device = core.Device(kind=kind)  # one of its own: what was reserved once stays
+    """More requests than reserved rows, and long histories, take several rounds."""
+    device = core.Device(kind=kind)  # a new device, because reserved memory stays reserved
     vocab = 6000
     rng = np.random.default_rng(51)
     rows = normal_rows(51, 2, vocab)

@@ -1,4 +1,4 @@
-"""Decode steps are captured once for each size of a batch, and done again for any lengths."""
+"""Decode steps are captured once for each batch size, and replayed for any lengths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EMULATED = "cuda_emulated"
 
 
 class Sequences:
-    """Sequences of one model that generate together, each with the blocks that it needs."""
+    """Sequences of one model that generate together, each with its blocks."""
 
     def __init__(self, model: Any, n_blocks: int = 64) -> None:
         self.model = model
@@ -28,12 +28,12 @@ class Sequences:
         self.tokens: dict[int, list[int]] = {}
 
     def begin(self, number: int, tokens: list[int]) -> np.ndarray:
-        """Evaluates a prompt; gives the last row's logits."""
+        """Evaluates a prompt; returns the last row's logits."""
         self.tokens[number], self.blocks[number] = [], []
         return self.step({number: tokens})[number]
 
     def step(self, added: dict[int, list[int]]) -> dict[int, np.ndarray]:
-        """Tokens for some sequences, as one batch; gives the logits of each one's last row."""
+        """Evaluates tokens of some sequences as one batch; returns the logits of each one's last row."""
         inputs, rows, n_rows = [], [], 0
         for number, tokens in added.items():
             held = len(self.tokens[number])
@@ -66,7 +66,7 @@ def test_each_size_is_captured_once_whatever_the_lengths(model: Any) -> None:
         running.step({number: [step + number] for number in range(n)})
         running.step({0: [step]})
     counts = running.counts
-    # Batches of 3 and 4 are one size, 1 is another; the first of each size runs launch by launch.
+    # Batches of 3 and 4 share a size, 1 is another; the first batch of each size runs without a graph.
     assert counts["captures"] == 2
     assert counts["eager"] == eager + 2
     assert counts["replays"] == 40 - 2 - 2
@@ -75,7 +75,7 @@ def test_each_size_is_captured_once_whatever_the_lengths(model: Any) -> None:
 
 
 def six_steps(device: str, folder: Path, *, together: bool) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """Rows of logits of three sequences, each with the others or alone."""
+    """Returns rows of logits of three sequences, together or each alone, and the counts of graphs."""
     prompts = [prompt(3 + 11 * number, 50, seed=number) for number in range(3)]
     running = Sequences(load(tiny("qwen3"), folder, device=device, deterministic=True))
     rows = [running.begin(number, tokens) for number, tokens in enumerate(prompts)]
@@ -102,7 +102,7 @@ def test_det_10_grf_1_a_step_has_the_same_bits_padded_or_alone(tmp_path: Path, d
 def test_det_10_grf_3_steps_that_cannot_be_captured_have_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The failure is counted once, with its reason, and not tried again."""
+    """The failure is counted once, with its reason, and the capture is not retried."""
     captured, _ = six_steps(EMULATED, tmp_path, together=True)
     monkeypatch.setenv("IMP_EMULATED_GPU", "captures_fail")
     eager, counts = six_steps(EMULATED, tmp_path, together=True)
@@ -112,7 +112,7 @@ def test_det_10_grf_3_steps_that_cannot_be_captured_have_the_same_bits(
 
 
 def test_what_was_captured_for_memory_that_is_gone_is_not_done_again(model: Any) -> None:
-    """A new pool, or decoder, may be where one was before."""
+    """A new pool or decoder may have the address of an old one."""
     expected = None
     for number in range(1, 6):
         running = Sequences(model, n_blocks=4)
@@ -126,7 +126,7 @@ def test_what_was_captured_for_memory_that_is_gone_is_not_done_again(model: Any)
 
 @pytest.mark.long
 def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
-    """A pool of its own is a shape of its own: the least recently used graph goes, and its step is captured anew."""
+    """Each pool is a separate shape: the least recently used graph is evicted, and its step is captured again."""
     pools = [Sequences(model, n_blocks=2) for _ in range(40)]
     for pool in pools:
         pool.begin(0, [1, 2, 3])
@@ -134,7 +134,7 @@ def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
         for pool in pools:
             pool.step({0: [4]})
     counts = pools[0].counts
-    assert counts["replays"] == 0  # each was gone before its third step
+    assert counts["replays"] == 0  # each graph was evicted before its third step
     again = pools[-1]
     before = again.counts["captures"]
     for _ in range(3):
@@ -144,6 +144,7 @@ def test_fewer_graphs_are_kept_than_there_are_shapes(model: Any) -> None:
 
 
 @emulated_only
+@pytest.mark.sweep(quick=lambda launches: launches == 40)
 @pytest.mark.parametrize("launches", [0, 40, 300])
 def test_a_lost_device_is_said_and_stays_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launches: int) -> None:
     source = tiny("llama")

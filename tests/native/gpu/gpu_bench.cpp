@@ -233,9 +233,7 @@ class AttentionRuns {
             {.kind = "cuda", .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}})) {
     const AttentionParams& heads = bench.params;
     const int n_blocks = ceil_div(bench.n_tokens, kBlockTokens);
-    pool_ = backend_->make_kv_pool({.n_layers = bench.n_layers,
-                                    .n_kv_heads = heads.n_kv_heads,
-                                    .head_dim = heads.head_dim,
+    pool_ = backend_->make_kv_pool({.layers = equal_layers(bench.n_layers, {heads.n_kv_heads, heads.head_dim}),
                                     .block_tokens = kBlockTokens,
                                     .n_blocks = bench.n_sequences * n_blocks,
                                     .dtype = DType::BF16});

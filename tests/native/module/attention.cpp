@@ -16,20 +16,28 @@ namespace {
 // (rows of the batch, position of the first, blocks)
 using Sequence = std::tuple<int, int, std::vector<std::int32_t>>;
 
+// (n_kv_heads, head_dim)
+using Layer = std::pair<int, int>;
+
+KvGeometry geometry_of(const std::string& dtype, int n_layers, Layer layer, const std::vector<Layer>& others,
+                       int n_blocks, int block_tokens) {
+  const auto type = dtype_from_name(dtype);
+  if (!type) throw std::invalid_argument("no dtype " + dtype);
+  KvGeometry geometry = {.layers = equal_layers(n_layers, {layer.first, layer.second}),
+                         .block_tokens = block_tokens,
+                         .n_blocks = n_blocks,
+                         .dtype = *type};
+  for (const auto& [n_kv_heads, head_dim] : others) geometry.layers.push_back({n_kv_heads, head_dim});
+  return geometry;
+}
+
 class TestingCache {
  public:
   TestingCache(std::shared_ptr<TestingDevice> device, const std::string& dtype, int n_layers, int n_kv_heads,
-               int head_dim, int n_blocks, int block_tokens)
-      : device_(std::move(device)) {
-    const auto type = dtype_from_name(dtype);
-    if (!type) throw std::invalid_argument("no dtype " + dtype);
-    pool_ = device_->backend().make_kv_pool({.n_layers = n_layers,
-                                             .n_kv_heads = n_kv_heads,
-                                             .head_dim = head_dim,
-                                             .block_tokens = block_tokens,
-                                             .n_blocks = n_blocks,
-                                             .dtype = *type});
-  }
+               int head_dim, const std::vector<Layer>& other_layers, int n_blocks, int block_tokens)
+      : device_(std::move(device)),
+        pool_(device_->backend().make_kv_pool(
+            geometry_of(dtype, n_layers, {n_kv_heads, head_dim}, other_layers, n_blocks, block_tokens))) {}
 
   std::size_t n_bytes() const { return pool_->n_bytes(); }
 
@@ -56,7 +64,8 @@ class TestingCache {
 
   void append(int layer, const std::vector<Sequence>& sequences, const Floats& k, const Floats& v) {
     const std::vector<SequenceRows> batch = rows_of(sequences);
-    reserve(batch, static_cast<int>(k.shape(0)), params_of(pool_->geometry().n_kv_heads, 1, 0, 0), 0);
+    reserve(batch, static_cast<int>(k.shape(0)), params_of(layer, pool_->geometry().layer(layer).n_kv_heads, 1, 0, 0),
+            0);
     device_->backend().append_kv(*pool_, layer, batch, device_->to_rows(k), device_->to_rows(v));
   }
 
@@ -64,27 +73,27 @@ class TestingCache {
   Floats rope_append(int layer, const std::vector<Sequence>& sequences, const std::array<Floats, 3>& qkv, bool adjacent,
                      const Floats& angles, const std::optional<Floats>& q_norm, const std::optional<Floats>& k_norm,
                      float epsilon) {
-    const auto load = [this](const std::optional<Floats>& weight) {
-      return weight ? device_->backend().load_vector({weight->data(), static_cast<std::size_t>(weight->size())})
-                    : nullptr;
-    };
     const std::vector<SequenceRows> batch = rows_of(sequences);
-    reserve(batch, static_cast<int>(qkv[0].shape(0)), params_of(pool_->geometry().n_kv_heads, 1, 0, 0), 0);
+    reserve(batch, static_cast<int>(qkv[0].shape(0)),
+            params_of(layer, pool_->geometry().layer(layer).n_kv_heads, 1, 0, 0), 0);
     const Rope rope = {.style = adjacent ? RopeStyle::adjacent : RopeStyle::halves,
                        .dims = static_cast<int>(angles.shape(1)),
                        .frequencies = {}};
-    const auto q_weight = load(q_norm), k_weight = load(k_norm);
+    const auto q_weight = q_norm ? load(*q_norm) : nullptr, k_weight = k_norm ? load(*k_norm) : nullptr;
     const Rows q = device_->to_rows(qkv[0]);
-    device_->backend().rope_append(*pool_, layer, batch, pool_->geometry().head_dim, rope, device_->to_rows(angles),
-                                   {q, {q_weight.get(), epsilon}},
+    device_->backend().rope_append(*pool_, layer, batch, pool_->geometry().layer(layer).head_dim, rope,
+                                   device_->to_rows(angles), {q, {q_weight.get(), epsilon}},
                                    {device_->to_rows(qkv[1]), {k_weight.get(), epsilon}}, device_->to_rows(qkv[2]));
     return device_->to_array(q);
   }
 
   // max_context 0: what the longest sequence holds; max_sequences 0: as many as there are. More ask for more scratch.
   Floats attend(int layer, const std::vector<Sequence>& sequences, const Floats& q, int n_heads, float scale,
-                float soft_cap, int window, std::optional<int> scratch_fill, int max_context, int max_sequences) {
-    const AttentionParams params = params_of(n_heads, scale, soft_cap, window);
+                float soft_cap, int window, const std::optional<Floats>& sinks, std::optional<int> scratch_fill,
+                int max_context, int max_sequences) {
+    AttentionParams params = params_of(layer, n_heads, scale, soft_cap, window);
+    const auto sink_values = sinks ? load(*sinks) : nullptr;
+    params.sinks = sink_values.get();
     const Rows rows = device_->to_rows(q);
     const std::vector<SequenceRows> batch = rows_of(sequences);
     reserve(batch, rows.n_rows, params, max_context, max_sequences);
@@ -112,7 +121,7 @@ class TestingCache {
       }
     } body;
     body.layer = layer;
-    body.params = params_of(n_heads, scale, soft_cap, window);
+    body.params = params_of(layer, n_heads, scale, soft_cap, window);
     body.backend = &device_->backend();
     constexpr int kMaxRows = 64;
     body.q = device_->to_rows(Floats(std::vector<py::ssize_t>{kMaxRows, steps.front().second.shape(1)}));
@@ -138,11 +147,15 @@ class TestingCache {
   void copy_block(std::int32_t from, std::int32_t to) { device_->backend().copy_block(*pool_, from, to); }
 
  private:
-  AttentionParams params_of(int n_heads, float scale, float soft_cap, int window) const {
-    const KvGeometry& geometry = pool_->geometry();
+  std::unique_ptr<Vector> load(const Floats& values) const {
+    return device_->backend().load_vector({values.data(), static_cast<std::size_t>(values.size())});
+  }
+
+  AttentionParams params_of(int layer, int n_heads, float scale, float soft_cap, int window) const {
+    const KvLayer& kv = pool_->geometry().layer(layer);
     return {.n_heads = n_heads,
-            .n_kv_heads = geometry.n_kv_heads,
-            .head_dim = geometry.head_dim,
+            .n_kv_heads = kv.n_kv_heads,
+            .head_dim = kv.head_dim,
             .scale = scale,
             .soft_cap = soft_cap,
             .window = window};
@@ -179,9 +192,11 @@ class TestingCache {
 
 void register_testing_attention(py::module_& module) {
   py::class_<TestingCache>(module, "Cache", "A KV pool. A sequence is (rows, position of the first, blocks).")
-      .def(py::init<std::shared_ptr<TestingDevice>, const std::string&, int, int, int, int, int>(), py::arg("device"),
-           py::kw_only(), py::arg("dtype"), py::arg("n_layers"), py::arg("n_kv_heads"), py::arg("head_dim"),
-           py::arg("n_blocks"), py::arg("block_tokens") = 16)
+      .def(py::init<std::shared_ptr<TestingDevice>, const std::string&, int, int, int, const std::vector<Layer>&, int,
+                    int>(),
+           py::arg("device"), py::kw_only(), py::arg("dtype"), py::arg("n_layers"), py::arg("n_kv_heads"),
+           py::arg("head_dim"), py::arg("other_layers") = std::vector<Layer>{}, py::arg("n_blocks"),
+           py::arg("block_tokens") = 16)
       .def_property_readonly("n_bytes", &TestingCache::n_bytes)
       .def("fill", &TestingCache::fill, py::arg("value"))
       .def("memory", &TestingCache::memory)
@@ -191,8 +206,8 @@ void register_testing_attention(py::module_& module) {
            py::arg("adjacent"), py::arg("angles"), py::arg("q_norm") = py::none(), py::arg("k_norm") = py::none(),
            py::arg("epsilon") = 1e-6F)
       .def("attend", &TestingCache::attend, py::arg("layer"), py::arg("sequences"), py::arg("q"), py::arg("n_heads"),
-           py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("scratch_fill") = py::none(),
-           py::arg("max_context") = 0, py::arg("max_sequences") = 0)
+           py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("sinks") = py::none(),
+           py::arg("scratch_fill") = py::none(), py::arg("max_context") = 0, py::arg("max_sequences") = 0)
       .def("attend_in_steps", &TestingCache::attend_in_steps, py::arg("layer"), py::arg("steps"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("max_context") = 0)
       .def("copy_block", &TestingCache::copy_block, py::arg("source"), py::arg("target"));
@@ -215,17 +230,14 @@ void register_testing_attention(py::module_& module) {
       "What a device without scratch would hold for such batches, and what this one holds after it was told.");
   module.def(
       "kv_bytes",
-      [](TestingDevice& device, const std::string& dtype, int n_layers, int n_kv_heads, int head_dim, int n_blocks,
-         int block_tokens) {
-        return device.backend().kv_bytes({.n_layers = n_layers,
-                                          .n_kv_heads = n_kv_heads,
-                                          .head_dim = head_dim,
-                                          .block_tokens = block_tokens,
-                                          .n_blocks = n_blocks,
-                                          .dtype = dtype_from_name(dtype).value()});
+      [](TestingDevice& device, const std::string& dtype, int n_layers, int n_kv_heads, int head_dim,
+         const std::vector<Layer>& other_layers, int n_blocks, int block_tokens) {
+        return device.backend().kv_bytes(
+            geometry_of(dtype, n_layers, {n_kv_heads, head_dim}, other_layers, n_blocks, block_tokens));
       },
       py::arg("device"), py::kw_only(), py::arg("dtype"), py::arg("n_layers"), py::arg("n_kv_heads"),
-      py::arg("head_dim"), py::arg("n_blocks"), py::arg("block_tokens") = 16, "What such a Cache would take.");
+      py::arg("head_dim"), py::arg("other_layers") = std::vector<Layer>{}, py::arg("n_blocks"),
+      py::arg("block_tokens") = 16, "What such a Cache would take.");
 }
 
 }  // namespace imp::bindings

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "bindings/bind_commands.h"
@@ -27,7 +28,7 @@ class ManualLoop {
   ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options)
       : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
         admission_(options, {.vocab_size = forward.vocab_size(),
-                             .block_tokens = forward.kv_geometry(options.n_blocks).block_tokens,
+                             .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
                              .secret = secret_}),
         loop_(backend, forward, options, secret_, admission_, [this] { return now_ns; }) {
     validate(options, forward);
@@ -70,6 +71,7 @@ class ManualLoop {
   }
 
   EngineStats stats() { return loop_.stats(); }
+  const KvBlocks& blocks() { return loop_.state().blocks; }
 
   // True where the sequence was running.
   bool preempt(SequenceId id) {
@@ -186,12 +188,15 @@ void register_script(py::module_& module) {
       .def_readwrite("hanging_token", &Script::hanging_token)
       .def_readwrite("hung_fd", &Script::hung_fd)
       .def_readwrite("gate_fd", &Script::gate_fd)
+      .def_readwrite("state", &Script::state)
       .def_readwrite("ahead", &Script::ahead)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
       .def_readonly("first_position", &EvaluatedRows::first_position)
       .def_readonly("tokens", &EvaluatedRows::tokens)
-      .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows);
+      .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows)
+      .def_readonly("state", &EvaluatedRows::state)
+      .def_readonly("saved", &EvaluatedRows::saved);
   py::class_<RecordedDraw>(module, "RecordedDraw")
       .def_property_readonly("temperature", [](const RecordedDraw& draw) { return draw.params.temperature; })
       .def_property_readonly("seed", [](const RecordedDraw& draw) { return draw.params.seed; })
@@ -218,6 +223,17 @@ void def_loop(Class& bound) {
       .def("drain_events", &Self::drain)
       .def("stats", &Self::stats)
       .def("preempt", &Self::preempt)
+      .def("states",
+           [](Self& self) {
+             const StateSlots& states = self.blocks().states();
+             return std::tuple(states.n_held(), states.n_snapshots(), states.n_free());
+           })
+      .def("state_position",
+           [](Self& self, SequenceId id) {
+             const Sequence& sequence = self.sequence(id);
+             return self.blocks().state_position(sequence.table, sequence.held);
+           })
+      .def("state_slot", [](Self& self, SequenceId id) { return self.sequence(id).table.state; })
       .def_readwrite("now_ns", &Self::now_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
@@ -237,6 +253,7 @@ void register_manual(py::module_& module) {
       .def("slot", [](ManualEngine& self, std::int32_t block, int slot) { return self.backend.pool->at(block, slot); })
       .def("set_slot", [](ManualEngine& self, std::int32_t block, int slot,
                           std::int32_t token) { self.backend.pool->at(block, slot) = token; })
+      .def("break_state", [](ManualEngine& self, std::int32_t slot) { self.backend.pool->state(slot).hash ^= 1; })
       .def("poison", [](ManualEngine& self, std::int32_t block) { self.backend.pool->poison(block); })
       .def_property(
           "script", [](ManualEngine& self) -> Script& { return self.model.script; },

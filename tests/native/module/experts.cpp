@@ -31,9 +31,15 @@ ExpertRouting routing_of(const Floats& scores, int n_used, bool normalized, floa
   return {.n_experts = static_cast<int>(scores.shape(1)), .n_used = n_used, .normalized = normalized, .scale = scale};
 }
 
-// The experts of each row, their weights, the grouped row for each, and the first grouped row of each expert.
-py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used, bool normalized, float scale) {
+// The experts of each row, their weights, the grouped row for each, and the first grouped row of each expert. `factors`
+// [n_experts] are given or not.
+py::tuple route_experts(TestingDevice& device, const Floats& scores, int n_used, bool normalized, float scale,
+                        const std::optional<Floats>& factors) {
   const ExpertRows rows = route(device, scores, routing_of(scores, n_used, normalized, scale));
+  if (factors) {
+    const std::span<const float> values(factors->data(), static_cast<std::size_t>(factors->size()));
+    device.backend().scale_experts(rows, *device.backend().load_vector(values));
+  }
   return py::make_tuple(to_ints(device, rows.experts, {rows.n_rows, n_used}),
                         to_array<Floats>(device, rows.weights, {rows.n_rows, n_used}),
                         to_ints(device, rows.grouped_rows, {rows.n_rows, n_used}),
@@ -54,7 +60,7 @@ std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::vector<st
 // [rows, n]. x has a row for each row of scores, or, of_experts, for each grouped row.
 py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& scores, int n_used,
                           const std::vector<std::string>& dtypes, const std::vector<Bytes>& files, int n,
-                          bool of_experts, const Overrides& overrides, int fill) {
+                          const std::optional<Floats>& biases, bool of_experts, const Overrides& overrides, int fill) {
   Backend& backend = device.backend();
   const ExpertRouting routing = routing_of(scores, n_used, true, 1);
   const auto weights = load(backend, dtypes, files, n, static_cast<int>(x.shape(1)), overrides);
@@ -66,7 +72,9 @@ py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& 
 
   const ExpertRows rows = route(device, scores, routing);
   const Rows grouped = device.empty_rows(rows.n_rows * n_used, n);
-  const ExpertTerm term = {weights, grouped};
+  const auto bias_values =
+      biases ? backend.load_vector({biases->data(), static_cast<std::size_t>(biases->size())}) : nullptr;
+  const ExpertTerm term = {weights, grouped, bias_values.get()};
   if (of_experts) {
     backend.expert_linear_out(device.to_rows(x), rows, term);
   } else {
@@ -87,10 +95,10 @@ py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& 
 
 void register_testing_experts(py::module_& module) {
   module.def("route_experts", &route_experts, py::arg("device"), py::arg("scores"), py::arg("n_used"), py::kw_only(),
-             py::arg("normalized") = true, py::arg("scale") = 1.0F);
+             py::arg("normalized") = true, py::arg("scale") = 1.0F, py::arg("factors") = py::none());
   module.def("expert_products", &expert_products, py::arg("device"), py::arg("x"), py::arg("scores"), py::arg("n_used"),
-             py::arg("dtypes"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("of_experts") = false,
-             py::arg("overrides") = Overrides{}, py::arg("fill") = 0);
+             py::arg("dtypes"), py::arg("files"), py::arg("n"), py::kw_only(), py::arg("biases") = py::none(),
+             py::arg("of_experts") = false, py::arg("overrides") = Overrides{}, py::arg("fill") = 0);
 }
 
 }  // namespace imp::bindings

@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -28,20 +29,23 @@ struct SequenceInput {
   std::vector<std::int32_t> blocks;
 };
 
-// A decoder with a cache: each run() is one forward pass over exactly the rows given.
+// A decoder with a cache: each run() is one forward pass over exactly the rows given. A recurrent state belongs to the
+// first block of its sequence, and begins anew at position 0.
 class Forward {
  public:
   Forward(const LoadedModel& loaded, int n_blocks)
-      : loaded_(loaded), pool_(loaded.backend->make_kv_pool(loaded.decoder->kv_geometry(n_blocks))) {}
+      : loaded_(loaded), pool_(loaded.backend->make_kv_pool(geometry(loaded, n_blocks))) {}
 
   py::array_t<float> run(const std::vector<SequenceInput>& inputs, const std::vector<std::int32_t>& logits_rows) {
     std::vector<std::int32_t> tokens, positions;
     std::vector<SequenceRows> sequences;
+    std::vector<StateSave> saves(inputs.size());
     for (const SequenceInput& input : inputs) {
       sequences.push_back({.first_row = static_cast<int>(tokens.size()),
                            .n_rows = static_cast<int>(input.tokens.size()),
                            .first_position = input.first_position,
                            .blocks = input.blocks});
+      if (has_state()) add_state(sequences.back(), saves[sequences.size() - 1]);
       for (std::size_t i = 0; i < input.tokens.size(); ++i) {
         positions.push_back(input.first_position + static_cast<int>(i));
       }
@@ -71,21 +75,49 @@ class Forward {
   void fill_scratch(std::uint8_t value) { bindings::fill_scratch(*loaded_.backend, value); }
 
  private:
+  static KvGeometry geometry(const LoadedModel& loaded, int n_blocks) {
+    return loaded.decoder->kv_geometry(n_blocks, 2 * n_blocks);
+  }
+  bool has_state() const { return pool_->geometry().state.n_layers > 0; }
+
+  // Each block has two slots: one is read, and the other one is written.
+  void add_state(SequenceRows& sequence, StateSave& save) {
+    const std::int32_t block = sequence.blocks.front();
+    if (sequence.first_position > 0) sequence.state = slots_.at(block);
+    const std::int32_t next = sequence.state == 2 * block ? 2 * block + 1 : 2 * block;
+    save = {.n_rows = sequence.n_rows, .slot = next};
+    sequence.state_saves = {&save, 1};
+    slots_[block] = next;
+  }
+
   const LoadedModel& loaded_;
+  std::map<std::int32_t, std::int32_t> slots_;  // by the first block of a sequence
   std::unique_ptr<KvPool> pool_;
 };
 
 py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std::uint64_t scratch_bytes,
                    std::uint64_t logits_bytes, std::uint64_t reserve_bytes, std::uint64_t kv_block_bytes,
                    int kv_block_tokens, std::optional<std::uint64_t> kv_bytes, int model_context,
-                   std::optional<int> max_context, bool is_for_models) {
-  const MemoryPlan plan =
-      plan_memory({budget_bytes, weights_bytes, scratch_bytes, logits_bytes, reserve_bytes, kv_block_bytes,
-                   kv_block_tokens, kv_bytes, model_context, max_context, is_for_models});
+                   std::optional<int> max_context, bool is_for_models, std::uint64_t state_slot_bytes, int max_running,
+                   std::optional<std::uint64_t> state_snapshot_bytes) {
+  const MemoryPlan plan = plan_memory({.budget_bytes = budget_bytes,
+                                       .weights_bytes = weights_bytes,
+                                       .scratch_bytes = scratch_bytes,
+                                       .logits_bytes = logits_bytes,
+                                       .reserve_bytes = reserve_bytes,
+                                       .kv_block_bytes = kv_block_bytes,
+                                       .kv_block_tokens = kv_block_tokens,
+                                       .kv_bytes = kv_bytes,
+                                       .state_slot_bytes = state_slot_bytes,
+                                       .max_running = max_running,
+                                       .state_snapshot_bytes = state_snapshot_bytes,
+                                       .model_context = model_context,
+                                       .max_context = max_context,
+                                       .is_for_models = is_for_models});
   py::dict items;
   for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
   return py::dict(py::arg("items") = items, py::arg("n_blocks") = plan.n_blocks,
-                  py::arg("max_context") = plan.max_context);
+                  py::arg("n_state_slots") = plan.n_state_slots, py::arg("max_context") = plan.max_context);
 }
 
 // Frequencies and magnitude of a rope whose scaling is given as an override would.
@@ -119,7 +151,8 @@ void register_model_testing(py::module_& module) {
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),
-             py::arg("is_for_models") = false);
+             py::arg("is_for_models") = false, py::arg("state_slot_bytes") = 0, py::arg("max_running") = 1,
+             py::arg("state_snapshot_bytes") = py::none());
   module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
              py::arg("factors") = std::vector<float>{}, py::kw_only(), py::arg("truncated") = true,
              py::arg("mscale") = 1.0, py::arg("mscale_all_dim") = 0.0);

@@ -27,6 +27,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_model_testing(module);
   imp::bindings::register_testing_ops(module);
   imp::bindings::register_testing_attention(module);
+  imp::bindings::register_testing_recurrence(module);
   imp::bindings::register_testing_experts(module);
   imp::bindings::register_testing_sampler(module);
   imp::bindings::register_testing_emulated_gpu(module);

@@ -76,6 +76,16 @@ Floats gated_activation(TestingDevice& device, const std::string& kind, const Fl
   return device.to_array(out);
 }
 
+Floats clamped_activation(TestingDevice& device, const Floats& gate, const Floats& up, float limit, float slope,
+                          const std::string& into) {
+  const Rows gates = device.to_rows(gate);
+  const Rows ups = device.to_rows(up);
+  Rows out = into == "gate" ? gates : ups;
+  if (into == "new") out = device.empty_rows(gates.n_rows, gates.width);
+  device.backend().clamped_activation({limit, slope}, gates, ups, out);
+  return device.to_array(out);
+}
+
 Floats add(TestingDevice& device, const Floats& x, const Floats& y) {
   const Rows rows = device.to_rows(x);
   device.backend().add(rows, device.to_rows(y));
@@ -104,6 +114,15 @@ Floats layer_norm(TestingDevice& device, const Floats& x, const Floats& weight, 
   return device.to_array(out);
 }
 
+Floats norm_heads(TestingDevice& device, const Floats& x, int run_length, const std::optional<Floats>& weight,
+                  float epsilon, bool in_place) {
+  const Rows rows = device.to_rows(x);
+  const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
+  const auto weights = weight ? vector_of(device, *weight) : nullptr;
+  device.backend().norm_heads(rows, run_length, {.weight = weights.get(), .epsilon = epsilon}, out);
+  return device.to_array(out);
+}
+
 PlainActivation plain_activation_of(const std::string& kind) {
   if (kind == "gelu_tanh") return PlainActivation::gelu_tanh;
   if (kind == "relu_squared") return PlainActivation::relu_squared;
@@ -122,6 +141,21 @@ Floats scale_by_position(TestingDevice& device, const Floats& x, const Ints& pos
   const Rows rows = device.to_rows(x);
   device.backend().scale_by_position(rows, span_of(positions), {growth, period});
   return device.to_array(rows);
+}
+
+Floats multiply_sigmoid(TestingDevice& device, const Floats& x, const Floats& gates) {
+  const Rows rows = device.to_rows(x);
+  device.backend().multiply_sigmoid(rows, device.to_rows(gates));
+  return device.to_array(rows);
+}
+
+Floats rms_norm_gated(TestingDevice& device, const Floats& x, const Floats& weight, float epsilon, const Floats& gates,
+                      bool in_place) {
+  const Rows rows = device.to_rows(x);
+  const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
+  const auto weights = vector_of(device, weight);
+  device.backend().rms_norm_gated(rows, {weights.get(), epsilon}, device.to_rows(gates), out);
+  return device.to_array(out);
 }
 
 Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
@@ -296,9 +330,16 @@ void register_testing_ops(py::module_& module) {
       .def("scale", &scale, py::arg("x"), py::arg("factor"))
       .def("layer_norm", &layer_norm, py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("epsilon"),
            py::arg("in_place") = false)
+      .def("norm_heads", &norm_heads, py::arg("x"), py::arg("run_length"), py::arg("weight"), py::arg("epsilon"),
+           py::arg("in_place") = false)
       .def("activate", &activate, py::arg("kind"), py::arg("x"), py::arg("params") = std::array<float, 4>{})
+      .def("clamped_activation", &clamped_activation, py::arg("gate"), py::arg("up"), py::arg("limit"),
+           py::arg("slope"), py::arg("into") = "new")
       .def("scale_by_position", &scale_by_position, py::arg("x"), py::arg("positions"), py::arg("growth"),
            py::arg("period"))
+      .def("multiply_sigmoid", &multiply_sigmoid, py::arg("x"), py::arg("gates"))
+      .def("rms_norm_gated", &rms_norm_gated, py::arg("x"), py::arg("weight"), py::arg("epsilon"), py::arg("gates"),
+           py::arg("in_place") = false)
       .def("soft_cap", &soft_cap, py::arg("x"), py::arg("cap"))
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))

@@ -10,6 +10,7 @@ void register_testing_gpu_bench(pybind11::module_& module);
 
 void register_testing_ops(pybind11::module_& module);
 void register_testing_attention(pybind11::module_& module);
+void register_testing_recurrence(pybind11::module_& module);
 void register_testing_experts(pybind11::module_& module);
 void register_testing_sampler(pybind11::module_& module);
 

@@ -28,6 +28,7 @@ bool holds(std::span<const std::int32_t> tokens, std::int32_t token) {
 TokenPool::TokenPool(const KvGeometry& geometry) : geometry_(geometry) {
   ids_.resize(static_cast<std::size_t>(geometry.n_blocks) * static_cast<std::size_t>(geometry.block_tokens),
               kUnwritten);
+  states_.resize(static_cast<std::size_t>(geometry.state.n_slots));
 }
 
 std::int32_t& TokenPool::at(std::int32_t block, int slot) {
@@ -45,11 +46,16 @@ void TokenPool::poison(std::int32_t block) {
 
 ScriptModel::ScriptModel(const Script& given, const std::vector<SampleResult>* drawn)
     : script(given), limits_{.max_rows = given.max_rows, .max_logits_rows = given.max_logits_rows}, drawn_(drawn) {
+  states_.reserve(static_cast<std::size_t>(given.max_rows));
+  written_.reserve(2 * static_cast<std::size_t>(given.max_rows));
   logits_.resize(static_cast<std::size_t>(given.max_logits_rows) * static_cast<std::size_t>(given.vocab_size));
 }
 
-KvGeometry ScriptModel::kv_geometry(int n_blocks) const {
-  return {.n_layers = 1, .n_kv_heads = 1, .head_dim = 1, .block_tokens = script.block_tokens, .n_blocks = n_blocks};
+KvGeometry ScriptModel::kv_geometry(int n_blocks, int n_state_slots) const {
+  return {.layers = equal_layers(1, {1, 1}),
+          .block_tokens = script.block_tokens,
+          .n_blocks = n_blocks,
+          .state = {.n_layers = script.state ? 1 : 0, .n_slots = n_state_slots}};
 }
 
 Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
@@ -79,19 +85,26 @@ Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
   if (script.records) record(batch);
   auto& tokens = dynamic_cast<TokenPool&>(pool);
   write(batch, tokens);
-  std::size_t next = 0;
+  if (script.state) begin_states(batch, tokens);
+  std::size_t n_done = 0;
   float* row = logits_.data();
-  for (const SequenceRows& sequence : batch.sequences) {
+  for (std::size_t s = 0; s < batch.sequences.size(); ++s) {
+    const SequenceRows& sequence = batch.sequences[s];
     for (int i = 0; i < sequence.n_rows; ++i) {
-      if (next == batch.logits_rows.size() || batch.logits_rows[next] != sequence.first_row + i) continue;
-      fill_row(sequence, sequence.first_position + i, tokens, row);
+      const int at = sequence.first_row + i;
+      if (script.state) {
+        states_[s] = next(states_[s], batch.tokens[static_cast<std::size_t>(at)]);
+        save_states(sequence, i + 1, states_[s], tokens);
+      }
+      if (n_done == batch.logits_rows.size() || batch.logits_rows[n_done] != at) continue;
+      fill_row(sequence, sequence.first_position + i, script.state ? states_[s] : ScriptState{}, tokens, row);
       row += script.vocab_size;
-      ++next;
+      ++n_done;
     }
   }
-  IMP_CHECK(next == batch.logits_rows.size());
+  IMP_CHECK(n_done == batch.logits_rows.size());
   const int width = script.vocab_size - (holds(batch.tokens, script.narrow_token) ? 1 : 0);
-  return {.data = logits_.data(), .n_rows = static_cast<int>(next), .width = width, .stride = script.vocab_size};
+  return {.data = logits_.data(), .n_rows = static_cast<int>(n_done), .width = width, .stride = script.vocab_size};
 }
 
 void ScriptModel::record(const Batch& batch) {
@@ -102,7 +115,9 @@ void ScriptModel::record(const Batch& batch) {
     const auto n_logits = std::ranges::count_if(batch.logits_rows, [&](std::int32_t row) {
       return row >= sequence.first_row && row < sequence.first_row + sequence.n_rows;
     });
-    step.push_back({sequence.first_position, {tokens.begin(), tokens.end()}, static_cast<int>(n_logits)});
+    EvaluatedRows& rows = step.emplace_back();
+    rows = {sequence.first_position, {tokens.begin(), tokens.end()}, static_cast<int>(n_logits), sequence.state, {}};
+    for (const StateSave& save : sequence.state_saves) rows.saved.push_back(save.slot);
   }
 }
 
@@ -121,7 +136,39 @@ void ScriptModel::write(const Batch& batch, TokenPool& pool) const {
   IMP_CHECK(row == batch.tokens.size());
 }
 
-void ScriptModel::fill_row(const SequenceRows& sequence, int position, TokenPool& pool, float* row) const {
+// Copies the states that the batch reads, and checks that it writes to other slots.
+void ScriptModel::begin_states(const Batch& batch, TokenPool& pool) {
+  states_.clear();
+  written_.clear();
+  for (const SequenceRows& sequence : batch.sequences) {
+    IMP_CHECK((sequence.state == kNoSlot) == (sequence.first_position == 0));
+    states_.push_back(sequence.state == kNoSlot ? ScriptState{} : pool.state(sequence.state));
+    IMP_CHECK(!sequence.state_saves.empty() && sequence.state_saves.back().n_rows == sequence.n_rows);
+    IMP_CHECK(std::ranges::is_sorted(sequence.state_saves, {}, &StateSave::n_rows));
+    for (const StateSave& save : sequence.state_saves) {
+      IMP_CHECK(std::ranges::find(written_, save.slot) == written_.end());
+      written_.push_back(save.slot);
+    }
+  }
+  for (const SequenceRows& sequence : batch.sequences) {
+    IMP_CHECK(std::ranges::find(written_, sequence.state) == written_.end());
+  }
+}
+
+void ScriptModel::save_states(const SequenceRows& sequence, int n_rows, const ScriptState& state, TokenPool& pool) {
+  for (const StateSave& save : sequence.state_saves) {
+    if (save.n_rows == n_rows) pool.state(save.slot) = state;
+  }
+}
+
+ScriptState ScriptModel::next(ScriptState state, std::int32_t token) const {
+  return {.hash = mix(state.hash ^ (static_cast<std::uint64_t>(token) + 1)),
+          .n_tokens = state.n_tokens + 1,
+          .broken = state.broken || (token == script.nan_token && token >= 0)};
+}
+
+void ScriptModel::fill_row(const SequenceRows& sequence, int position, const ScriptState& recurrent, TokenPool& pool,
+                           float* row) const {
   if (script.rule == ScriptRule::cheap) {
     const auto block = static_cast<std::size_t>(position / script.block_tokens);
     const std::int32_t token = pool.at(sequence.blocks[block], position % script.block_tokens);
@@ -138,6 +185,9 @@ void ScriptModel::fill_row(const SequenceRows& sequence, int position, TokenPool
     broken = broken || last == TokenPool::kPoisoned || (last == script.nan_token && last >= 0);
     state = mix(state ^ (static_cast<std::uint64_t>(last) + 1));
   }
+  // The cache and the state must agree on the tokens.
+  if (script.state && (recurrent.hash != state || recurrent.n_tokens != position + 1)) state = mix(~recurrent.hash);
+  broken = broken || recurrent.broken;
   for (int id = 0; id < script.vocab_size; ++id) {
     // 24 bits, so that every value is a float exactly: in [0, 8).
     const std::uint64_t bits = mix(state + static_cast<std::uint64_t>(id)) >> 40U;

@@ -7,13 +7,21 @@
 #include <utility>
 #include <vector>
 
+#include "backend/attention.h"
 #include "backend/kv_pool.h"
 #include "backend/sampler.h"
 #include "model/forward_pass.h"
 
 namespace imp::testing {
 
-// A cache of token ids: what a slot holds is the id evaluated there.
+// A recurrent state: a hash of all tokens before it.
+struct ScriptState {
+  std::uint64_t hash = 0;
+  int n_tokens = 0;
+  bool broken = false;  // a token was the script's nan_token
+};
+
+// A cache of token ids: what a slot holds is the id evaluated there. And slots of recurrent state.
 class TokenPool final : public KvPool {
  public:
   static constexpr std::int32_t kUnwritten = -1;
@@ -25,10 +33,12 @@ class TokenPool final : public KvPool {
   std::int32_t& at(std::int32_t block, int slot);
   void copy(std::int32_t from, std::int32_t to);
   void poison(std::int32_t block);
+  ScriptState& state(std::int32_t slot) { return states_.at(static_cast<std::size_t>(slot)); }
 
  private:
   KvGeometry geometry_;
   std::vector<std::int32_t> ids_;
+  std::vector<ScriptState> states_;
 };
 
 enum class ScriptRule : std::uint8_t {
@@ -53,6 +63,7 @@ struct Script {
   std::int32_t hanging_token = -1;    // a batch that holds it writes a byte to hung_fd, and waits for one from gate_fd
   int hung_fd = -1;
   int gate_fd = -1;
+  bool state = false;  // the model has a recurrent state, and the logits show whether it is that of all tokens before
   bool ahead = false;  // as on a device that works behind the host's back
   bool records = true;
 };
@@ -62,6 +73,8 @@ struct EvaluatedRows {
   int first_position = 0;
   std::vector<std::int32_t> tokens;
   int n_logits_rows = 0;
+  std::int32_t state = kNoSlot;     // read, and
+  std::vector<std::int32_t> saved;  // written
 };
 
 // A row's logits are read back from the pool through its block table, so that a wrong table, a block shared by mistake
@@ -73,7 +86,7 @@ class ScriptModel final : public ForwardPass {
 
   int vocab_size() const noexcept override { return script.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
-  KvGeometry kv_geometry(int n_blocks) const override;
+  KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   Rows forward(const Batch& batch, KvPool& pool) override;
 
   Script script;
@@ -84,12 +97,18 @@ class ScriptModel final : public ForwardPass {
   Rows evaluate(const Batch& batch, KvPool& pool);
   void record(const Batch& batch);
   void write(const Batch& batch, TokenPool& pool) const;
-  void fill_row(const SequenceRows& sequence, int position, TokenPool& pool, float* row) const;
+  void begin_states(const Batch& batch, TokenPool& pool);
+  void save_states(const SequenceRows& sequence, int n_rows, const ScriptState& state, TokenPool& pool);
+  ScriptState next(ScriptState state, std::int32_t token) const;
+  void fill_row(const SequenceRows& sequence, int position, const ScriptState& state, TokenPool& pool,
+                float* row) const;
 
   ForwardLimits limits_;
   std::vector<float> logits_;
   const std::vector<SampleResult>* drawn_;
   std::vector<std::int32_t> tokens_;
+  std::vector<ScriptState> states_;    // of the batch's sequences, before their rows
+  std::vector<std::int32_t> written_;  // slots that the batch writes
 };
 
 }  // namespace imp::testing

@@ -1,4 +1,4 @@
-"""Keys whose effect is what the core is asked for, or what it says of the model it loaded."""
+"""Keys whose effect shows in the arguments of the core, or in the facts of the loaded model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SMALL = ("device.threads=1", "device.kind=cpu", "device.cpus=none", "kv.bytes=8M
 
 
 class Asked(Exception):
-    """Raised in the core's place, once it is known what it was asked for."""
+    """Raised in place of the core's work, once the arguments are known."""
 
 
 def load_argument(name: str) -> Observe:
-    """What `Model.load` is given under this name."""
+    """Observes the argument of `Model.load` with this name."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
         asked: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def _sets_again(setting: str, settings: tuple[str, ...]) -> bool:
 
 
 def engine_option(name: str) -> Observe:
-    """What the engine is given under this name."""
+    """Observes the engine option with this name."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
         asked: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def engine_option(name: str) -> Observe:
 
 
 def fact(name: str) -> Observe:
-    """A fact of the loaded model, as `imp inspect` prints it."""
+    """Observes a fact of the loaded model, as `imp inspect` prints it."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
         loaded = load(load_config(None, [*SMALL, *settings]))
@@ -74,7 +74,7 @@ def fact(name: str) -> Observe:
 
 
 def overridden(name: str) -> Observe:
-    """An attribute of the overrides that `Model.load` is given."""
+    """Observes an attribute of the overrides that `Model.load` receives."""
 
     def observe(folder: Path, settings: tuple[str, ...]) -> Any:
         return getattr(load_argument("overrides")(folder, settings), name)
@@ -83,7 +83,7 @@ def overridden(name: str) -> Observe:
 
 
 def reason_of_load(_: Path, settings: tuple[str, ...]) -> str:
-    """Why the model is not loaded; OK where it is."""
+    """Returns the reason for which loading fails, or OK."""
     try:
         load(load_config(None, [*SMALL, *settings])).client.close()
     except Error as error:
@@ -92,7 +92,7 @@ def reason_of_load(_: Path, settings: tuple[str, ...]) -> str:
 
 
 def packed_files(folder: Path, settings: tuple[str, ...]) -> str | None:
-    """The folder in which the core looks for packed weights."""
+    """Returns the folder in which the core looks for packed weights."""
     asked = load_argument("packed_cache")(folder, settings)
     return None if asked is None else Path(asked).name
 
@@ -144,10 +144,12 @@ CORE_EFFECTS: dict[str, Effect] = {
     "kv.dtype": Effect("f32", fact("kv_dtype"), "bf16", "f32"),
     "kv.block_tokens": Effect("32", load_argument("kv_block_tokens"), 16, 32),
     "kv.prefix_cache": Effect("false", engine_option("prefix_cache"), True, False),
+    "kv.state_snapshot_tokens": Effect("64", engine_option("state_snapshot_tokens"), 512, 64),
+    "kv.state_snapshot_bytes": Effect("3MiB", load_argument("state_snapshot_bytes"), None, 3 * 1024**2),
     "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
 }
 
-# Of keys that the service reads too.
+# The keys that the service reads too.
 ENGINE_EFFECTS: dict[str, Effect] = {
     "scheduler.max_waiting": Effect("7", engine_option("max_waiting"), 256, 7),
     "sessions.max": Effect("7", engine_option("max_sessions"), 256, 7),

@@ -43,7 +43,8 @@ void GemmRunner::add_experts(const ExpertTerm& term, const ExpertRows& rows, Inp
     out.n_rows = n_rows;
     // Up to about this many rows, a panel takes as long as reading it from memory.
     constexpr int kRowsForFree = 4;
-    add({&weight, &kernel, nullptr, grouped.rows + first * grouped.stride, grouped.stride, out},
+    const float* const bias = term.biases != nullptr ? term.biases->data() + expert * weight.problem().n : nullptr;
+    add({&weight, &kernel, bias, grouped.rows + first * grouped.stride, grouped.stride, out},
         static_cast<std::int64_t>(weight.row_bytes()) * std::max(n_rows, kRowsForFree));
   }
 }

@@ -130,7 +130,8 @@ GemmProduct GemmRunner::product_of(Rows x, const LinearTerm& term, Inputs& input
   const GemmKernel& kernel = weight.plan().kernel_for(x.n_rows);
   Prepared& input = inputs[kernel.activations];
   if (input.rows == nullptr) input = prepare(x, kernel.activations);
-  return {&weight, &kernel, term.bias, input.rows, input.stride, term.out};
+  const float* const bias = term.bias != nullptr ? term.bias->data() : nullptr;
+  return {&weight, &kernel, bias, input.rows, input.stride, term.out};
 }
 
 void GemmRunner::count(const GemmKernel& kernel) noexcept {
@@ -160,7 +161,7 @@ void GemmRunner::run_outputs(const GemmProduct& product, std::int64_t n_begin, s
   args.n_end = n_end;
   args.scratch = scratch_.get() + static_cast<std::size_t>(thread) * scratch_stride_;
   product.kernel->run(args);
-  if (product.bias != nullptr) add_bias(product.bias->data(), args);
+  if (product.bias != nullptr) add_bias(product.bias, args);
 }
 
 void GemmRunner::finish() {

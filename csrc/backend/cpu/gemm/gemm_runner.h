@@ -20,7 +20,7 @@ namespace imp::cpu {
 struct GemmProduct {
   const CpuLinear* weight = nullptr;
   const GemmKernel* kernel = nullptr;
-  const Vector* bias = nullptr;  // or null
+  const float* bias = nullptr;  // [n], or null
   const std::byte* activations = nullptr;
   std::ptrdiff_t activation_stride = 0;  // bytes
   Rows out;                              // as many rows as there are activations

@@ -57,9 +57,10 @@ void Attention::require_supported(const AttentionParams& params) {
 }
 
 void Attention::require_supported(const KvGeometry& cache) const {
+  const int head_dim = cache.layers.front().head_dim;
   const std::size_t shared =
-      std::max(prefill_shared_bytes(cache.dtype, cache.head_dim), decode_shared_bytes(cache.dtype, cache.head_dim));
-  require(shared <= caps_.shared_bytes, "head_dim", cache.head_dim,
+      std::max(prefill_shared_bytes(cache.dtype, head_dim), decode_shared_bytes(cache.dtype, head_dim));
+  require(shared <= caps_.shared_bytes, "head_dim", head_dim,
           "one for which a block needs no more shared memory over a cache of " + std::string(traits(cache.dtype).name) +
               " than the " + std::to_string(caps_.shared_bytes) + " bytes of this GPU, not " + std::to_string(shared));
 }

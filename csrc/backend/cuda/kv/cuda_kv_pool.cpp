@@ -19,12 +19,14 @@ const KvGeometry& checked(const KvGeometry& geometry) {
   const auto require_number = [&](bool holds, const char* field, int found, const char* expected) {
     require(holds, field, std::to_string(found), expected);
   };
-  require_number(geometry.n_layers > 0, "n_layers", geometry.n_layers, "at least 1");
-  require_number(geometry.n_kv_heads > 0, "n_kv_heads", geometry.n_kv_heads, "at least 1");
-  require_number(geometry.head_dim > 0 && geometry.head_dim % 8 == 0, "head_dim", geometry.head_dim, "a multiple of 8");
+  require_number(geometry.n_layers() > 0, "n_layers", geometry.n_layers(), "at least 1");
+  require(geometry.has_equal_layers(), "layers", "of unequal sizes", "layers of one size on cuda");
+  const auto [n_kv_heads, head_dim] = geometry.layers.front();
+  require_number(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
+  require_number(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
   require(geometry.dtype == DType::F16 || geometry.dtype == DType::BF16 || geometry.dtype == DType::Q8_0, "dtype",
           std::string(traits(geometry.dtype).name), "f16, bf16 or q8_0 on cuda");
-  require_number(geometry.dtype != DType::Q8_0 || geometry.head_dim % kKvGroup == 0, "head_dim", geometry.head_dim,
+  require_number(geometry.dtype != DType::Q8_0 || head_dim % kKvGroup == 0, "head_dim", head_dim,
                  "a multiple of 32, as q8_0 has its blocks");
   const int tokens = geometry.block_tokens;
   require_number(tokens >= 16 && tokens <= 256 && std::has_single_bit(static_cast<unsigned>(tokens)), "block_tokens",
@@ -34,11 +36,11 @@ const KvGeometry& checked(const KvGeometry& geometry) {
 }
 
 std::size_t part_bytes(const KvGeometry& geometry) {
-  return static_cast<std::size_t>(geometry.block_tokens * *row_bytes(geometry.dtype, geometry.head_dim));
+  return static_cast<std::size_t>(geometry.block_tokens * *row_bytes(geometry.dtype, geometry.layers.front().head_dim));
 }
 
 std::size_t bytes_of_block(const KvGeometry& geometry) {
-  return 2 * static_cast<std::size_t>(geometry.n_kv_heads) * part_bytes(geometry);
+  return 2 * static_cast<std::size_t>(geometry.layers.front().n_kv_heads) * part_bytes(geometry);
 }
 
 std::size_t bytes_of_layer(const KvGeometry& geometry) {
@@ -48,7 +50,7 @@ std::size_t bytes_of_layer(const KvGeometry& geometry) {
 }  // namespace
 
 std::size_t CudaKvPool::n_bytes(const KvGeometry& geometry) {
-  return static_cast<std::size_t>(geometry.n_layers) * bytes_of_layer(checked(geometry));
+  return geometry.layers.size() * bytes_of_layer(checked(geometry));
 }
 
 CudaKvPool::CudaKvPool(const KvGeometry& geometry, Stream& stream)
@@ -67,8 +69,8 @@ CudaKvPool::~CudaKvPool() {
 KvLayerView CudaKvPool::layer_view(int layer) const noexcept {
   return {.layer = this->layer(layer),
           .part_bytes = static_cast<int>(part_bytes(geometry_)),
-          .n_kv_heads = geometry_.n_kv_heads,
-          .head_dim = geometry_.head_dim,
+          .n_kv_heads = geometry_.layer(layer).n_kv_heads,
+          .head_dim = geometry_.layer(layer).head_dim,
           .token_bits = std::countr_zero(static_cast<unsigned>(geometry_.block_tokens))};
 }
 

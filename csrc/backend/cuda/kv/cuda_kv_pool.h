@@ -24,7 +24,7 @@ class CudaKvPool final : public KvPool {
   static std::size_t n_bytes(const KvGeometry& geometry);
 
   const KvGeometry& geometry() const noexcept override { return geometry_; }
-  std::size_t n_bytes() const noexcept override { return static_cast<std::size_t>(geometry_.n_layers) * layer_bytes_; }
+  std::size_t n_bytes() const noexcept override { return geometry_.layers.size() * layer_bytes_; }
 
   std::byte* layer(int layer) const noexcept { return memory_.get() + static_cast<std::size_t>(layer) * layer_bytes_; }
   KvLayerView layer_view(int layer) const noexcept;

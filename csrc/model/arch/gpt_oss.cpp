@@ -1,0 +1,44 @@
+// gpt-oss: experts with biases and a gate with limits, windows in every other layer, and attention sinks.
+#include "model/arch/architecture.h"
+#include "model/arch/gguf_facts.h"
+#include "model/arch/hf_facts.h"
+
+namespace imp {
+namespace {
+
+constexpr MixedWindows kWindows = {.window = 128, .period = 2, .rope = 0};
+
+void set_gpt_oss(ModelConfig& config) {
+  config.attention_sinks = true;
+  config.expert_bias = true;
+  config.clamped_silu = ClampedSilu{.limit = 7, .slope = 1.702F};
+}
+
+}  // namespace
+
+void read_gpt_oss_gguf(FactReader& facts) {
+  read_gguf_decoder(facts);
+  read_gguf_rope(facts, RopeStyle::halves, 150000);
+  // The models were trained so, and GGUF has no key for it.
+  facts.config.ropes.front().scaling.truncated = false;
+  read_gguf_windows(facts, kWindows);
+  read_gguf_experts(facts, true);
+  read_biases(facts);
+  set_gpt_oss(facts.config);
+}
+
+void read_gpt_oss_hf(FactReader& facts) {
+  read_hf_decoder(facts, {.head_dim = 64});
+  read_hf_rope(facts, RopeStyle::halves, 150000);
+  read_hf_windows(facts, kWindows);
+  facts.config.experts.normalized = true;
+  read_hf_experts(facts, "num_local_experts", "intermediate_size");
+  read_biases(facts);
+  set_gpt_oss(facts.config);
+  facts.find_number("gate_limit", "swiglu_limit", facts.config.clamped_silu->limit);
+  facts.find_number("gate_slope", "swiglu_alpha", facts.config.clamped_silu->slope);
+  // Other names of num_experts_per_tok and of RoPE's original_max_position_embeddings.
+  for (const char* key : {"experts_per_token", "initial_context_length"}) facts.ignore(key);
+}
+
+}  // namespace imp
