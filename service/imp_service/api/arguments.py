@@ -65,13 +65,17 @@ def _message_of(path: str, message: Message) -> ChatMessage:
         return message
     if not isinstance(message, Mapping):
         raise invalid(path, f"{type(message).__name__}, expected a ChatMessage or a dict")
-    # A message of tool calls alone has the content None.
+    # None is an absent field. An assistant's message without content, as one of tool calls alone, keeps it.
     given = {name: value for name, value in message.items() if value is not None}
     made = take(ABSENT, given)
     for name in given:
         expected = ", ".join(map(keyword_of, fields(ABSENT)))
         raise invalid(f"{path}.{name}", f"unknown, expected one of {expected}")
+    if made.role == "assistant" and message.get("content") is None:
+        made = replace(made, content=None)
     for field in fields(made):
+        if field.name == "content" and made.content is None:
+            continue
         if not isinstance(value := getattr(made, field.name), str):
             raise invalid(f"{path}.{field.name}", f"{type(value).__name__}, expected a text")
     return made

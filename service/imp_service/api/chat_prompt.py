@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message; empty strings are absent fields."""
+    """One message; empty strings are absent fields. The content None is null in the template."""
 
     role: str
-    content: str
+    content: str | None
     name: str = ""
     tool_call_id: str = ""
     tool_calls_json: str = ""

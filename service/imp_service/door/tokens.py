@@ -11,7 +11,7 @@ from imp_service.door.openai.events import dumps
 from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
-from imp_service.door.openai.requests import template_variables
+from imp_service.door.openai.requests import documents_of, template_variables
 from imp_service.door.openai.tools import read_tools
 from imp_service.generation.validate import token_violations
 from imp_service.serving.host import Host
@@ -71,6 +71,7 @@ class Tokens:
             add_generation_prompt=reading.get("add_generation_prompt"),
             continue_final_message=reading.get("continue_final_message"),
             template_kwargs_json=template_variables(reading),
+            documents_json=documents_of(reading),
         )
         reading.refuse()
         return model.tokenizer.encode_spans(model.text.render(chat).spans, add_special_tokens=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
 from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer
 from imp_service.text.directory.recognise import is_directory
+from imp_service.text.limits import KIB
 from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
@@ -23,8 +25,13 @@ if TYPE_CHECKING:
     from imp_service.text.tokens.detokenizer import TokenTable
 
 
+# Thread time of a quick rendering for each KiB of its text, and how many in a row show that a template is quick.
+_QUICK_SECONDS = 0.0005
+_N_QUICK = 8
+
+
 class TextSide:
-    """Immutable; may be used from any thread."""
+    """May be used from any thread. Immutable, except for what it learns about the speed of the chat template."""
 
     def __init__(
         self,
@@ -39,6 +46,7 @@ class TextSide:
         # Made once, with the first constraint.
         self._compiler: ConstraintCompiler | None = None
         self._making = Lock()
+        self._n_quick = 0
         self.tokenizer = build_tokenizer(metadata, settings) if make_tokenizer is None else make_tokenizer()
         self.tokenizer.require_rows(vocab_size)
         overrides = settings.model.overrides
@@ -60,7 +68,19 @@ class TextSide:
 
     def render(self, chat: ChatPrompt) -> RenderedChat:
         """The text of a conversation, written by its template."""
-        return self.templates.of(chat).render(chat)
+        began, n_bytes = time.thread_time(), 0
+        try:
+            rendered = self.templates.of(chat).render(chat)
+            n_bytes = len(rendered.text)
+            return rendered
+        finally:
+            is_quick = time.thread_time() - began <= _QUICK_SECONDS * max(1, n_bytes / KIB)
+            self._n_quick = self._n_quick + 1 if is_quick else 0
+
+    @property
+    def renders_quickly(self) -> bool:
+        """Whether an event loop may render a short conversation: the last renderings were all quick."""
+        return self._n_quick >= _N_QUICK
 
     @cached_property
     def dialect(self) -> Dialect:

@@ -172,7 +172,8 @@ class Prefill:
             check_context(held, len(prompt), model.max_context)  # before each id is checked
         model.require_fitting(prompt)
         begins = held.position == 0
-        tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), reading_bytes(prompt))
+        n_bytes = reading_bytes(prompt, renders_quickly=model.text.renders_quickly)
+        tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
         if not tokens:
             raise invalid(str(request.WhichOneof("input")), "holds no token")
         return tokens

@@ -49,7 +49,7 @@ class TokenizerServicer:
     async def ApplyChatTemplate(self, request: pb.ApplyChatTemplateRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         model = self._host.model
-        n_bytes = reading_bytes(read_chat(request.chat))
+        n_bytes = reading_bytes(read_chat(request.chat), renders_quickly=model.text.renders_quickly)
         return await self._host.workers.run(lambda: apply_chat_template(request, model, served), n_bytes)
 
     async def GetTokenizer(self, request: pb.GetTokenizerRequest, call: GrpcCall) -> None:  # noqa: N802

@@ -89,7 +89,7 @@ class Generations:
             ):
                 wanted = await self._with_tools(wanted)
                 program = await self._compiled(wanted.request, call)
-                planned = await host.workers.run(partial(plan, wanted.request), planning_bytes(wanted.request))
+                planned = await host.workers.run(partial(plan, wanted.request), self._cost(wanted.request))
                 del program
                 wanted.check_size(planned.n_prompt_tokens)
                 refuse_late(call)
@@ -118,8 +118,11 @@ class Generations:
         request, model = wanted.request, self._host.model
         if not request.tool_choice:
             return wanted
-        resolved = await self._host.workers.run(partial(model.with_tools, request), planning_bytes(request))
+        resolved = await self._host.workers.run(partial(model.with_tools, request), self._cost(request))
         return replace(wanted, request=resolved)
+
+    def _cost(self, request: GenerationRequest) -> int:
+        return planning_bytes(request, renders_quickly=self._host.model.text.renders_quickly)
 
     async def _compiled(self, request: GenerationRequest, call: Call) -> object:
         """The program of its constraint. Planning finds it as long as there is a reference to it."""

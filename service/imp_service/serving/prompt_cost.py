@@ -11,20 +11,20 @@ from imp_service.text import ChatPrompt
 ID_BYTES = 4
 
 
-def planning_bytes(wanted: GenerationRequest) -> int:
+def planning_bytes(wanted: GenerationRequest, *, renders_quickly: bool) -> int:
     """The cost of planning a generation. Some options take long even for a short prompt."""
-    n_bytes = reading_bytes(wanted.prompt)
+    n_bytes = reading_bytes(wanted.prompt, renders_quickly=renders_quickly)
     takes_long = wanted.constraint is not None or wanted.sampling.has_breakers
     return max(SMALL_BYTES, n_bytes) if takes_long else n_bytes
 
 
-def reading_bytes(prompt: Prompt) -> int:
-    """The cost of tokenizing a prompt."""
+def reading_bytes(prompt: Prompt, *, renders_quickly: bool) -> int:
+    """The cost of tokenizing a prompt. `renders_quickly`: the model's chat template does."""
     if isinstance(prompt, str):
         return len(prompt.encode())
     if isinstance(prompt, ChatPrompt):
-        # A template may take long even for a short conversation.
-        return max(SMALL_BYTES, chat_bytes(prompt))
+        n_bytes = chat_bytes(prompt)
+        return n_bytes if renders_quickly else max(SMALL_BYTES, n_bytes)
     return ID_BYTES * len(prompt)
 
 
@@ -32,5 +32,12 @@ def chat_bytes(chat: ChatPrompt) -> int:
     """The bytes of all texts of a conversation."""
     texts = [chat.tools_json, chat.template_kwargs_json, chat.documents_json]
     for each in chat.messages:
-        texts += [each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json, each.reasoning_content]
+        texts += [
+            each.role,
+            each.content or "",
+            each.name,
+            each.tool_call_id,
+            each.tool_calls_json,
+            each.reasoning_content,
+        ]
     return sum(len(text.encode()) for text in texts)

@@ -87,7 +87,8 @@ class Requests:
         """
         name = (tenant, request_id)
         if name in self._by_name:
-            raise Refusal("REQUEST_ID_IN_USE", "request_id: another running request has it", {"request_id": request_id})
+            message = f"another request with the id {request_id} is running"
+            raise Refusal("REQUEST_ID_IN_USE", message, {"request_id": request_id})
         request = self._by_name[name] = RunningRequest(request_id, tenant, peer, self._wall(), end)
         try:
             yield request

@@ -1,20 +1,23 @@
-"""A model directory as a hub has it serves text: with the right tokens, templates, ends and sampling."""
+"""A model directory as a hub has it serves text with the right tokens, templates, end tokens and sampling."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import imp_service
 from imp_service import LanguageModel
 from imp_service.core import ModelError
+from support.hf_contents import hf_config, hf_tensors, write_hf
 from support.hub_directory import model_for, write_directory, write_twin
 from support.hub_tokenizers import library_of, random_texts
 
-# Family -> its tokenizer, and the rule by which the GGUF file's words are cut.
+# Family -> its tokenizer, and the pre-tokenizer of its GGUF file.
 FAMILIES = {
     "qwen3": ("byte level", "qwen2"),
     "qwen2": ("byte level, gpt-2", "gpt-2"),
@@ -42,8 +45,10 @@ def model(folder: Path) -> Iterator[LanguageModel]:
         yield loaded
 
 
+@pytest.mark.sweep(quick=lambda family, n_texts: n_texts == 100)
+@pytest.mark.parametrize("n_texts", [100, 10_000])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, tmp_path: Path) -> None:
+def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, n_texts: int, tmp_path: Path) -> None:
     kind, pre = FAMILIES[family]
     library = library_of(kind)
     tiny = model_for(library, family)
@@ -51,7 +56,7 @@ def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, tmp_path
         load(write_directory(tmp_path / "m", library, tiny, bos_token="<s>", unk_token="<unk>")) as directory,
         load(write_twin(tmp_path / "m.gguf", library, tiny, pre=pre)) as file,
     ):
-        for text in random_texts(100, seed=7):
+        for text in random_texts(n_texts, seed=7):
             for added in (True, False):
                 ids = directory.tokenize(text, add_special_tokens=added, parse_special_tokens=added)
                 assert ids == file.tokenize(text, add_special_tokens=added, parse_special_tokens=added), text
@@ -66,6 +71,33 @@ def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, tmp_path
             ours, theirs = found.result(), expected.result()
             assert ours.token_ids == theirs.token_ids and ours.logprobs == theirs.logprobs
             assert (ours.text, ours.usage.prompt_tokens) == (theirs.text, theirs.usage.prompt_tokens)
+
+
+# Prefixes of a wrapped model's tensors and of its lm_head, in new and in older checkpoints.
+WRAPPINGS = {"model.language_model.": "lm_head.", "language_model.model.": "language_model.lm_head."}
+
+
+@pytest.mark.parametrize("prefix", WRAPPINGS)
+def test_hub_3_the_text_part_of_a_model_that_sees_is_its_gguf_file(prefix: str, tmp_path: Path) -> None:
+    library = library_of("pairs, prepended")
+    tiny = model_for(library, "gemma3")
+    folder = write_directory(tmp_path / "m", library, tiny, bos_token="<s>", unk_token="<unk>")
+    text = hf_config(tiny) | {"model_type": "gemma3_text"}
+    wrapped = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    tensors = {
+        name.replace("model.", prefix, 1).replace("lm_head.", WRAPPINGS[prefix]): values
+        for name, values in hf_tensors(tiny).items()
+    }
+    tower = {"vision_tower.patch.weight": np.ones((2, 2), np.float32)}
+    write_hf(folder / "model.safetensors", wrapped | {"vision_config": {"hidden_size": 2}}, tensors | tower)
+    (folder / "preprocessor_config.json").write_text("{}")
+    (folder / "chat_template.jinja").rename(folder / "template")
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": (folder / "template").read_text()}))
+    asked: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": True}
+    with load(folder) as directory, load(write_twin(tmp_path / "m.gguf", library, tiny, pre="")) as file:
+        assert any("vision_tower.patch.weight" in warning for warning in directory.warnings)
+        ours, theirs = directory.chat(MESSAGES, **asked).result(), file.chat(MESSAGES, **asked).result()
+        assert (ours.text, ours.token_ids, ours.logprobs) == (theirs.text, theirs.token_ids, theirs.logprobs)
 
 
 def test_hub_3_another_tokenizer_or_other_weights_are_another_model(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Python API: its names, options as keywords, conversations, whole results, tokens and errors."""
+"""The Python API: names, keyword options, conversations, whole results, tokens and errors."""
 
 import inspect
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def served() -> Iterator[Served]:
 
 
 def keywords(request: GenerationRequest) -> dict[str, Any]:
-    """The options of a request one by one, written here without imp's table of them."""
+    """Returns a request's options as keywords, without imp's own table of them."""
     given: dict[str, Any] = {}
     renamed = {"strings": "stop", "token_ids": "stop_token_ids", "salt": "cache_salt"}
     for group in (request.sampling, request.stop, request.output, request.cache):
@@ -234,7 +234,7 @@ def test_lib_6_tools_and_calls_are_values_or_json() -> None:
     made = chat_of(messages, {"tools": [{"type": "function"}], "template_kwargs": '{"a": 1}'})
     written = '[{"type": "function", "function": {"name": "f", "arguments": {}}}]'
     assert made == ChatPrompt(
-        (ChatMessage("assistant", "", tool_calls_json=written),),
+        (ChatMessage("assistant", None, tool_calls_json=written),),
         tools_json='[{"type": "function"}]',
         template_kwargs_json='{"a": 1}',
     )
@@ -253,7 +253,7 @@ def test_lib_6_every_failure_is_an_error_with_a_reason(model: LanguageModel, ser
         assert caught.value.reason == reason and caught.value.message
     with pytest.raises(imp_service.ConfigError):
         imp_service.load(None, "no.such=setting")
-    # Of the text layer, which has errors of its own: the service names the same field.
+    # Errors of the text layer: the service names the same field.
     pattern = types_pb2.Constraint(regex="(")
     for fail, ask in (
         (lambda: model.generate(PROMPT, regex="("), pb.GenerateRequest(text=PROMPT, constraint=pattern)),

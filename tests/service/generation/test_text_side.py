@@ -1,4 +1,4 @@
-"""The constraint compiler of a model's text side, which any thread may ask for and which is closed with the model."""
+"""The constraint compiler of a model's text side: any thread may request it, and it closes with the model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.config.config import build
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, FieldInvalid
@@ -17,7 +18,7 @@ DIGITS = ConstraintSpec(ConstraintKind.REGEX, "[0-9]+")
 
 
 class Held(ConstraintCompiler):
-    """One that is made only when a test allows it."""
+    """A compiler that is made only when the test allows it."""
 
     def __init__(self, *words: object, **names: object) -> None:
         made.append(self)
@@ -53,7 +54,7 @@ def test_txt_31_threads_that_ask_at_once_share_one_compiler(side: TextSide) -> N
 
 def test_txt_31_a_model_that_is_closed_meanwhile_leaves_no_process_behind(side: TextSide) -> None:
     def compile_it() -> None:
-        with suppress(FieldInvalid):  # it may end before the other thread closes the compiler
+        with suppress(FieldInvalid):  # the other thread may close the compiler first
             side.compile(DIGITS)
 
     compiling = threading.Thread(target=compile_it)
@@ -65,3 +66,19 @@ def test_txt_31_a_model_that_is_closed_meanwhile_leaves_no_process_behind(side: 
     for thread in (closing, compiling):
         thread.join(HANGS_AFTER)
     assert made[0]._trial._worker is None
+
+
+def test_a_template_is_quick_after_a_row_of_quick_renderings() -> None:
+    metadata = byte_level()
+    slow = "{% if messages[0].content == 'slow' %}{% for i in range(20000) %}{% endfor %}{% endif %}"
+    template = {"tokenizer.chat_template": slow + "{{ messages[0].content }}"}
+    side = TextSide({**metadata, **template}, build({}), len(metadata["tokenizer.ggml.tokens"]))
+
+    def is_quick_after(text: str) -> bool:
+        side.render(ChatPrompt((ChatMessage("user", text),)))
+        return side.renders_quickly
+
+    assert not side.renders_quickly
+    assert any(is_quick_after("quick") for _ in range(100))
+    assert not is_quick_after("slow")
+    assert not is_quick_after("quick")

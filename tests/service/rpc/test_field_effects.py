@@ -1,4 +1,4 @@
-"""Every field, set alone, shows: in what comes back on each method that has it, or in an error that names it."""
+"""Every field, set alone, has an effect: in the reply of each method that has it, or in an error that names it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ EOS = 2047
 
 @dataclass(frozen=True)
 class Case:
-    """A value of one field, and what else is set for its effect to show."""
+    """A value of one field, and the other fields that it needs to have a visible effect."""
 
     value: Any
     beside: dict[str, Any] = field(default_factory=dict)
-    # What answers where the field is refused.
+    # The error, if the field is refused.
     refusal: tuple[str, str] | None = None
-    # What framing it makes, where that is all it does.
+    # Checks the sizes of the stream's messages, if the field only changes those.
     shows: Callable[[list[int]], bool] = lambda chunks: False
 
 
-# Draws among a few tokens: what is penalised comes soon, and its share of chances shifts.
+# Sampling chooses among a few tokens: penalised tokens come soon, and change the probabilities of the others.
 FEW: dict[str, Any] = {"sampling.logit_bias": dict.fromkeys(range(300, 306), 100.0)}
 TWO: dict[str, Any] = {"sampling.logit_bias": dict.fromkeys((300, 301), 100.0)}
 DRY: dict[str, Any] = {**TWO, "sampling.dry.multiplier": 2.0}
@@ -89,7 +89,7 @@ CASES = {
     "speculation.max_draft_tokens": Case(4, refusal=NOT_BUILT),
     "tool_choice": Case("required", refusal=("FIELD_INVALID", "INVALID_ARGUMENT")),
 }
-# They say how a stream is cut into messages; a whole reply is one.
+# These fields divide a stream into messages. A unary reply is one message.
 FRAMING = {"output.max_chunk_tokens", "output.max_chunk_delay"}
 
 
@@ -101,7 +101,7 @@ def served() -> Iterator[Served]:
 
 
 def outcome(result: Result) -> tuple[Any, ...]:
-    """All that a caller sees but the times; a stream's own framing apart."""
+    """Returns all that a caller sees, except times and the division into messages."""
     started = result.started
     return (
         started.request_id,
@@ -130,11 +130,12 @@ def clear(message: Any, path: str) -> None:
     message.ClearField(name)
 
 
+@pytest.mark.sweep(quick=lambda run: run is streamed)
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_rpc_4_p33_every_field_of_a_generation_shows(
     served: Served, run: Callable[[Served, pb.GenerateRequest], Result]
 ) -> None:
-    # Whatever cached prefix there is, it is the same for all.
+    # After this request all others find the same cached prefix.
     run(served, request_with({}))
     is_whole = run is in_one
     shown = []
@@ -159,7 +160,7 @@ def test_rpc_4_p33_every_field_of_a_generation_shows(
 
 
 def steps_of(served: Served, method: str, sampling: types_pb2.SamplingOptions, n: int = 14) -> list[int]:
-    """Tokens of a session whose sampler is set on Prefill, on a step, or on a step of a stream."""
+    """Returns the tokens of a session whose sampler is set on Prefill, on a step, or on a step of a stream."""
     calls = SessionCalls(served)
     opened = pb.PrefillRequest(text=PROMPT, step=pb.StepOptions(sample=False))
     if method == "Prefill":
@@ -202,7 +203,7 @@ def test_rpc_4_p33_every_field_of_a_sampler_shows_in_sessions(served: Served, me
     assert names == {path.removeprefix("sampling.") for path in SAMPLING}
 
 
-MASK = bytes(37) + b"\x10" + bytes(218)  # token 300 alone
+MASK = bytes(37) + b"\x10" + bytes(218)  # only token 300
 STEP_EFFECTS: dict[str, tuple[Any, Callable[[pb.StepOutput], bool]]] = {
     "sample": (False, lambda output: not output.HasField("token_id")),
     "top_logprobs": (3, lambda output: len(output.candidates.items) == 3),

@@ -1,4 +1,4 @@
-"""Readers of every speed: merged output, paused sequences, and the end of those who do not read at all."""
+"""Readers of every speed: merged output, paused sequences, and the end of streams that nobody reads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from imp_service.rpc.call import GrpcCall
 from support.failed_calls import FailedCall, failed
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import counted, in_one, result_of, saying, spelled, streamed
+from support.quick_run import Repeats
 from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
 
 SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe", 0))
 DEADLINE = "DEADLINE_EXCEEDED"
-# Far more tokens than the windows between a server and a reader hold.
+# Far more tokens than fit in the windows between server and reader.
 N_LONG = 1600
 
 
@@ -39,20 +40,20 @@ def served() -> Iterator[Served]:
 
 
 def token_event(n_candidates: int) -> Any:
-    """An output of the engine, as far as a stream looks at it."""
+    """Returns an engine output with the attributes that a stream uses."""
     candidates = [SimpleNamespace(token=300 + i, logprob=-i / 7) for i in range(n_candidates)]
     return SimpleNamespace(token=7, logprob=-0.25, candidates=candidates)
 
 
 def chatty(prompt: int, n: int, **fields: Any) -> pb.GenerateRequest:
-    """Two hundred bytes a token."""
+    """Returns a request with about 200 bytes of output per token."""
     output = types_pb2.OutputOptions(top_logprobs=20, logprobs=True)
     stop = types_pb2.StopOptions(max_tokens=n, ignore_eos=True)
     return ask([prompt], None, stop=stop, output=output, **fields)
 
 
 def stalled(served: Served, request: pb.GenerateRequest) -> tuple[Any, list[pb.GenerateResponse]]:
-    """A stream whose reader takes one message and stops, once its sequences are paused."""
+    """Starts a stream, reads one message and waits until it is paused. Returns the stream and its messages."""
     stream = inference_pb2_grpc.InferenceServiceStub(served.channel(*SMALL_WINDOWS)).Generate(request)
     messages = [next(stream)]
     name = messages[0].started.request_id
@@ -60,7 +61,7 @@ def stalled(served: Served, request: pb.GenerateRequest) -> tuple[Any, list[pb.G
     seen: list[int] = []
 
     def has_come_to_rest() -> bool:
-        """Paused, and what lies between it and its reader is full: nothing has moved for a while."""
+        """Reports whether the sequences are paused and the output has not grown for a while: all buffers are full."""
         (request,) = [each for each in served.host.requests if each.request_id == name]
         seen.append(request.n_output_tokens if request.stream.is_paused else -1)
         return len(seen) > 30 and seen[-1] > 0 and len(set(seen[-30:])) == 1
@@ -72,8 +73,8 @@ def stalled(served: Served, request: pb.GenerateRequest) -> tuple[Any, list[pb.G
 def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served) -> None:
     stream, _ = stalled(served, chatty(300, N_LONG, request_id="stalled"))
     (request,) = list(served.host.requests)
-    # Another runs to its end meanwhile; once all is full, the paused one makes nothing and holds what it has. A step
-    # may have been under way when it was told to pause.
+    # Another request runs to its end meanwhile. Once all buffers are full, the paused one generates nothing and keeps
+    # its output. A step may have been in progress when the pause was requested.
     n_made, n_before = served.call(lambda: request.n_output_tokens), -2
     while n_made > n_before + 1:
         n_before = n_made
@@ -103,21 +104,21 @@ def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_told(serv
 
 
 def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
-    """Paused all the while, but reading: by more than a window of the transport, within each limit of time."""
+    """It is paused throughout, but reads more than a transport window within each time limit."""
     request = chatty(300, N_LONG)
     request.output.max_chunk_tokens = 1
     stream, messages = stalled(served, request)
     (running,) = list(served.host.requests)
 
     def n_taken() -> int:
-        """Messages that the server's writer has taken: one for each token."""
+        """Returns the number of messages that the server's writer has taken, one per token."""
         return running.n_output_tokens - running.n_unread_messages
 
     for _ in range(3):
         served.jump(200)
         n_before = served.call(n_taken)
         messages += [next(stream) for _ in range(300)]
-        # What was read makes room for the writer some time later; the clock stands still until it has come.
+        # Reading frees space for the writer only some time later. The clock does not advance until then.
         served.wait_until(lambda: n_taken() > n_before, "the reader is seen to read")  # noqa: B023
     assert served.call(lambda: len(served.host.requests)) == 1 and len(messages) == 901
     stream.cancel()
@@ -143,15 +144,15 @@ def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled(monkeypatch: p
     with serve(model=scripted()) as served:
         stub = served.inference
         assert failed(lambda: list(stub.Generate(ask([300], 4), timeout=0.0))).code == DEADLINE
-        # A millisecond may be enough.
+        # One millisecond may suffice.
         assert stub.Generate(ask([300], 4), timeout=0.001).code().name in (DEADLINE, "OK")
-        # On the same connection, so that the server has heard of them by then.
+        # On the same connection: the server has received the calls above before this one.
         assert len(tokens_of(list(stub.Generate(ask([300], 4))))) == 4
         served.wait_for_calls()
         served.wait_for_rest()
         steps = served.stats().n_steps
         with monkeypatch.context() as patch:
-            # It was under way for as long as its caller would wait.
+            # The deadline passes while the request travels.
             patch.setattr(GrpcCall, "time_remaining", lambda _: 0.0)
             for run in (streamed, in_one):
                 assert failed(lambda run=run: run(served, ask([300], 4), timeout=60)).code == DEADLINE
@@ -193,8 +194,8 @@ def test_r07_gen_18_a_time_limit_ends_a_request_that_still_waits_with_started() 
         served.wait_for_rest()
 
 
-def test_rpc_1_rpc_2_r10_streams_of_random_length_at_random_times(served: Served) -> None:
-    """The checker of every stream holds its grammar, its numbering and its usage."""
+def test_rpc_1_rpc_2_r10_streams_of_random_length_at_random_times(served: Served, repeats: Repeats) -> None:
+    """The checker of every stream verifies its grammar, its numbering and its usage."""
     draw = random.Random(10)
     stub = served.inference
 
@@ -212,12 +213,14 @@ def test_rpc_1_rpc_2_r10_streams_of_random_length_at_random_times(served: Served
 
     before = counted(served, "imp_output_tokens_total")
     with ThreadPoolExecutor(12) as pool:
-        n_sent = sum(pool.map(one, [draw.randrange(10**6) for _ in range(120)]))
+        n_sent = sum(pool.map(one, [draw.randrange(10**6) for _ in range(repeats(250))]))
     assert counted(served, "imp_output_tokens_total") - before == n_sent
     served.wait_for_rest()
 
 
-def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_nothing(served: Served) -> None:
+def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_nothing(
+    served: Served, repeats: Repeats
+) -> None:
     draw = random.Random(4)
     shared = served.inference
 
@@ -237,14 +240,14 @@ def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_not
         stream.cancel()
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, range(150)))
+        list(pool.map(one, range(repeats(300))))
     served.wait_for_rest()
     served.wait_until(lambda: len(served.host.requests) == 0, "none is known")
     assert streamed(served, ask([400], 3)).output.ids == [401, 402, 403]
 
 
 def test_r15_a_bug_in_one_stream_ends_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forced where text is made, where events are folded and where messages are written."""
+    """The test injects a bug into text decoding, event merging and message writing."""
     from imp_service.generation.output_stream import OutputStream
     from imp_service.rpc import generate
     from imp_service.text import TextStream
@@ -263,7 +266,7 @@ def test_r15_a_bug_in_one_stream_ends_it_alone(monkeypatch: pytest.MonkeyPatch) 
         (generate, "write_reply", lambda reply, *_: 666 in getattr(reply, "token_ids", ())),
     ]
     with serve(model=scripted()) as served:
-        # The log holds where the bug is, which a healthy server's never does.
+        # The log names the bug's location, which the check of a healthy server's log forbids.
         served.is_checked = False
         for owner, name, is_victim in stages:
             with monkeypatch.context() as patch:
@@ -290,7 +293,7 @@ def test_rpc_1_nan_logits_end_with_a_status_after_what_was_drawn(served: Served)
 
 
 def test_txt_4_d12_a_slow_reader_does_not_hold_up_a_stop_string() -> None:
-    """The engine is told at once, whoever reads: a paused sequence is not needed for it."""
+    """The engine stops at once, whether anybody reads or not: the paused sequence need not resume."""
     table = [*spelled("x" * 700), *spelled("END"), *spelled("never sent")]
     model = saying(table, max_context=1000, n_blocks=80)
     with serve("slow_client.bytes=1MiB", model=model) as served:
@@ -306,13 +309,13 @@ def test_txt_4_d12_a_slow_reader_does_not_hold_up_a_stop_string() -> None:
 
 
 def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says(served: Served) -> None:
-    """No objects are kept for what waits, and what is kept is as large as it is counted."""
+    """Waiting output is stored without objects, and its size equals the counted size."""
     stream, _ = stalled(served, chatty(1, N_LONG))
     try:
         gc.collect()
         assert sum(type(each) is Candidate for each in served.call(gc.get_objects)) == 0
         (request,) = served.host.requests
-        # The engine goes on for a few steps until it has heard of the pause.
+        # The engine goes on for a few steps until it sees the pause.
         n_unread = request.stream._unread_bytes if request.stream else 0
         assert 4 * 1024 < n_unread < 48 * 1024
     finally:
@@ -320,7 +323,7 @@ def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says
 
 
 def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads() -> None:
-    """It pauses its sequences, so nothing more would come that could fill a message."""
+    """Output beyond the limit pauses the sequences, so nothing more would come to fill a message."""
     with serve("slow_client.bytes=1KiB", "slow_client.timeout=50ms", model=scripted(n_blocks=500)) as small:
         request = chatty(1, 150, num_sequences=8)
         request.output.max_chunk_tokens = 1000

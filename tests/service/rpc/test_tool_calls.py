@@ -1,4 +1,4 @@
-"""Tool calls and reasoning on the wire: streamed and whole, and what a model without a dialect answers."""
+"""Tool calls and reasoning through gRPC: streamed and whole, and the answer of a model without a dialect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.pb import types_pb2
+from imp_service.pb import tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
 from support.served import Served, serve
 from support.status_details import read_details
 from support.tool_templates import HERMES
@@ -107,7 +107,7 @@ def test_chn_9_without_parse_the_messages_are_as_before(served: Served) -> None:
 
 @pytest.mark.parametrize("is_parallel", [None, True, False])
 def test_tol_2_one_call_or_several(served: Served, is_parallel: bool | None) -> None:
-    """The biases keep the model from ending before it must, and from spaces."""
+    """The biases keep the model from an early end, and from spaces."""
     empty = {"type": "object", "properties": {}, "additionalProperties": False}
     tools = json.dumps([{"type": "function", "function": {"name": "f", "parameters": empty}}])
     request = request_with(tools, tool_choice="required", parallel_tool_calls=is_parallel)
@@ -145,6 +145,23 @@ def test_tol_3_a_model_without_a_dialect_refuses_tools() -> None:
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert (details.reason, details.metadata["feature"]) == ("NOT_SUPPORTED_BY_MODEL", "tools")
         assert list(server.inference.Generate(request_with(tool_choice="none")))
+
+
+def test_chn_10_an_assistants_message_without_content_has_null(tmp_path: Path) -> None:
+    source = "{% for m in messages %}{{ 'null' if m.content is none else '(' + m.content + ')' }} {% endfor %}"
+    (tmp_path / "chat.jinja").write_text(source)
+    null = types_pb2.ChatMessage(role="assistant", null_content=True)
+    empty = types_pb2.ChatMessage(role="assistant")
+    with serve(f"model.overrides.chat_template={tmp_path / 'chat.jinja'}") as server:
+        stub = tokenizer_pb2_grpc.TokenizerServiceStub(server.channel())
+        reply = stub.ApplyChatTemplate(
+            tokenizer_pb2.ApplyChatTemplateRequest(chat=types_pb2.ChatPrompt(messages=[null, empty]))
+        )
+        assert reply.text == "null () "
+        with pytest.raises(grpc.RpcError) as caught:
+            both = types_pb2.ChatMessage(role="assistant", content="a", null_content=True)
+            stub.ApplyChatTemplate(tokenizer_pb2.ApplyChatTemplateRequest(chat=types_pb2.ChatPrompt(messages=[both])))
+        assert "chat.messages[0].null_content" in str(caught.value.details())
 
 
 def test_chn_10_reasoning_and_documents_reach_the_template(served: Served, tmp_path: Path) -> None:

@@ -1,25 +1,30 @@
-"""Output as channels: every byte in one of them, whatever the pieces, and only real calls are calls."""
+"""Output as channels: every byte is in one of them, however the output is divided, and only real calls are calls."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imp_service.text import StopRules, StopStrings, Tokenizer
+from imp_service.config import load as load_config
+from imp_service.generation.text_side import TextSide
+from imp_service.text import ChatMessage, ChatPrompt, StopRules, StopStrings, Tokenizer
 from imp_service.text.channels.calls import CallIds, CallWriter
 from imp_service.text.channels.channel_stream import ChannelDelta, ChannelStream, ParsePlan, joined, visible
 from imp_service.text.channels.dialects import DIALECTS
+from imp_service.text.channels.find_dialect import opens_reasoning
 from imp_service.text.channels.pieces import Kind, Piece, merged
 from imp_service.text.channels.splitter import ChannelSplitter
 from imp_service.text.channels.tools import Tool
-from support.dialect_texts import TOOLS, WRITERS, Said
+from support.dialect_texts import ONLY_CALLS, TOOLS, TYPES, WITHOUT_REASONING, WRITERS, Said, message_of
+from support.family_templates import FAMILIES
 from support.tiny_vocabularies import byte_level
+from support.tool_templates import ROWS
 
 BYTES = Tokenizer.from_metadata(byte_level())
 NAMES = frozenset(tool.name for tool in TOOLS)
@@ -30,7 +35,8 @@ VALUES = {
     "share": st.floats(allow_nan=False, allow_infinity=False),
     "flag": st.booleans(),
     "list": st.lists(st.one_of(st.integers(0, 9), WORDS, st.none()), max_size=3),
-    "more": st.dictionaries(WORDS, st.booleans(), max_size=2),
+    # Gemma's keys have no quotes, so a colon would end them.
+    "more": st.dictionaries(WORDS.map(lambda word: word.replace(":", "_")), st.booleans(), max_size=2),
 }
 CALLS = st.tuples(st.sampled_from(sorted(NAMES)), st.fixed_dictionaries({}, optional=VALUES))
 SAID = st.builds(
@@ -39,17 +45,37 @@ SAID = st.builds(
     reasoning=st.one_of(st.just(""), WORDS),
     calls=st.lists(CALLS, max_size=3),
 )
-# Texts with every marker, whole and broken, of every dialect.
+# Texts with every marker of every dialect, whole and broken.
 PARTS = (
     *("<think>", "</think>", "<tool_call>", "</tool_call>", "<function=find>", "<parameter=text>", "</parameter>"),
     *("</function>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]", "<|python_tag|>", '{"name": "find"'),
+    *("<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|start|>assistant", "<|call|>"),
+    *("<|channel|>commentary to=functions.", "find <|constrain|>json<|message|>", " to=functions.find<|channel|>"),
+    *(
+        "commentary json<|message|>",
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>find\n```json",
+    ),
+    *(
+        "\n```<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+        "find\n<arg_key>text</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+    ),
+    *("<|tool_calls_section_begin|>", "<|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>"),
+    *("<|tool_call_end|>", "<|tool_calls_section_end|>", "<minimax:tool_call>", '<invoke name="find">', "</invoke>"),
+    *('<parameter name="text">', "</minimax:tool_call>", "<|START_THINKING|>", "<|END_THINKING|>", "<|START_ACTION|>"),
+    *('{"tool_call_id": "0", "tool_name": "find"', "<|END_ACTION|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    *("Action:", "```json", '{"tool_name": "find"', "<seed:think>", "</seed:think>", "<seed:tool_call>"),
+    *("</seed:tool_call>", "<|tool_call|>", "<|/tool_call|>", "functools"),
     *(', "arguments": ', ', "parameters": ', '{"text": "x"}', "}", "]", "[", "\n", " ", "find", "ü", "<", ";", ","),
 )
 TANGLES = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
 def split(dialect: str, pieces: Sequence[bytes], *, in_reasoning: bool = False) -> list[Piece]:
-    """The pieces of an output that comes in these parts."""
+    """Returns the channel pieces of an output given in these parts."""
     splitter = ChannelSplitter(DIALECTS[dialect], in_reasoning=in_reasoning, names=NAMES)
     found: list[Piece] = []
     for piece in pieces:
@@ -59,14 +85,14 @@ def split(dialect: str, pieces: Sequence[bytes], *, in_reasoning: bool = False) 
 
 
 def cut(data: bytes, seed: int) -> list[bytes]:
-    """The bytes in random pieces."""
+    """Cuts the bytes into random pieces."""
     rng = random.Random(seed)
     cuts = sorted(rng.sample(range(len(data) + 1), min(len(data), rng.randint(0, 8))))
     return [data[start:end] for start, end in itertools.pairwise([0, *cuts, len(data)])]
 
 
 def read(dialect: str, text: str, *, tools: Sequence[Tool] | None = TOOLS, every: int | None = 1) -> ChannelDelta:
-    """The channels of a text that comes byte by byte, or at once."""
+    """Returns the channels of a text given byte by byte, or at once."""
     plan = ParsePlan(DIALECTS[dialect], False, None if tools is None else tuple(tools), (7,))
     stream = ChannelStream(visible(BYTES.table, plan.dialect, BYTES.eos_ids), plan)
     ids = BYTES.encode(text, add_special_tokens=False)
@@ -91,18 +117,101 @@ def test_chn_1_plain_output_is_all_content() -> None:
     assert split("plain", [text.encode()], in_reasoning=True) == [Piece(Kind.CONTENT, text.encode())]
 
 
+def expected_of(row: str, said: Said) -> Said:
+    """Returns the parts that this row's template writes."""
+    content = "" if row in ONLY_CALLS and said.calls else said.content
+    return Said(content, "" if row in WITHOUT_REASONING else said.reasoning, said.calls)
+
+
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 @given(said=SAID)
 def test_tol_2_what_a_dialect_writes_is_read_back(writer: Callable[[Said], str], said: Said) -> None:
     text, dialect = writer(said), WRITERS[writer]
-    expected = Said(said.content, said.reasoning, said.calls)
-    if dialect == "llama3":
-        expected = Said("" if said.calls else said.content, "", said.calls)
+    expected = expected_of(writer.__name__, said)
     for every in (1, None):
         found = read(dialect, text, every=every)
         assert (found.text, found.reasoning) == (expected.content, expected.reasoning)
         assert [(call.name, json.loads(call.arguments)) for call in found.tool_calls] == list(expected.calls)
         assert [call.index for call in found.tool_calls] == list(range(len(said.calls)))
+
+
+def conversations(row: str, n: int) -> Iterator[Said]:
+    """Yields random answers, the same in each run. Each has calls or content."""
+    rng = random.Random(row)
+    words = [
+        "Zürich",
+        "<b>",
+        'a "quote"',
+        "x = {1: [2]}",
+        "line\nbreak",
+        "日本",
+        "back\\slash",
+        "<|odd",
+        "}",
+        "]",
+        "it's",
+    ]
+
+    def text(most: int) -> str:
+        return " ".join(rng.choices(words, k=rng.randint(1, most)))
+
+    def value(kind: str) -> object:
+        scalars: dict[str, object] = {
+            "string": text(4),
+            "integer": rng.randint(-999, 10**9),
+            "number": rng.choice([0.5, -1.25, 3e20]),
+            "boolean": rng.random() < 0.5,
+        }
+        if kind == "array":
+            return [value(rng.choice([*scalars])) for _ in range(rng.randint(0, 3))]
+        return scalars[kind] if kind in scalars else {"in": value(rng.choice([*scalars])), "deep": {"list": [None, {}]}}
+
+    for _ in range(n):
+        calls = [
+            (rng.choice(sorted(NAMES)), {key: value(TYPES[key]) for key in rng.sample([*TYPES], rng.randint(0, 4))})
+            for _ in range(rng.randint(0, 1 if row == "llama3" else 3))
+        ]
+        content = text(5) if not calls or rng.random() < 0.5 else ""
+        # If the prompt opens the reasoning, the answer always has some.
+        reasoning = text(6) if row == "thinking" or rng.random() < 0.5 else ""
+        yield expected_of(f"tool-template:{row}" if row.startswith("mistral") else row, Said(content, reasoning, calls))
+
+
+@pytest.mark.sweep(quick=lambda row, n: n == 8)
+@pytest.mark.parametrize("n", [8, 200])
+@pytest.mark.parametrize("row", ROWS)
+def test_tol_2_what_a_template_renders_is_read_back(row: str, n: int) -> None:
+    """The output comes token by token, byte by byte and at once."""
+    name, metadata = ROWS[row]
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    side = TextSide(metadata, load_config(None, []).settings, len(tokens))
+    question = ChatMessage("user", "Where?")
+    before = side.render(ChatPrompt((question,))).text
+    for said in conversations(row, n):
+        message = message_of(said, FAMILIES.get(row))
+        answer = ChatMessage(
+            "assistant",
+            said.content,
+            tool_calls_json=json.dumps(message.get("tool_calls", [])),
+            reasoning_content=said.reasoning,
+        )
+        whole = side.render(ChatPrompt((question, answer), add_generation_prompt=False)).text
+        assert whole.startswith(before)
+        ids = side.tokenizer.encode(whole.removeprefix(before), add_special_tokens=False, parse_special_tokens=True)
+        # The model's last token ends the turn. What the template writes after it is not output.
+        while ids[-1] not in side.tokenizer.eos_ids:
+            ids.pop()
+        plan = ParsePlan(side.dialect, opens_reasoning(side.dialect, before), TOOLS, (7,))
+        for step in (1, len(ids)):
+            stream = ChannelStream(side.channel_table, plan)
+            found = joined(
+                [*(stream.feed_all(ids[at : at + step]) for at in range(0, len(ids), step)), stream.finish()]
+            )
+            calls = [(each.name, json.loads(each.arguments)) for each in found.tool_calls]
+            assert Said(found.text, found.reasoning, calls) == said
+        data = b"".join(side.channel_table.token_bytes[each] for each in ids[:-1])
+        assert split(name, [bytes([each]) for each in data]) == split(name, [data])
 
 
 FORTY = [
@@ -149,7 +258,10 @@ def test_chn_3_what_only_looks_like_a_call_is_content(dialect: str, text: str) -
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 def test_chn_3_nothing_is_a_call_if_the_request_offers_no_function(writer: Callable[[Said], str]) -> None:
     text = writer(Said("Hm", "", [("find", {"text": "x"})]))
-    assert read(WRITERS[writer], text, tools=()).text == text
+    framed = text
+    for wrapper in DIALECTS[WRITERS[writer]].wrappers:
+        framed = framed.replace(wrapper.text, "")
+    assert read(WRITERS[writer], text, tools=()).text == framed
 
 
 def test_chn_3_text_behind_a_call_is_content() -> None:
@@ -253,7 +365,7 @@ STOPS = StopRules(StopStrings(("END",)))
 
 
 def streamed(text: str, dialect: str = "hermes") -> tuple[ChannelDelta, int]:
-    """The channels with a stop string, and how many tokens were taken."""
+    """Returns the channels with a stop string, and the number of tokens taken."""
     plan = ParsePlan(DIALECTS[dialect], False, TOOLS, (7,))
     stream = ChannelStream(BYTES.table, plan, STOPS)
     deltas: list[ChannelDelta] = []
@@ -283,3 +395,9 @@ def test_chn_8_a_stop_string_does_not_go_on_behind_a_call() -> None:
 def test_chn_8_content_without_calls_stops_as_text_does(text: str) -> None:
     found, _ = streamed(text.replace("<", "").replace("[", "") + "END and more", "plain")
     assert found.match == "END" and "END" not in found.text
+
+
+def test_chn_7_kimi_has_ids_of_name_and_number() -> None:
+    call = "<|tool_call_begin|>functions.find:3<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    found = read("kimi", f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>")
+    assert [call.id for call in found.tool_calls] == ["functions.find:3"]

@@ -1,4 +1,4 @@
-"""A model's dialect is found by reading back what its chat template writes."""
+"""A model's dialect is found by parsing what its chat template writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from imp_service.config import load as load_config
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatMessage, ChatPrompt, TemplateInvalid
+from imp_service.text.channels.dialects import DIALECTS
 from imp_service.text.channels.find_dialect import opens_reasoning
 from support.chat_templates import CHATML
 from support.tiny_vocabularies import byte_level
@@ -49,7 +50,7 @@ def test_chn_6_the_settings_name_a_dialect() -> None:
     with pytest.raises(TemplateInvalid) as caught:
         side_of(byte_level(), dialect="other")
     assert caught.value.path == "model.overrides.dialect"
-    assert "known: hermes, qwen-xml, llama3, mistral, plain" in caught.value.message
+    assert f"known: {', '.join(DIALECTS)}" in caught.value.message
 
 
 def test_chn_6_the_prompt_may_open_the_reasoning() -> None:

@@ -1,10 +1,13 @@
-"""Unusable tokenizers are refused with the key that is wrong."""
+"""An unusable tokenizer is refused with the name of the wrong key."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
+from imp_service.text.tokens.merges import merge_pairs
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
 from support.tiny_vocabularies import byte_alphabet, byte_level, sentencepiece
 
@@ -70,6 +73,31 @@ def test_t05_merges_that_cannot_be(merge: str) -> None:
     _refused(byte_level(merges=[("t", "h")]) | {P + "merges": ["t h", merge]}, "merges")
 
 
+def test_t05_merges_with_line_breaks_keep_their_rank() -> None:
+    """Gemma 4's files have a few of these among half a million merges."""
+    lines = [b"a b", b"\n \n", b"ab c", b"c\nd e", b"\n\n \n", b"e f"]
+    pieces = [part.encode() for left, right in merge_pairs_of(lines) for part in (left, right, left + right)]
+    expected = [("a", "b"), ("\n", "\n"), ("ab", "c"), ("c\nd", "e"), ("\n\n", "\n"), ("e", "f")]
+    assert merge_pairs(lines, pieces) == merge_pairs_of(lines) == expected
+    with pytest.raises(TokenizerInvalid, match="merge 3: 'c\\\\nd' is not a token"):
+        merge_pairs(lines, [piece for piece in pieces if piece != b"c\nd"])
+
+
+def merge_pairs_of(lines: list[bytes]) -> list[tuple[str, str]]:
+    """Returns the parts of each line."""
+    parted = [line.decode().split(" ") for line in lines]
+    return [(left, right) for left, right in parted]
+
+
+@pytest.mark.long
+def test_t05_half_a_million_merges_are_parsed_in_time() -> None:
+    lines = [b"%x %x" % (n, n + 1) for n in range(514_906)]
+    lines[7::10_000] = [b"\n \n"] * len(lines[7::10_000])
+    began = time.process_time()
+    assert len(merge_pairs(lines, [b"\n", b"\n\n"])) == len(lines)
+    assert time.process_time() - began < 0.7
+
+
 def test_t05_too_many_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("imp_service.text.tokens.vocabulary.MAX_MERGES", 1)
     _refused(byte_level(merges=[("t", "h"), ("th", "e")]), "merges")
@@ -127,18 +155,18 @@ def test_every_rule_compiles_and_cuts_without_loss(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "text", "pieces"),
     [
-        (("llama-bpe", "smaug-bpe"), "We'LL 12345 a.\n\n b", "We|'LL| |123|45| a|.\n\n| b"),
+        (("llama-bpe", "smaug-bpe", "glm5"), "We'LL 12345 a.\n\n b", "We|'LL| |123|45| a|.\n\n| b"),
         (("qwen2", "stablelm2"), "We'LL 123 a.\n\n b", "We|'LL| |1|2|3| a|.\n\n| b"),
         (("gpt-2", "phi-2"), "We'll 'RE 123  b", "We|'ll| '|RE| 123| | b"),
         (("starcoder", "command-r"), "x 12 y", "x| |1|2| y"),
         (("tekken",), "camelCaseABCdef 12/", "camel|Case|ABCdef| |1|2|/"),
-        (("gpt-4o",), "camelCase's 1234/\n", "camel|Case's| |123|4|/\n"),
-        (("deepseek-v3",), "a_bc 1234 日本ab!!\n", "a|_bc| |123|4| |日本|ab|!!\n"),
+        (("gpt-4o", "talkie"), "camelCase's 1234/\n", "camel|Case's| |123|4|/\n"),
+        (("deepseek-v3", "hy_v4"), "a_bc 1234 日本ab!!\n", "a|_bc| |123|4| |日本|ab|!!\n"),
         (("deepseek-coder",), "ab 12\n", "ab| |1|2|\n"),
         (("bloom",), "a, b (c", "a|,| b| (|c"),
         (("kimi-k2",), "日本x's 1234", "日本|x's| |123|4"),
         (("qwen35",), "कि x", "कि| x"),
-        # llama.cpp alone defines it: falcon's rule, but for the backtick.
+        # Only llama.cpp defines it: falcon's rule, except for the backtick.
         (("default",), "a `+`b 12345.x", "a| `|+|`|b| |123|45|.|x"),
         (("falcon",), "a `+`b 12345.x", "a| |`+`|b| |123|45|.|x"),
     ],
@@ -147,7 +175,7 @@ def test_txt_16_words_are_cut_as_published(names: tuple[str, ...], text: str, pi
     alphabet = {char: byte for byte, char in enumerate(byte_alphabet())}
     for name in names:
         rule = PRE_TOKENIZERS[name].build()
-        assert rule is not None  # narrows
+        assert rule is not None  # narrows the type
         found = [bytes(alphabet[char] for char in piece).decode() for piece, _ in rule.pre_tokenize_str(text)]
         assert found == pieces.split("|"), name
 

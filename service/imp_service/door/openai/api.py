@@ -35,6 +35,8 @@ TOKEN_BY_TOKEN = Delivery(1, 0.0)
 FINGERPRINT_DIGITS = 8
 # The most characters of the header that names ignored fields.
 MAX_NAMED = 16
+# Writing the body of more tokens takes too long for the event loop.
+MAX_INLINE_TOKENS = 1024
 
 
 class Whole(Protocol):
@@ -109,10 +111,14 @@ class OpenAi:
 
     async def _gather(self, call: HttpCall, wish: Wish, whole: Whole) -> None:
         """Answers with one body."""
+        n_tokens, has_large = 0, False
         async with self._replies(call, wish) as replies:
             async for prompt, reply in replies:
+                n_tokens += len(getattr(reply, "token_ids", ()))
+                has_large = has_large or is_large(reply)
                 await self._written(reply, partial(whole.add, prompt, reply))
-        call.answer_with(await self._host.workers.write(whole.body))
+        is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
+        call.answer_with(whole.body() if is_small else await self._host.workers.write(whole.body))
 
     async def _stream(self, call: HttpCall, wish: Wish, events: Written) -> None:
         """Answers with events."""
@@ -140,7 +146,7 @@ class OpenAi:
                 delivery=self._delivery(wish),
                 began=began,
                 check_size=lambda n_prompt: check_size(wish, request, n_prompt, served),
-                id_suffix=f"-{prompt}" if len(wish.requests) > 1 else "",
+                id_suffix=f"-{prompt}" if prompt else "",
                 rename=lambda path: wish.caller_path(path, prompt),
             )
             return self._generations.running(wanted, call)

@@ -48,7 +48,7 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
 def _place(name: str, value: Any) -> str:
     """The path of the constraint within its field."""
     if name == "response_format":
-        return ".json_schema.schema"
+        return ".schema" if value.get("type") == "json_object" else ".json_schema.schema"
     if name == "text":
         return ".format.schema"
     if name == "structured_outputs":
@@ -61,7 +61,8 @@ def _response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
         case "text":
             return None
         case "json_object":
-            return ConstraintSpec(ConstraintKind.JSON_OBJECT)
+            # Not of OpenAI; llama-server and hosts of open models take the schema here.
+            return _schema(value, "")
         case "json_schema":
             return _schema(_inner(value, "json_schema", members), ".json_schema")
     raise Mismatch(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")

@@ -72,7 +72,9 @@ OUTPUT: Table = {
     "stream_options": Sets(kinds.members, "", "`include_usage`, `continuous_usage_stats`"),
 }
 CONSTRAINTS: Table = {
-    "response_format": Sets(kinds.members, "", "`text`, `json_object` or `json_schema`; always enforced"),
+    "response_format": Sets(
+        kinds.members, "", "`text`, `json_schema`, or `json_object` with or without a `schema`; always enforced"
+    ),
     "structured_outputs": Sets(kinds.members, "", "one of `json`, `regex`, `choice`, `grammar`, `json_object`"),
     "grammar": Sets(kinds.text, "", "a grammar in GBNF"),
 }
@@ -119,6 +121,7 @@ CHAT: Table = {
     "tool_choice": Sets(kinds.anything, "tool_choice", "`none`, `auto`, `required` or one function"),
     "parallel_tool_calls": Sets(kinds.flag, "", "false: at most one call"),
     "reasoning_effort": Sets(kinds.text, "chat.template_kwargs_json", "a variable of the model's chat template"),
+    "documents": Sets(kinds.entries, "chat.documents_json", "documents that the model's chat template shows the model"),
     "chat_template_kwargs": Sets(kinds.members, "chat.template_kwargs_json", "variables of the model's chat template"),
     "add_generation_prompt": Sets(
         kinds.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
@@ -178,6 +181,7 @@ TOKENIZE: Table = {
     "prompt": Sets(kinds.text, "", "a text"),
     "messages": CHAT["messages"],
     "tools": CHAT["tools"],
+    "documents": CHAT["documents"],
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     "add_generation_prompt": CHAT["add_generation_prompt"],
     "continue_final_message": CHAT["continue_final_message"],

@@ -67,9 +67,10 @@ def _goes_on(before: ChatMessage, message: ChatMessage) -> bool:
 
 def _joined(before: ChatMessage, message: ChatMessage) -> ChatMessage:
     calls = [*json.loads(before.tool_calls_json or "[]"), *json.loads(message.tool_calls_json or "[]")]
+    contents = [each for each in (before.content, message.content) if each is not None]
     return replace(
         before,
-        content=before.content + message.content,
+        content="".join(contents) if contents else None,
         tool_calls_json=json.dumps(calls, ensure_ascii=False) if calls else "",
         reasoning_content=before.reasoning_content + message.reasoning_content,
     )
@@ -78,7 +79,7 @@ def _joined(before: ChatMessage, message: ChatMessage) -> ChatMessage:
 def _call(found: Mapping[str, Any]) -> ChatMessage:
     function = {"name": found["name"], "arguments": found["arguments"]}
     calls = [{"id": found["call_id"], "type": "function", "function": function}]
-    return ChatMessage(ASSISTANT, "", tool_calls_json=json.dumps(calls, ensure_ascii=False))
+    return ChatMessage(ASSISTANT, None, tool_calls_json=json.dumps(calls, ensure_ascii=False))
 
 
 def _output(found: Mapping[str, Any]) -> ChatMessage:
@@ -87,7 +88,7 @@ def _output(found: Mapping[str, Any]) -> ChatMessage:
 
 def _reasoning(found: Mapping[str, Any]) -> ChatMessage:
     """The summary is used only if the reasoning itself is missing."""
-    return ChatMessage(ASSISTANT, "", reasoning_content=found.get("content") or found.get("summary", ""))
+    return ChatMessage(ASSISTANT, None, reasoning_content=found.get("content") or found.get("summary", ""))
 
 
 def _texts_of(kind: str) -> Callable[[Any], str]:

@@ -32,11 +32,11 @@ def _message(value: Any, has_developer: bool) -> ChatMessage:
         raise Mismatch("not set", ".content")
     return ChatMessage(
         role="system" if role == "developer" and not has_developer else role,
-        content=found.get("content", ""),
+        content=found.get("content", None if role == "assistant" else ""),
         name=found.get("name", ""),
         tool_call_id=found.get("tool_call_id", ""),
         tool_calls_json=found.get("tool_calls", ""),
-        reasoning_content=found.get("reasoning_content", ""),
+        reasoning_content=found.get("reasoning_content") or found.get("reasoning", ""),
     )
 
 
@@ -75,6 +75,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "refusal": text,
     "annotations": entries,
     "reasoning_content": text,
+    "reasoning": text,
     "audio": _nothing,
     "function_call": _nothing,
 }

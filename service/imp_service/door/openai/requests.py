@@ -90,6 +90,7 @@ def read_chat(
         add_generation_prompt=reading.get("add_generation_prompt"),
         continue_final_message=reading.get("continue_final_message"),
         template_kwargs_json=template_variables(reading, reading.get("reasoning_effort")),
+        documents_json=documents_of(reading),
     )
     _one_limit(reading)
     logprobs = reading.get("logprobs", False)
@@ -234,6 +235,12 @@ def _one_limit(reading: Reading) -> None:
     old, new = reading.get("max_tokens"), reading.get("max_completion_tokens")
     if old is not None and new is not None and old != new:
         reading.wrong("max_tokens", f"{old}, expected the value of max_completion_tokens, {new}")
+
+
+def documents_of(reading: Reading) -> str:
+    """The documents of a conversation."""
+    documents = reading.get("documents", [])
+    return json.dumps(documents, ensure_ascii=False) if documents else ""
 
 
 def template_variables(reading: Reading, effort: str | None = None) -> str:

@@ -67,7 +67,12 @@ class Chat(Rule):
 
     def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
         too_many = list(values.CHAT_MESSAGES.check(value.messages, f"{path}.messages", served))
-        yield from too_many or values.CHAT.check(read_chat(value), path, served)
+        if too_many:
+            yield from too_many
+            return
+        for i, message in enumerate(value.messages):
+            yield from whole.null_content_is_empty(message, f"{path}.messages[{i}]", served)
+        yield from values.CHAT.check(read_chat(value), path, served)
 
 
 class Inputs(Rule):
@@ -101,7 +106,10 @@ RULES: Mapping[str, MessageRules] = {
     "TokenIds": MessageRules({"ids": ANYTHING}),  # checked with the field that holds them
     "ChatMessage": MessageRules(
         dict.fromkeys(
-            ("role", "content", "name", "tool_call_id", "tool_calls_json", "reasoning_content"),
+            (
+                *("role", "content", "name", "tool_call_id", "tool_calls_json", "reasoning_content"),
+                "null_content",
+            ),
             ANYTHING,  # checked with the conversation
         )
     ),

@@ -126,6 +126,12 @@ def whitespace_of_json(constraint: types_pb2.Constraint, path: str, served: Serv
         )
 
 
+def null_content_is_empty(message: types_pb2.ChatMessage, path: str, served: ServedModel) -> Iterator[Finding]:
+    """A message whose content is null has none."""
+    if message.null_content and message.content:
+        yield Violation(under(path, "null_content"), "set, expected only without content")
+
+
 def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, served: ServedModel) -> Iterator[Finding]:
     """Either texts or tokens."""
     if bool(request.texts) == bool(request.token_ids):

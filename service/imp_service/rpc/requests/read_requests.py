@@ -149,15 +149,21 @@ def _shortened(values: dict[str, Any]) -> dict[str, Any]:
     return {name: shortest(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
+def _message(message: types_pb2.ChatMessage) -> ChatMessage:
+    return ChatMessage(
+        message.role,
+        None if message.null_content else message.content,
+        message.name,
+        message.tool_call_id,
+        message.tool_calls_json,
+        message.reasoning_content,
+    )
+
+
 def read_chat(chat: types_pb2.ChatPrompt) -> ChatPrompt:
     """A conversation."""
     return ChatPrompt(
-        messages=tuple(
-            ChatMessage(
-                each.role, each.content, each.name, each.tool_call_id, each.tool_calls_json, each.reasoning_content
-            )
-            for each in chat.messages
-        ),
+        messages=tuple(map(_message, chat.messages)),
         tools_json=chat.tools_json,
         add_generation_prompt=chat.add_generation_prompt if chat.HasField("add_generation_prompt") else None,
         continue_final_message=chat.continue_final_message if chat.HasField("continue_final_message") else None,

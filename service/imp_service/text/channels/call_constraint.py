@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from imp_service.text.channels.dialect import CallForm, Dialect
+from imp_service.text.channels.notation_rules import notation_rules
 from imp_service.text.channels.pattern import BLANK, MAX_NAME_BYTES, is_name
 from imp_service.text.channels.text_parameters import parameter_rules
 from imp_service.text.channels.tools import Tool
@@ -69,18 +70,25 @@ class CallConstraint:
             head = self._framing(form.head.replace("$name", _readable(function)))
             tail = self._framing(form.tails[0]) if form.tails else ""
             yield f"call_{n}: {head} arguments_{n} {tail}"
-            if form.parameters is None:
-                yield f"arguments_{n}: {json_rule(schema)}"
-            else:
-                yield from parameter_rules(f"arguments_{n}", schema, form.parameters, function.path, self.dialect.name)
+            yield from self._arguments(f"arguments_{n}", schema, form, function.path)
+
+    def _arguments(self, name: str, schema: Schema, form: CallForm, path: str) -> Iterator[str]:
+        if form.parameters:
+            yield from parameter_rules(name, schema, form.parameters, path, self.dialect.name)
+        elif form.notation:
+            control = dict(self.control)
+            yield from notation_rules(name, schema, form.notation, control, path=path, dialect=self.dialect.name)
+        else:
+            yield f"{name}: {json_rule(schema)}"
 
     def _sequence(self, form: CallForm) -> str:
         """One call or several, with what is around them."""
-        begin = self._framing(form.begin.text if form.begin else "", form.opening)
+        begin = f"{self._literal(form.begin.text)} " if form.begin else ""
+        begin += self._framing(form.opening)
         end = self._framing(form.end)
         if not self.allows_several:
             return f"{begin} call {end}"
-        if form.between:
+        if form.between is not None:
             return f"{begin} call ({self._framing(form.between)} call)* {end}"
         line_break = '"\\n"?' if form.after_end else ""
         return f"{begin} call {end} ({line_break} {begin} call {end})*"
@@ -95,10 +103,17 @@ class CallConstraint:
         else:
             yield f"thought: /(?s:.*)/ <[{token}]>"
 
-    def _framing(self, *patterns: str) -> str:
-        """Patterns as terminals: control tokens, and regular expressions between them."""
+    def _literal(self, text: str) -> str:
+        """A text as terminals: control tokens, and texts between them."""
+        return " ".join(
+            (json.dumps(part) if part else "") if token is None else f"<[{token}]>"
+            for part, token in _cut(text, dict(self.control))
+        )
+
+    def _framing(self, pattern: str) -> str:
+        """A pattern as terminals: control tokens, and regular expressions between them."""
         terminals: list[str] = []
-        for text, token in _cut("".join(patterns), dict(self.control)):
+        for text, token in _cut(pattern, dict(self.control)):
             if token is not None:
                 terminals.append(f"<[{token}]>")
             elif text == BLANK:
@@ -109,7 +124,8 @@ class CallConstraint:
 
     def _regex(self, pattern: str) -> str:
         quoted = _SPACES.join(map(quote_for_regex, pattern.split(BLANK)))
-        return quoted.replace(quote_for_regex("$id"), f"[A-Za-z0-9]{{{self.dialect.ids.length}}}")
+        quoted = quoted.replace(quote_for_regex("$index"), "[0-9]{1,3}")
+        return quoted.replace(quote_for_regex("$id"), self.dialect.ids.written)
 
 
 def _cut(pattern: str, control: dict[str, int]) -> Iterator[tuple[str, int | None]]:

@@ -11,6 +11,7 @@ from string import ascii_letters, digits
 
 from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.text.channels.dialect import CallIdShape
+from imp_service.text.channels.notation import Notation, NotationReader
 from imp_service.text.channels.pieces import Kind, Piece
 from imp_service.text.channels.schema_types import types_of_parameter
 from imp_service.text.channels.tools import Tool
@@ -27,23 +28,28 @@ class CallIds:
     # Identifies this output: the seed, the length of the prompt, the number of the sequence.
     origin: tuple[int, ...]
 
-    def of(self, index: int) -> str:
-        """The id of a call."""
+    def of(self, index: int, name: str = "", written: str = "") -> str:
+        """The id of a call. `written`: the id that the model wrote."""
+        return self.shape.prefix.replace("$name", name) + (written or self._made(index))
+
+    def _made(self, index: int) -> str:
         digest = blake2b(repr((*self.origin, index)).encode(), digest_size=32).digest()
         number = int.from_bytes(digest)
         letters = []
         for _ in range(self.shape.length):
             number, letter = divmod(number, len(_ALPHABET))
             letters.append(_ALPHABET[letter])
-        return self.shape.prefix + "".join(letters)
+        return "".join(letters)
 
 
 class CallWriter:
     """Turns the pieces of calls into deltas."""
 
-    def __init__(self, tools: Sequence[Tool], ids: CallIds) -> None:
+    def __init__(self, tools: Sequence[Tool], ids: CallIds, notation: Notation | None = None) -> None:
         self._schemas: Mapping[str, object] = {tool.name: tool.schema for tool in tools}
         self._ids = ids
+        self._notation = notation
+        self._notated: NotationReader | None = None
         self._index = -1
         self._name = b""
         self._given_id = b""
@@ -74,14 +80,15 @@ class CallWriter:
     def _open(self) -> ToolCallDelta:
         self._index += 1
         self._n_parameters, self._value, self._has_object = 0, None, False
+        self._notated = None if self._notation is None else NotationReader(self._notation)
         self._decoder.reset()
-        return ToolCallDelta(self._index, self._given_id.decode() or self._ids.of(self._index), self._name.decode())
+        name = self._name.decode()
+        return ToolCallDelta(self._index, self._ids.of(self._index, name, self._given_id.decode()), name)
 
     def _arguments(self, piece: Piece) -> str:
         match piece.kind:
-            case Kind.ARGUMENTS:
-                self._has_object = True
-                return self._decoder.decode(piece.data)
+            case Kind.ARGUMENTS | Kind.NOTATED:
+                return self._object(piece)
             case Kind.KEY:
                 return self._begin_parameter(piece.data.decode())
             case Kind.VALUE if self._value is not None:
@@ -92,6 +99,13 @@ class CallWriter:
             case Kind.CALL_END:
                 return self._close()
         return ""
+
+    def _object(self, piece: Piece) -> str:
+        self._has_object = True
+        if self._notated is None:
+            return self._decoder.decode(piece.data)
+        self._notated.feed(piece.data)
+        return self._notated.take()
 
     def _begin_parameter(self, key: str) -> str:
         before = ", " if self._n_parameters else "{"

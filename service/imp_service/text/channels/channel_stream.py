@@ -73,7 +73,8 @@ class ChannelStream:
         self._splitter = ChannelSplitter(plan.dialect, in_reasoning=plan.in_reasoning, names=names)
         self._content = TextStream(table, stop)
         self._reasoning = codecs.getincrementaldecoder("utf-8")("replace")
-        self._calls = CallWriter(plan.tools or (), CallIds(plan.dialect.ids, (*plan.origin, sequence)))
+        ids = CallIds(plan.dialect.ids, (*plan.origin, sequence))
+        self._calls = CallWriter(plan.tools or (), ids, plan.dialect.notation)
         self._n_outputs = 0
         self._has_ended = False
         self.has_stop_strings = bool(stop.strings.strings)

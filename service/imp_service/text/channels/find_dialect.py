@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined, visible
@@ -22,26 +23,25 @@ _TYPES = {"city": "string", "platform": "integer", "is_open": "boolean", "lines"
 _SCHEMA = {"type": "object", "properties": {name: {"type": kind} for name, kind in _TYPES.items()}}
 _FUNCTION = {"name": _NAME, "description": "Finds a station.", "parameters": _SCHEMA}
 TOOLS_JSON = json.dumps([{"type": "function", "function": _FUNCTION}])
-# Nine letters and digits, as some templates ask for.
-_CALL = {"id": "a1b2c3d4e", "type": "function", "function": {"name": _NAME, "arguments": _ARGUMENTS}}
-_QUESTION = ChatMessage("user", "Where do I change trains?")
-_ANSWER = ChatMessage("assistant", "", tool_calls_json=json.dumps([_CALL]))
+_ASKED = "Where do I change trains?"
+_QUESTION = ChatMessage("user", _ASKED)
 
 
 def find_dialect(render: Render, tokenizer: Tokenizer, named: Dialect | None = None) -> Dialect:
     """The dialect of a model's chat template. `plain` if no row parses the call that the template wrote. The first form
     of the result is the one that the template writes. If the settings name a row, the result is that row.
     """
-    otherwise = PLAIN if named is None else named
-    try:
-        before, written = _rendered_call(render)
-        ids = tokenizer.encode(written, add_special_tokens=False, parse_special_tokens=True)
-    except TextError:
-        return otherwise
-    for candidate in _candidates(DIALECTS.values() if named is None else [named]):
-        if _reads_back(candidate, before, ids, tokenizer):
-            return DIALECTS[candidate.name].preferring(candidate.forms[0])
-    return otherwise
+    rows = [*DIALECTS.values()] if named is None else [named]
+    for call_id in dict.fromkeys(row.ids.example for row in rows):
+        try:
+            before, written = _rendered_call(render, call_id)
+            ids = tokenizer.encode(written, add_special_tokens=False, parse_special_tokens=True)
+        except TextError:
+            continue
+        for candidate in _candidates(row for row in rows if row.ids.example == call_id):
+            if _reads_back(candidate, before, ids, tokenizer):
+                return DIALECTS[candidate.name].preferring(candidate.forms[0])
+    return PLAIN if named is None else named
 
 
 def named_dialect(name: str) -> Dialect:
@@ -56,17 +56,19 @@ def opens_reasoning(dialect: Dialect, prompt: str) -> bool:
     return dialect.reasoning is not None and prompt.rstrip().endswith(dialect.reasoning.begin.text)
 
 
-def _rendered_call(render: Render) -> tuple[str, str]:
+def _rendered_call(render: Render, call_id: str) -> tuple[str, str]:
     """The prompt before the assistant's call, and what the template writes from there on.
 
     The prompt may differ from the beginning of the whole conversation: some templates put tools into the last message.
     Then the second text is everything after the question, including the header of the assistant's turn.
     """
+    call = {"id": call_id, "type": "function", "function": {"name": _NAME, "arguments": _ARGUMENTS}}
+    answer = ChatMessage("assistant", "", tool_calls_json=json.dumps([call]))
     prompt = render(ChatPrompt((_QUESTION,), TOOLS_JSON))
-    whole = render(ChatPrompt((_QUESTION, _ANSWER), TOOLS_JSON, add_generation_prompt=False))
+    whole = render(ChatPrompt((_QUESTION, answer), TOOLS_JSON, add_generation_prompt=False))
     if whole.startswith(prompt):
         return prompt, whole[len(prompt) :]
-    before, _, written = whole.rpartition(_QUESTION.content)
+    before, _, written = whole.rpartition(_ASKED)
     return before, written
 
 
@@ -74,7 +76,7 @@ def _candidates(rows: Iterable[Dialect]) -> Iterator[Dialect]:
     """The rows, once for each form of calls, with only that form."""
     for row in rows:
         for form in row.forms:
-            yield Dialect(row.name, row.reasoning, (form,), row.ids)
+            yield replace(row, forms=(form,))
 
 
 def _reads_back(dialect: Dialect, before: str, ids: list[int], tokenizer: Tokenizer) -> bool:

@@ -1,7 +1,7 @@
 """Patterns of a dialect's framing, matched byte by byte.
 
 In the text of a pattern, a blank matches any or no white space, $name the name of a function, $key the name of a
-parameter, and $id the id of a call.
+parameter, $id the id of a call, and $index its number, which imp does not use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_BLANKS = 16
 MAX_NAME_BYTES = 128
 BLANKS = b" \t\r\n"
 BLANK = " "
-_STEPS = re.compile(r"\$name|\$key|\$id| |[^$ ]+")
+_STEPS = re.compile(r"\$name|\$key|\$index|\$id| |[^$ ]+")
 # A name has no control characters, blanks, quotes or brackets.
 _NOT_IN_NAMES = frozenset(range(0x21)) | frozenset(b'"\\<>[]{}\x7f')
 
@@ -104,9 +104,8 @@ class PatternMatcher:
             self._advance()
 
     def _terminator(self) -> int:
-        following = self._steps[self._at + 1]
-        assert isinstance(following, bytes)  # a gap ends where a literal begins
-        return following[0]
+        # A gap ends where a literal begins. White space before the literal ends it too.
+        return next(step[0] for step in self._steps[self._at + 1 :] if isinstance(step, bytes))
 
     def _take(self) -> None:
         self._n_step += 1

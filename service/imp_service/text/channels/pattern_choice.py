@@ -66,9 +66,11 @@ class PatternChoice:
         return None
 
     def named(self) -> list[Piece] | None:
-        """Call it at the end of the output. Returns the pieces of a call whose name is complete, or None."""
+        """Call it at the end of the output. Returns the pieces of a call whose name and id are complete, or None."""
+        if not all(_has_name(*each) for each in self._tried):
+            return None
         for matcher, option in self._tried:
-            if any(gap.name == "$name" for gap in matcher.gaps) and _names_a_function(matcher, option, self._read):
+            if _names_a_function(matcher, option, self._read):
                 return self._pieces(matcher, self._read)
         return None
 
@@ -78,6 +80,12 @@ class PatternChoice:
             found += [Piece(Kind.MARKER, read[at : gap.start]), Piece(GAPS[gap.name], read[gap.start : gap.end])]
             at = gap.end
         return [*found, Piece(Kind.MARKER, read[at:])]
+
+
+def _has_name(matcher: PatternMatcher, option: Option) -> bool:
+    """Whether the pattern has a name, and both the name and the id that it has are complete."""
+    needed = {"$id"} & set(option.pattern.steps) | {"$name"}
+    return needed <= {gap.name for gap in matcher.gaps}
 
 
 def _names_a_function(matcher: PatternMatcher, option: Option, read: bytes) -> bool:

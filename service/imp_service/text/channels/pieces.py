@@ -18,6 +18,8 @@ class Kind(Enum):
     NAME = auto()
     ID = auto()
     ARGUMENTS = auto()
+    # ... or its arguments in the dialect's own notation,
+    NOTATED = auto()
     # ... or the name of a parameter and its value as text.
     KEY = auto()
     VALUE = auto()
@@ -27,7 +29,7 @@ class Kind(Enum):
     CALL_END = auto()
 
 
-GAPS = {"$name": Kind.NAME, "$id": Kind.ID, "$key": Kind.KEY}
+GAPS = {"$name": Kind.NAME, "$id": Kind.ID, "$index": Kind.MARKER, "$key": Kind.KEY}
 _ENDS = frozenset({Kind.HEAD_END, Kind.VALUE_END, Kind.CALL_END})
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from imp_service.text.channels.dialect import CallForm, Dialect, Marker
 from imp_service.text.channels.json_object import ObjectScanner
+from imp_service.text.channels.notation import NotationReader
 from imp_service.text.channels.pattern import Pattern
 from imp_service.text.channels.pattern_choice import Match, Option, PatternChoice
 from imp_service.text.channels.pieces import Kind, Piece, merged
@@ -42,6 +43,7 @@ class ChannelSplitter:
         self._then: Action
         self._form: CallForm
         self._scanner: ObjectScanner
+        self._notated: NotationReader
         if in_reasoning and dialect.reasoning is not None:
             self._skip(dialect.reasoning.begin.after, self._begin_reasoning)
         else:
@@ -83,14 +85,29 @@ class ChannelSplitter:
     # States: the beginning of the output, content, reasoning.
 
     def _begin_output(self) -> None:
-        options = [self._head(form, form.first_pattern) for form in self._forms if form.begin is None]
+        options = [
+            self._head(form, first) for form in self._forms if form.begin is None for first in form.first_patterns
+        ]
         if self._dialect.reasoning:
-            begin = self._dialect.reasoning.begin
-            options.append(Option(Pattern(" " + begin.text), lambda: self._skip(begin.after, self._begin_reasoning)))
+            options.append(Option(Pattern(" " + self._dialect.reasoning.begin.text), self._after_reasoning_begin))
         self._try(options, self._begin_content, Kind.CONTENT)
 
     def _begin_content(self) -> None:
-        self._find(_begins(self._forms), Kind.CONTENT, self._begin_call)
+        self._find(_begins(self._dialect, self._forms), Kind.CONTENT, self._end_content)
+
+    def _end_content(self, marker: bytes) -> None:
+        reasoning = self._dialect.reasoning
+        if reasoning and reasoning.recurs and _is(reasoning.begin, marker):
+            self._emit(Kind.MARKER, marker)
+            self._after_reasoning_begin()
+        elif (wrapper := next((each for each in self._dialect.wrappers if _is(each, marker)), None)) is not None:
+            self._end_section(marker, wrapper, self._begin_output)
+        else:
+            self._begin_call(marker)
+
+    def _after_reasoning_begin(self) -> None:
+        assert self._dialect.reasoning is not None  # narrows
+        self._skip(self._dialect.reasoning.begin.after, self._begin_reasoning)
 
     def _begin_reasoning(self) -> None:
         assert self._dialect.reasoning is not None  # narrows
@@ -100,8 +117,8 @@ class ChannelSplitter:
     # States: a call.
 
     def _begin_call(self, marker: bytes) -> None:
-        begun = [form for form in self._forms if form.begin and marker.endswith(form.begin.text.encode())]
-        options = [self._head(form, form.first_pattern) for form in begun]
+        begun = [form for form in self._forms if form.begin and _is(form.begin, marker)]
+        options = [self._head(form, first) for form in begun for first in form.first_patterns]
         self._try(options, self._begin_content, Kind.CONTENT, marker)
 
     def _head(self, form: CallForm, pattern: Pattern) -> Option:
@@ -112,6 +129,9 @@ class ChannelSplitter:
         self._emit(Kind.HEAD_END)
         if form.parameters:
             self._between_parameters()
+        elif form.notation:
+            self._notated = NotationReader(form.notation)
+            self._reader = self._read_notated
         else:
             self._scanner = ObjectScanner()
             self._reader = self._read_object
@@ -119,6 +139,15 @@ class ChannelSplitter:
     def _read_object(self, data: bytes) -> bytes:
         end = self._scanner.feed(data)
         self._emit(Kind.ARGUMENTS, data[:end])
+        if end is None:
+            return b""
+        self._end_call()
+        return data[end:]
+
+    def _read_notated(self, data: bytes) -> bytes:
+        end = self._notated.feed(data)
+        self._notated.take()
+        self._emit(Kind.NOTATED, data[:end])
         if end is None:
             return b""
         self._end_call()
@@ -146,7 +175,7 @@ class ChannelSplitter:
 
     def _after_tail(self) -> None:
         form = self._form
-        options = [self._head(form, form.next_pattern)] if form.between else []
+        options = [self._head(form, following) for following in form.next_patterns]
         if form.end:
             options.append(Option(Pattern(form.end), lambda: self._skip(form.after_end, self._begin_content)))
         self._try(options, self._begin_content, Kind.MARKER)
@@ -225,5 +254,13 @@ def _strings(forms: tuple[str, ...]) -> StopStrings:
     return StopStrings(forms)
 
 
-def _begins(forms: Sequence[CallForm]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for form in forms if form.begin for text in form.begin.forms))
+def _is(marker: Marker, found: bytes) -> bool:
+    return found.endswith(marker.text.encode())
+
+
+def _begins(dialect: Dialect, forms: Sequence[CallForm]) -> tuple[str, ...]:
+    """The markers that end content."""
+    markers = [form.begin for form in forms if form.begin]
+    if dialect.reasoning and dialect.reasoning.recurs:
+        markers.append(dialect.reasoning.begin)
+    return tuple(dict.fromkeys(text for marker in (*markers, *dialect.wrappers) for text in marker.forms))

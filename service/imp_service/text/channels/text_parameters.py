@@ -67,7 +67,7 @@ class _Writer:
 
     def _texts(self, key: str, schema: Schema) -> Iterator[str]:
         """Regular expressions of the texts that the parser converts to valid values of a schema that allows strings."""
-        for branch in _branches(schema):
+        for branch in branches_of(schema):
             kind = branch.get("type", "string" if {"enum", "const"} & branch.keys() else None)
             extra = branch.keys() - (_OF_STRINGS if kind == "string" else ANNOTATIONS | {"type"})
             if extra or not isinstance(kind, str) or (kind != "string" and kind not in _SIMPLE):
@@ -94,7 +94,7 @@ class _Writer:
         return FieldInvalid(self._path, f"{where}: {what} cannot be enforced in the dialect {self._dialect}")
 
 
-def _branches(schema: Schema) -> Iterator[Schema]:
+def branches_of(schema: Schema) -> Iterator[Schema]:
     """The alternatives of a schema: of anyOf or oneOf, or one for each type."""
     for keyword in ("anyOf", "oneOf"):
         parts = schema.get(keyword)

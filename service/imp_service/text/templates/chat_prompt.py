@@ -9,6 +9,7 @@ from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import KIB
 from imp_service.text.strict_json import parse_strict_json
+from imp_service.text.templates.json_arguments import JsonArguments
 from imp_service.text.templates.template_text import TemplateText
 
 MAX_MESSAGES = 1_024
@@ -74,6 +75,15 @@ def template_variables(chat: ChatPrompt, path: str = "chat") -> dict[str, object
     }
 
 
+def with_empty_content(variables: dict[str, object]) -> dict[str, object] | None:
+    """The variables with empty content in place of none. None if every message has content."""
+    messages = variables["messages"]
+    assert isinstance(messages, list)
+    if all(each["content"] is not None for each in messages):
+        return None
+    return {**variables, "messages": [{**each, "content": each["content"] or ""} for each in messages]}
+
+
 def _message_violations(message: ChatMessage, path: str) -> Iterator[FieldInvalid]:
     if not _ROLE.fullmatch(message.role):
         yield FieldInvalid(f"{path}.role", "expected 1 to 64 letters, digits, '_' or '-'")
@@ -135,16 +145,24 @@ def _parse_tool_calls(text: str, path: str) -> list[object]:
 
 
 def _with_parsed_arguments(call: dict[str, object], path: str) -> dict[str, object]:
-    """The OpenAI shape has arguments as JSON in a string; templates expect the object."""
+    """The OpenAI shape has arguments as JSON in a string; most templates expect the object."""
     function = call.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+    given = function.get("arguments") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(given, (str, dict)):
         return call
     try:
-        arguments = parse_strict_json(function["arguments"], path, max_bytes=MAX_TOOLS_BYTES, max_depth=MAX_TOOLS_DEPTH)
+        arguments = (
+            parse_strict_json(given, path, max_bytes=MAX_TOOLS_BYTES, max_depth=MAX_TOOLS_DEPTH)
+            if isinstance(given, str)
+            else given
+        )
     except FieldInvalid:
         # A model may have written arguments that are not JSON. The template then gets the string.
         return call
-    return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
+    if not isinstance(arguments, dict):
+        return call
+    text = given if isinstance(given, str) else None
+    return {**call, "function": {**function, "arguments": JsonArguments(arguments, text)}}
 
 
 def _parse_kwargs(text: str, path: str) -> dict[str, object]:

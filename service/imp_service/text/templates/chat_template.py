@@ -14,7 +14,7 @@ from imp_service.api.chat_prompt import ChatPrompt
 from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed, TemplateInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.budget import Budget
-from imp_service.text.templates.chat_prompt import find_violations, template_variables
+from imp_service.text.templates.chat_prompt import find_violations, template_variables, with_empty_content
 from imp_service.text.templates.choice import TEMPLATE_KEY
 from imp_service.text.templates.environment import RaisedByTemplate, TemplateEnvironment
 from imp_service.text.templates.template_text import TemplateText, cut_text, join_printed
@@ -93,13 +93,23 @@ class ChatTemplate:
             raise violation
         variables = template_variables(chat) | self._special_tokens
         marker = _mark_end(chat, variables) if chat.continue_final_message else None
-        text = self._run(variables)
+        text = self._run_with_nulls(variables)
         if marker is not None:
             if text.count(marker) != 1:
                 raise TemplateFailed("chat", "the template does not render the final message once, to continue it")
             text = cut_text(text, 0, text.index(marker))
         spans = tuple(TextSpan(part, trusted) for part, trusted in text.spans())
         return RenderedChat("".join(span.text for span in spans), spans)
+
+    def _run_with_nulls(self, variables: dict[str, object]) -> TemplateText:
+        """Renders. A template that fails on messages without content gets empty content."""
+        try:
+            return self._run(variables)
+        except TemplateFailed:
+            filled = with_empty_content(variables)
+            if filled is None:
+                raise
+            return self._run(filled)
 
     def _run(self, variables: dict[str, object]) -> TemplateText:
         context = self._template.new_context(variables)
@@ -155,7 +165,7 @@ def _mark_end(chat: ChatPrompt, variables: dict[str, object]) -> str:
         raise FieldInvalid("chat.messages", "hold every noncharacter of U+FDD0 to U+FDEF")
     messages = variables["messages"]
     assert isinstance(messages, list)
-    messages[-1] = {**messages[-1], "content": messages[-1]["content"] + marker}
+    messages[-1] = {**messages[-1], "content": (messages[-1]["content"] or "") + marker}
     return marker
 
 

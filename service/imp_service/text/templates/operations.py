@@ -16,6 +16,7 @@ from imp_service.text.errors import FieldInvalid
 from imp_service.text.strict_json import parse_strict_json
 from imp_service.text.templates.budget import Budget, BudgetExceeded
 from imp_service.text.templates.format import format_pieces
+from imp_service.text.templates.json_arguments import as_operand
 from imp_service.text.templates.template_text import TemplateText, is_trusted, join_texts, repeat_text, strip_text
 
 # Integers of a template are counters and dates.
@@ -49,7 +50,8 @@ def printed(budget: Budget, value: object) -> TemplateText:
 
 
 def add(budget: Budget, left: Any, right: Any) -> object:
-    """`+`: numbers, strings, lists."""
+    """`+`: numbers, strings, lists; the arguments of a call are a string beside a string."""
+    left, right = as_operand(left, right), as_operand(right, left)
     if isinstance(left, str) and isinstance(right, str):
         budget.operand(len(left) + len(right))
         return join_texts((left, right))

@@ -129,7 +129,7 @@ def _listed_merges(vocabulary: Vocabulary, ids: dict[str, int], **options: Any) 
         # The library looks up both parts and the result of each merge. A check before that would take as long again.
         return models.BPE(vocab=ids, merges=merges, **options)
     except Exception:  # it raises bare ones
-        require_tokens(merges, vocabulary.pieces)
+        require_tokens(dict(enumerate(merges)), vocabulary.pieces)
     merges = [merge for merge in merges if merge[0] in ids and merge[1] in ids and "".join(merge) in ids]
     return models.BPE(vocab=ids, merges=merges, **options)
 

@@ -176,7 +176,7 @@ _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
         ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
         _LLAMA3_RULE,
     ),
-    (("dbrx", "smaug-bpe", "chatglm-bpe", "glm4"), _CHATGLM_RULE),
+    (("dbrx", "smaug-bpe", "chatglm-bpe", "glm4", "glm5"), _CHATGLM_RULE),
     (("jais-2",), PreTokenizer((_JAIS2,))),
     (("minicpm5",), PreTokenizer((_UP_TO_3_DIGITS, _MINICPM5), ignores_merges=True)),
     (("qwen2",), replace(_QWEN2_RULE, composes=True)),
@@ -188,7 +188,7 @@ _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
     (("laguna",), PreTokenizer((_LINES, _QWEN2))),
     (("seed-coder",), PreTokenizer((_SEED_CODER,))),
     (("tekken",), PreTokenizer((_TEKKEN,), ignores_merges=True, adds_bos=True)),
-    (("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_RULE),
+    (("gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie"), _GPT4O_RULE),
     (("kimi-k2",), PreTokenizer((_KIMI,))),
     (("youtu",), PreTokenizer((_YOUTU_SCRIPTS, _YOUTU), ignores_merges=True)),
     (("bailingmoe", "bailingmoe2", "llada-moe"), _BAILING_RULE),
@@ -205,7 +205,7 @@ _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
         PreTokenizer(("[\r\n]", _DEEPSEEK_LETTERS, _DEEPSEEK_SYMBOLS, _TRAILING_SPACES, _CJK, Step.EACH_DIGIT)),
     ),
     (("deepseek-coder",), PreTokenizer(("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK, Step.EACH_DIGIT))),
-    (("deepseek-v3", "hunyuan-dense", "joyai-llm"), _DEEPSEEK_V3_RULE),
+    (("deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"), _DEEPSEEK_V3_RULE),
     (("gemma4",), PreTokenizer((), adds_bos=True, is_sentencepiece=True)),
 )
 

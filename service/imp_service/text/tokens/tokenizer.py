@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Encoding as LibraryEncoding
+from tokenizers import Tokenizer as Library
 
 from imp_service.text.errors import FieldInvalid, TokenizerInvalid, TooManyTokens, native_boundary
 from imp_service.text.tokens.backends import Backends, library_boundary
@@ -17,6 +19,9 @@ from imp_service.text.tokens.special_tokens import WHITE_SPACE, SpecialIds
 from imp_service.text.tokens.splitter import Found, Splitter
 from imp_service.text.tokens.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
 from imp_service.text.tokens.vocabulary import Prefix, Vocabulary, read_vocabulary
+
+# Starting the threads of the library takes longer than encoding so many characters.
+_ALONE_CHARS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +314,7 @@ class Tokenizer:
         for takes_prefix in (True, False):
             texts = [each.encoded for each in batch if isinstance(each, Part) and each.takes_prefix == takes_prefix]
             with native_boundary("tokenizers"):
-                library = self._backends.of_stretch(takes_prefix)
-                found = library.encode_batch_fast(texts, add_special_tokens=False) if texts else ()
-                encoded[takes_prefix] = iter(found)
+                encoded[takes_prefix] = iter(_encoded(self._backends.of_stretch(takes_prefix), texts))
         ids: list[int] = []
         for each in batch:
             if isinstance(each, Found):
@@ -336,6 +339,13 @@ class Tokenizer:
         char_starts = np.cumsum([0, *(len(char.encode()) for char in part.encoded)], dtype=np.int64)
         n_left_out = len(part.text) - len(part.encoded)
         return ids, char_starts[[start for start, _ in encoding.offsets]] + n_left_out
+
+
+def _encoded(library: Library, texts: Sequence[str]) -> Sequence[LibraryEncoding]:
+    """Encodes texts: few characters one after another, more on the threads of the library."""
+    if sum(map(len, texts)) <= _ALONE_CHARS:
+        return [library.encode(text, add_special_tokens=False) for text in texts]
+    return library.encode_batch_fast(texts, add_special_tokens=False)
 
 
 def _spelled_roles(vocabulary: Vocabulary) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""An answer over HTTP is what the same Host answers over gRPC: tokens, text, scores, end and usage; streamed or not."""
+"""An HTTP answer equals the same Host's gRPC answer in tokens, text, scores, end and usage, streamed or not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def http() -> Iterator[HttpServed]:
 
 
 def options(draw: random.Random) -> tuple[dict[str, Any], pb.GenerateRequest]:
-    """Random options in the words of both."""
+    """Returns the same random options for HTTP and for gRPC."""
     request = pb.GenerateRequest()
     fields: dict[str, Any] = {}
 
@@ -86,13 +86,13 @@ def entry(token: int, logprob: float, request: pb.GenerateRequest) -> dict[str, 
         "token": piece_of(token).decode("utf-8", "replace"),
         "bytes": shown_bytes(token, request),
         "logprob": logprob if math.isfinite(logprob) else -9999.0,
-        # Every request here asks for ids.
+        # Every request of this module requests ids.
         "token_id": token,
     }
 
 
 def expected_chat(result: Result, fields: dict[str, Any], request: pb.GenerateRequest) -> list[dict[str, Any]]:
-    """The choices that gRPC's answer makes."""
+    """Returns the choices that correspond to gRPC's answer."""
     choices = []
     for i, output in enumerate(result.outputs):
         entries = None
@@ -129,7 +129,7 @@ def expected_usage(result: Result) -> dict[str, Any]:
 
 
 def joined_chat(events: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
-    """A stream's choices put together as its clients do."""
+    """Joins the choices of a stream as its clients do."""
     choices: list[dict[str, Any]] = [
         {
             "index": i,
@@ -154,7 +154,7 @@ def joined_chat(events: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
     return choices
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(quick=lambda seed: seed < 12)
 @pytest.mark.parametrize("seed", range(50))
 def test_htp_2_a_chat_is_answered_as_over_grpc(http: HttpServed, seed: int) -> None:
     draw = random.Random(seed)
@@ -165,7 +165,7 @@ def test_htp_2_a_chat_is_answered_as_over_grpc(http: HttpServed, seed: int) -> N
         fields["logprobs"] = request.output.logprobs = True
         fields["top_logprobs"] = request.output.top_logprobs = draw.choice((0, 1, 5, 20))
     body = {"messages": [{"role": "user", "content": text}], "return_token_ids": True, **fields}
-    in_one(http.served, request)  # The prompt is cached from here on.
+    in_one(http.served, request)  # From here on the prompt is cached.
     result = in_one(http.served, request)
     expected = expected_chat(result, fields, request)
     reply = http.client.post(CHAT, body)
@@ -184,7 +184,7 @@ def test_htp_2_a_chat_is_answered_as_over_grpc(http: HttpServed, seed: int) -> N
 def expected_completion(
     result: Result, output: Output, fields: dict[str, Any], prefix: str = ""
 ) -> tuple[str, str, list[int], dict[str, Any] | None]:
-    """Text, finish, ids and log probabilities of one choice, without offsets."""
+    """Returns text, finish reason, ids and log probabilities of a choice, without offsets."""
     n_top = fields.get("logprobs")
     scores = None
     if n_top is not None:
@@ -203,7 +203,7 @@ def expected_completion(
     return prefix + output.text, FINISH[output.reason], output.ids, scores
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(quick=lambda seed: seed < 12)
 @pytest.mark.parametrize("seed", range(50))
 def test_htp_2_a_completion_is_answered_as_over_grpc(http: HttpServed, seed: int) -> None:
     draw = random.Random(seed + 1000)
@@ -243,7 +243,7 @@ def test_htp_2_a_completion_is_answered_as_over_grpc(http: HttpServed, seed: int
 def check_offsets(
     offsets: list[int], tokens: list[str], result: Result, ids: list[int], request: pb.GenerateRequest
 ) -> None:
-    """Each token begins where the text of those before it ends, a character in pieces where it begins."""
+    """Checks that each token begins where the previous text ends, and a partial character at its beginning."""
     so_far = b""
     for offset, token in zip(offsets, ids, strict=True):
         assert offset == len(so_far.decode("utf-8", "ignore")), tokens
@@ -285,7 +285,7 @@ def test_oai_8_an_echoed_text_is_scored_as_over_grpc(http: HttpServed) -> None:
 
 
 def test_oai_8_text_offsets_are_those_of_the_text(http: HttpServed) -> None:
-    """Also after a character of several tokens."""
+    """This holds after a character of several tokens too."""
     text = "A 😀 b 日本 c"
     choice = http.complete(text, echo=True, logprobs=0, max_tokens=0).choice
     scores = choice["logprobs"]
@@ -355,8 +355,14 @@ def test_oai_2_every_model_entry_is_of_the_sdk(http: HttpServed) -> None:
         assert http.client.get(f"/v1/models/{entry_['id']}").json == entry_
 
 
+def test_oai_1_a_json_object_may_have_a_schema(http: HttpServed) -> None:
+    fields = {"messages": [{"role": "user", "content": "Write an example"}], "max_tokens": 16}
+    reply = http.client.post(CHAT, {**fields, "response_format": {"type": "json_object", "schema": {"const": "42"}}})
+    assert reply.json["choices"][0]["message"]["content"] == '"42"'
+
+
 def test_oai_1_top_k_of_minus_one_keeps_all_tokens(http: HttpServed) -> None:
-    # SMG sends it on `/v1/responses` where its caller sends no top_k.
+    # SMG sends -1 on `/v1/responses` if its caller sends no top_k.
     texts = [
         http.chat(temperature=2, seed=7, max_tokens=20, top_k=top_k).json["choices"][0]["message"]["content"]
         for top_k in (-1, 0, 1)

@@ -1,4 +1,4 @@
-"""Every parameter of OpenAI's SDK has a row, and every row an effect that is seen, or a refusal that names it."""
+"""Every parameter of OpenAI's SDK has a row, and every row has a visible effect or a refusal that names it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ EOS = 2047
 
 @dataclass(frozen=True)
 class Case:
-    """A value of one field, and what else is set for its effect to show."""
+    """A value of one field, and the other fields that it needs to have a visible effect."""
 
     value: Any
     beside: dict[str, Any] = field(default_factory=dict)
-    # Where the field is refused: the status and the code.
+    # The status and the code, if the field is refused.
     refusal: tuple[int, str] | None = None
 
 
@@ -108,10 +108,11 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
         },
     ),
 }
-# Fields whose effects other tests show: what is first in the queue, and what a template does with its variables.
+# Other tests show the effects of these fields: the order of the queue, and a template's use of its variables.
 ELSEWHERE = {
     "priority",
     "chat_template_kwargs",
+    "documents",
     "reasoning_effort",
     "reasoning",
     "tools",
@@ -134,7 +135,7 @@ def base_of(path: str) -> dict[str, Any]:
 
 
 def outcome(http: HttpServed, path: str, body: dict[str, Any]) -> Any:
-    """All that a caller sees but names and times; of a stream, its events."""
+    """Returns all that a caller sees except names and times; for a stream, its events."""
     if body.get("stream"):
         events = http.client.stream(path, body)
         return [{name: each[name] for name in ("choices", "usage") if name in each} for each in events.objects]
@@ -174,7 +175,7 @@ def test_oai_1_every_parameter_of_the_sdk_has_a_row() -> None:
 def test_oai_1_every_field_that_sets_something_shows(http: HttpServed, path: str) -> None:
     table, cases = CASES[path]
     base = base_of(path)
-    outcome(http, path, base)  # Whatever prefix is cached then, it is the same for all.
+    outcome(http, path, base)  # From here on all requests find the same cached prefix.
     for name, case in cases.items():
         body = {**base, **case.beside, name: case.value}
         if case.refusal is not None:
@@ -184,7 +185,7 @@ def test_oai_1_every_field_that_sets_something_shows(http: HttpServed, path: str
     assert {name for name, row in table.items() if isinstance(row, Sets)} - ELSEWHERE == cases.keys()
 
 
-# Values that ask for what happens anyway, and one that asks for something else.
+# Values that request the default behaviour, and one that requests something else.
 ALWAYS_ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "user": (["someone", ""], 7),
     "safety_identifier": (["someone"], 7),
@@ -248,6 +249,6 @@ def test_oai_1_unknown_fields_are_ignored_where_the_settings_say_so() -> None:
         assert (reply.status, reply.headers["imp-ignored"]) == (200, '"nosuch", "other"')
         assert "imp-ignored" not in http.chat(max_tokens=1).headers
         assert http.chat(max_tokens=1, temperature="x").refusal == (400, "field_invalid", "temperature")
-        # Names are the client's words: they cannot break a header.
+        # Clients choose the names: they cannot break a header.
         reply = http.chat(max_tokens=1, **{"é\r\nx: y": 1, "y" * 10_000: 1})
         assert (reply.status, len(reply.headers["imp-ignored"]) < 200) == (200, True)

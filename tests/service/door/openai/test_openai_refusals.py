@@ -1,4 +1,4 @@
-"""Every bad body is refused before anything is evaluated: its status, its code, and the caller's name of the field."""
+"""Every bad body is refused before anything runs, with its status, its code, and the caller's name of the field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def http() -> Iterator[HttpServed]:
 
 
 def refused(http: HttpServed, path: str, body: Any) -> tuple[int, str | None, str | None]:
-    """The refusal of a body that evaluates nothing."""
+    """Returns the refusal of a body, and checks that nothing was evaluated."""
     before = http.served.stats().n_steps
     reply = http.client.post(path, body)
     assert reply.status >= 400, reply.content
@@ -51,7 +51,7 @@ def test_htp_5_a_body_that_is_no_json_is_refused(http: HttpServed, name: str, pa
     assert refused(http, path, NO_JSON[name]) == (400, INVALID, "body")
 
 
-# Fields of a chat, and the path that the refusal names.
+# Fields of a chat, and the path in the refusal.
 CHATS: list[tuple[dict[str, Any], str]] = [
     ({"messages": None}, "messages"),
     ({"messages": "text"}, "messages"),
@@ -76,9 +76,11 @@ CHATS: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": 3}, "logprobs"),
     ({"continue_final_message": True}, "continue_final_message"),
     ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
+    ({"documents": {}}, "documents"),
+    ({"documents": ["a"]}, "documents"),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
 ]
-# Fields of either.
+# Fields of chats and completions.
 BOTH: list[tuple[dict[str, Any], str]] = [
     ({"n": 0}, "n"),
     ({"n": 9}, "n"),
@@ -124,6 +126,8 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"response_format": {}}, "response_format.type"),
     ({"response_format": "json"}, "response_format"),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+    ({"response_format": {"type": "json_object", "schema": 123}}, "response_format.schema"),
+    ({"response_format": {"type": "json_object", "schema": {"type": "hiccup"}}}, "response_format.schema"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"schema": 123}}},
         "response_format.json_schema.schema",
@@ -218,7 +222,7 @@ def test_htp_5_many_violations_are_named_to_the_last_or_counted(http: HttpServed
 
 
 def test_oai_11_a_null_is_an_unset_field_whatever_its_name(http: HttpServed) -> None:
-    # As vLLM's own client, and OpenAI clients that were made from other schemas, send them.
+    # vLLM's own client sends these, and so do OpenAI clients generated from other schemas.
     for path, body in ((CHAT, {"messages": SAID}), (COMPLETIONS, {"prompt": "x"}), ("/tokenize", {"prompt": "x"})):
         assert http.client.post(path, {**body, "kv_transfer_params": None, "temprature": None}).status == 200
         assert http.client.post(path, {**body, "kv_transfer_params": {}}).refusal[0] == 400
@@ -267,7 +271,7 @@ def test_htp_5_a_prompt_beyond_the_context_tells_both_numbers(http: HttpServed) 
 
 
 def test_oai_5_clients_that_read_messages_see_that_the_context_is_exceeded(http: HttpServed) -> None:
-    # ContextOverflowError of langchain-openai 1.7, and ContextWindowExceededError of litellm 1.106.
+    # langchain-openai 1.7 raises ContextOverflowError for this message, and litellm 1.106 ContextWindowExceededError.
     for body in ({"messages": [{"role": "user", "content": "a " * 1000}]}, {"messages": SAID, "max_tokens": 512}):
         for stream in (False, True):
             reply = http.client.post(CHAT, {**body, "stream": stream})

@@ -1,9 +1,10 @@
-"""Tools and reasoning over HTTP: the channels of imp in the form of OpenAI."""
+"""Tools and reasoning over HTTP: imp's channels in OpenAI's form."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -82,6 +83,30 @@ def test_tol_1_a_result_goes_back_to_the_model(http: HttpServed) -> None:
     ]
     assert tokens[0] < tokens[1]
     assert http.chat(answered, tools=TOOLS, max_tokens=5).status == 200
+
+
+SHOWING = """{% for d in documents or [] %}{{ d.title }} {% endfor %}{% for m in messages %}
+{{- 'null' if m.content is none else '(' + m.content + ')' }}{{ m.thinking or '' }}{% endfor %}"""
+
+
+def test_chn_10_null_content_reasoning_and_documents_reach_the_template(tmp_path: Path) -> None:
+    (tmp_path / "chat.jinja").write_text(SHOWING)
+    calls = [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
+    said: list[tuple[dict[str, Any], str]] = [
+        ({"content": None, "tool_calls": calls}, "null"),
+        ({"tool_calls": calls}, "null"),
+        ({"content": "", "tool_calls": calls}, "()"),
+        ({"content": "a", "reasoning_content": "why"}, "(a)why"),
+        ({"content": "a", "reasoning": "why"}, "(a)why"),
+    ]
+    with serve_http(f"model.overrides.chat_template={tmp_path / 'chat.jinja'}", "limits.max_context=512") as http:
+        for message, shown in said:
+            body = {"messages": [*ASKED, {"role": "assistant", **message}], "documents": [{"title": "News"}]}
+            tokens = http.client.post("/tokenize", body).json["tokens"]
+            whole = http.client.post("/detokenize", {"tokens": tokens}).json["prompt"]
+            assert whole == f"News (Will it rain?){shown}"
+            usage = http.chat(body["messages"], documents=body["documents"], max_tokens=1).json["usage"]
+            assert usage["prompt_tokens"] == len(tokens)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""VllmEngine's Generate gives the tokens and scores of imp.v1's, whole and in streams, and ends as it does."""
+"""VllmEngine's Generate returns the same tokens and scores as imp.v1's, whole and in streams, and ends as it does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.vllm_calls import COMPAT, answered, asking, comparable, prompt_scor
 
 OFF = {"top_k": 0, "min_p": 0.0}
 PROMPT = [300, 301, 302, 303, 304]
-# Parameters of the caller -> sampling, stop, output and other fields of imp.v1 that ask for the same.
+# Parameters of the caller -> the equivalent fields of imp.v1.
 CASES: Mapping[str, tuple[dict[str, Any], pb.GenerateRequest]] = {
     "greedy": (
         {"max_tokens": 20},
@@ -126,7 +126,7 @@ def test_gwy_3_ends_say_why(served: Served, stream: bool) -> None:
     assert end(max_tokens=3) == ("length", None)
     assert end(max_tokens=64, stop=["the"]) == ("stop", ("matched_stop_str", "the"))
     assert end(max_tokens=64, stop_token_ids=[free[4]]) == ("stop", ("matched_token_id", free[4]))
-    # The model's own end is no match, as in vLLM.
+    # As in vLLM, the model's end token is no match.
     (eos, *_) = served.host.model.eos_tokens
     assert end(max_tokens=64, logit_bias={eos: 100.0}) == ("stop", None)
 
@@ -161,7 +161,7 @@ def test_gwy_3_scores_of_the_prompt_are_those_of_generate(served: Served, stream
         assert ids == PROMPT
         assert math.isnan(values[0])
         assert values[1:] == list(expected.logprobs)[1:]
-        # Each kind has as many candidates as were asked for.
+        # Each kind has as many candidates as requested.
         wanted = [[(item.token_id, item.logprob) for item in row.items[:2]] for row in expected.candidates]
         assert tops == wanted
     assert {len(top.values) for part in parts for top in part.output_logprobs.top_logprobs} == {4}
@@ -191,9 +191,9 @@ def test_gwy_3_a_caller_that_leaves_frees_its_sequence(counting: Served) -> None
 def test_gwy_3_abort_ends_requests_of_the_same_tenant(counting: Served) -> None:
     engine = stub(counting)
     acme = (("imp-tenant", "acme"),)
-    call = engine.Generate(asking([300], stream=True, request_id="r"), metadata=acme)
+    call = engine.Generate(asking([300], stream=True, request_id="r", ignore_eos=True), metadata=acme)
     messages = [next(call)]
-    # Of another tenant, and of nobody: left alone.
+    # Ids of another tenant and unknown ids are ignored.
     assert engine.Abort(vllm.AbortRequest(request_ids=["r", "unknown"])) == vllm.AbortResponse()
     n_left_alone = len(messages[0].chunk.token_ids) + 1000
     while sum(len(message.chunk.token_ids) for message in messages) < n_left_alone:
@@ -215,7 +215,7 @@ def test_gwy_3_errors_are_those_of_imp(served: Served) -> None:
 
 def test_gwy_3_two_requests_have_two_ids(counting: Served) -> None:
     engine = stub(counting)
-    running = engine.Generate(asking([300], stream=True, request_id="twice"))
+    running = engine.Generate(asking([300], stream=True, request_id="twice", ignore_eos=True))
     next(running)
     found = failed(lambda: list(engine.Generate(asking([300], request_id="twice"))))
     assert (found.code, found.reason) == ("ALREADY_EXISTS", "REQUEST_ID_IN_USE")

@@ -1,4 +1,4 @@
-"""What else VllmEngine answers, what it leaves out, who may call it, and when a server speaks it."""
+"""VllmEngine's other methods: replies, missing methods, roles, and the setting that enables it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def path_of(method: str) -> str:
 
 
 def content_of(method: str) -> bytes:
-    """A request that its method answers."""
+    """Returns a request that its method accepts."""
     if method == "Generate":
         return asking([300], max_tokens=1).SerializeToString()
     return GetMessageClass(ENGINE.methods_by_name[method].input_type)().SerializeToString()
@@ -56,7 +56,7 @@ def test_gwy_3_health_follows_the_phase(served: Served) -> None:
         reply = stub(served).HealthCheck(vllm.HealthCheckRequest())
         found[reply.message] = reply.healthy
     assert found == {"serving": True, "leaving": False, "draining": False}
-    # The standard protocol knows the service as well.
+    # The standard health protocol knows the service too.
     check = health_pb2.HealthCheckRequest(service=SERVICE).SerializeToString()
     with grpc.insecure_channel(served.address) as channel:
         reply = call(channel, "/grpc.health.v1.Health/Check", check)
@@ -122,7 +122,7 @@ def test_gwy_3_the_tokenizer_can_be_built_elsewhere(served: Served) -> None:
 
 
 def codes_of(served: Served, metadata: Metadata = ()) -> dict[str, set[str]]:
-    """The methods by the status of a call of each."""
+    """Calls each method, and returns the methods by status code."""
     found: dict[str, set[str]] = {}
     with grpc.insecure_channel(served.address) as channel:
         for method in ENGINE.methods:
@@ -166,7 +166,7 @@ def test_gwy_3_a_server_without_the_package_does_not_start(monkeypatch: pytest.M
         pass
     assert "listen.compat" in str(raised.value)
     assert "the extra `smg`" in str(raised.value)
-    with serve():  # without the setting it is not needed
+    with serve():  # without the setting the package is not needed
         pass
 
 
@@ -187,7 +187,7 @@ def bearer(word: str) -> Metadata:
 
 def test_gwy_3_roles_decide_who_may_call_what(guarded: Served) -> None:
     refused = "PERMISSION_DENIED"
-    # Nobody's role is asked for what does not exist, but a token is.
+    # A missing method needs no role, but it needs a token.
     assert codes_of(guarded, bearer("all")) == {"OK": READS | RUNS | PROBE, "UNIMPLEMENTED": LEFT_OUT}
     assert codes_of(guarded, bearer("read")) == {"OK": READS | PROBE, refused: RUNS, "UNIMPLEMENTED": LEFT_OUT}
     assert codes_of(guarded, bearer("data")) == {"OK": RUNS | PROBE, refused: READS, "UNIMPLEMENTED": LEFT_OUT}
@@ -197,7 +197,7 @@ def test_gwy_3_roles_decide_who_may_call_what(guarded: Served) -> None:
 def test_gwy_3_the_tenant_is_that_of_the_token(guarded: Served) -> None:
     engine = stub(guarded)
     mine = bearer("acme")
-    running = engine.Generate(asking([300], stream=True, request_id="r"), metadata=mine)
+    running = engine.Generate(asking([300], stream=True, request_id="r", ignore_eos=True), metadata=mine)
     next(running)
     (request,) = guarded.call(lambda: list(guarded.host.requests))
     assert (request.request_id, request.tenant) == ("r", "acme")

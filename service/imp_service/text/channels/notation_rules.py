@@ -1,0 +1,229 @@
+"""Rules that force arguments in a model's own notation to match their schemas, as far as rules can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from json import dumps
+
+from imp_service.text.channels.notation import JSON_LITERALS, Notation
+from imp_service.text.channels.schema_types import types_of
+from imp_service.text.channels.text_parameters import branches_of
+from imp_service.text.constraints.grammar import json_rule
+from imp_service.text.constraints.grammar_checks import quote_for_regex
+from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
+from imp_service.text.errors import FieldInvalid
+
+# The keywords that rules of each type enforce.
+_LENGTHS = {"minLength", "maxLength"}
+_LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+_KEYWORDS = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems", "maxItems"},
+    "string": _LENGTHS,
+    "integer": _LIMITS,
+    "number": _LIMITS,
+    "boolean": set[str](),
+    "null": set[str](),
+}
+# Numbers without limits are shorter than the parser allows.
+_DIGITS = "-?(0|[1-9][0-9]{0,14})"
+_UNLIMITED = {"integer": f"/{_DIGITS}/", "number": rf"/{_DIGITS}(\.[0-9]{{1,16}})?([eE][+-]?[0-9]{{1,2}})?/"}
+_ANY = ("string", "number", "boolean", "null")
+_OF_ROOT = {"$defs", "definitions", "$id"}
+_BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_PYTHON_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A character of a Python string.
+_PYTHON_CHARACTER = r'([^"\\\x00-\x1F\x7F]|\\["\\nrt])'
+
+
+def notation_rules(
+    name: str, schema: Schema, notation: Notation, control: Mapping[str, int], *, path: str, dialect: str
+) -> Iterator[str]:
+    """Rules for the arguments of one function: the declared parameters in order; only optional ones may be missing.
+
+    `control`: the control tokens of the vocabulary with their ids.
+    """
+    return iter(_Writer(name, schema, notation, control, path=path, dialect=dialect).rules())
+
+
+class _Writer:
+    def __init__(
+        self, name: str, root: Schema, notation: Notation, control: Mapping[str, int], *, path: str, dialect: str
+    ) -> None:
+        self._name, self._root, self._notation = name, root, notation
+        self._control, self._path, self._dialect = control, path, dialect
+        self._rules: list[str] = []
+        self._n_rules = 0
+        # The rule of each schema that a reference names.
+        self._of_reference: dict[str, str] = {}
+
+    def rules(self) -> list[str]:
+        pairs = self._pairs(self._root, "#", is_inner=False)
+        self._rules.append(f"{self._name}: {pairs} {dumps(self._notation.close)}")
+        return self._rules
+
+    def _rule(self, body: str) -> str:
+        self._n_rules += 1
+        name = f"{self._name}_{self._n_rules}"
+        self._rules.append(f"{name}: {body}")
+        return name
+
+    def _value(self, schema: object, pointer: str) -> str:
+        """The name of a rule for one value."""
+        if not isinstance(schema, dict):
+            if schema is False:
+                raise self._fail(pointer, "'false'")
+            schema = {}
+        if "$ref" in schema:
+            return self._referenced(str(schema["$ref"]), pointer)
+        if "oneOf" in schema:
+            self._check_distinct(schema["oneOf"], pointer)
+        return self._rule(" | ".join(self._kind(branch, pointer) for branch in _branches(schema)))
+
+    def _referenced(self, reference: str, pointer: str) -> str:
+        name = self._of_reference.get(reference)
+        if name is None:
+            self._n_rules += 1
+            name = self._of_reference[reference] = f"{self._name}_{self._n_rules}"
+            target: object = self._root
+            for part in reference.split("/")[1:]:
+                key = part.replace("~1", "/").replace("~0", "~")
+                if not isinstance(target, dict) or key not in target:
+                    raise self._fail(pointer, "'$ref'")
+                target = target[key]
+            self._rules.append(f"{name}: {self._value(target, reference)}")
+        return name
+
+    def _check_distinct(self, parts: object, pointer: str) -> None:
+        """A value that two schemas of oneOf allow would not be valid."""
+        types = [types_of(part, self._root) for part in parts] if isinstance(parts, list) else []
+        if sum(map(len, types)) != len(frozenset[str]().union(*types)):
+            raise self._fail(pointer, "'oneOf'")
+
+    def _kind(self, schema: Schema, pointer: str) -> str:
+        """A value of a schema that has one type at most."""
+        if "enum" in schema or "const" in schema:
+            return self._constants(schema, pointer)
+        if "$ref" in schema or "anyOf" in schema or "oneOf" in schema or isinstance(schema.get("type"), list):
+            if schema.keys() - ANNOTATIONS - {"$ref", "anyOf", "oneOf", "type"} or len(schema.keys() - ANNOTATIONS) > 1:
+                raise self._fail(pointer, "'anyOf'")
+            return self._value(schema, pointer)
+        kind = schema.get("type")
+        if kind is None and not schema.keys() - ANNOTATIONS - _OF_ROOT:
+            return " | ".join(self._of_type(each, {}, pointer) for each in _ANY)
+        if not isinstance(kind, str) or kind not in _KEYWORDS:
+            raise self._fail(pointer, f"{str(kind)[:64]!r}")
+        return self._of_type(kind, schema, pointer)
+
+    def _of_type(self, kind: str, schema: Schema, pointer: str) -> str:
+        unfit = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - _KEYWORDS[kind])
+        if unfit:
+            raise self._fail(pointer, f"{unfit[0][:64]!r}")
+        if kind == "object":
+            return f'"{{" {self._pairs(schema, pointer, is_inner=True)} "}}"'
+        if kind == "array":
+            return self._list(schema, pointer)
+        if kind == "string":
+            return self._string(schema)
+        if kind in ("integer", "number"):
+            limits = {key: value for key, value in schema.items() if key in _LIMITS}
+            if not limits:
+                return _UNLIMITED[kind]
+            return self._rule(json_rule({"type": kind, **limits}))
+        true, false, null = self._notation.literals
+        return f'("{true}" | "{false}")' if kind == "boolean" else f'"{null}"'
+
+    def _pairs(self, schema: Schema, pointer: str, *, is_inner: bool) -> str:
+        """The pairs of an object, without its braces."""
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        assert isinstance(properties, dict) and isinstance(required, list)  # checked before
+        extra = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - _KEYWORDS["object"])
+        unfit = [*extra, *(each for each in required if each not in properties)]
+        if unfit:
+            raise self._fail(pointer, f"{unfit[0][:64]!r}")
+        # The pairs from here on, if none was written before, and if one was.
+        first = rest = '""'
+        for key, value in reversed(properties.items()):
+            inner = f"{pointer}/properties/{key[:64]}"
+            pair = f"{dumps(self._key(key, inner, is_inner=is_inner), ensure_ascii=False)} {self._value(value, inner)}"
+            is_optional = key not in required
+            first = self._rule(f"{pair} {rest}" + (f" | {first}" if is_optional else ""))
+            rest = self._rule(f'"," {pair} {rest}' + (f" | {rest}" if is_optional else ""))
+        return first
+
+    def _key(self, key: str, pointer: str, *, is_inner: bool) -> str:
+        """A key with the sign after it."""
+        python = self._notation.is_python
+        if python and is_inner:
+            return dumps(key, ensure_ascii=False) + ":"
+        if not (_PYTHON_KEY if python else _BARE_KEY).fullmatch(key):
+            raise self._fail(pointer, "its name")
+        return key + (":" if is_inner else self._notation.sign)
+
+    def _list(self, schema: Schema, pointer: str) -> str:
+        least, most = int(str(schema.get("minItems", 0))), schema.get("maxItems")
+        if most == 0:
+            return '"[" "]"'
+        item = self._value(schema.get("items", {}), f"{pointer}/items")
+        upper = "" if most is None else str(int(str(most)) - 1)
+        items = f'{item} ("," {item}){{{max(least - 1, 0)},{upper}}}'
+        return f'"[" {items} "]"' if least else f'"[" ({items})? "]"'
+
+    def _string(self, schema: Schema) -> str:
+        repeat = f"{{{schema.get('minLength', 0)},{schema.get('maxLength', '')}}}"
+        if self._notation.is_python:
+            return f'/"{_PYTHON_CHARACTER}{repeat}"/'
+        quote = self._notation.quotes[0]
+        token = self._control.get(quote)
+        if token is not None:
+            return f"<[{token}]> /(?s:.{repeat})/ <[{token}]>"
+        self._n_rules += 1
+        name = f"{self._name}_{self._n_rules}".upper()
+        self._rules.append(f"{name}: (/(?s:.{repeat})/ & ~/(?s:.*{quote_for_regex(quote)}.*)/) {dumps(quote)}")
+        return f"{dumps(quote)} {name}"
+
+    def _constants(self, schema: Schema, pointer: str) -> str:
+        if schema.keys() - ANNOTATIONS - {"enum", "const", "type"}:
+            raise self._fail(pointer, "'enum'")
+        values = schema.get("enum", [schema.get("const")])
+        assert isinstance(values, list)  # checked before
+        kind = schema.get("type")
+        allowed = [each for each in values if kind is None or types_of({"const": each}, {}) <= types_of(schema, {})]
+        if kind == "integer" or (isinstance(kind, list) and "integer" in kind and "number" not in kind):
+            allowed = [each for each in allowed if not isinstance(each, float)]
+        if not allowed:
+            raise self._fail(pointer, "'enum'")
+        return "(" + " | ".join(self._constant(each, pointer) for each in allowed) + ")"
+
+    def _constant(self, value: object, pointer: str) -> str:
+        """One value as terminals."""
+        if isinstance(value, str) and not self._notation.is_python:
+            quote = self._notation.quotes[0]
+            if quote in value:
+                raise self._fail(pointer, "'enum'")
+            token = self._control.get(quote)
+            mark = dumps(quote) if token is None else f"<[{token}]>"
+            return f"{mark} {dumps(value, ensure_ascii=False)} {mark}" if value else f"{mark} {mark}"
+        if isinstance(value, (dict, list)):
+            raise self._fail(pointer, "'enum' of arrays and objects")
+        text = dumps(value, ensure_ascii=False)
+        literals = dict(zip(JSON_LITERALS, self._notation.literals, strict=True))
+        return dumps(literals.get(text, text), ensure_ascii=False)
+
+    def _fail(self, pointer: str, what: str) -> FieldInvalid:
+        return FieldInvalid(self._path, f"at {pointer}: {what} cannot be enforced in the dialect {self._dialect}")
+
+
+def _branches(schema: Schema) -> Iterator[Schema]:
+    """The alternatives of a schema. One for each type has the keywords that apply to this type."""
+    types = schema.get("type")
+    if "enum" in schema or "const" in schema:
+        yield schema
+        return
+    if not isinstance(types, list):
+        yield from branches_of(schema)
+        return
+    for kind in types:
+        others = set[str]().union(*(_KEYWORDS.get(each, set()) for each in types)) - _KEYWORDS.get(kind, set())
+        yield {name: value for name, value in schema.items() if name not in others} | {"type": kind}

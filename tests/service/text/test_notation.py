@@ -1,0 +1,187 @@
+"""Arguments in a dialect's own notation: converted to JSON, ended by wrong text, and forced by a schema."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imp_service.api.options import GenerationRequest
+from imp_service.config import load as load_config
+from imp_service.generation.text_side import TextSide
+from imp_service.generation.tools import resolve_tools
+from imp_service.text import ChatMessage, ChatPrompt, FieldInvalid
+from imp_service.text.channels.call_constraint import CallConstraint
+from imp_service.text.channels.notation import GEMMA, MAX_BARE, MAX_DEPTH, PYTHON, Notation, NotationReader
+from support.tool_templates import ROWS
+
+
+def converted(notation: Notation, text: str) -> tuple[str, str]:
+    """Returns the JSON, and the text after the arguments. Checks that bytewise reading gives the same."""
+    reader, data = NotationReader(notation), text.encode()
+    end = reader.feed(data)
+    whole = reader.take()
+    slow, n_read = NotationReader(notation), 0
+    taken = ""
+    for byte in data:
+        found = slow.feed(bytes([byte]))
+        taken += slow.take()
+        n_read += 1 if found is None else found
+        if found is not None:
+            break
+    assert (taken, n_read) == (whole, len(data) if end is None else end)
+    return whole, "" if end is None else data[end:].decode()
+
+
+@pytest.mark.parametrize(
+    ("notation", "text", "value"),
+    [
+        (GEMMA, "}", {}),
+        (GEMMA, 'city:<|"|>Rome<|"|>,n:-1.5e3}', {"city": "Rome", "n": -1500.0}),
+        (GEMMA, ' city : <|"|>a "b" \\n <|"<|"|> }', {"city": 'a "b" \\n <|"'}),
+        (GEMMA, 'l:[1,<|"|>x<|"|>,[],{a:null}]}', {"l": [1, "x", [], {"a": None}]}),
+        (GEMMA, "t:true,f:false,n:None}", {"t": True, "f": False, "n": None}),
+        (GEMMA, '<|"|>key<|"|>:1}', {"key": 1}),
+        (GEMMA, "word:centre left}", {"word": "centre left"}),
+        (PYTHON, ")", {}),
+        (PYTHON, 'city="Rome", n=1, )', {"city": "Rome", "n": 1}),
+        (PYTHON, "a='it\\'s \\x41\\u00fc\\U0001F600 \\d')", {"a": "it's Aü😀 \\d"}),
+        (PYTHON, "b=[True, False, None], c={'k': 'v'})", {"b": [True, False, None], "c": {"k": "v"}}),
+        (PYTHON, 'a="\\ud83d\\ude00", b = NaN, c=true)', {"a": "😀", "b": "NaN", "c": True}),
+    ],
+)  # fmt: skip
+def test_chn_5_a_notation_is_json(notation: Notation, text: str, value: object) -> None:
+    found, rest = converted(notation, text + "rest")
+    assert (json.loads(found), rest) == (value, "rest")
+
+
+@pytest.mark.parametrize(
+    ("notation", "text", "rest"),
+    [
+        (GEMMA, "a:}", "}"),
+        (GEMMA, 'a:1<tool_call|>', "<tool_call|>"),
+        (GEMMA, "a:" + "x" * (MAX_BARE + 72), "x" * 72),
+        (PYTHON, 'a="\\xg1")', 'g1")'),
+        (PYTHON, 'a="\\UFFFFFFFF")', '")'),
+        (PYTHON, "a=" + "[" * MAX_DEPTH + "1", "[1"),
+    ],
+)  # fmt: skip
+def test_chn_4_wrong_text_ends_the_arguments(notation: Notation, text: str, rest: str) -> None:
+    assert converted(notation, text)[1] == rest
+
+
+SCALARS = st.one_of(
+    st.text(max_size=6), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none()
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+)
+
+
+@given(arguments=st.dictionaries(st.from_regex(r"[a-z_]{1,5}", fullmatch=True), VALUES, max_size=3))
+def test_chn_5_what_python_writes_is_read_as_python_reads_it(arguments: dict[str, object]) -> None:
+    """Python's own parser is the oracle."""
+    text = ", ".join(f"{key}={value!r}" for key, value in arguments.items()) + ")"
+    call = ast.parse(f"f({text}", mode="eval").body
+    assert isinstance(call, ast.Call)
+    expected = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+    assert json.loads(converted(PYTHON, text)[0]) == expected
+
+
+@given(text=st.lists(st.sampled_from([*"a1:,={}[]()\"'\\ \n", '<|"|>', "ü", "\x00"]), max_size=30).map("".join))
+def test_chn_1_any_text_is_read_the_same_in_pieces(text: str) -> None:
+    for notation in (GEMMA, PYTHON):
+        converted(notation, text)
+
+
+def constraint_of(row: str, schema: object) -> tuple[TextSide, CallConstraint]:
+    metadata = ROWS[row][1]
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    side = TextSide(metadata, load_config(None, []).settings, len(tokens))
+    tools = json.dumps([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    prompt = ChatPrompt((ChatMessage("user", "x"),), tools)
+    constraint = resolve_tools(GenerationRequest(prompt, tool_choice="function:f"), side).constraint
+    assert isinstance(constraint, CallConstraint)
+    return side, constraint
+
+
+def accepts(row: str, schema: object, arguments: str) -> bool:
+    """Returns whether the constraint allows a complete call with these arguments."""
+    side, constraint = constraint_of(row, schema)
+    text = {"gemma4": "<|tool_call>call:f{%s}<tool_call|>", "lfm2": "<|tool_call_start|>[f(%s)]<|tool_call_end|>"}[row]
+    state = side.compile(constraint).start()
+    ids = side.tokenizer.encode(text % arguments, add_special_tokens=False, parse_special_tokens=True)
+    return all(state.accept(token) for token in ids) and state.may_end
+
+
+LISTS = {"type": "object", "properties": {"v": {"type": "array", "items": {"type": "integer"}}}, "required": ["v"]}
+TREE = {
+    "type": "object",
+    "properties": {"v": {"$ref": "#/$defs/node"}},
+    "required": ["v"],
+    "$defs": {"node": {"type": "object", "properties": {"n": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
+}
+# Keywords apply to one of the types only.
+NULLABLE = {
+    "type": "object",
+    "properties": {
+        "v": {"type": ["integer", "null"], "minimum": 0, "maximum": 99},
+        "w": {"type": ["integer", "null"], "enum": [2, None]},
+    },
+}
+EITHER = {"type": "object", "properties": {"a": {"type": ["string", "null"]}, "b": {"enum": ["x", 2, None, True]}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "gemma", "python", "is_valid"),
+    [
+        (LISTS, "v:[]", "v=[]", True),
+        (LISTS, "v:[1,2,3,4]", "v=[1,2,3,4]", True),
+        (LISTS, 'v:[<|"|>1<|"|>]', 'v=["1"]', False),
+        (LISTS, "", "", False),
+        (TREE, "v:{n:[{},{n:[]}]}", 'v={"n":[{},{"n":[]}]}', True),
+        (TREE, "v:{n:[1]}", 'v={"n":[1]}', False),
+        (EITHER, "", "", True),
+        (EITHER, 'b:<|"|>x<|"|>', 'b="x"', True),
+        (EITHER, 'a:<|"|>a{,}:ü<|"|>,b:null', 'a="a{,}:ü\\\\",b=None', True),
+        (EITHER, "a:null,b:true", "a=None,b=True", True),
+        (EITHER, 'b:<|"|>y<|"|>', 'b="y"', False),
+        (EITHER, "c:1", "c=1", False),
+        ({"type": "object", "properties": {"v": {}}}, "v:7", "v=7", True),
+        (NULLABLE, "v:99,w:null", "v=99,w=None", True),
+        (NULLABLE, "v:null,w:2", "v=None,w=2", True),
+        (NULLABLE, "v:100", "v=100", False),
+        (NULLABLE, "v:-1", "v=-1", False),
+        (NULLABLE, "w:1", "w=1", False),
+    ],
+)
+def test_tol_1_a_schema_forces_a_notation(schema: object, gemma: str, python: str, is_valid: bool) -> None:
+    assert accepts("gemma4", schema, gemma) == is_valid
+    assert accepts("lfm2", schema, python) == is_valid
+
+
+def with_value(value: object) -> dict[str, object]:
+    return {"type": "object", "properties": {"v": value}, "required": ["v"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"type": "string", "pattern": "a"}, "'pattern'"),
+        ({"type": "object", "minProperties": 1}, "'minProperties'"),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "'oneOf'"),
+        ({"enum": [[1]]}, "'enum' of arrays"),
+        ({"allOf": [{"type": "string"}]}, "'None'"),
+        ({"type": "object", "required": ["w"]}, "'w'"),
+    ],
+)
+@pytest.mark.parametrize("row", ["gemma4", "lfm2"])
+def test_tol_3_a_notation_refuses_what_its_rules_cannot_force(row: str, value: object, words: str) -> None:
+    side, constraint = constraint_of(row, with_value(value))
+    with pytest.raises(FieldInvalid) as caught:
+        side.compile(constraint)
+    assert words in caught.value.message and f"in the dialect {row}" in caught.value.message
