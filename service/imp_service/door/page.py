@@ -1,4 +1,7 @@
-"""The playground: a page of one file for trying the model. It holds no secret; its calls need a key, as all do."""
+"""The playground: a page for trying the model. It holds no secret; its calls need a key, as all do.
+
+Its parts are in pages/playground. The server puts them into one document, so a browser loads no other file.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from importlib.resources import files
 from imp_service.door.http_call import Headers, HttpCall
 
 HTML = "text/html; charset=utf-8"
+_PART = re.compile(r"""<link rel="stylesheet" href="(.+?)">|<script src="(.+?)"></script>""")
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -22,8 +26,15 @@ async def playground(call: HttpCall) -> None:
 
 @cache
 def page() -> str:
-    """The page as it is sent."""
-    return files("imp_service.door").joinpath("pages", "playground.html").read_text("utf-8")
+    """The page as it is sent: page.html with the style and the scripts that it names in their places."""
+    folder = files("imp_service.door").joinpath("pages", "playground")
+
+    def content(part: re.Match[str]) -> str:
+        style, script = part.groups()
+        kind = "style" if style else "script"
+        return f"<{kind}>\n{folder.joinpath(style or script).read_text('utf-8')}</{kind}>"
+
+    return _PART.sub(content, folder.joinpath("page.html").read_text("utf-8"))
 
 
 @cache
@@ -54,9 +65,9 @@ def page_headers(text: str) -> Headers:
 
 
 def _sources(text: str) -> dict[str, str]:
-    """The page's own script and style by their hashes, so that no others run."""
-    found: dict[str, str] = {}
+    """The page's own scripts and style by their hashes, so that no others run."""
+    found: dict[str, list[str]] = {}
     for kind, content in _INLINE.findall(text):
         digest = b64encode(sha256(content.encode()).digest()).decode()
-        found[f"{kind}-src"] = f"'sha256-{digest}'"
-    return found
+        found.setdefault(f"{kind}-src", []).append(f"'sha256-{digest}'")
+    return {name: " ".join(hashes) for name, hashes in found.items()}

@@ -1,4 +1,4 @@
-"""How calls over HTTP end: failures with their status and code, one record each, and a drain."""
+"""How calls over HTTP end: failures with status and code, one record each, and a drain."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import http.client
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,13 +16,15 @@ from imp_service.door.failures import CODES
 from imp_service.generation import ModelRuntime
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.refusal import Refusal
+from support.failed_calls import failed
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import in_one, streamed
+from support.http_calls import Reply
 from support.http_served import HttpServed, serve_http
 from support.served_models import scripted
 from support.wire import ask
 
-# As docs/contracts.md has them for gateways; a prompt that is too long is a bad request.
+# From docs/contracts.md for gateways. A prompt that is too long is a bad request.
 STATUSES = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -46,7 +49,7 @@ OPENAIS_OWN = {
     "TENANT_LIMIT": "rate_limit_exceeded",
     "CANCELLED": "aborted",
 }
-# The same call can succeed later, or elsewhere.
+# The same call can succeed later or elsewhere.
 REPEATABLE = {"SESSION_BUSY", "QUEUE_FULL", "KV_FULL", "NO_MEMORY", "SESSIONS_FULL", "TENANT_LIMIT", "LOADING"}
 REPEATABLE |= {"DRAINING", "NON_FINITE", "STALLED"}
 
@@ -54,7 +57,7 @@ REPEATABLE |= {"DRAINING", "NON_FINITE", "STALLED"}
 @pytest.fixture(scope="module")
 def http_() -> Iterator[HttpServed]:
     with serve_http() as it:
-        it.served.is_checked = False  # its log has the faults that tests make
+        it.served.is_checked = False  # tests cause faults in its log
         yield it
 
 
@@ -73,14 +76,14 @@ def test_htp_10_every_reason_has_its_status_code_and_retry(
     reply = http_.complete("x", stream=is_streamed)
     status = STATUSES.get(row.code, 500)
     assert (reply.status, reply.error["code"]) == (status, OPENAIS_OWN.get(reason, reason.lower()))
-    # Agents and gateways look for OpenAI's words at the beginning.
+    # Agents and gateways search for OpenAI's words at the beginning.
     assert reply.error["message"].endswith("injected") and reply.headers["x-request-id"]
     may_repeat = reason in REPEATABLE
     repeats = reply.headers.get("x-should-retry")
     is_repeated_by_default = status in (409, 429) or status >= 500
     assert repeats == ("false" if is_repeated_by_default and not may_repeat else None)
     waits = may_repeat and Detail.RETRY_INFO in row.details
-    # Blocks become free when a lease ends: with no session, in the time of the table.
+    # Blocks become free when a lease ends; without any session the table's delay applies.
     seconds = 1.0 if reason == "KV_FULL" else 2.5
     expected = (str(math.ceil(seconds)), str(int(seconds * 1000))) if waits else (None, None)
     assert (reply.headers.get("retry-after"), reply.headers.get("retry-after-ms")) == expected
@@ -107,11 +110,38 @@ def test_htp_10_what_can_never_fit_is_not_repeated(http_: HttpServed, monkeypatc
     assert "retry-after" not in reply.headers
 
 
+@pytest.mark.parametrize("prompt", [[HELD], [[HELD], [HELD]]])
+def test_rpc_8_an_id_is_one_running_request_s_over_both_transports(prompt: Any) -> None:
+    with (
+        gate() as held,
+        serve_http(model=held.model(max_context=2000, n_blocks=200)) as it,
+        ThreadPoolExecutor() as pool,
+    ):
+
+        def complete(prompt: list[Any], *, stream: bool = False) -> Reply:
+            body = {"prompt": prompt, "stream": stream, "max_tokens": 2, "ignore_eos": True}
+            return it.client.post("/v1/completions", body, **{"x-request-id": "mine"})
+
+        running = pool.submit(complete, prompt)
+        held.wait()
+        over_grpc = failed(lambda: streamed(it.served, ask([300], 2, request_id="mine")))
+        assert (over_grpc.code, over_grpc.reason) == ("ALREADY_EXISTS", "REQUEST_ID_IN_USE")
+        for stream in (False, True):
+            again = complete([300], stream=stream)
+            assert again.refusal == (409, "request_id_in_use", None)
+            assert again.error["message"] == "another request with the id mine is running"
+            assert (again.headers["x-should-retry"], again.headers["x-request-id"]) == ("false", "mine")
+        held.open(ALL_STEPS)
+        assert (running.result().status, running.result().headers["x-request-id"]) == (200, "mine")
+        it.wait_for_rest()
+        assert complete([300]).status == 200
+
+
 COUNTS = ("imp_requests_started_total", "imp_requests_ended_total", "imp_requests_active")
 
 
 def counts_of(served: Any) -> dict[str, float]:
-    """Sums over the labels of what both transports count alike."""
+    """Returns sums over the labels of the metrics that both transports count alike."""
     metrics = served.host.telemetry.metrics.registry
     names = (*COUNTS, "imp_output_tokens_total", "imp_request_finish_total", "imp_request_seconds_count")
 
@@ -162,7 +192,7 @@ def test_htp_11_every_call_has_one_line_and_no_label_has_a_callers_words() -> No
             def lines_of_calls(begin: int = begin) -> list[str]:
                 return [line for line in it.served.log_lines(begin) if '"event": "call' in line]
 
-            # The client can read the answer before the server writes the line.
+            # The client may read the answer before the server writes the line.
             it.served.wait_until(lambda: bool(lines_of_calls()), "a line of the call")
             lines = lines_of_calls()
             assert len(lines) == 1

@@ -1,4 +1,4 @@
-"""Which addresses are listened on for HTTP, and when the library that speaks it is imported."""
+"""The HTTP listeners: their addresses, and when aiohttp is imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.server_process import server_process
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 READY = LIVE.replace(b"/live", b"")
 MODELS = LIVE.replace(b"/health/live", b"/v1/models")
-# Brings up loopback in a network of its own, and becomes the command.
+# Starts loopback in its own network namespace, and then becomes the command.
 OWN_LOOPBACK = """
 import fcntl, os, socket, struct, sys
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -46,6 +46,8 @@ def test_htp_1_without_any_address_both_listen_on_loopback(tmp_path: Path) -> No
         assert found == {"tcp 127.0.0.1:50051", "tcp 127.0.0.1:8000"}
 
 
+# A quick run has the cases with an HTTP address.
+@pytest.mark.sweep(quick=lambda words, n_tcp, unix: "--http" in words and (n_tcp == 2 or "http.sock" in unix))
 @pytest.mark.parametrize(
     ("words", "n_tcp", "unix"),
     [
@@ -71,7 +73,7 @@ def test_htp_1_exactly_the_given_addresses_are_listened_on(
         assert {address for address in found if address.startswith("unix ")} == {
             f"unix {tmp_path}/{name}" for name in unix
         }
-        # HTP-9: only what listens for HTTP imports its library.
+        # HTP-9: only a server with an HTTP listener imports aiohttp.
         doors = [*(facts["http"] or []), *([facts["metrics"]] if facts["metrics"] else [])]
         for door in doors:
             assert status(ask(door, LIVE)) in (b"200", b"404")
@@ -80,7 +82,7 @@ def test_htp_1_exactly_the_given_addresses_are_listened_on(
 
 @contextmanager
 def loading(import_delay: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[HttpServer, Callable[[], None]]]:
-    """The HTTP listener of a server whose model is loaded by the function, and which starts to answer by itself."""
+    """Yields the HTTP listener of a server, and a function that loads the model. The test starts the answers itself."""
     monkeypatch.setattr("imp_service.door.server.IMPORT_DELAY", import_delay)
     loop = loop_thread()
     config = load_config(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])

@@ -1,4 +1,4 @@
-"""What the tests of the page share: a browser, a server, and the page in one of its sizes and schemes."""
+"""Fixtures of the page's tests: a browser, a server, and the page in one of its sizes and colour schemes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,32 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
+from support.generations import saying, spelled, vocabulary
 from support.http_served import HttpServed, serve_http
 from support.patience import HANGS_AFTER
 
+SAMPLE = """\
+# Sorting in *Python*
+
+Use `sorted`, which **keeps** the ~~old~~ list:
+
+```python
+def biggest(n):
+    return sorted(n)[-1]  # <b>
+```
+
+1. First
+   - nested *one*
+2. Second
+
+| name | n |
+|:-----|--:|
+| a_b  | 1 |
+
+> See [the docs](https://docs.python.org/3/) or https://example.com/a_b.
+"""
+# The length of the prompt for "Hi".
+TOKENS_OF_HI = 10
 OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -30,13 +53,13 @@ OPTIONS = (
 
 @dataclass
 class Visit:
-    """The page, open in the browser, and what it did there."""
+    """The page, open in the browser, and a record of its activity."""
 
     page: Page
     origin: str
-    # Messages and errors of its console.
+    # The messages and errors of its console.
     console: list[str] = field(default_factory=list)
-    # Addresses that it asked for, of this origin and of others.
+    # All addresses that it requested, of this origin and of others.
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,22 +83,25 @@ class Visit:
         self.page.locator(".turn").nth(n_before).get_by_role("button", name="Same again").wait_for()
 
     def set(self, **parameters: Any) -> None:
-        """Sets parameters by their field's id."""
+        """Sets parameters by the id of their field."""
         for name, value in parameters.items():
             self.page.locator(f"#{name}").fill(str(value))
 
     def button(self, name: str) -> Any:
-        """The button of this name; of several the last."""
+        """Returns the button with this name, and the last of several."""
         return self.page.get_by_role("button", name=name, exact=True).last
 
     @property
     def answer(self) -> str:
-        """The last answer."""
+        """Switches the last answer to plain text and returns it."""
+        plain = self.button("Plain text")
+        if plain.get_attribute("aria-pressed") == "false":
+            plain.click()
         return self.page.locator(".said").last.text_content() or ""
 
     @property
     def left_origin(self) -> list[str]:
-        """Addresses of other origins that it asked for."""
+        """Returns the requested addresses of other origins."""
         return [url for url in self.asked if not url.startswith((f"{self.origin}/", "data:"))]
 
     def _heard(self, message: ConsoleMessage) -> None:
@@ -107,15 +133,29 @@ def http() -> Iterator[HttpServed]:
         yield it
 
 
+@pytest.fixture(scope="session")
+def sample() -> str:
+    """An answer in Markdown, with each kind of block."""
+    return SAMPLE
+
+
+@pytest.fixture(scope="module")
+def formatted(sample: str) -> Iterator[HttpServed]:
+    """A server whose model answers "Hi" with the sample."""
+    table = [*[0] * (TOKENS_OF_HI - 1), *spelled(sample), min(vocabulary().eos_ids)]
+    with serve_http("model.overrides.default_sampling.temperature=0", model=saying(table)) as it:
+        yield it
+
+
 @pytest.fixture
 def key() -> str:
-    """Of a server that asks for one."""
+    """The key of the guarded server."""
     return "open-sesame"
 
 
 @pytest.fixture
 def guarded(tmp_path: Path, key: str) -> Iterator[HttpServed]:
-    """A server that asks for a key, for its health too."""
+    """A server that requires a key, also for its health."""
     tokens = tmp_path / "tokens"
     tokens.touch(mode=0o600)
     tokens.write_text(f"{hashlib.sha256(key.encode()).hexdigest()} data,read *\n")
@@ -126,7 +166,7 @@ def guarded(tmp_path: Path, key: str) -> Iterator[HttpServed]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Open:
-    """Opens the page of a server, or of an origin. Motion is off."""
+    """Opens the page of a server or an origin, with animations off."""
 
     @contextmanager
     def visiting(http: HttpServed | str, *, width: int = 1400, scheme: Any = "light") -> Iterator[Visit]:

@@ -1,7 +1,8 @@
-"""How the page looks and who can use it: axe-core finds nothing, a keyboard reaches everything, pictures are kept."""
+"""The page's look and accessibility: axe-core finds nothing, a keyboard reaches everything, pictures are kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ SKY = "Why is the sky blue?"
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """Its source."""
+    """The source of axe-core."""
     if not AXE.is_file():
         pytest.skip("the packages are not installed: npm install --prefix tests/service/door/playground")
     return AXE.read_text(encoding="utf-8")
 
 
 def violations(page: Page, source: str) -> list[str]:
-    """What axe-core finds. The policy of the page forbids other scripts, so the debugger runs it."""
+    """Returns axe-core's findings. The page's policy forbids other scripts, so the debugger runs it."""
     session = page.context.new_cdp_session(page)
     run = "axe.run().then(({ violations, passes }) => ({ violations, n: passes.length }))"
     session.send("Runtime.evaluate", {"expression": source})
@@ -35,37 +36,54 @@ def violations(page: Page, source: str) -> list[str]:
     return [f"{each['id']}: {[node['html'] for node in each['nodes']]}" for each in found["violations"]]
 
 
+@pytest.fixture
+def look(axe: str, width: int, scheme: str) -> Callable[[Any, str], None]:
+    """Returns a function that keeps a picture of the page, and checks accessibility and width."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+
+    def looking(it: Any, state: str) -> None:
+        it.page.screenshot(path=SCREENSHOTS / f"{state}-{width}-{scheme}.png")
+        assert violations(it.page, axe) == []
+        page, window = it.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert page <= window
+
+    return looking
+
+
 @pytest.mark.sweep("scheme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1400])
 def test_ply_4_ply_5_every_state_is_accessible_and_kept_as_a_picture(
-    http: HttpServed, visit: Any, axe: str, width: int, scheme: str
+    http: HttpServed, visit: Any, look: Any, width: int, scheme: str
 ) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     with visit(http, width=width, scheme=scheme) as it:
-
-        def look(state: str) -> None:
-            it.page.screenshot(path=SCREENSHOTS / f"{state}-{width}-{scheme}.png")
-            assert violations(it.page, axe) == []
-            wide = it.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-            assert wide[0] <= wide[1]
-
         expect(it.page.get_by_text("Say something to imp-demo")).to_be_visible()
-        look("empty")
+        look(it, "empty")
         it.set(seed=11, temperature=0.9)
         it.ask(SKY)
         it.ask("Tell me a short story.")
-        look("answer")
+        look(it, "answer")
         it.button("Tokens").click()
         it.page.locator(".token").nth(6).focus()
-        look("tokens")
+        look(it, "tokens")
         it.button("As code").click()
-        look("code")
+        look(it, "code")
         it.page.keyboard.press("Escape")
         it.button("New chat").click()
         it.say("word " * 150 + "\n" + "word " * 500)
         it.page.get_by_role("alert").wait_for()
-        look("error")
+        look(it, "error")
+
+
+@pytest.mark.sweep("scheme")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 768, 1400])
+def test_ply_4_ply_5_a_formatted_answer_is_accessible_and_kept_as_a_picture(
+    formatted: HttpServed, visit: Any, look: Any, width: int, scheme: str
+) -> None:
+    with visit(formatted, width=width, scheme=scheme) as it:
+        it.ask("Hi")
+        look(it, "formatted")
 
 
 @pytest.mark.long
@@ -90,7 +108,7 @@ def test_ply_4_it_can_be_used_by_keyboard_alone(http: HttpServed, visit: Any) ->
         tab_to("Tokens", "Shift+Tab")
         press("Enter")
         expect(it.page.locator(".tokens")).to_be_visible()
-        # Past the button that copies.
+        # Skips the copy button.
         press("Shift+Tab")
         press("Shift+Tab")
         assert it.page.locator(".token:focus").count() == 1

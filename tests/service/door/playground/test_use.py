@@ -1,4 +1,4 @@
-"""The page in use: it sends, streams, stops, and tells in words what went wrong."""
+"""The page in use: it sends, streams and stops, and it explains errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SKY = "Why is the sky blue?"
 
 
 def asked(http: HttpServed, *messages: str, **fields: Any) -> str:
-    """What the API answers to a conversation, whose messages are the user's and the assistant's by turns."""
+    """Returns the API's answer to a conversation. The messages alternate between user and assistant."""
     roles = ("user", "assistant")
     said = [{"role": roles[i % 2], "content": text} for i, text in enumerate(messages)]
     return str(http.chat(said, **fields).choice["message"]["content"])
@@ -149,16 +149,17 @@ def test_ply_2_the_shown_code_gives_the_shown_answer(http: HttpServed, visit: An
     with visit(http) as it:
         it.set(top_k=20, min_p=0.02, stop="zebra")
         it.ask('Who\'s "é" \\ $HOME `x`?\n\U0001f600')
+        answer = it.answer
         it.button("As code").click()
         code = it.page.locator("#call")
         replied = output_of("bash", "-c", code.text_content())
-        assert json.loads(replied)["choices"][0]["message"]["content"] == it.answer
+        assert json.loads(replied)["choices"][0]["message"]["content"] == answer
         it.page.get_by_role("tab", name="Python").click()
-        assert output_of(sys.executable, "-c", code.text_content()) == f"{it.answer}\n"
+        assert output_of(sys.executable, "-c", code.text_content()) == f"{answer}\n"
 
 
 def output_of(*command: str) -> str:
-    """What the command prints."""
+    """Returns the command's output."""
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 

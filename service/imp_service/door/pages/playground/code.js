@@ -1,0 +1,46 @@
+'use strict'
+// The call as code.
+const python = value => {
+	if (Array.isArray(value)) return `[${value.map(python).join(', ')}]`
+	if (value && typeof value === 'object') return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${python(each)}`).join(', ')}}`
+	return { true: 'True', false: 'False', null: 'None' }[value] ?? JSON.stringify(value)
+}
+// Each message on a line of its own.
+const lines = (value, write) => value?.[0]?.role ? `[\n${value.map(each => `      ${write(each)}`).join(',\n')}\n    ]` : write(value)
+const json = body => `{\n${Object.entries(body).map(([name, value]) => `    "${name}": ${lines(value, each => JSON.stringify(each))}`).join(',\n')}\n  }`
+const CODE = {
+	curl: ({ path, body }) => `curl ${location.origin}${path} \\\n  -H 'content-type: application/json' \\\n${key && '  -H "authorization: Bearer $IMP_KEY" \\\n'}  -d '${json(body).replaceAll("'", "'\\''")}'`,
+	python({ body: { top_k, min_p, ...body } }) {
+		const extra = { ...top_k !== undefined && { top_k }, ...min_p !== undefined && { min_p } }
+		const fields = { ...body, ...Object.keys(extra).length && { extra_body: extra } }
+		const [kind, text] = body.messages ? ['chat.completions', 'message.content'] : ['completions', 'text']
+		return `${key && 'import os\n\n'}from openai import OpenAI\n\nclient = OpenAI(base_url=${python(location.origin + '/v1')}, api_key=${key ? 'os.environ["IMP_KEY"]' : '"none"'})\nanswer = client.${kind}.create(\n${Object.entries(fields).map(([name, value]) => `    ${name}=${lines(value, python)},\n`).join('')})\nprint(answer.choices[0].${text})`
+	},
+}
+function showCode(request) {
+	const pick = kind => {
+		for (const each of ['curl', 'python']) $(each).ariaSelected = String(each === kind)
+		$('call').textContent = CODE[kind](request)
+	}
+	$('curl').onclick = () => pick('curl')
+	$('python').onclick = () => pick('python')
+	pick('curl')
+	$('code').showModal()
+}
+async function copy(text, by) {
+	try { await navigator.clipboard.writeText(text) } catch {
+		// Without TLS, browsers have the older way alone.
+		const area = make('textarea', { value: text })
+		by.after(area)
+		area.select()
+		document.execCommand('copy')
+		area.remove()
+		by.focus()
+	}
+	const old = by.textContent
+	by.textContent = 'Copied'
+	$('news').textContent = 'Copied'
+	await sleep(1200)
+	by.textContent = old
+	$('news').textContent = ''
+}

@@ -1,0 +1,90 @@
+'use strict'
+// A conversation: turns, each with a question and one answer or more.
+// An answer is shown formatted, as plain text, or as tokens; a new one as the last was.
+let turns = [], running, preferred = 'formatted'
+const now = turn => turn.answers[turn.at]
+const all = answer => [...answer.kept, ...answer.entries]
+const textOf = entries => new TextDecoder().decode(new Uint8Array(entries.flatMap(each => each.bytes)))
+
+function send(text) {
+	const fields = chosen()
+	if (!fields || running || !text.trim()) return false
+	const { value: system } = inputs.system
+	const messages = system ? [{ role: 'system', content: system }] : []
+	for (const turn of turns) messages.push({ role: 'user', content: turn.text }, { role: 'assistant', content: now(turn).text })
+	messages.push({ role: 'user', content: text })
+	const turn = { text, answers: [], at: 0, node: make('section', { className: 'turn' }) }
+	turns.push(turn)
+	$('talk').append(turn.node)
+	$('hello').hidden = true
+	run(turn, { path: '/v1/chat/completions', body: { model: model.id, messages, ...fields, seed: fields.seed ?? anySeed() } })
+	return true
+}
+
+async function run(turn, request, { kept = [], prompt = [], view } = {}) {
+	view ??= request.body.response_format ? 'plain' : preferred
+	const answer = { request, kept, prompt, view, entries: [], text: textOf(kept), thought: '', n: 0, end: '', note: '' }
+	turn.at = turn.answers.push(answer) - 1
+	const stopper = running = new AbortController()
+	const stopped = new Promise((_, fail) => { stopper.signal.onabort = () => fail(stopper.signal.reason) })
+	$('go').textContent = 'Stop'
+	draw(turn)
+	reveal(turn)
+	try {
+		await Promise.race([ready, stopped])
+		request.body.model = model.id
+		answer.began = performance.now()
+		for await (const event of events(request, stopper.signal)) {
+			take(answer, event)
+			// Once a frame, however fast the tokens come.
+			answer.frame ??= requestAnimationFrame(() => {
+				answer.frame = undefined
+				if (running === stopper) grow(turn)
+			})
+		}
+		answer.end = endOf(answer)
+	} catch (error) {
+		if (stopper.signal.aborted) answer.end = 'you stopped it'
+		else answer.problem = error
+	}
+	if (answer.kept.length && !request.body.stop) answer.text = textOf(all(answer))
+	running = undefined
+	$('go').textContent = 'Send'
+	const follows = isInView(turn)
+	draw(turn)
+	if (follows) reveal(turn)
+	return answer
+}
+function take(answer, { error, choices, usage }) {
+	if (error) throw problem(error)
+	const [choice] = choices
+	const n = usage?.completion_tokens ?? answer.n
+	if (n > answer.n) {
+		answer.last = performance.now()
+		answer.first ??= { at: answer.last, n }
+	}
+	Object.assign(answer, { n, usage: usage ?? answer.usage })
+	if (!choice) return
+	const { delta = { content: choice.text }, logprobs, prompt_token_ids: ids, finish_reason: reason } = choice
+	if (ids && !answer.kept.length) answer.prompt = ids
+	answer.text += delta.content ?? ''
+	answer.thought += delta.reasoning_content ?? ''
+	answer.entries.push(...logprobs?.content ?? [])
+	answer.reason = reason ?? answer.reason
+}
+function endOf({ reason, n, usage, request: { body } }) {
+	if (reason === 'stop') return body.stop ? 'it ended by itself or at a stop text' : 'it ended by itself'
+	if (reason !== 'length') return 'the server ended it'
+	if (n >= body.max_tokens && usage.total_tokens < model.size) return `it reached your limit of ${sum(body.max_tokens, 'token')}`
+	return usage.total_tokens >= model.size ? `the model’s context of ${sum(model.size, 'token')} is full` : 'it reached a limit of the server'
+}
+function figures({ n, usage, first, last, began, end, request, problem }) {
+	if (problem && !first) return ''
+	if (!first) return end ? `No token: ${end}.` : 'Waiting for the first token…'
+	// Many tokens may come at once: of a short answer the time of all of it says more.
+	const rate = 1000 * (n > 10 * first.n ? (n - first.n) / (last - first.at) : n / (last - began))
+	const speed = `${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s · first token in ${Math.round(first.at - began)} ms`
+	if (!end) return `${sum(n, 'token')} · ${speed}`
+	const { prompt_tokens: p, prompt_tokens_details: { cached_tokens: c } } = usage
+	return `${p} prompt (${c} cached) + ${n} output · ${speed} · ${end} · seed ${request.body.seed}`
+}

@@ -1,0 +1,71 @@
+'use strict'
+// Talking with the server.
+const MODELS = '/v1/models'
+let key = store.impKey ?? '', model = { id: '', size: Infinity }, ready, asking
+const WORDS = {
+	context_length_exceeded: 'The conversation is longer than the model can read. Start a new chat, or edit an earlier message.',
+	rate_limit_exceeded: 'The server is busy. Try again in a moment.',
+	draining: 'The server is stopping.', aborted: 'Somebody with access to the server ended this answer.',
+}
+function problem({ code, message, param } = {}, status = '') {
+	const text = message ? message[0].toUpperCase() + message.slice(1) : `The server answered ${status}`
+	return Object.assign(Error(`${WORDS[code] ?? 'The server could not do this.'} ${text}.`), { code, param })
+}
+function askKey() {
+	$('wrong').textContent = key && 'The server does not know this key.'
+	$('lock').hidden = false
+	$('key').focus()
+	return asking ??= new Promise(done => {
+		$('lock').onsubmit = event => {
+			event.preventDefault()
+			key = store.impKey = $('key').value
+			$('lock').hidden = true
+			$('lock').reset()
+			$('text').focus()
+			done(asking = undefined)
+		}
+	})
+}
+async function call(path, body, signal) {
+	for (;;) {
+		const headers = { 'content-type': 'application/json', ...key && { authorization: `Bearer ${key}` } }
+		const reply = await fetch(path, { method: body ? 'POST' : 'GET', headers, body, signal }).catch(error => {
+			throw signal?.aborted ? error : Error('The server does not answer. Is it still running?')
+		})
+		if (reply.ok) return reply
+		const { error } = await reply.json().catch(() => ({}))
+		if (reply.status === 401) await askKey()
+		else if (error?.code === 'loading' && path !== MODELS) await connect()
+		else throw problem(error, reply.status)
+	}
+}
+const connect = () => ready = begin()
+async function begin() {
+	for (;;) {
+		try {
+			const { data: [{ id, max_model_len: size }] } = await (await call(MODELS)).json()
+			model = { id, size }
+			$('model').textContent = $('name').textContent = id
+			document.title = `${id} · imp`
+			$('state').textContent = ''
+			return
+		} catch (error) {
+			$('state').textContent = error.code === 'loading' ? 'The model is loading…' : error.message
+			await sleep(500)
+		}
+	}
+}
+async function* events({ path, body }, signal) {
+	const look = { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true }, return_token_ids: true }
+	const scores = body.messages ? { logprobs: true, top_logprobs: 5 } : { logprobs: 5 }
+	const reply = await call(path, JSON.stringify({ ...body, ...look, ...scores }), signal)
+	let rest = ''
+	for await (const piece of chunks(reply.body.pipeThrough(new TextDecoderStream()).getReader())) {
+		const lines = (rest + piece).split('\n')
+		rest = lines.pop()
+		for (const line of lines) if (line.startsWith('data: {')) yield JSON.parse(line.slice(6))
+	}
+}
+async function* chunks(reader) {
+	for (let next; !(next = await reader.read()).done;) yield next.value
+}

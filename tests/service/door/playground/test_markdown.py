@@ -1,0 +1,210 @@
+"""Answers as Markdown: what is formatted, what stays text, and that no answer freezes the page."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+from typing import Any
+
+from markdown_it import MarkdownIt
+from playwright.sync_api import expect
+
+from support.http_served import HttpServed
+
+# Long enough for a busy machine, and far below the time of a quadratic algorithm.
+SHORT_SECONDS = 3.0
+SAME_AS_ORACLE = [
+    (
+        "# *a*\n\nb\n\n| c | d |\n|:--|--:|\n| a_b | 1 |\n| 2\n\n> See [the docs](https://docs.python.org/3/) or https://e.example/a_b."
+    ),
+    "a *b* **c** ***d*** _e_ __f__ ~~g~~ snake_case_name 2 * 3 * 4 **open *a*",
+    "para\nsame para\n\nother\n***\n## Title ##\nafter",
+    "- a\n- b\n\n  more of b\n  ```\n  code\n\n  x\n  ```\n- c\n  1. d\n  2. e\n\nend",
+    "3) x\n4) y\n* z",
+    "1986. That was long ago.\nIn\n1987. too",
+    "> quoted\n> - list\n>\n> more\n\nfree",
+    "`` a ` b `` `un\nclosed` `c` ``` d",
+    "~~~~ js title\n~~~\n```\n~~~~~\nx",
+    "    ".join(["```\n", "indented\n", "never closed"]),
+    "\\*no\\* \\`no\\` 1\\. a\\_b",
+    '[a *b*](https://x.example/(y)?q=1 "t") [no](x y) [1] [2]: z ![pic](https://x.example/p.png)',
+    "<script>alert(1)</script> <b>x</b> &amp",
+    "a | b\n--|:-:\n1 | `2`\n3\n\nafter",
+    "",
+    "\n\n",
+]
+HOSTILE = {
+    "javascript": "[a](javascript:alert(1)) [b](JavaScript:x) [c](<javascript:x>) [d](data:text/html,x) [e](/v1)",
+    "file": "[a](file:///etc/passwd) [b](//evil.example) [c](\x01javascript:x) [d](vbscript:x) <javascript:x>",
+    "html": "<script>document.title='x'</script><img src=x onerror=alert(1)><a href='/x'>e</a>",
+    "attribute": '[a](https://x.example/"onclick="alert(1)) [b](https://x.example/ "t\\" onclick=x")',
+    "language": '```"><script>x</script>\ncode\n```',
+}
+SLOW = {
+    "asterisks": "*" * 10_000,
+    "asterisks with words": "*a " * 10_000,
+    "nested": "*a **b " * 5_000 + "b** a*" * 5_000,
+    "brackets": "[" * 10_000 + "](" * 10_000,
+    "links": "[a](https://x.example/(" * 5_000,
+    "addresses": "https://x" + "." * 10_000 + "x " + "https://" * 5_000,
+    "backticks": " ".join("`" * (1 + i % 140) for i in range(5_000)),
+    "fences": "```" + "a" * 10_000 + "`\n" + "~" * 10_000 + "`",
+    "quotes": ">" * 10_000,
+    "lists": "- " * 10_000 + "x",
+    "deep list": "".join(" " * i + "- a\n" for i in range(300)),
+    "rule": "-" + " " * 10_000 + "- x",
+    "heading": "# " + " " * 10_000 + "#" * 10_000 + " x",
+    "columns": "a | b\n" + " " * 10_000 + "|" + "-|" * 10_000 + " x",
+    "cells": "|" * 10_000 + "\n|-|\n" + "|\\" * 10_000,
+    "underscores": "_a_" * 10_000,
+    "strikes": "~~a" * 10_001,
+    "spaces": " " * 10_000 + "x",
+}
+
+
+ELEMENTS = """text => {
+    const into = document.createElement('div')
+    drawMarkdown(into, text)
+    return [...into.querySelectorAll('*')].map(each => [each.localName, each.getAttributeNames(), each.href])
+}"""
+ALLOWED = {
+    "p": set(),
+    "code": set(),
+    "small": set(),
+    "pre": {"tabindex"},
+    "div": {"class"},
+    "button": {"type", "aria-label"},
+    "a": {"href", "target", "rel", "title"},
+}
+
+
+class Outline(HTMLParser):
+    """Elements and texts of HTML, without intended differences between the two renderers."""
+
+    # The page makes a paragraph of a list item even without a blank line, and it wraps tables.
+    IGNORED = frozenset({"p", "div", "thead", "tbody", "span", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = ""
+        self._in_code = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self._in_code = self._in_code or tag == "pre"
+        if tag == "img":
+            self.found += f"<a {given['src']}>{given['alt']}</a>"
+        elif tag not in self.IGNORED:
+            detail = (
+                given.get("href") or given.get("start") or (given.get("style") or "").replace("text-align:left", "")
+            )
+            kind = "h" if re.fullmatch("h[1-6]", tag) else tag
+            self.found += f"<{kind} {detail.replace(' ', '').rstrip(';')}>"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_code = self._in_code and tag != "pre"
+        if tag == "p":
+            self.found += self._spaced(" ")
+        if tag not in self.IGNORED | {"hr", "img"}:
+            self.found += re.sub("h[1-6]", "h", f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        self.found += data if self._in_code else self._spaced(re.sub(r"\s+", " ", data))
+
+    def _spaced(self, text: str) -> str:
+        return text.lstrip() if self.found.endswith(" ") else text
+
+
+def outline(html: str) -> list[str]:
+    """Returns elements and texts, one per line."""
+    parser = Outline()
+    parser.feed(html)
+    found = parser.found.replace(" start=1", "").replace("<ol 1>", "<ol >")
+    return [part.strip() for part in re.split(r"(<[^>]*>)", found) if part.strip()]
+
+
+def oracle(text: str) -> list[str]:
+    """Returns markdown-it's elements and texts, with addresses as links."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["code", "lheading"])
+    return outline(parser.render(re.sub(r"(?<![(<])(https://[\w./]+\w)", r"<\1>", text)))
+
+
+def drawn(it: Any, text: str) -> str:
+    """Returns the HTML that the page draws."""
+    code = """text => {
+        const into = document.createElement('div')
+        drawMarkdown(into, text)
+        for (const head of into.querySelectorAll('.source .row')) head.remove()
+        return into.innerHTML
+    }"""
+    return str(it.page.evaluate(code, text))
+
+
+def test_ply_6_answers_are_drawn_as_another_library_draws_them(http: HttpServed, visit: Any) -> None:
+    with visit(http) as it:
+        for text in SAME_AS_ORACLE:
+            assert outline(drawn(it, text)) == oracle(text), text
+    assert oracle("*a*") != oracle("a")
+
+
+def test_ply_6_a_growing_answer_is_drawn_as_the_whole_one(http: HttpServed, visit: Any) -> None:
+    code = """text => {
+        const [grown, whole] = [document.createElement('div'), document.createElement('div')]
+        for (let n = 0; n <= text.length; n++) drawMarkdown(grown, text.slice(0, n))
+        drawMarkdown(whole, text)
+        return [grown.innerHTML, whole.innerHTML]
+    }"""
+    with visit(http) as it:
+        for text in SAME_AS_ORACLE:
+            grown, whole = it.page.evaluate(code, text)
+            assert grown == whole, text
+
+
+def test_ply_6_nothing_hostile_becomes_an_element_or_a_link(http: HttpServed, visit: Any) -> None:
+    with visit(http) as it:
+        for name, text in HOSTILE.items():
+            for kind, attributes, href in it.page.evaluate(ELEMENTS, text):
+                assert kind in ALLOWED, (name, kind)
+                assert set(attributes) <= ALLOWED[kind], (name, attributes)
+                assert not href or href.startswith("https://x.example/"), (name, href)
+        link = it.page.evaluate("inline('[a](https://x.example/)').querySelector('a').outerHTML")
+        assert 'target="_blank" rel="noopener noreferrer"' in link
+        assert it.console == []
+
+
+def test_ply_6_no_answer_freezes_the_page(http: HttpServed, visit: Any) -> None:
+    with visit(http) as it:
+        for name, text in SLOW.items():
+            began = time.perf_counter()
+            html = drawn(it, text)
+            seconds = time.perf_counter() - began
+            assert seconds < SHORT_SECONDS, (name, seconds)
+            assert html, name
+
+
+def test_ply_6_an_answer_is_formatted_and_its_text_can_be_shown_and_copied(
+    formatted: HttpServed, sample: str, visit: Any
+) -> None:
+    with visit(formatted) as it:
+        it.ask("Hi")
+        said = it.page.locator(".said")
+        expect(said.locator("h2")).to_have_text("Sorting in Python")
+        expect(said.locator("pre")).to_have_text("def biggest(n):\n    return sorted(n)[-1]  # <b>")
+        expect(said.locator("td")).to_have_text(["a_b", "1"])
+        it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        said.get_by_role("button", name="Copy this code").click()
+        expect(said.get_by_text("Copied")).to_be_visible()
+        assert it.page.evaluate("navigator.clipboard.readText()") == said.locator("pre").text_content()
+        it.button("Plain text").click()
+        assert it.page.locator(".said").text_content() == sample
+        it.button("Tokens").click()
+        assert it.page.locator(".said").text_content() == sample
+        # Later answers keep the choice of plain text.
+        it.button("Plain text").click()
+        it.button("New chat").click()
+        it.ask("Hi")
+        assert it.page.locator(".said").text_content() == sample
+        it.button("Plain text").click()
+        expect(said.locator("h2")).to_be_visible()
+        assert (it.console, it.left_origin) == ([], [])
