@@ -1,4 +1,4 @@
-"""What the tests of the examples share: a started server, and every example as a command."""
+"""Fixtures of the examples' tests: a running server, and every example as a command."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from support.server_process import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-# A folder that git ignores: what was built once is built.
-CPP_BUILD = ROOT / "build" / "examples-cpp"
-CPP_TOOLS = ("make", "protoc", "grpc_cpp_plugin", "pkg-config")
-# No token ends a text, so that it is not over before a deadline is.
+# A folder that git ignores, with a folder for each language. The examples are built once.
+BUILD = ROOT / "build"
+# The Debian packages with which the Go and Java examples are built.
+GO_PACKAGES = Path("/usr/share/gocode/src/google.golang.org")
+JARS = Path("/usr/share/java")
+# No token ends a text, so that deadlines pass before texts end.
 ENDLESS = ("-c", "16K", "--set", "model.overrides.eos_token_ids=[]")
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -29,7 +31,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all of them, on TCP and on a Unix socket, and over HTTP."""
+    """One server for all tests, on TCP, on a Unix socket and over HTTP."""
     folder = tmp_path_factory.mktemp("examples")
     listen = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock", "--http", "127.0.0.1:0")
     with server_process(folder, *listen, *ENDLESS) as process:
@@ -39,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(params=["tcp", "unix"])
 def target(request: pytest.FixtureRequest, server: ServerProcess) -> str:
-    """An address of the server, as a client takes it."""
+    """An address of the server for clients."""
     addresses: Sequence[str] = server.wait_until_ready()["grpc"]
     return next(address for address in addresses if address.startswith("unix:") == (request.param == "unix"))
 
@@ -60,7 +62,7 @@ def run() -> Run:
 
 @pytest.fixture
 def node() -> str:
-    """The command; skips where the examples could not run."""
+    """The command of Node; skips the test if the examples cannot run."""
     return _node("generate")[0]
 
 
@@ -77,25 +79,54 @@ def _node(program: str, folder: str = "node") -> list[str]:
 
 
 def _cpp(program: str) -> list[str]:
-    _build_cpp()
-    return [str(CPP_BUILD / program)]
+    has_library = shutil.which("pkg-config") is not None and _succeeds("pkg-config", "--exists", "grpc++", "protobuf")
+    _needs("cpp", "make", "protoc", "grpc_cpp_plugin", has_library=has_library)
+    # -O0, because it compiles fastest and the tests measure no speed.
+    compiler = ["CXX=ccache g++"] if shutil.which("ccache") is not None else []
+    return [str(_built("cpp", "CXXFLAGS=-O0 -Wall -Wextra -Werror", *compiler) / program)]
+
+
+def _go(program: str) -> list[str]:
+    tools = ("go", "make", "protoc", "protoc-gen-go", "protoc-gen-go-grpc")
+    _needs("go", *tools, has_library=(GO_PACKAGES / "grpc").is_dir() and (GO_PACKAGES / "protobuf").is_dir())
+    return [str(_built("go") / program)]
+
+
+def _java(program: str) -> list[str]:
+    tools = ("javac", "java", "make", "protoc", "grpc_java_plugin")
+    _needs("java", *tools, has_library=all((JARS / f"{name}.jar").is_file() for name in ("grpc-netty", "netty-common")))
+    return [str(_built("java") / program)]
+
+
+def _ruby(program: str) -> list[str]:
+    has_library = shutil.which("ruby") is not None and _succeeds("ruby", "-e", 'require "grpc"')
+    _needs("ruby", "make", "grpc_tools_ruby_protoc", has_library=has_library)
+    return ["ruby", f"-I{_built('ruby')}", str(EXAMPLES / "ruby" / f"{program}.rb")]
+
+
+def _needs(language: str, *tools: str, has_library: bool) -> None:
+    if not has_library or any(shutil.which(tool) is None for tool in tools):
+        pytest.skip(f"no gRPC for {language}: apt install what examples/{language}/Makefile names")
+
+
+def _succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @cache
-def _build_cpp() -> None:
-    missing = [tool for tool in CPP_TOOLS if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"no {', '.join(missing)}: apt install make pkg-config libgrpc++-dev protobuf-compiler-grpc")
-    if subprocess.run(["pkg-config", "--exists", "grpc++", "protobuf"], check=False).returncode != 0:
-        pytest.skip("no libgrpc++: apt install libgrpc++-dev")
-    # What is tested is that it works, not that it is fast: as little optimisation as is quick to compile.
-    command = ["make", "-j2", f"BUILD={CPP_BUILD}", "CXXFLAGS=-O0 -Wall -Wextra -Werror"]
-    if shutil.which("ccache") is not None:
-        command.append("CXX=ccache g++")
+def _built(language: str, *settings: str) -> Path:
+    """Returns the folder with the examples of this language, which `make` builds."""
+    folder = BUILD / f"examples-{language}"
     built = subprocess.run(
-        command, cwd=EXAMPLES / "cpp", capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        ["make", "-j2", f"BUILD={folder}", *settings],
+        cwd=EXAMPLES / language,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
     )
     assert built.returncode == 0, built.stderr
+    return folder
 
 
 def _curl(program: str) -> list[str]:
@@ -111,6 +142,9 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "python": _python,
     "node": _node,
     "cpp": _cpp,
+    "go": _go,
+    "java": _java,
+    "ruby": _ruby,
     "curl": _curl,
     "python with openai": lambda program: _python(program, "openai"),
     "node with openai": lambda program: _node(program, "openai"),

@@ -1,4 +1,4 @@
-"""The examples that stream a text: what they print is what the model says, failures and deadlines are explained."""
+"""The examples that stream a text: they print the model's output and explain failures and deadlines."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from support.patience import BUILD_SECONDS, HANGS_AFTER
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "demo_golden.json").read_text())
 STORY, WEATHER = GOLDEN["models"]["target"]["prompts"][:2]
-LANGUAGES = ("python", "node", "cpp", "curl")
-# A quick run builds no C++, and tries each of the other languages on one of the two transports.
-QUICK = {("python", "unix"), ("node", "tcp"), ("curl", "unix")}
-# The first to need an example in C++ builds it.
+LANGUAGES = ("python", "node", "cpp", "go", "java", "ruby", "curl")
+# Debian's packages of gRPC for Java lack Unix sockets.
+CALLS = [
+    (language, target) for language in LANGUAGES for target in ("tcp", "unix") if (language, target) != ("java", "unix")
+]
+# A quick run compiles nothing, and runs each other language over one of the two transports.
+QUICK = {("python", "unix"), ("node", "tcp"), ("ruby", "tcp"), ("curl", "unix")}
+# The first test of a compiled language builds its examples.
 pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 
 
 @pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_rpc_29_a_text_is_printed_as_the_model_says_it(language, target, run):
+@pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
+def test_rpc_29_cnt_4_a_text_is_printed_as_the_model_says_it(language, target, run):
     result = run(language, "generate", target, STORY["text"], str(len(STORY["output_ids"])))
     assert (result.returncode, result.stdout) == (0, STORY["output_text"] + "\n"), result.stderr
-    if language != "curl":  # which prints nothing but the text
+    if language != "curl":  # which prints only the text
         started, finished = result.stderr.splitlines()
         assert started.startswith("[imp demo, seed ")
         assert finished == f"[FINISH_REASON_MAX_TOKENS, {len(STORY['output_ids'])} tokens]"
 
 
 @pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_rpc_29_a_failure_is_told_with_code_and_reason(language, target, run):
+@pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
+def test_rpc_29_cnt_4_a_failure_is_told_with_code_and_reason(language, target, run):
     result = run(language, "generate", target, "Once", "100000")
     assert (result.returncode, result.stdout.strip()) == (1, "")
     assert result.stderr.strip().startswith("OUT_OF_RANGE CONTEXT_TOO_LONG: ")
@@ -39,8 +43,8 @@ def test_rpc_29_a_failure_is_told_with_code_and_reason(language, target, run):
 
 
 @pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_rpc_29_a_failure_names_the_field(language, target, run):
+@pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
+def test_rpc_29_cnt_4_a_failure_names_the_field(language, target, run):
     result = run(language, "generate", target, "")
     assert (result.returncode, result.stdout.strip()) == (1, "")
     head, *fields = result.stderr.strip().splitlines()
@@ -51,13 +55,13 @@ def test_rpc_29_a_failure_names_the_field(language, target, run):
 
 @pytest.mark.long
 @pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_rpc_29_a_deadline_ends_a_text_in_the_middle(language, target, run):
+@pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
+def test_rpc_29_cnt_4_a_deadline_ends_a_text_in_the_middle(language, target, run):
     result = run(language, "generate", target, STORY["text"], "16000", "0.5")
     assert result.returncode == 1, result.stderr
     assert "DEADLINE_EXCEEDED: " in result.stderr
     text = result.stdout.removesuffix("\n")
-    # However much came in time, it is the text.
+    # The output before the deadline is the beginning of the text.
     assert text.startswith(STORY["output_text"][: len(text)])
 
 
