@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _ENDS = {
     "max_tokens": "ended by the limit of tokens (--max-tokens)",
-    "context_full": "ended by the context (-c gives more)",
+    "context_full": "ended by the full context (-c sets its size)",
     "time_limit": "ended by the time limit",
     "aborted": "ended by the server",
     "cancelled": "cancelled",

@@ -1,11 +1,18 @@
 """The argument parser of every command, and argparse types for numbers and times."""
 
+import re
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     pass
+
+
+# What argparse says of an unknown option, and of a word that is not one of the choices.
+_UNKNOWN = re.compile(r"unrecognized arguments: (-\S+)")
+_NO_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
+_QUOTED = re.compile(r"[\w.-]+")
 
 
 class UsageError(Exception):
@@ -40,7 +47,27 @@ class Parser(ArgumentParser):
         self.examples = tuple(examples)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(self.format_usage(), message)
+        raise UsageError(self.format_usage(), message + self._nearest(message))
+
+    def _nearest(self, message: str) -> str:
+        """The option or the choice that a wrong word resembles."""
+        from difflib import get_close_matches
+
+        wrong, known = None, list(_options(self))
+        if found := _UNKNOWN.match(message):
+            wrong = found[1]
+        elif found := _NO_CHOICE.search(message):
+            wrong, known = found[1], _QUOTED.findall(found[2])
+        close = get_close_matches(wrong, known, n=1) if wrong else ()
+        return "".join(f"; did you mean {name}?" for name in close)
+
+
+def _options(parser: ArgumentParser) -> Iterator[str]:
+    """The options of the parser and of its subcommands, whose unknown options it reports."""
+    yield from parser._option_string_actions
+    for action in parser._actions:
+        for below in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from _options(below)
 
 
 class Once(Action):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imp_service import __version__
 from imp_service.cli.failure import warning_line
 from imp_service.cli.output import bytes_text, count_text
+from imp_service.cli.terminal import print_note
 
 if TYPE_CHECKING:
     from imp_service.config import Config
@@ -37,7 +38,7 @@ def device_text(model: "ModelRuntime") -> str:
 
 def print_banner(model: "ModelRuntime", file: "ModelFile") -> None:
     """Prints the banner and the model's warnings to stderr."""
-    print(banner(model, file), file=sys.stderr)
+    print_note(banner(model, file))
     for warning in (*file.warnings, *model.warnings):
         print(warning_line(warning), file=sys.stderr)
     sys.stderr.flush()

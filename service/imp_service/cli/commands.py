@@ -35,7 +35,7 @@ CALL_METHODS = ("generate", "chat", "info", "load", "health", "tokenize", "detok
 COMMANDS = (
     Command("run", "continue a text", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("chat", "talk with a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
-    Command("serve", "serve a model over gRPC", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("serve", "serve a model over gRPC and OpenAI's HTTP API", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("call", "call a running server", CALL_METHODS),
     Command("top", "watch a running server"),
     Command("admin", "operate a running server: drain, abort, profile, reload"),

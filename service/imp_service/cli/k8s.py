@@ -3,15 +3,22 @@
 import re
 import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, UsageError
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.options.settings import add_context_option, add_model_option, add_set_option, context_assignments
+from imp_service.cli.options.settings import (
+    add_context_option,
+    add_model_option,
+    add_set_option,
+    context_assignments,
+    pull_reference,
+)
 
 if TYPE_CHECKING:
     from imp_service.config import Config
-    from imp_service.deploy import Base, Filling, Sizing
+    from imp_service.deploy import Base, Fetch, Filling, Rule, Sizing
 
 # Names of pods and ConfigMaps begin with it, and must not exceed the 63 characters of a label.
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
@@ -19,6 +26,7 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _REPLICAS = re.compile(r"([1-9][0-9]{0,3})(?:-([1-9][0-9]{0,3}))?")
 EXAMPLES = (
     "imp k8s",
+    "imp k8s -m hf:Qwen/Qwen3-0.6B-GGUF:Q8_0 --image registry.example/imp:0.1.0",
     "imp k8s --sidecar -m model.gguf --model-claim models --app-image registry.example/app:1",
 )
 
@@ -27,7 +35,10 @@ def configure(parser: ArgumentParser) -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--standalone", action="store_true", help="a service of its own (this is the default)")
     kind.add_argument("--sidecar", action="store_true", help="imp beside an application, in the same pod")
-    what = "the model file to size for; pods find a file of this name in their volume (default: the built-in demo)"
+    what = (
+        "the model file to size for; pods find a file of this name in their volume, or download hf:OWNER/NAME:TYPE "
+        "when they start (default: the built-in demo)"
+    )
     add_model_option(parser, what, as_word=True)
     add_context_option(parser)
     volume = parser.add_mutually_exclusive_group()
@@ -73,15 +84,17 @@ def run(arguments: Namespace) -> int:
     base = read_base("sidecar" if arguments.sidecar else "standalone")
     config = base_settings(base, [*arguments.assignments, *context_assignments(arguments)])
     _check_assignments(arguments, config)
-    sizing = size(config, arguments.model)
+    fetch, inside = _fetched(arguments)
+    sizing = size(config, arguments.model, inside)
     if not sizing.report.memory.fits:
         raise CommandError("FIELD_INVALID", sizing.report.memory.refusal)
     filling = Filling(
         conf=pod_conf(sizing.config, base.conf),
         resources=sizing.resources,
         termination_seconds=termination_seconds(base, sizing.config),
-        model_volume=_model_volume(base, arguments),
-        egress=egress_rules(sizing.config.settings),
+        model_volume=fetch.volume() if fetch else _model_volume(base, arguments),
+        egress=_without_repeats([*egress_rules(sizing.config.settings), *(fetch.egress() if fetch else [])]),
+        fetch=fetch,
         name=arguments.name,
         image=arguments.image,
         app_image=arguments.app_image,
@@ -136,6 +149,32 @@ def _check_assignments(arguments: Namespace, config: "Config") -> None:
         raise UsageError(arguments.usage(), "--set model.path: given without --model, expected a file to size for")
 
 
+def _fetched(arguments: Namespace) -> "tuple[Fetch | None, str | None]":
+    """The download of a model of a hub, and the model's path in the pods' volume.
+
+    It is downloaded here too, because its header is read. With a claim or an image the pods download nothing.
+    """
+    from imp_service.cli.hub.reference import PREFIX
+
+    word = arguments.model or ""
+    if not word.startswith(PREFIX):
+        return None, None
+    from imp_service.cli.hub.cache import model_at
+    from imp_service.cli.hub.hub import other_endpoint
+    from imp_service.deploy import Fetch
+
+    pull_reference(arguments)
+    model = model_at(Path(arguments.model))
+    inside = "" if model.choice.name == "." else model.choice.files[0].name
+    if arguments.model_claim or arguments.model_image:
+        return None, inside
+    return Fetch(word.removeprefix(PREFIX), model.folder.name, model.n_bytes, other_endpoint()), inside
+
+
+def _without_repeats(rules: "list[Rule]") -> "list[Rule]":
+    return [rule for i, rule in enumerate(rules) if rule not in rules[:i]]
+
+
 def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | None:
     """The source of the volume; None without a model file."""
     if arguments.model is None:
@@ -147,17 +186,27 @@ def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | Non
 
 
 def _comments(sizing: "Sizing", filling: "Filling") -> list[str]:
-    from imp_service.cli.output import memory_text
+    from imp_service.cli.output import bytes_text, memory_text
 
     memory = sizing.report.memory
     settings = sizing.config.settings
     is_claim = "persistentVolumeClaim" in (filling.model_volume or {})
+    fetch = filling.fetch
     hint = ["The cache is for 4 sequences of full length: -c N and --set kv.bytes=SIZE make it smaller."]
     return [
         f"Memory: {', '.join(f'{name} {memory_text(n_bytes)}' for name, n_bytes in memory.items.items())};",
         f"in all {memory_text(memory.total_bytes)}, for sequences of up to {memory.context} tokens.",
         *(hint if sizing.is_cache_auto else []),
         *([f"The model's claim must hold the file {settings.model.path}, mounted at /model."] if is_claim else []),
+        *(
+            [
+                f"Each pod downloads {fetch.reference} when it starts: {bytes_text(fetch.n_bytes)}.",
+                "For many pods, fill a claim once and name it with --model-claim.",
+                "For a private model, create a Secret hf-token with the key token.",
+            ]
+            if fetch
+            else []
+        ),
         *(["Spans need an image that was built with EXTRAS=otel."] if settings.tracing.endpoint else []),
         f"CPUs: {sizing.threads} compute threads, and one for the service itself.",
     ]

@@ -17,9 +17,9 @@ REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "pe
 def load_rows(load: "Load") -> list[tuple[str, str]]:
     """Rows of a table: each number with its name."""
     return [
-        ("state", "draining: accepts no new calls" if load.draining else "open"),
+        ("state", "draining: accepts no new calls" if load.draining else "accepts calls"),
         ("running", str(load.running)),
-        ("waiting", f"{load.waiting} requests, {load.waiting_tokens} tokens to read"),
+        ("waiting", f"{load.waiting} requests, {load.waiting_tokens} prompt tokens"),
         ("sessions", str(load.sessions)),
         ("output", f"{load.output_tokens_per_second:.1f} tokens/s"),
         ("cache in use", percent(load.kv_usage)),

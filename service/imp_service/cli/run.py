@@ -117,7 +117,7 @@ def _constraint(arguments: Namespace) -> "ConstraintSpec | None":
 
 def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prompt: str, *, has_hints: bool) -> None:
     from imp_service.cli.answer import Answer, collect
-    from imp_service.cli.terminal import AnswerWriter
+    from imp_service.cli.terminal import AnswerWriter, print_note
 
     AnswerWriter(sys.stderr).write(shown_prompt)
     writer = AnswerWriter()
@@ -131,7 +131,7 @@ def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prom
         raise
     writer.end_line()
     hints = '   Next: imp chat · imp doctor · imp run -m model.gguf "…"' if has_hints and sys.stderr.isatty() else ""
-    print(f"— {answer.summary}.{hints}", file=sys.stderr, flush=True)
+    print_note(f"— {answer.summary}.{hints}")
 
 
 def _write_json(model: "LanguageModel", request: "GenerationRequest") -> None:

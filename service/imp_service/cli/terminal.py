@@ -3,8 +3,10 @@
 import codecs
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Protocol, TextIO
 
 from imp_service.cli.failure import CommandError
@@ -91,8 +93,21 @@ def piped_messages() -> Iterator[str]:
             yield text
 
 
+def print_note(text: str) -> None:
+    """Prints a line to stderr, broken between words on a terminal."""
+    print(_wrapped(text), file=sys.stderr, flush=True)
+
+
+def _wrapped(text: str) -> str:
+    if not sys.stderr.isatty():
+        return text
+    width = get_terminal_size().columns
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
 def print_dim(text: str) -> None:
     """Prints a less important line to stderr, dimmed."""
+    text = _wrapped(text)
     print(f"\x1b[2m{text}\x1b[0m" if _has_styles(sys.stderr) else text, file=sys.stderr, flush=True)
 
 

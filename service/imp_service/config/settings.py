@@ -153,6 +153,12 @@ class KvCache:
     )
     block_tokens: int = key(Choice(16, 32, 64, 128, 256), 16, "tokens in a block")
     prefix_cache: bool = engine_key("prefix_cache")
+    state_snapshot_tokens: int = engine_key("state_snapshot_tokens")
+    state_snapshot_bytes: int | Auto = key(
+        AutoOr(Size(0, 64 * 1024 * GIB)),
+        AUTO,
+        "at most this for snapshots of recurrent states; auto: as much as running sequences have",
+    )
 
 
 @dataclass(frozen=True, slots=True)

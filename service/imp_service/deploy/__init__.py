@@ -2,7 +2,8 @@
 
 from imp_service.deploy.bases import Base, BaseName, Document, read_base
 from imp_service.deploy.conf import pod_conf
-from imp_service.deploy.egress import egress_rules
+from imp_service.deploy.egress import Rule, egress_rules
+from imp_service.deploy.fetch import Fetch
 from imp_service.deploy.manifests import Filling, fill, placeholders
 from imp_service.deploy.sizing import Sizing, base_settings, size, termination_seconds
 from imp_service.deploy.unit import UnitFilling, fill_unit, read_unit
@@ -11,7 +12,9 @@ __all__ = [
     "Base",
     "BaseName",
     "Document",
+    "Fetch",
     "Filling",
+    "Rule",
     "Sizing",
     "UnitFilling",
     "base_settings",

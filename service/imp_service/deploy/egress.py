@@ -8,7 +8,7 @@ from imp_service.config import Settings
 # The default port of OTLP over gRPC.
 OTLP_PORT = 4317
 Rule = dict[str, object]
-_DNS: Rule = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+DNS: Rule = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
 # Suffixes of Service names, after SERVICE.NAMESPACE. A name without one may be an external domain.
 _CLUSTER_ENDS = (("svc",), ("svc", "cluster", "local"))
 
@@ -26,7 +26,7 @@ def egress_rules(settings: Settings) -> list[Rule]:
     except ValueError:
         if host == "localhost":
             return []
-        return [_DNS, {**_peer(host), "ports": ports}]
+        return [DNS, {**_peer(host), "ports": ports}]
     if address.is_loopback:
         return []
     return [{"to": [{"ipBlock": {"cidr": f"{address}/{address.max_prefixlen}"}}], "ports": ports}]

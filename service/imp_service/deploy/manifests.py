@@ -8,12 +8,15 @@ from typing import Any
 import yaml
 
 from imp_service.deploy.bases import Base, Document, containers_of, workload
+from imp_service.deploy.fetch import Fetch
 from imp_service.deploy.resources import Resources, memory_quantity
 from imp_service.deploy.template import Path, Template
 
 INSTANCE_LABEL = "app.kubernetes.io/instance"
 PLACEHOLDER = "registry.example/"
 POD: Path = ("spec", "template", "spec")
+# progressDeadlineSeconds with a download, which may take long.
+FETCH_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Filling:
     termination_seconds: int
     model_volume: Mapping[str, object] | None  # the source of the volume; None: no volume, the model is in the package
     egress: Sequence[Mapping[str, object]] = ()  # rules of the NetworkPolicy
+    fetch: Fetch | None = None  # the download of the model when a pod starts
     name: str | None = None
     image: str | None = None
     app_image: str | None = None
@@ -57,7 +61,7 @@ def placeholders(texts: Sequence[str]) -> list[str]:
     """Images that are still placeholders."""
     pod = workload([yaml.safe_load(text) for text in texts])["spec"]["template"]["spec"]
     images = [container["image"] for _, container in containers_of(pod)]
-    return [image for image in images if image.startswith(PLACEHOLDER)]
+    return [image for image in dict.fromkeys(images) if image.startswith(PLACEHOLDER)]
 
 
 def _is_fixed(replicas: tuple[int, int] | None) -> bool:
@@ -105,6 +109,20 @@ def _fill_pod(template: Template, filling: Filling, conf_name: str) -> None:
             template.set(("spec", "replicas"), filling.replicas[0])
         else:
             template.insert(("spec", "selector"), f"replicas: {filling.replicas[0]}")
+    if filling.fetch is not None:
+        _insert_fetch(template, filling.fetch)
+
+
+def _insert_fetch(template: Template, fetch: Fetch) -> None:
+    """The init container, before all others; a pod has the time to download."""
+    pod = template.data["spec"]["template"]["spec"]
+    (imp,) = (container for _, container in containers_of(pod) if container["name"] == "imp")
+    item = [fetch.container(imp)]
+    if "initContainers" in pod:
+        template.insert((*POD, "initContainers", 0), _block(item))
+    else:
+        template.insert((*POD, "containers"), _block({"initContainers": item}))
+    template.set(("spec", "progressDeadlineSeconds"), FETCH_SECONDS)
 
 
 def _set_resources(template: Template, path: Path, resources: Resources) -> None:
@@ -131,6 +149,18 @@ def _conf_map(name: str, conf: str) -> Document:
     digest = hashlib.sha256(conf.encode()).hexdigest()[:10]
     metadata = {"name": f"{name}-conf-{digest}", "labels": {INSTANCE_LABEL: name}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"imp.conf": conf}}
+
+
+class _Aside(yaml.SafeDumper):
+    """Writes the same part twice rather than a reference to it."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _block(value: object) -> str:
+    text: str = yaml.dump(value, Dumper=_Aside, sort_keys=False, width=10**6, allow_unicode=True)
+    return text
 
 
 class _Writer(yaml.SafeDumper):

@@ -45,8 +45,10 @@ def base_settings(base: Base, assignments: Sequence[str | Assignment]) -> Config
     return load(str(base.conf), assignments, variables={})
 
 
-def size(config: Config, model: str | None) -> Sizing:
+def size(config: Config, model: str | None, inside: str | None = None) -> Sizing:
     """Plans the memory of the model at this path, or of the built-in one. The plan becomes the limit of the pod.
+
+    `inside` is the model's path in the volume, if it is not just its name.
 
     The cache has `kv.bytes`, or room for 4 sequences of full context if that is auto. Raises the core's errors.
     """
@@ -55,7 +57,8 @@ def size(config: Config, model: str | None) -> Sizing:
     pod = local
     if model is not None:
         stated = origin_at(config.tree, ("model", "path")).source == "--set"
-        pod = config if stated else _with_path(config, f"{MODEL_FOLDER}/{Path(model).name}")
+        path = Path(MODEL_FOLDER, Path(model).name if inside is None else inside)
+        pod = config if stated else _with_path(config, str(path))
     is_cache_auto = config.settings.kv.bytes is AUTO
     if is_cache_auto:
         pod = pod.resolve(("kv", "bytes"), report.memory.items["kv"], "the memory plan")

@@ -1,5 +1,6 @@
 """Edits values in the text of a YAML document; keeps comments, order and layout."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,13 +32,14 @@ class Template:
         indent = " " * (self._indent_of(node) + 2)
         self._splice(node.start_mark.index, node.end_mark.index, "".join(f"\n{indent}- {_inline(i)}" for i in items))
 
-    def insert(self, path: Path, line: str) -> None:
-        """Inserts a line, `key: value`, before the line with the key of `path`."""
+    def insert(self, path: Path, text: str) -> None:
+        """Inserts lines, `key: value` or a list's item, before the line with the key or the item of `path`."""
         lines = self.text.splitlines(keepends=True)
-        key, _ = _pair(_node_at(self._root(), path[:-1]), path[-1])
-        number = key.start_mark.line
+        above = _node_at(self._root(), path[:-1])
+        node = _pair(above, path[-1])[0] if isinstance(above, yaml.MappingNode) else _node_at(above, path[-1:])
+        number = node.start_mark.line
         indent = len(lines[number]) - len(lines[number].lstrip())
-        lines.insert(number, f"{' ' * indent}{line}\n")
+        lines.insert(number, textwrap.indent(f"{text.rstrip()}\n", " " * indent))
         self.text = "".join(lines)
 
     def remove_item(self, path: Path) -> None:

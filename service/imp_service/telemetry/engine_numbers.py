@@ -48,6 +48,12 @@ class EngineNumbers(Protocol):
     @property
     def blocks_free(self) -> int: ...
     @property
+    def states_held(self) -> int: ...
+    @property
+    def states_kept(self) -> int: ...
+    @property
+    def states_free(self) -> int: ...
+    @property
     def silence_ns(self) -> int: ...
     @property
     def graphs(self) -> StepGraphs | None: ...
@@ -91,6 +97,12 @@ class EngineCollector(Collector):
         blocks.add_metric(["cached"], numbers.blocks_cached)
         blocks.add_metric(["free"], numbers.blocks_free)
         yield blocks
+        states = {"held": numbers.states_held, "snapshot": numbers.states_kept, "free": numbers.states_free}
+        if any(states.values()):  # no series for a model without recurrent state
+            slots = GaugeMetricFamily("imp_state_slots", "Slots of recurrent state by use.", labels=["use"])
+            for use, n_slots in states.items():
+                slots.add_metric([use], n_slots)
+            yield slots
         yield self._cache_config(numbers)
         yield GaugeMetricFamily(
             "imp_kv_cache_usage_ratio", "Share of KV blocks that sequences hold.", value=kv_usage(numbers)

@@ -1,4 +1,4 @@
-"""imp admin against a real server: each act does what the method does, and says so."""
+"""imp admin against a real server: each action does what the RPC does, and reports it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.server_process import server_process
 from support.session_calls import SessionCalls
 from support.terminal_session import CTRL_C, terminal_session
 
-# No token ends a text, so that it is not over before somebody ends it.
+# No token ends a text, so it does not finish before it is ended.
 ENDLESS = ("-c", "16K", "--set", "model.overrides.eos_token_ids=[]")
 ADMIN = ("listen.admin=127.0.0.1:0",)
 
@@ -34,14 +34,14 @@ def server(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture
 def admin(server, call, monkeypatch):
-    """imp admin with these words; the address is in the environment."""
+    """Runs imp admin with these words. The environment contains the address."""
     monkeypatch.setenv("IMP_ADMIN", server.wait_until_ready()["admin"])
     return lambda *words: call("admin", *words)
 
 
 @pytest.fixture
 def endless(server):
-    """A generation that only ends when it is told to: the call, of which one message has come."""
+    """A running generation that does not finish by itself; its first message has been read."""
     with grpc.insecure_channel(server.address) as channel:
         request = GenerateRequest(text="Once", stop={"max_tokens": 16000})
         replies = InferenceServiceStub(channel).Generate(request, metadata=(("imp-request-id", "endless"),))
@@ -114,7 +114,7 @@ def test_cmd_9_reload_tells_what_it_found(admin) -> None:
 
 
 def test_cmd_9_ages_are_by_the_servers_clock(call) -> None:
-    """The server's clock is an hour ahead of the client's, at least."""
+    """The server's clock is at least an hour ahead of the client's."""
     with serve(LISTENS, model=scripted(**ENDLESS_SCRIPT)) as served:
         served.jump(3600)
         sessions = SessionCalls(served)
@@ -155,7 +155,7 @@ def test_cmd_9_an_address_is_needed(call) -> None:
 
 @pytest.fixture
 def secure(tmp_path: Path):
-    """A server whose data speaks TLS; its admin listener does not."""
+    """A server with TLS on its data listener and without on its admin listener."""
     authority = make_certificate("an authority")
     cert, key = make_certificate("server", authority).write(tmp_path)
     (tmp_path / "ca.pem").write_bytes(authority.cert)
@@ -170,6 +170,7 @@ def test_cmd_10_top_shows_requests_beside_tls(call, secure) -> None:
     assert "running" in out
 
 
+@pytest.mark.sweep(quick=lambda key, expected: expected == 0)
 @pytest.mark.parametrize(("key", "expected"), [("q", 0), (CTRL_C, 130)])
 def test_cmd_10_q_leaves_the_live_view(key: str, expected: int, server, tmp_path: Path) -> None:
     words = (sys.executable, "-m", "imp_service", "top", "--target", server.address)

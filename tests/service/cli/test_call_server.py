@@ -1,4 +1,4 @@
-"""imp call and imp bench against a real server: what they print is what the server has, for those who may ask."""
+"""imp call and imp bench against a real server print what the server returns, if the caller may see it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_info_names_the_model_and_the_server(call, server):
 def test_load_is_told_at_rest(call, server):
     status, out, _ = call("call", "load", "--target", server.address)
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines())
-    assert (status, rows["state"], rows["running"]) == (0, "open", "0")
+    assert (status, rows["state"], rows["running"]) == (0, "accepts calls", "0")
     assert json.loads(call("call", "load", "--target", server.address, "--json")[1])["running"] == 0
 
 

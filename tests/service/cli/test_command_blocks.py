@@ -1,4 +1,4 @@
-"""Every command that README and the pages print is run as it is printed, or is on the list of those that cannot be."""
+"""Every command that README and the pages print runs as printed, or is on the list of those that cannot run."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from support.patience import HANGS_AFTER
 from support.server_process import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parents[3]
-# Pages whose blocks another test runs.
+# Pages whose blocks other tests run.
 ELSEWHERE = {
     "docs/kubernetes.md": "tests/service/deploy/test_kubernetes_page.py",
     "proto/README.md": "tests/house/test_own_stubs.py",
 }
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What is before `&&` is done by .ci/run, on this tree; what follows is run here.
+# .ci/run runs the part before `&&` on this tree. The rest runs here.
 INSTALLS = re.compile(r"^pip install \. && ")
-# Commands that no test can run as they are, and why.
+# Commands that no test can run as printed, and why.
 NOT_RUN = {
     r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
+    r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
     r"serve run conf/ray/serve\.yaml": "needs the extra ray; tests/service/ray_app runs it on other ports",
     r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
@@ -86,11 +87,14 @@ def reason_not_to(command: Printed) -> str | None:
     return next((why for pattern, why in NOT_RUN.items() if re.fullmatch(pattern, text)), None)
 
 
-# Commands that measure for many seconds: a quick run has the tests of their own alone.
+# Commands that measure for many seconds: in a quick run only their own tests cover them.
 TAKES_LONG = re.compile(r"\bimp (bench|admin profile)\b")
 RUN = [command for command in commands() if INSTALLS.match(command.text) or reason_not_to(command) is None]
 SERVES = [command for command in RUN if re.match(r"(pip install \. && )?imp serve\b", command.text)]
 ASKS = [command for command in RUN if command not in SERVES]
+PROGRAMS = blocks("python")
+# This package is not installed: its own tests build it.
+OTHER_PACKAGE = re.compile(r"\bimp_client\b")
 
 
 def wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
@@ -103,10 +107,10 @@ def wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all commands that ask one."""
+    """One server for all commands that call one."""
     folder = tmp_path_factory.mktemp("server")
     words = ("--listen", "127.0.0.1:0", "--listen", f"unix://{folder}/imp.sock", "--http", "127.0.0.1:0")
-    # What it opens is of no interest here: one of the commands makes it read its files again.
+    # Its file accesses are not checked: one of the commands makes it reread its files.
     with server_process(folder, *words, settings=["listen.admin=127.0.0.1:0"], is_traced=False) as process:
         process.wait_until_ready()
         yield process
@@ -114,7 +118,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A shell's, with `imp` and `python` of this environment, and a model and a JSON Schema in its folder."""
+    """The environment of a shell with this `imp` and `python`; its folder has a model and a JSON Schema."""
     (tmp_path / "bin").mkdir()
     for name, words in (("imp", "-P -m imp_service"), ("python", "")):
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
@@ -139,6 +143,7 @@ def test_every_reason_not_to_run_a_command_is_needed() -> None:
     assert [pattern for pattern in NOT_RUN if not any(re.fullmatch(pattern, text) for text in texts)] == []
 
 
+@pytest.mark.sweep(quick=lambda command: command.page != "examples/README.md")  # README.md has the same command
 @pytest.mark.parametrize("command", SERVES, ids=str)
 def test_a_command_that_serves_is_ready_and_stops(
     command: Printed, tmp_path: Path, environment: dict[str, str]
@@ -168,7 +173,7 @@ def test_a_command_ends_well(
     facts = server.wait_until_ready()
     words = command.text.replace("127.0.0.1:50051", facts["grpc"][0]).replace("127.0.0.1:50053", facts["admin"])
     words = words.replace("/run/imp", str(server.folder)).replace("127.0.0.1:8000", facts["http"][0])
-    # Live, it goes on until it is told to leave: test_top.py drives it at a terminal.
+    # Without --once it runs until it is stopped: test_top.py runs it in a terminal.
     words = re.sub(r"^imp top\b", "imp top --once", words)
     ran = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", words],
@@ -183,13 +188,33 @@ def test_a_command_ends_well(
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("program", blocks("python"), ids=str)
-def test_a_program_runs(program: Printed, tmp_path: Path, server: ServerProcess) -> None:
+def adapted(program: Printed, server: ServerProcess) -> str:
+    """Returns the program with this server's addresses."""
     http = server.wait_until_ready()["http"][0]
-    text = program.text.replace("127.0.0.1:50051", server.address).replace("127.0.0.1:8000", http)
-    if "imp_client" in text:
-        put_together(tmp_path)
-    command = [sys.executable, "-W", "error", "-c", text]
+    return program.text.replace("127.0.0.1:50051", server.address).replace("127.0.0.1:8000", http)
+
+
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if not OTHER_PACKAGE.search(each.text)], ids=str)
+def test_a_program_runs(
+    program: Printed,
+    tmp_path: Path,
+    server: ServerProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The program runs in this process, which has already imported most of its modules."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("IMP_")]:
+        monkeypatch.delenv(name)
+    exec(compile(adapted(program, server), program.page, "exec"), {"__name__": "__main__"})
+    assert len(capfd.readouterr().out.split()) > 3
+
+
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if OTHER_PACKAGE.search(each.text)], ids=str)
+def test_a_program_of_the_client_runs(program: Printed, tmp_path: Path, server: ServerProcess) -> None:
+    put_together(tmp_path)
+    command = [sys.executable, "-W", "error", "-c", adapted(program, server)]
     ran = subprocess.run(
         command, cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True, check=False
     )

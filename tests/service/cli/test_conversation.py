@@ -1,4 +1,4 @@
-"""A conversation keeps its turns, whatever happens to an answer; `imp chat` and `imp call chat` hold the same one."""
+"""A conversation keeps its turns, whatever happens to an answer. `imp chat` and `imp call chat` behave the same."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from grpc import StatusCode
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.loop import Conversation
 from imp_service.cli.failure import CommandError
+from imp_service.cli.terminal import print_note
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.scripted_server import refuse, scripted_server, story
 from support.server_process import server_process
@@ -27,7 +28,7 @@ BUSY = CommandError("QUEUE_FULL", "256 requests wait")
 
 
 class Script:
-    """Answers by what it was told: a text, or an exception; holds at most `room` turns."""
+    """Returns the given answers, each a text or an exception. It refuses more than `room` turns."""
 
     def __init__(self, *answers: ChatAnswer | Exception | str, room: int = 1000) -> None:
         self._answers = list(answers)
@@ -53,7 +54,7 @@ class Script:
 def conversation_with(
     responder: Script, *, drops_oldest: bool = False, is_interactive: bool = True, typed: str | None = None
 ) -> Conversation:
-    """One in which the user, asked to edit a text, adds `typed` to it."""
+    """Returns a conversation whose user adds `typed` to a text when asked to edit it."""
     edit = None if typed is None else lambda text: text + typed
     return Conversation(responder, Dialogue(), drops_oldest=drops_oldest, is_interactive=is_interactive, edit=edit)
 
@@ -66,6 +67,38 @@ def held(responder: Script, *messages: str, drops_oldest: bool = False) -> list[
     conversation = conversation_with(responder, drops_oldest=drops_oldest)
     conversation.hold(messages)
     return contents(conversation)
+
+
+@pytest.mark.parametrize(
+    ("n_before", "drops_oldest", "way_on"),
+    [
+        (0, False, "/clear begins a new conversation"),
+        (1, False, "/drop-oldest makes room, then /regenerate answers again"),
+        (1, True, "the next message removes the oldest ones"),
+    ],
+)
+def test_cmd_2_an_answer_that_fills_the_context_names_the_way_on(
+    capfd, n_before: int, drops_oldest: bool, way_on: str
+) -> None:
+    cut = ChatAnswer("half an ans", is_cut=True)
+    responder = Script(*["whole"] * n_before, cut)
+    conversation = conversation_with(responder, drops_oldest=drops_oldest)
+    conversation.hold([*["a"] * n_before, "b"])
+    assert capfd.readouterr().err == f"— the context is full, so the answer was cut off: {way_on}.\n"
+    if "/regenerate" in way_on:
+        conversation.hold(["/drop-oldest", "/regenerate"])
+        assert contents(conversation) == ["b", "to b"]
+
+
+def test_cmd_2_notes_on_a_terminal_break_between_words(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_note("— the message waits: /drop-oldest removes the oldest messages until it fits.")
+    assert capsys.readouterr().err.splitlines() == [
+        "— the message waits: /drop-oldest",
+        "removes the oldest messages until it",
+        "fits.",
+    ]
 
 
 def test_cmd_2_a_full_context_says_so_and_the_message_waits_for_drop(capfd) -> None:
@@ -258,7 +291,7 @@ def test_cmd_11_a_refusal_says_what_to_type(typed: str, words: str, capfd) -> No
 
 
 class Scripted:
-    """A server that writes down what it is asked, and answers with what was asked last."""
+    """A server that records its requests, and repeats the last message as the answer."""
 
     def __init__(self) -> None:
         self.asked: list[list[tuple[str, str]]] = []
@@ -352,7 +385,7 @@ def test_cmd_12_a_history_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
 
 
 def test_cmd_12_other_encodings(tmp_path: Path) -> None:
-    """Bytes that are not in the terminal's encoding are refused, and nothing is lost."""
+    """Bytes outside the terminal's encoding are refused, and nothing is lost."""
     server = Scripted()
     with conversation(tmp_path, server.generate) as terminal:
         os.write(terminal.descriptor, b"\xff\r")
@@ -379,7 +412,7 @@ def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
     with conversation(tmp_path, Scripted().generate) as terminal:
         terminal.type("half a li")
         terminal.read_until("half a li")
-        for _ in range(2):  # a message between them begins anew
+        for _ in range(2):  # a message in between resets the count
             terminal.wait_until_it_waits()
             terminal.type(CTRL_C)
             terminal.read_until("Ctrl-C again ends, so do /exit and Ctrl-D.")

@@ -1,9 +1,11 @@
-"""imp pull, ls and rm, and models by reference, with a hub on loopback."""
+"""imp pull, ls and rm, and models by reference. The hub is on loopback."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pytest
 
 from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
+from imp_service.config import load as load_config
 from imp_service.models import demo_model_path
-from support.stand_in_hub import Hub, stand_in_hub
+from support.manifests import imp_of, of_kind, pod_of, refusals, stream_documents
+from support.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 MODEL = demo_model_path().read_bytes()
 DIGEST = hashlib.sha256(MODEL).hexdigest()
@@ -53,7 +57,7 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
     ]
 
 
-BLOCK = 10 * 1024**2  # what the library keeps of a download that is cut: whole blocks
+BLOCK = 10 * 1024**2  # the library keeps whole blocks of an interrupted download
 
 
 @pytest.mark.long
@@ -67,6 +71,7 @@ def test_get_1_a_download_that_is_cut_goes_on(pull, hub: Hub, tmp_path: Path, cu
     assert len(hub.ranges) == 1 + len(cuts)
 
 
+@pytest.mark.sweep(quick=lambda to: not to)
 @pytest.mark.parametrize("to", [(), ("--to", "here")])
 def test_get_1_a_wrong_digest_leaves_no_file(pull, hub: Hub, tmp_path: Path, to: tuple[str, ...]) -> None:
     hub.corrupts = True
@@ -115,7 +120,7 @@ def test_get_2_no_network_and_no_place_to_write(pull, tmp_path: Path) -> None:
 def test_get_4_what_could_be_meant_is_listed(pull, hub: Hub) -> None:
     hub.n_parameters = len(MODEL)
     status, out, err = pull("own/many")
-    assert status == 64 and "own/many: expected one of these, as own/many:m-Q4_K_M.gguf" in err
+    assert status == 64 and "own/many: expected one of these, such as own/many:m-Q4_K_M.gguf" in err
     assert [line.split() for line in out.splitlines()] == [
         ["file", "size", "bits/weight", "fits"],
         ["m-Q4_K_M.gguf", "4", "B", "0.00", "yes"],
@@ -161,6 +166,7 @@ def test_get_4_split_files_come_whole(pull, hub: Hub, tmp_path: Path) -> None:
     assert status == 65 and "1 parts of 2" in err and not (tmp_path / "other").exists()
 
 
+@pytest.mark.sweep(quick=lambda name: name in ("../evil.gguf", "e\x1bvil.gguf"))
 @pytest.mark.parametrize(
     "name", ["../evil.gguf", "/evil.gguf", "a/../../evil.gguf", "a\\..\\evil.gguf", "e\x1bvil.gguf"]
 )
@@ -192,7 +198,7 @@ def test_get_1_a_reference_is_a_path_and_stays_without_a_network(pull, hub: Hub)
     away = pull("hi", "-m", "hf:own/many:Q8_0", *GREEDY, command="run", HF_ENDPOINT="http://127.0.0.1:1")
     assert (away[0], json.loads(away[1])["text"]) == (0, json.loads(first[1])["text"])
     assert "the cache is used" in away[2]
-    assert pull("hi", "-m", "own/many", *GREEDY, command="run")[0] == 66  # without hf: nothing is downloaded
+    assert pull("hi", "-m", "own/many", *GREEDY, command="run")[0] == 66  # a path without hf: downloads nothing
 
 
 def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
@@ -209,3 +215,56 @@ def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
     assert pull(command="ls")[1] == ""
     assert pull("own/one", command="rm")[0] == 66
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
+
+
+@pytest.mark.parametrize("kind", ["--standalone", "--sidecar"])
+def test_lif_19_pods_download_a_model_of_the_hub_before_they_start(pull, hub: Hub, tmp_path: Path, kind: str) -> None:
+    status, out, err = pull(kind, "-m", "hf:own/many:Q8_0", "--image", "r.example/imp:1", command="k8s")
+    assert status == 0, err
+    documents = stream_documents(out)
+    assert refusals(documents) == []
+    pod = pod_of(documents)
+    fetch = pod["initContainers"][0]
+    imp = imp_of(documents)
+    assert {key: fetch[key] for key in ("image", "resources", "securityContext")} == {
+        key: imp[key] for key in ("image", "resources", "securityContext")
+    }
+    assert fetch["args"] == ["pull", "own/many:Q8_0", "--revision", COMMIT, "--to", "/model"]
+    (volume,) = (each["emptyDir"] for each in pod["volumes"] if each["name"] == "model")
+    assert int(volume["sizeLimit"].removesuffix("Mi")) * 1024**2 > len(MODEL) + 128 * 1024**2
+    policies = [each["spec"]["egress"] for each in documents if each["kind"] == "NetworkPolicy"]
+    port = int(hub.address.rpartition(":")[2])
+    assert all([rule["ports"][0]["port"] for rule in egress] == [53, port] for egress in policies)
+    assert len(policies) == (kind == "--standalone")
+    # The container's own command, as a user without a home that can write only to the volume.
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    variables = {each["name"]: each["value"].replace("/model", str(folder)) for each in fetch["env"] if "value" in each}
+    assert variables["HF_ENDPOINT"] == hub.address and fetch["env"][-1]["valueFrom"]["secretKeyRef"]["optional"]
+    words = [word.replace("/model", str(folder)) for word in fetch["args"]]
+    before = {path for path in tmp_path.rglob("*") if folder not in path.parents}
+    done = subprocess.run(
+        [sys.executable, "-m", "imp_service", *words],
+        env={"PATH": "/usr/bin:/bin", "HF_HUB_DISABLE_XET": "1", "HOME": "/proc/none", **variables},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {path for path in tmp_path.rglob("*") if folder not in path.parents} == before
+    (tmp_path / "imp.conf").write_text(of_kind(documents, "ConfigMap")["data"]["imp.conf"])
+    path = load_config(str(tmp_path / "imp.conf"), variables={}).settings.model.path
+    assert Path(str(path).replace("/model", str(folder), 1)).read_bytes() == MODEL
+
+
+def test_lif_19_with_a_claim_pods_download_nothing(pull) -> None:
+    status, out, err = pull("-m", "hf:own/many:Q8_0", "--model-claim", "models", command="k8s")
+    assert status == 0, err
+    documents = stream_documents(out)
+    assert refusals(documents) == []
+    assert "initContainers" not in pod_of(documents)
+    assert {"name": "model", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}} in pod_of(documents)[
+        "volumes"
+    ]
+    assert 'path = "/model/m-Q8_0.gguf"' in of_kind(documents, "ConfigMap")["data"]["imp.conf"]

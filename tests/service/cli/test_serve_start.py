@@ -1,4 +1,4 @@
-"""What a start of imp serve decides and says: the device, the kernels, the weights; and that starts and stops end."""
+"""What a start of imp serve chooses and reports: device, kernels, weights. Every start and stop ends."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from support.wire import ask
 
 
 def test_lif_3_a_device_that_is_not_there_is_no_start(tmp_path: Path) -> None:
-    """Where a CUDA backend computes, this machine must have no GPU; until then none has one."""
+    """In a build with CUDA the test needs a machine without a GPU."""
     ran = start_to_its_end(tmp_path, "--set", "device.kind=cuda")
     assert ran.returncode == 69, ran.stderr
     assert ran.stderr.startswith("imp: error: DEVICE_MISSING: device cuda: ")
 
 
+@pytest.mark.sweep(quick=lambda kind: kind == "auto")
 @pytest.mark.parametrize("kind", ["cpu", "auto"])
 def test_lif_3_the_cpu_is_taken_where_it_is_named_and_where_nothing_is(tmp_path: Path, kind: str) -> None:
     with server_process(tmp_path, settings=(f"device.kind={kind}",)) as server, server.connection() as channel:
@@ -51,7 +52,7 @@ def test_gemm_13_a_start_names_the_kernels_that_run(tmp_path: Path) -> None:
         counted = {name for name, n in model._runtime.core.launches.items() if n}
         planned = kernel_plans(model._runtime)
     kernels = {name for plan in planned for name in plan.kernels}
-    # The ops are counted beside the kernels.
+    # The counts include the ops.
     assert kernels == counted & {*kernels, "reference", "dequant_avx2", "dequant_avx512", "q8_0_avx2"}
     assert sum(plan.n_tensors for plan in planned) == 29
     with server_process(tmp_path) as server:
@@ -65,7 +66,7 @@ def test_gemm_13_a_start_names_the_kernels_that_run(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
-    """Pinned, the digest is known from the first call on; a byte that differs is no start."""
+    """A pinned digest is known from the first call on. If a byte differs, the server does not start."""
     content = bytearray(demo_model_path().read_bytes())
     digest = hashlib.sha256(content).hexdigest()
     path = tmp_path / "model.gguf"
@@ -83,7 +84,7 @@ def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
 
 
 def packed_lines(server: ServerProcess, *, until: str) -> list[str]:
-    """What the log has said of packed weights when it has said that."""
+    """Waits until a log line about packed weights begins with `until`. Returns all such lines."""
     give_up = time.monotonic() + HANGS_AFTER
     while True:
         whole_lines = server.stderr[: server.stderr.rfind("\n") + 1]
@@ -122,7 +123,7 @@ ROUNDS = 1000 if os.environ.get("IMP_RELEASE") else 15
 
 
 def test_lif_10_l06_servers_start_and_stop_with_streams_under_way() -> None:
-    """Each round leaves a stream that runs, one that was cancelled and one that nobody reads."""
+    """Each round leaves one running stream, one cancelled, and one that nobody reads."""
     for _ in range(ROUNDS):
         with serve("drain.grace=0ms") as served:
             streams = [served.inference.Generate(ask([300 + i], 400)) for i in range(3)]
@@ -156,7 +157,7 @@ def test_lif_10_y22_an_interpreter_ends_with_an_engine_at_work(tmp_path: Path) -
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "left\n", "")
 
 
-# Its digest reads on after the server has stopped, as one does that a busy machine gives no time.
+# Its digest is still being read after the server has stopped, as on a busy machine.
 DIGESTS_FOR_EVER = """
 import itertools, sys
 from imp_service.cli.shell import main

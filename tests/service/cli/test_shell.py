@@ -1,4 +1,4 @@
-"""The shell around the commands: usage, exit statuses, the error line, and what it costs to start."""
+"""The shell around the commands: usage, exit statuses, the error line, and the cost of a start."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class FakeCommand:
-    """A command that does what the test says."""
+    """A command whose behaviour the test defines."""
 
     name = "fake"
     text = "for the test"
@@ -62,11 +62,11 @@ def _raise(error: BaseException) -> Callable[[], int]:
     ("words", "message"),
     [
         ([], "COMMAND"),
-        (["cnfig"], "invalid choice: 'cnfig'"),
+        (["cnfig"], "; did you mean config?"),
         (["--vers"], "COMMAND"),
         (["config"], "ACTION"),
         (["config", "shw"], "invalid choice: 'shw'"),
-        (["config", "show", "--orign"], "unrecognized arguments: --orign"),
+        (["config", "show", "--orign"], "unrecognized arguments: --orign; did you mean --origin?"),
         (["config", "show", "--orig"], "unrecognized arguments: --orig"),
         (["config", "show", "extra"], "unrecognized arguments: extra"),
         (["config", "show", "--config", "a", "--config", "b"], "--config is given twice"),
@@ -85,7 +85,7 @@ def test_l18_a_bad_command_line_ends_with_64_and_usage(
     assert message in line
 
 
-# Reason and exit status, as the table of exit codes has them.
+# Reason and exit status, from the table of exit codes.
 STATUSES = {
     "MODEL_FORMAT": 65, "MODEL_TRUNCATED": 65, "MODEL_UNSUPPORTED": 65, "TOKENIZER_INVALID": 65, "TEMPLATE_INVALID": 65,
     "MODEL_MISSING": 66, "DEVICE_MISSING": 69, "BUG": 70, "DEVICE_FAULT": 70, "NO_MEMORY": 71, "CANNOT_CREATE": 73,
@@ -100,7 +100,7 @@ def test_each_reason_has_its_exit_status(reason: str, run_fake, capfd: pytest.Ca
 
 
 def test_every_model_reason_of_the_core_ends_with_a_status_of_the_table():
-    """Also those that are not in the table by name."""
+    """This includes reasons that the table does not name."""
     reasons = [reason for reason in REASONS if reason.startswith("MODEL_")]
     assert "MODEL_SHARD" in reasons
     assert {exit_status(reason) for reason in reasons} == {65, 66, 74, 77}
@@ -164,7 +164,7 @@ def test_pkg_1_the_version_is_told_where_the_extension_does_not_load():
 
 
 def test_help_loads_nothing_that_takes_time():
-    """Counted, not timed: none of the heavy modules, and none of imp's rooms but the shell."""
+    """The test counts modules instead of time: help loads no heavy module, and only the shell's package of imp."""
     code = (
         "import sys\nfrom imp_service.cli.shell import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"

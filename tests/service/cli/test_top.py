@@ -1,4 +1,4 @@
-"""imp top: one snapshot, a line for each change, and the live picture."""
+"""imp top: one snapshot, a line for each change, and the live view."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REQUEST = RequestState(
 
 @pytest.fixture
 def server():
-    """Two loads, then the end of the server; one request on the admin side. And what was asked for."""
+    """A server that reports two loads and ends, with one request on the admin side. Also the requested intervals."""
     asked = []
 
     def watch(request, context):
@@ -68,9 +68,9 @@ def test_one_snapshot_as_text(call, server):
     assert (status, err) == (0, "")
     facts, requests = out.split("\n\n")
     assert dict(line.split("  ", 1) for line in facts.splitlines()) == {
-        "state": "       open",
+        "state": "       accepts calls",
         "running": "     1",
-        "waiting": "     3 requests, 900 tokens to read",
+        "waiting": "     3 requests, 900 prompt tokens",
         "sessions": "    2",
         "output": "      123.4 tokens/s",
         "cache in use": "50 %",

@@ -1,4 +1,4 @@
-"""The table of a ladder: a row for each level, in digits and units that people read."""
+"""The table of a load test: one row per level, with digits and units for people."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_a_level_adds_up_all_of_its_repetitions_and_no_other_level():
     made = report(LevelRun(2, [GOOD, FULL]), LevelRun(1, [LATE]), LevelRun(2, [QUICK, FULL, LATE]))
     [one, two] = made.levels
     assert (two.level, two.requests, two.failures) == (2, 5, {"QUEUE_FULL": 2, "SLOW_CLIENT": 1})
-    assert two.tokens_per_s == (2.0, 3.0)  # what failed later was generated too
-    assert two.first_token == Percentiles(0.25, 0.5, 0.5, 2)  # of those that ended well
+    assert two.tokens_per_s == (2.0, 3.0)  # tokens of a request that later fails count too
+    assert two.first_token == Percentiles(0.25, 0.5, 0.5, 2)  # only of requests that ended well
     assert two.inter_token == Percentiles(1 / 6, 1 / 6, 1 / 6, 3)
     assert two.tokens_per_message == 2.0
     assert (one.requests, one.first_token.n) == (1, 0) and math.isnan(one.tokens_per_message)
@@ -70,7 +70,7 @@ def test_tokens_without_any_time_between_them_are_drawn_at_the_least_time():
     together = RequestResult(1.0, arrivals=[(1.5, 1), (1.5, 1), (2.5, 1)], ended_at=3.0)
     text = page(report(LevelRun(1, [together])))
     assert text.count("<svg") == 3
-    assert "half, 1: 1 s" in text  # the page says of a point what is drawn
+    assert "median, 1: 1 s" in text  # the page prints the drawn value of a point
 
 
 @pytest.mark.parametrize(

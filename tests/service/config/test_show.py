@@ -1,4 +1,4 @@
-"""The values in effect, as they are shown."""
+"""How the effective values are shown."""
 
 import json
 import tomllib
@@ -49,7 +49,7 @@ def test_cfg_6_the_text_that_is_shown_gives_the_same_settings(load_text):
 
 
 def test_cfg_6_nothing_but_keys_of_the_table_is_shown(machine, load_text):
-    """What a file holds that a key points to, and variables that are not imp's, appear nowhere."""
+    """The output contains neither the content of a file that a key names, nor variables that are not imp's."""
     (machine / "chat.jinja").write_text(CANARY)
     config = load_text(
         '[model.overrides]\nchat_template = "chat.jinja"\n', IMP_TOKEN=CANARY, HF_TOKEN=CANARY, PASSWORD=CANARY
@@ -106,6 +106,7 @@ def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
     config = config.resolve(("device", "cublaslt"), "off", "device.kind is cpu")
     config = config.resolve(("device", "isa"), "avx2", "best of this CPU")
     config = config.resolve(("kv", "bytes"), 64 * 1024**2, "half of what weights leave")
+    config = config.resolve(("kv", "state_snapshot_bytes"), 0, "the model has no recurrent state")
     config = config.resolve(("kv", "dtype"), "bf16", "the weights")
     assert '"auto"' not in as_text(config)
     assert "auto" not in json.loads(as_json(config)).values()

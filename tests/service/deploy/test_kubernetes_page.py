@@ -1,4 +1,4 @@
-"""docs/kubernetes.md: its commands run, its documents are valid, its client balances over what a name resolves to."""
+"""docs/kubernetes.md: its commands run, its documents are valid, its client balances over all addresses of a name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"^```([a-z ]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 FILES = ("deployment", "network_policy", "autoscaler")
-# What only a cluster, or a registry of one's own, answers.
-OUTSIDE = ("kubectl apply", "kubectl rollout", "kubectl logs", "kubectl label", "kubectl get", "kubectl describe")
+# Only a cluster or a private registry answers these.
+OUTSIDE = tuple(f"kubectl {verb}" for verb in ("apply", "create", "rollout", "logs", "label", "get", "describe"))
 
 
 def blocks(kind: str) -> list[str]:

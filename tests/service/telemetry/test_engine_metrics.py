@@ -1,4 +1,4 @@
-"""Series of the engine: read from it at the scrape, valid as text, with the names of the contracts."""
+"""The engine's metrics: read at the scrape, valid as text, with the names of the contracts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.engine_numbers import Durations, Graphs, Numbers
 from support.telemetry_bench import Spent, TelemetryBench, Used
 
 ROOT = Path(__file__).resolve().parents[3]
-# Of features that do not exist: a series that is always zero would say that they do.
+# Features that do not exist: a series that is always zero would suggest that they do.
 NOT_BUILT = re.compile(r"imp_(spec|sparse|parity)_|imp_prompt_tokens_total\[kind=sparse")
 
 
@@ -33,6 +33,15 @@ def test_obs_7_numbers_are_those_of_the_moment(bench: TelemetryBench) -> None:
     assert first["imp_kv_cache_usage_ratio"] == pytest.approx(0.3)
     assert first["imp_preemptions_total"] == 4
     assert first["imp_cache_config_info[block_size=16][num_gpu_blocks=100]"] == 1
+
+
+def test_obs_7_a_model_with_a_recurrent_state_has_series_of_its_slots(bench: TelemetryBench) -> None:
+    numbers = Numbers()
+    bench.telemetry.metrics.watch_engine(lambda: numbers, 16)
+    assert [name for name in bench.series() if "state_slots" in name] == []
+    numbers.states_held, numbers.states_kept, numbers.states_free = 3, 5, 1
+    series = bench.series()
+    assert [series[f"imp_state_slots[use={use}]"] for use in ("held", "snapshot", "free")] == [3, 5, 1]
 
 
 def test_obs_7_captures_are_told_where_steps_are_captured(bench: TelemetryBench) -> None:
@@ -66,7 +75,7 @@ def test_obs_9_durations_of_the_core_become_buckets(bench: TelemetryBench) -> No
 
 
 def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> None:
-    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs()), 16)
+    bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs(), states_free=2), 16)
     bench.telemetry.set_model("tiny", architecture="qwen3")
     record = bench.call()
     record.started(2, 1)
@@ -75,7 +84,7 @@ def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> No
     text = (ROOT / "docs" / "contracts.md").read_text()
     section = text[text.index("## 11. Observability") : text.index("- **OBS-1**")]
     named = re.findall(r"`(imp_[a-z_]+)", section)
-    assert len(named) == 25
+    assert len(named) == 26
     found = {name.split("[")[0] for name in bench.series()}
     families = found | {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
     missing = [name for name in named if name not in families]

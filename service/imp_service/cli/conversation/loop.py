@@ -10,7 +10,7 @@ from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, Responde
 from imp_service.cli.conversation.options import DEFAULT, read_option
 from imp_service.cli.failure import CommandError, describe, error_line
 from imp_service.cli.options.sampling import number_names
-from imp_service.cli.terminal import VISIBLE
+from imp_service.cli.terminal import VISIBLE, print_note
 
 NO_SYSTEM = "none"
 
@@ -82,7 +82,15 @@ class Conversation:
         if answer.is_stopped:
             _print("stopped; what came of the answer stays in the conversation")
         elif answer.is_cut and self._is_interactive:
-            _print("the context is full: /drop-oldest removes the oldest message, /clear all of them")
+            _print(f"the context is full, so the answer was cut off: {self._way_on()}")
+
+    def _way_on(self) -> str:
+        """What to do after an answer that filled the context."""
+        if self._drops_oldest:
+            return "the next message removes the oldest ones"
+        if len(self.dialogue.turns) > 2:
+            return "/drop-oldest makes room, then /regenerate answers again"
+        return "/clear begins a new conversation"
 
     def _print_failure(self, failure: TurnFailed) -> None:
         if not self._is_interactive:
@@ -229,4 +237,4 @@ def _messages(count: int) -> str:
 
 
 def _print(sentence: str) -> None:
-    print(f"— {sentence}.", file=sys.stderr, flush=True)
+    print_note(f"— {sentence}.")

@@ -1,5 +1,6 @@
 """Finds and downloads the model that a reference names."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,16 +26,17 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
             raise
         print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
         repository = Repository(cached_files(cached), None)
-        choice = _only_choice(word, reference, repository)
+        choice = only_choice(word, reference, repository)
         return cached / choice.files[0].name if choice.name != "." else cached
-    choice = _only_choice(word, reference, repository)
+    choice = only_choice(word, reference, repository)
     paths = download(reference, choice, revision, folder)
     if choice.name != ".":
         return paths[0]
     return next(path.parent for file, path in zip(choice.files, paths, strict=True) if "/" not in file.name)
 
 
-def _only_choice(word: str, reference: Reference, repository: Repository) -> Choice:
+def only_choice(word: str, reference: Reference, repository: Repository) -> Choice:
+    """The model that the reference names. If there are several, prints them and raises CommandError."""
     choices = choices_of(repository.files)
     found = choose(choices, reference.wanted)
     if len(found) == 1:
@@ -46,6 +48,29 @@ def _only_choice(word: str, reference: Reference, repository: Repository) -> Cho
         raise CommandError("HUB_NOT_FOUND", f"{word}: neither GGUF files nor safetensors")
     said = "expected one of these" if found else "no such file or type, expected one of these"
     raise CommandError("USAGE", f"{word}: {said}, such as {reference.repository}:{shown[0].name}")
+
+
+def find_cached(word: str) -> Path | None:
+    """The path of the model in the cache; None unless all of its files are there. Uses no network."""
+    reference = read_reference(word)
+    folder = cached_folder(reference, None)
+    found = [] if folder is None else choose(choices_of(cached_files(folder)), reference.wanted)
+    if folder is None or len(found) != 1:
+        return None
+    try:
+        require_whole(found[0])
+    except CommandError:
+        return None
+    if found[0].name != ".":
+        return folder / found[0].files[0].name
+    names = {file.name for file in found[0].files}
+    return folder if names >= {"config.json", *_indexed(folder)} else None
+
+
+def _indexed(folder: Path) -> set[str]:
+    """The weight files that the directory's index names."""
+    index = folder / "model.safetensors.index.json"
+    return set(json.loads(index.read_bytes())["weight_map"].values()) if index.exists() else set()
 
 
 def list_models(word: str, revision: str | None) -> None:

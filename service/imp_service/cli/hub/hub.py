@@ -18,6 +18,7 @@ from imp_service.cli.hub.choose import Choice, HubFile
 from imp_service.cli.hub.reference import Reference
 
 DIGEST = ".sha256"
+_ENDPOINT = "https://huggingface.co"
 _BLOCK_BYTES = 4 * 1024**2
 
 
@@ -28,7 +29,7 @@ class Repository(NamedTuple):
 
 def read_repository(reference: Reference, revision: str | None) -> Repository:
     """What the repository holds at this revision. Raises CommandError."""
-    with _errors_of(str(reference)):
+    with errors_of(str(reference)):
         info = HfApi().model_info(reference.repository, revision=revision, files_metadata=True)
     files = [
         HubFile(each.rfilename, each.size or 0, each.lfs.sha256 if each.lfs else None) for each in info.siblings or []
@@ -44,7 +45,7 @@ def download(reference: Reference, choice: Choice, revision: str | None, folder:
         disable_progress_bars()
     paths = []
     for file in choice.files:
-        with _errors_of(f"{reference.repository}:{file.name}"):
+        with errors_of(f"{reference.repository}:{file.name}"):
             path = Path(hf_hub_download(reference.repository, file.name, revision=revision, local_dir=folder))
         digest = _sha256(path)
         if file.sha256 is not None and digest != file.sha256:
@@ -56,6 +57,11 @@ def download(reference: Reference, choice: Choice, revision: str | None, folder:
             print(f"{digest}  {file.name}", file=sys.stderr, flush=True)
         paths.append(path)
     return paths
+
+
+def other_endpoint() -> str | None:
+    """The address of the hub; None for Hugging Face."""
+    return None if constants.ENDPOINT == _ENDPOINT else constants.ENDPOINT
 
 
 def cached_folder(reference: Reference, revision: str | None) -> Path | None:
@@ -88,7 +94,7 @@ def _write_digest(path: Path, digest: str) -> None:
 
 
 @contextmanager
-def _errors_of(what: str) -> Iterator[None]:
+def errors_of(what: str) -> Iterator[None]:
     """Turns each failure of the library into one error line, and suppresses the library's own output."""
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     try:

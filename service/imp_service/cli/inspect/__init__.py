@@ -3,7 +3,8 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "imp inspect model.gguf",
     "imp inspect --check --tensors model.gguf",
+    "imp inspect hf:Qwen/Qwen3-0.6B-GGUF:Q8_0",
 )
 
 
@@ -39,14 +41,47 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    if arguments.values and not arguments.check:
+        raise UsageError(arguments.usage(), "--values: given without --check, expected --check too")
+    with _local_model(arguments) as shown:
+        return _report(arguments, shown)
+
+
+@contextmanager
+def _local_model(arguments: Namespace) -> Iterator[str | None]:
+    """Makes the model of a reference readable. Yields the reference if it is not downloaded: then only headers are."""
+    from imp_service.cli.hub.reference import PREFIX
+
+    word = arguments.model or ""
+    if not word.startswith(PREFIX):
+        yield None
+        return
+    from imp_service.cli.hub.get import find_cached
+
+    cached = find_cached(word)
+    if cached is not None:
+        arguments.model = str(cached)
+        yield None
+        return
+    from imp_service.cli.hub.remote import remote_headers
+
+    if arguments.check:
+        raise UsageError(
+            arguments.usage(), f"--check: reads the whole file, download it first: imp pull {word.removeprefix(PREFIX)}"
+        )
+    with remote_headers(word) as path:
+        arguments.model = str(path)
+        yield word
+
+
+def _report(arguments: Namespace, shown: str | None) -> int:
+    """Writes the report. `shown` replaces the path in it."""
     from imp_service.core import open_file
     from imp_service.core.directory import metadata_of
     from imp_service.core.inspect import inspect_model
     from imp_service.generation.defaults import sampling_warnings
     from imp_service.generation.text_report import describe_text
 
-    if arguments.values and not arguments.check:
-        raise UsageError(arguments.usage(), "--values: given without --check, expected --check too")
     config = load_model_settings(arguments)
     file = open_file(config)
     report = inspect_model(file, config)
@@ -61,7 +96,8 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         from imp_service.cli.inspect.report import report_object
 
-        sys.stdout.write(json.dumps(report_object(file, report, text, checked, arguments.tensors), indent=2) + "\n")
+        found = report_object(file, report, text, checked, arguments.tensors)
+        sys.stdout.write(json.dumps(found if shown is None else {**found, "path": shown}, indent=2) + "\n")
     else:
         from imp_service.cli.inspect.report import write_report
 

@@ -63,6 +63,7 @@ def report_object(
             "total_bytes": memory.total_bytes,
             "context": memory.context,
             "kv_bytes_per_token": memory.kv_bytes_per_token,
+            "state_slot_bytes": memory.state_slot_bytes,
             "fits": memory.fits,
             "refusal": memory.refusal or None,
             "largest_context": memory.largest_context,
@@ -146,8 +147,12 @@ def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_t
 def _write_memory(out: TextIO, memory: "MemoryNeed") -> None:
     out.write("\nmemory\n")
     rows = []
+    purposes = {
+        "kv": f"{memory_text(memory.kv_bytes_per_token)} a token",
+        "state": f"{memory_text(memory.state_slot_bytes)} a slot; each sequence needs two, each snapshot one",
+    }
     for name, n_bytes in memory.items.items():
-        purpose = _PURPOSES.get(name) or f"{memory_text(memory.kv_bytes_per_token)} a token"
+        purpose = _PURPOSES.get(name) or purposes[name]
         rows.append((name, memory_text(n_bytes), purpose))
     rows.append(("in all", memory_text(memory.total_bytes), f"limit: {memory.limit_reason}"))
     write_table(out, (), rows, "  ")

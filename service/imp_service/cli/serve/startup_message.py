@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from imp_service import __version__
 from imp_service.cli.banner import device_text, is_built_in, threads_text
 from imp_service.cli.output import memory_text
+from imp_service.cli.terminal import print_note
 from imp_service.client.read_address import DEFAULT_ADDRESS
 from imp_service.config.address import Address
 
@@ -60,14 +61,14 @@ def _print_message(service: "Service") -> None:
     host, server = service.host, service.server
     name = "built-in demo" if is_built_in(host.config) else host.model.name
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": service.http.metrics_address}
+    print_note(f"imp {__version__}  model: {name}  {device_text(host.model)}")
+    print_note(f"memory: {_memory_text(host.model.core.memory)}")
     lines = [
-        f"imp {__version__}  model: {name}  {device_text(host.model)}",
-        f"memory: {_memory_text(host.model.core.memory)}",
-        f"serving imp.v1 on {' and '.join(server.addresses)}"
+        f"serving gRPC (imp.v1) on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),
         f"  {call_line(service)}",
         *_http_lines(service),
-        "  Ctrl-C drains, a second one ends at once",
+        "  Ctrl-C lets running requests finish, a second Ctrl-C ends them",
     ]
     print("\n".join(lines), file=sys.stderr, flush=True)
 

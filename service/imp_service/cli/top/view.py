@@ -45,15 +45,16 @@ def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[flo
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_row("running", str(load.running))
-    facts.add_row("waiting", f"{load.waiting} requests, {load.waiting_tokens} tokens to read")
+    facts.add_row("waiting", f"{load.waiting} requests, {load.waiting_tokens} prompt tokens")
     facts.add_row("sessions", str(load.sessions))
     facts.add_row("output", f"{load.output_tokens_per_second:.1f} tokens/s  {spark_line(speeds)}")
     facts.add_row("cache in use", _bar(load.kv_usage))
     facts.add_row("cache hits", _bar(load.cache_hit_rate))
     silence = silence_seconds(load)
     facts.add_row("silence", Text(f"{silence:.1f} s", style="bold red" if silence > LONG_SILENCE_SECONDS else ""))
-    state = Text("draining", style="bold yellow") if load.draining else Text("open", style="green")
-    head = Text.assemble("imp top  ", (address, "bold"), "  ", load.time.ToJsonString(), "  ", state)
+    state = Text("draining", style="bold yellow") if load.draining else Text("accepts calls", style="green")
+    time = f"{load.time.ToDatetime():%Y-%m-%d %H:%M:%S} UTC"
+    head = Text.assemble("imp top  ", (address, "bold"), "  ", time, "  ", state)
     parts: list[RenderableType] = [head, Panel(facts)]
     if requests is not None:
         parts.append(_request_table(requests, load))

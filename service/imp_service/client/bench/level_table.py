@@ -5,7 +5,7 @@ import math
 from .report import LevelReport
 
 HEADINGS = (
-    *("streams", "tokens/s", "min – max", "first token: half", "90 %", "99 %", "between: half", "90 %", "99 %"),
+    *("streams", "tokens/s", "min – max", "first token: median", "90 %", "99 %", "between: median", "90 %", "99 %"),
     *("tokens/message", "requests", "failed"),
 )
 

@@ -16,6 +16,7 @@ STREAMS = "streams at once"
 
 def page(report: LadderReport) -> str:
     plan = report.plan
+    repetitions = f"{plan.reps} repetition{'s' if plan.reps != 1 else ''}"
     when = datetime.fromtimestamp(report.measured_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     facts = {
         "Model": report.title,
@@ -23,7 +24,7 @@ def page(report: LadderReport) -> str:
         "Device": report.device,
         "Measured": when,
         "Requests": f"prompts of {report.prompts} tokens, answers of {report.answers}; "
-        f"{plan.requests} from each stream, {plan.reps} repetitions, alternately up and down the ladder",
+        f"{plan.requests} from each stream, {repetitions}, alternately up and down the ladder",
     }
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
     return "\n".join(
@@ -52,14 +53,14 @@ def _throughput(levels: Sequence[LevelReport]) -> str:
     values = tuple(level.median_tokens_per_s for level in levels)
     ranges = tuple((min(level.tokens_per_s), max(level.tokens_per_s)) for level in levels)
     chart = _chart("generated tokens per second", levels, linear_axis([high for _, high in ranges]), rate_text)
-    return chart.svg([Series("tokens/s", values, ranges)])
+    return _scrolled(chart.svg([Series("tokens/s", values, ranges)]))
 
 
 def _latency(title: str, levels: Sequence[LevelReport], times: Sequence[Percentiles]) -> str:
     series = [
         Series("99 %", tuple(t.p99 for t in times)),
         Series("90 %", tuple(t.p90 for t in times)),
-        Series("half", tuple(t.p50 for t in times)),
+        Series("median", tuple(t.p50 for t in times)),
     ]
     measured = [value for one in series for value in one.values if value > 0]
     if not measured:
@@ -67,7 +68,12 @@ def _latency(title: str, levels: Sequence[LevelReport], times: Sequence[Percenti
     # Tokens of one read of the socket arrive together, with zero time between them: zero has no logarithm.
     least = min(measured)
     shown = [Series(one.name, tuple(v if math.isnan(v) else max(v, least) for v in one.values)) for one in series]
-    return _chart(title, levels, log_axis(measured), duration_text).svg(shown)
+    return _scrolled(_chart(title, levels, log_axis(measured), duration_text).svg(shown))
+
+
+def _scrolled(svg: str) -> str:
+    """A chart stays readable on a narrow screen, where it is wider than the page."""
+    return f'<div class="chart" tabindex="0">{svg}</div>'
 
 
 def _chart(title: str, levels: Sequence[LevelReport], axis: Axis, text: Callable[[float], str]) -> Chart:

@@ -21,7 +21,7 @@ h2 { font-size: 1.1rem; margin-top: 2.2rem; }
 p, dl { color: var(--soft); }
 dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; }
 dd { margin: 0; }
-svg { width: 100%; height: auto; }
+svg { width: 100%; min-width: 36rem; height: auto; }
 svg text { font-size: 12px; fill: var(--soft); }
 polyline, line { fill: none; stroke-width: 2; }
 .s1 { stroke: var(--s1); }
@@ -32,7 +32,11 @@ circle.s1, svg text.s1 { fill: var(--s1); }
 circle.s2, svg text.s2 { fill: var(--s2); }
 circle.s3, svg text.s3 { fill: var(--s3); }
 svg text.name { stroke: none; font-weight: 600; }
-.wide { overflow-x: auto; }
+/* The table has more columns than the text is wide. */
+.wide {
+  overflow-x: auto; width: fit-content; max-width: calc(100vw - 2rem); margin-left: 50%; transform: translateX(-50%);
+}
+.chart { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--grid); white-space: nowrap; }
 """

@@ -49,7 +49,10 @@ def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
         message.chat.SetInParent()
         writer.fill(message.chat, ChatPrompt((), *_beside_messages(prompt)), "chat")
         for i, each in enumerate(prompt.messages):
-            writer.fill(message.chat.messages.add(), each, f"chat.messages[{i}]")
+            added = message.chat.messages.add()
+            writer.fill(added, each, f"chat.messages[{i}]")
+            if each.content is None:
+                added.null_content = True
     elif isinstance(prompt, bytes | bytearray) or not hasattr(prompt, "__iter__"):
         raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
     else:

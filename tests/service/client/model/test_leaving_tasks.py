@@ -1,4 +1,4 @@
-"""Generations of asyncio tasks that end, fail or are left at random: nothing of them stays on either side."""
+"""Generations of asyncio tasks that end, fail or are left at random leave nothing on either side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parents[3] / "support" / "leaving_tasks.py"
 
 
 def left_by(served: Served, n: int, seed: int) -> dict[str, int]:
-    """Runs so many generations in a process of their own, since grpc.aio wants one event loop in a process."""
+    """Runs `n` generations in their own process, since grpc.aio needs the only event loop of a process."""
     words = [sys.executable, "-X", "dev", "-W", "error", str(PROGRAM), served.address, str(n), str(seed)]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_AFTER * 10, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -30,7 +30,7 @@ def left_by(served: Served, n: int, seed: int) -> dict[str, int]:
 
 
 def test_cnt_3_generations_that_are_left_leave_nothing(served: Served) -> None:
-    ends = left_by(served, 300, 3)
+    ends = left_by(served, 100, 3)
     assert ends.keys() >= {"whole", "cancelled", "timeout", "closed", "dropped", "deadline"}
 
 

@@ -1,0 +1,80 @@
+"""A model on a hub as far as a report needs it: small files whole, of weights only the headers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from huggingface_hub import hf_hub_url
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
+
+from imp_service.cli.failure import CommandError
+from imp_service.cli.hub.choose import HubFile
+from imp_service.cli.hub.get import only_choice
+from imp_service.cli.hub.header import MAX_HEADER_BYTES, BrokenHeader, gguf_header, safetensors_header
+from imp_service.cli.hub.hub import errors_of, read_repository
+from imp_service.cli.hub.reference import Reference, read_reference
+
+# The first request for a header. Each further one doubles what is there.
+_FIRST_BYTES = 1024**2
+_HEADERS = {".gguf": gguf_header, ".safetensors": safetensors_header}
+
+
+@contextmanager
+def remote_headers(word: str) -> Iterator[Path]:
+    """A folder for the block, with the model that `word` names. Its weights are holes. Raises CommandError."""
+    reference = read_reference(word)
+    repository = read_repository(reference, None)
+    choice = only_choice(word, reference, repository)
+    with TemporaryDirectory(prefix="imp-inspect-") as folder:
+        for file in choice.files:
+            _write(Path(folder) / file.name, _RemoteFile(reference, file))
+        yield Path(folder) / choice.files[0].name if choice.name != "." else Path(folder)
+
+
+class _RemoteFile:
+    """A file of the hub, read from its beginning as far as needed."""
+
+    def __init__(self, reference: Reference, file: HubFile) -> None:
+        self.name = f"{reference.repository}:{file.name}"
+        self.n_bytes = file.n_bytes
+        self._url = hf_hub_url(reference.repository, file.name)
+        self._data = bytearray()
+
+    def read(self, n_bytes: int) -> bytearray:
+        """The file's first bytes: at least so many, unless it is shorter."""
+        if n_bytes > len(self._data) < self.n_bytes:
+            self._fetch(min(max(n_bytes, 2 * len(self._data), _FIRST_BYTES), self.n_bytes))
+        return self._data
+
+    def _fetch(self, end: int) -> None:
+        headers = build_hf_headers() | {"Range": f"bytes={len(self._data)}-{end - 1}"}
+        with (
+            errors_of(self.name),
+            get_session().stream("GET", self._url, headers=headers, follow_redirects=True) as got,
+        ):
+            hf_raise_for_status(got)
+            if got.status_code != 206:  # a server without ranges sends the file from its beginning
+                self._data.clear()
+            for piece in got.iter_bytes():
+                self._data += piece
+                if len(self._data) >= end:
+                    break
+        if len(self._data) < end:
+            raise CommandError("HUB_UNREACHABLE", f"{self.name}: {len(self._data)} bytes came, expected {end}")
+        del self._data[end:]
+
+
+def _write(path: Path, file: _RemoteFile) -> None:
+    measure = _HEADERS.get(path.suffix.lower())
+    try:
+        if measure is None and file.n_bytes > MAX_HEADER_BYTES:
+            raise BrokenHeader(f"{file.n_bytes} bytes, limit {MAX_HEADER_BYTES}")
+        end = file.n_bytes if measure is None else measure(file.read)
+    except BrokenHeader as error:
+        raise CommandError("HUB_INVALID", f"{file.name}: {error}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as written:
+        written.write(memoryview(file.read(end))[:end])
+        # The rest is a hole, which takes no room.
+        written.truncate(file.n_bytes)

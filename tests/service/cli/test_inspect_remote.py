@@ -1,0 +1,130 @@
+"""imp inspect of a reference that is not downloaded reads only headers. The hub is on loopback."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from imp_service.cli.hub.header import BrokenHeader, gguf_header, safetensors_header
+from imp_service.core.checkpoint import advice_on
+from imp_service.models import demo_model_path
+from support.hub_directory import model_for, write_directory
+from support.hub_tokenizers import library_of
+from support.stand_in_hub import Hub, stand_in_hub
+
+MODEL = demo_model_path().read_bytes()
+# Weights after the header reveal a complete download.
+PADDED = MODEL + bytes(3 * 1024**2)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a safetensors directory with a few MiB of weights."""
+    library = library_of("byte level")
+    model = model_for(library, hidden_size=512, ffn_size=1024)
+    folder = write_directory(tmp_path_factory.mktemp("hub") / "m", library, model)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def hub(directory: dict[str, bytes]) -> Iterator[Hub]:
+    files = {"own__one": {"tiny-Q8_0.gguf": PADDED}, "own__many": {"m-Q8_0.gguf": MODEL, "m-Q4_K_M.gguf": b"GGUF"}}
+    with stand_in_hub(**files, own__dir=directory) as started:
+        yield started
+
+
+@pytest.fixture
+def inspect(imp, hub: Hub) -> Run:
+    def run(*words: str, command: str = "inspect", **variables: str) -> tuple[int, str, str]:
+        done = imp(command, *words, **{"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", **variables})
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+@pytest.mark.parametrize("reference", ["own/one", "own/dir"])
+def test_get_6_the_report_of_headers_is_that_of_the_model(inspect: Run, hub: Hub, reference: str) -> None:
+    status, out, err = inspect("--json", f"hf:{reference}")
+    assert status == 0, err
+    assert hub.n_sent < sum(map(len, hub.repositories[reference].values())) - 2 * 1024**2
+    assert inspect(command="ls")[1] == ""  # the cache is empty
+    assert inspect(reference, command="pull")[0] == 0
+    n_sent = hub.n_sent
+    whole = json.loads(inspect("--json", f"hf:{reference}", HF_ENDPOINT="http://127.0.0.1:1")[1])
+    found = json.loads(out)
+    assert found.pop("path") == f"hf:{reference}" and Path(whole.pop("path")).exists()
+    assert found == whole and hub.n_sent == n_sent
+
+
+def test_get_6_a_server_without_ranges(inspect: Run, hub: Hub) -> None:
+    hub.ignores_ranges = True
+    assert inspect("hf:own/one")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("hf:own/many:Q4_K_M",), 65, "HUB_INVALID: own/many:m-Q4_K_M.gguf: its header does not end"),
+        (("hf:own/many",), 64, "expected one of these"),
+        (("hf:own/none",), 66, "HUB_NOT_FOUND"),
+        (("--check", "hf:own/one"), 64, "--check: reads the whole file, download it first: imp pull own/one"),
+    ],
+)
+def test_get_6_what_cannot_be_inspected_is_one_line(
+    inspect: Run, words: tuple[str, ...], status: int, said: str
+) -> None:
+    found, _, err = inspect(*words)
+    assert (found, err.splitlines()[-1].count(said)) == (status, 1), err
+
+
+def test_get_6_a_header_ends_where_the_tensors_are_described() -> None:
+    whole = gguf_header(lambda n: MODEL)
+    # The data begin at the next multiple of the alignment, 32.
+    assert MODEL[whole : whole + -whole % 32] == bytes(-whole % 32)
+    for n in random.Random(1).sample(range(whole), 50):
+        with pytest.raises(BrokenHeader):
+            gguf_header(lambda _, n=n: MODEL[:n])
+    assert safetensors_header(lambda n: b"\x02" + bytes(7) + b"{}...") == 10
+    with pytest.raises(BrokenHeader):
+        safetensors_header(lambda n: b"\xff" * 8 + b"{}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_get_6_broken_headers_end(seed: int) -> None:
+    rng, header = random.Random(seed), MODEL[:4096]
+    for _ in range(100):
+        broken = bytearray(header)
+        for _ in range(4):
+            broken[rng.randrange(4, 200)] = rng.choice([0, 1, 8, 9, 127, 255])
+        with pytest.raises(BrokenHeader):
+            gguf_header(lambda n, data=bytes(broken): data)
+
+
+@pytest.mark.parametrize("command", ["run", "serve", "chat", "inspect"])
+def test_get_7_an_unknown_name_says_how_to_pull(inspect: Run, command: str) -> None:
+    words = ["-m", "no-such-model"] if command != "inspect" else ["no-such-model"]
+    status, _, err = inspect(*words, *(["hi"] if command == "run" else []), command=command)
+    assert status == 66
+    assert "no-such-model: is no file, no folder and no name of [models]; to download a model: imp pull" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Qwen/Qwen3-0.6B-GGUF", "imp pull Qwen/Qwen3-0.6B-GGUF, or -m hf:Qwen/Qwen3-0.6B-GGUF"),
+        ("qwen3:8b", "imp pull OWNER/NAME:TYPE"),
+        ("https://huggingface.co/a/b/blob/main/x.gguf", "imp pull a/b:x.gguf"),
+        ("qwen3", "imp pull OWNER/NAME:TYPE"),
+    ],
+)
+def test_get_7_each_kind_of_name_has_its_advice(name: str, said: str) -> None:
+    assert said in (advice_on(name) or "")
+
+
+def test_get_7_the_name_of_a_file_has_no_advice() -> None:
+    assert advice_on("missing.gguf") is None
