@@ -36,24 +36,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", dest="all_cases", help="all cases of every sweep, and the long tests"
     )
+    parser.addoption(
+        "--rest", action="store_true", dest="only_rest", help="only what --all adds to a run without options"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("all" if config.option.all_cases else "quick")
+    settings.load_profile("quick" if is_quick(config) else "all")
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Returns whether this run makes fewer repetitions than `--all`."""
+    return not (config.option.all_cases or config.option.only_rest)
 
 
 @pytest.fixture(scope="session")
 def repeats(request: pytest.FixtureRequest) -> quick_run.Repeats:
     """Maps the number of repetitions of `--all` to that of this run: a quick run makes a fifth of them."""
-    return lambda n: n if request.config.option.all_cases else n // 5
+    return lambda n: n // 5 if is_quick(request.config) else n
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects the tests that only `--all` runs, unless a test is named on the command line."""
+    """Deselects what this run leaves out, unless the command line names a test."""
     if config.option.all_cases or any("::" in argument for argument in config.args):
         return
     left_out = quick_run.left_out(items)
+    if config.option.only_rest:
+        left_out = {item for item in items if item not in left_out and not quick_run.repeats_less(item)}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
@@ -61,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Excludes all objects that exist now from garbage collection: tests call gc.collect() hundreds of times.
 
-    The modules of the tests and of their oracles are half a million objects, which take half a second each time.
+    The modules of the tests and of their oracles have half a million objects, which take half a second each time.
     """
     gc.collect()
     gc.freeze()
@@ -69,7 +79,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two worker processes for the whole suite; none for named files, because starting a worker takes seconds."""
+    """Returns two worker processes for the whole suite; none for named files, because a worker starts slowly."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return 2 if is_whole and len(os.sched_getaffinity(0)) > 1 else 0
 

@@ -1,4 +1,4 @@
-"""Servers are asked for what a load says, and the figures follow from what came back."""
+"""Servers get the requests that a load describes, and the figures follow from their answers."""
 
 import asyncio
 import json
@@ -26,6 +26,7 @@ COMMAND = Path(__file__).with_name("compare_servers")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.mark.long
 def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
     files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
     options = [word for option, path in files.items() for word in (f"--{option}", str(path))]
@@ -51,7 +52,7 @@ def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
         found = [server["limit_fraction"]["median"], server["inter_token_p99_in_p50"]["median"]]
         met = [found[0] >= FRACTION, found[1] <= TAIL]
         goals = {goal["found"]: goal["met"] for goal in load["goals"]}
-        n_goals = 2 if load["clients"] > 1 else 1  # nothing arrives beside one client's tokens
+        n_goals = 2 if load["clients"] > 1 else 1  # nothing else arrives between one client's tokens
         assert goals == dict(zip(found[:n_goals], met[:n_goals], strict=True))
         assert all(round_["first_token_p50"] < round_["seconds"] for round_ in rounds)
         assert all(min(round_["client_cpu_seconds"], round_["server_cpu_seconds"]) > 0 for round_ in rounds)
@@ -59,7 +60,7 @@ def test_imp_is_measured_under_every_load(tmp_path: Path) -> None:
 
 
 def asked_over_http(*chunks: bytes, head: bytes = HEAD) -> tuple[RequestResult, dict]:
-    """What a client makes of an answer in such chunks, and what it asked."""
+    """Returns a client's result for an answer in these chunks, and the client's request."""
     asked = {}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,7 +87,7 @@ def test_events_are_read_whole_whatever_the_chunks() -> None:
     stop = b'data: {"content":"","stop":true,"tokens_predicted":5}\n\ndata: [DONE]\n\n'
     result, asked = asked_over_http(events[:60], events[60:61], events[61:] + stop[:9], stop[9:])
     assert result.failure == ""
-    assert [n_tokens for _, n_tokens in result.arrivals] == [1, 1, 2, 1]  # the third and the last made no text
+    assert [n_tokens for _, n_tokens in result.arrivals] == [1, 1, 2, 1]  # the third and the last have no text
     assert asked["prompt"] == [5, 6, 7]
     assert (asked["n_predict"], asked["ignore_eos"], asked["temperature"], asked["cache_prompt"]) == (3, True, 0, False)
 
@@ -109,7 +110,7 @@ def test_the_limit_is_the_time_of_the_work_at_the_rates() -> None:
     )  # fmt: skip
     limit = Limit(work, vocab_size=9, cpus=[0], chunk=8)
     load = Load(4, prompt_tokens=8, output_tokens=3, requests=5)
-    # A prompt computes 8 · 70 + 30; two steps read the weights and four caches, of 10 and 11 tokens.
+    # A prompt takes 8 · 70 + 30 operations; two steps read the weights and four caches, of 10 and 11 tokens.
     slow_arithmetic = limit.tokens_per_s(load, {"bytes": math.inf, "int8": 10.0})
     assert slow_arithmetic == pytest.approx(12 / (4 * 59 + 2 * 4 * 10))
     slow_memory = limit.tokens_per_s(load, {"bytes": 10.0, "int8": math.inf})
@@ -117,7 +118,7 @@ def test_the_limit_is_the_time_of_the_work_at_the_rates() -> None:
 
 
 def sample_of(first: float, between: list[float]) -> Sample:
-    """16 clients, of one request each."""
+    """Returns a sample of 16 clients with one request each."""
     arrivals = [(sum(between[:i]) + first, 1) for i in range(len(between) + 1)]
     result = RequestResult(0.0, arrivals, arrivals[-1][0])
     return Sample(Run(LevelRun(16, [result] * 16), 0.1), 0.9, 0.0, limit=100.0)

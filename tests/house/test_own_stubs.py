@@ -1,9 +1,10 @@
-"""proto/README.md: stubs of one's own import on this Python and call a server; no page names a package of no index."""
+"""proto/README.md: users' own stubs import on this Python and call a server; no page installs imp from an index."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,9 @@ from support.command_line import clean_environment
 from support.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[2]
+PROTOS = ROOT / "proto" / "imp" / "v1"
 PAGE = (ROOT / "proto" / "README.md").read_text()
-# What people read: pages, examples, help and messages.
+# Texts for users: pages, examples, help and messages.
 READ = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.*"), ROOT / "proto/README.md"]
 SOURCES = [*(ROOT / "service").rglob("*.py"), *(ROOT / "tools").glob("*.py")]
 
@@ -27,7 +29,7 @@ def block(kind: str) -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A client's: the same Python, and nothing of imp on its path."""
+    """A client's environment: the same Python, without imp on its path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -58,6 +60,21 @@ def test_rpc_23_stubs_as_the_page_makes_them_call_a_server(tmp_path: Path, envir
     assert len(ran.stdout.split()) >= 3
 
 
+def test_rpc_23_stubs_of_other_languages_have_all_services(tmp_path: Path, environment: dict[str, str]) -> None:
+    tools = ("protoc", "protoc-gen-go", "protoc-gen-go-grpc", "grpc_java_plugin", "grpc_tools_ruby_protoc")
+    if any(shutil.which(tool) is None for tool in tools):
+        pytest.skip("no plugins of protoc: apt install what examples/{go,java,ruby}/Makefile name")
+    generate(tmp_path, environment, block("console languages"))
+    services = re.findall(r"^service (\w+)", "\n".join(map(Path.read_text, PROTOS.glob("*.proto"))), re.MULTILINE)
+    assert len(services) == len(list(PROTOS.glob("*.proto"))) - 1  # types.proto has none
+    go = "\n".join(file.read_text() for file in (tmp_path / "go/example.com/imp/impv1").glob("*_grpc.pb.go"))
+    ruby = "\n".join(file.read_text() for file in (tmp_path / "ruby/imp/v1").glob("*_services_pb.rb"))
+    for service in services:
+        assert f"type {service}Client interface" in go
+        assert (tmp_path / f"java/imp/v1/{service}Grpc.java").is_file()
+        assert f"module {service}\n" in ruby
+
+
 def test_rpc_23_they_live_beside_imps_own_in_one_process(tmp_path: Path, environment: dict[str, str]) -> None:
     generate(tmp_path, environment, block("console"))
     program = (
@@ -75,7 +92,7 @@ def test_rpc_23_they_live_beside_imps_own_in_one_process(tmp_path: Path, environ
 def test_rpc_23_without_the_new_name_python_3_11_does_not_import_them(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """What the page says of Python 3.11: it stays true, or the page changes."""
+    """The page's statement about Python 3.11 is true."""
     generate(tmp_path, environment, "".join(block("console").splitlines(keepends=True)[:2]))
     command = [sys.executable, "-W", "ignore", "-c", "from imp.v1 import types_pb2"]
     ran = subprocess.run(
@@ -89,7 +106,7 @@ def test_rpc_23_without_the_new_name_python_3_11_does_not_import_them(
 
 
 def test_rpc_23_no_page_installs_imp_from_an_index() -> None:
-    """The name is nobody's there: whoever took it would be installed."""
+    """Nobody owns the name there: anyone could publish a package that users then install."""
     pattern = re.compile(r"pip3? install[^\n`]*\bimp[-_]service")
     named = [path for path in (*READ, *SOURCES) if path.is_file() and pattern.search(path.read_text(errors="replace"))]
     assert [str(path.relative_to(ROOT)) for path in named if "node_modules" not in path.parts] == []

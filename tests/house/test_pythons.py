@@ -1,4 +1,4 @@
-"""imp under every Python that it supports: built, installed and tested in an environment of each one's own."""
+"""imp under every Python that it supports: built, installed and tested, each in its own environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.command_line import clean_environment
 from support.patience import BUILD_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-# What depends on the interpreter: the extension's bindings, the text side, a server and its client.
+# The tests that depend on the interpreter: the bindings, the text layer, a server and its client.
 ROOMS = (
     "tests/engine/test_binding_lifetimes.py",
     "tests/engine/test_sessions.py",
@@ -30,7 +30,7 @@ PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 
 
 def others() -> list[str]:
-    """The versions that pyproject.toml names, but the first, which CI itself runs."""
+    """Returns the versions in pyproject.toml except the first, which CI itself runs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     prefix = "Programming Language :: Python :: 3."
     versions = sorted(int(line.removeprefix(prefix)) for line in project["classifiers"] if line.startswith(prefix))
@@ -38,10 +38,10 @@ def others() -> list[str]:
 
 
 def interpreter(version: str) -> str:
-    """Of this version, on PATH or from pyenv; skips where there is none that works."""
+    """Returns an interpreter of this version, on PATH or from pyenv; skips the test if none works."""
     candidates = [shutil.which(f"python{version}"), *PYENV.glob(f"versions/{version}.*/bin/python")]
     for candidate in filter(None, candidates):
-        # A shim of pyenv is on PATH for versions that are not chosen, and fails.
+        # pyenv puts shims on PATH for versions that are not selected; these fail.
         found = subprocess.run([candidate, "-c", "import venv"], capture_output=True, check=False)
         if found.returncode == 0:
             return str(candidate)
@@ -56,12 +56,12 @@ def interpreter(version: str) -> str:
 def test_imp_builds_and_works_under_every_supported_python(version: str, tmp_path: Path) -> None:
     subprocess.run([interpreter(version), "-m", "venv", str(tmp_path / "venv")], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    # Built without CUDA: nothing of it depends on the interpreter.
+    # Built without CUDA, because the CUDA code does not depend on the interpreter.
     environment = {**os.environ, "IMP_TESTING": "ON", "IMP_CUDA": "off"}
     environment.pop("PYTHONPATH", None)
     install = [python, "-m", "pip", "install", "-q", f"{ROOT}[test]"]
     subprocess.run(install, check=True, env=environment, timeout=2 * BUILD_SECONDS)
-    tests = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *ROOMS]
+    tests = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2", *ROOMS]
     kept = {
         name: value
         for name, value in clean_environment(tmp_path).items()

@@ -1,4 +1,4 @@
-"""A plain `pytest` decides every row: what `--all` adds is more cases of the same."""
+"""A plain `pytest` covers every row: `--all` only adds more cases of the same rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ TESTS = ROOT / "tests"
 LONG, SWEEP = "pytest.mark.long", "pytest.mark.sweep"
 # A file with sweeps over two parameters and over one of two.
 SWEPT = TESTS / "backend" / "test_gemm_kernels.py"
+# A file with two tests, of which one draws fewer examples in a quick run.
+DRAWN = TESTS / "service" / "generation" / "test_session_text.py"
+REPEATS_LESS = "test_ses_30_a_sessions_text_is_that_of_its_tokens_fed_anew"
 
 
 def rows_of_tests() -> tuple[set[str], set[str]]:
-    """The rows that tests decide, and those that some test decides in a quick run."""
+    """Returns the rows that tests cover, and those that some test covers in a quick run."""
     every, quick = set[str](), set[str]()
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -36,7 +39,7 @@ def rows_of_tests() -> tuple[set[str], set[str]]:
 
 @functools.cache
 def collected(*words: str) -> dict[str, set[str]]:
-    """Test -> its cases."""
+    """Returns a map from each collected test to its cases."""
     options = ["-q", "-n0", "-p", "no:cacheprovider", "--assert=plain", "--collect-only"]
     command = [sys.executable, "-m", "pytest", *options, *words]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -52,7 +55,7 @@ def test_hon_16_every_row_with_a_test_has_one_in_a_quick_run() -> None:
 
 
 def test_hon_16_only_a_whole_test_is_long() -> None:
-    """A parameter, a class or a module that is long would leave out rows unseen; a sweep keeps each value."""
+    """A long parameter, class or module could silently leave out rows; a sweep keeps each value."""
     for path in sorted(TESTS.rglob("test_*.py")):
         text = path.read_text()
         if LONG not in text:
@@ -75,6 +78,14 @@ def test_hon_4_a_quick_run_has_some_cases_of_every_test_and_each_value_of_a_swee
         assert {tuple(case.split("-")[parts]) for case in quick[name]} == {
             tuple(case.split("-")[parts]) for case in every[name]
         }
+
+
+@pytest.mark.long
+def test_hon_4_the_rest_and_a_quick_run_are_all_cases() -> None:
+    files = [str(SWEPT), str(DRAWN)]
+    quick, rest, every = collected(*files), collected("--rest", *files), collected("--all", *files)
+    assert {name: quick[name] | rest[name] for name in every} == every
+    assert {name for name in every if quick[name] & rest[name]} == {REPEATS_LESS}
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""What the house asks of its tests: every file collects some, bounds stand in one place, what is named is there."""
+"""Rules for tests: every file has tests, bounds are in one place, and everything that is named exists."""
 
 import ast
 import os
@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 TOLERANCES = TESTS / "support" / "tolerances.py"
-# A small number that decides a comparison, or a keyword of one.
+# A small number in a comparison, or a tolerance keyword of a comparison.
 TYPED_TOLERANCE = re.compile(r"<=?\s*\d*\.?\d*e-\d+|\b(?:atol|rtol|rel|abs)=\s*[\d.]+(?:e-?\d+)?\b")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider")
-# Room of tests -> test functions it has at least. A lower count needs a note in the commit; see MOST_BEHIND.
+# Folder of tests -> minimum number of test functions. A lower count needs a note in the commit; see MOST_BEHIND.
 AT_LEAST = {
     "backend": 252,
     "base": 16,
@@ -27,16 +27,16 @@ AT_LEAST = {
     "examples": 9,
     "files": 113,
     "gpu": 73,
-    "house": 87,
+    "house": 119,
     "model": 129,
-    "parity": 12,
+    "parity": 30,
     "service": 1580,
     "soak": 2,
     "tensor": 13,
 }
-# The findings of the past, a file each, are never fewer.
+# The number of past findings, one file each, never decreases.
 FINDINGS_AT_LEAST = 65
-# A count that has grown beyond this is pinned anew: a pin far below today's count holds nothing.
+# If a count grows beyond this, raise its minimum: one far below the current count has no effect.
 MOST_BEHIND, SPARE = 1.25, 10
 
 

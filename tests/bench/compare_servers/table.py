@@ -1,4 +1,4 @@
-"""The rows that a person reads, as they come."""
+"""The printed table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ HEADING = (
     f"{'':38} {'server':13} {'tokens/s':>22} {'imp is':>13} {'of limit':>8}   "
     f"{'first token p50, p99':>20}   {'between p50, p99':>16}   {'p99/p50':>7} {'client CPU':>10}"
 )
-# CPUs that others may have in a round before its figures are doubtful.
+# More CPUs than this used by other processes make the figures of a round doubtful.
 OTHERS = 0.1
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """A row for each server; a remark where others had the CPUs."""
+    """Returns a row for each server, and a remark if other processes used its CPUs."""
     found = []
     for name in outcome.engines:
         speed, median = outcome.tokens_per_s(name), lambda figure, name=name: outcome.figure(name, figure).median
@@ -31,6 +31,6 @@ def lines(outcome: Outcome) -> list[str]:
             f"{outcome.tail(name).median:7.2f} {100 * outcome.client_share(name):8.0f} %"
         )
         if outcome.others(name) > OTHERS:
-            found.append(f"{'':38} {name:13} disturbed: others had up to {outcome.others(name):.2f} CPUs")
+            found.append(f"{'':38} {name:13} disturbed: other processes used up to {outcome.others(name):.2f} CPUs")
     found.append(f"{'':38} {'imp':13} {verdict_line(verdicts(outcome))}")
     return found
