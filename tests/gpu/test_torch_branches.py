@@ -153,12 +153,16 @@ def test_what_cannot_be_compared_with_stops_no_other(found: Context) -> None:
 
 
 @pytest.mark.parametrize("mix", comparators.LLAMA_MIXES)
-def test_llama_cpp_reads_the_files_that_it_is_timed_with(tmp_path: Path, mix: str) -> None:
-    pytest.importorskip("llama_cpp", reason="llama_cpp is not installed")
+def test_llama_cpp_reads_the_files_that_it_is_timed_with(
+    tmp_path: Path, mix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama_cpp is not installed")
     from imp_service.core.synthetic import Shape
     from support import llama_cpp_peer
 
     llama_cpp_peer.start()
+    params = llama_cpp_peer.plain_model_params()
+    monkeypatch.setattr(llama_cpp.llama_cpp, "llama_model_default_params", lambda: params)
     context = Context(tmp_path, is_dry=True, stage="comparators")
     context.measurements.write_text("")
     comparators.random_llama(context, Shape("Tiny", "llama", 2, 256, 512, 4, 2, 64, 640, 1024, 1e4, 1e-6, False), mix)

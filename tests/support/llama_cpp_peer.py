@@ -44,9 +44,16 @@ def quantize(source: Path, target: Path, file_type: str) -> Path:
     return target
 
 
+def plain_model_params() -> Any:
+    """Returns llama.cpp's default parameters without kernels for AMX, which crash on some shapes (its issue 20824)."""
+    params = llama_cpp.llama_model_default_params()
+    params.use_extra_bufts = False
+    return params
+
+
 @contextmanager
 def _context(path: Path, n_tokens: int) -> Iterator[tuple[Any, int]]:
-    model_params = llama_cpp.llama_model_default_params()
+    model_params = plain_model_params()
     model_params.use_mmap = False
     model = llama_cpp.llama_model_load_from_file(bytes(path), model_params)
     assert model, f"llama.cpp does not load {path}"
