@@ -1,4 +1,4 @@
-"""The arena: aligned, zero, and honest about memory that is not there."""
+"""The arena returns aligned, zeroed memory, and raises an error if the system has none."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def test_pieces_are_aligned_zero_and_apart() -> None:
     sizes = [1, 63, 64, 65, 0, 5_000_000, 100, 3_000_000]
     pieces = core.arena_pieces(4 << 20, sizes)
     assert [address % 64 for address, _ in pieces] == [0] * len(sizes)
-    assert [nonzero for _, nonzero in pieces] == [0] * len(sizes)  # though each piece before was filled
+    assert [nonzero for _, nonzero in pieces] == [0] * len(sizes)  # although each earlier piece was filled
     assert pieces[0][0] % (2 << 20) == 0
-    assert pieces[5][0] % (2 << 20) == 0  # larger than what was left: a chunk of its own
+    assert pieces[5][0] % (2 << 20) == 0  # larger than the rest of the chunk, so it gets its own chunk
     spans = sorted((address, address + size) for (address, _), size in zip(pieces, sizes, strict=True))
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
@@ -32,7 +32,7 @@ def test_memory_that_the_system_refuses_is_no_memory(size: int) -> None:
 
 
 def lines_at(address: int, file: str) -> list[str]:
-    """What /proc says of the mapping that begins at an address."""
+    """Returns the lines of /proc for the mapping that begins at an address."""
     lines = Path(f"/proc/self/{file}").read_text().splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith(f"{address:x}"))
     return lines[first : first + 40]

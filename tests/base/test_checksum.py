@@ -1,4 +1,4 @@
-"""The checksum of packed weights: what it is for all time, and that no accident escapes it."""
+"""The checksum of packed weights has a fixed definition and detects corrupted data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_mod_23_every_flipped_bit_and_every_two_changed_words_show() -> None:
         sums.add(core.checksum(bytes(data), 7))
         data[bit // 8] ^= 1 << bit % 8
     assert len(sums) == 8 * len(data) + 1
-    # The highest bits are those that a product carries away.
+    # A multiplication loses the highest bits most easily.
     tops = {core.checksum(bytes(data), 7)}
     places = range(7, len(data), 8)
     for first in places:

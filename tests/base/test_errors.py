@@ -1,4 +1,4 @@
-"""Errors of C++ as Python sees them: each worded by its cause, and those of other extensions left alone."""
+"""C++ errors in Python: each has a message for its cause, and errors of other extensions keep their type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_another_cause_is_no_want_of_memory() -> None:
 
 @pytest.mark.long
 def test_an_error_of_another_extension_stays_its_own(tmp_path: Path) -> None:
-    # The compiler that built imp.
+    # Uses the compiler that built imp.
     source, built = tmp_path / "other.cpp", tmp_path / f"other{sysconfig.get_config_var('EXT_SUFFIX')}"
     source.write_text(OTHER_EXTENSION)
     includes = [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_path('include')}"]

@@ -1,4 +1,4 @@
-"""The thread pool: every task once, callers one at a time, the floating-point mode of each thread, rest when idle."""
+"""The thread pool runs each task once, serves one caller at a time, sets the floating-point mode, sleeps when idle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.weights import random_rows, random_weight
 
 # The bits of x86's MXCSR: exceptions masked, flush to zero, denormals are zero, to nearest.
 COMPUTE = 0x1F80 | 0x8000 | 0x0040
-# Upward, without flushing: another library's.
+# The mode of another library: rounds up, does not flush.
 DISTURBED = 0x1F80 | 0x4000
 x86_only = pytest.mark.skipif(core.float_mode() == -1, reason="only x86 has these modes")
 
@@ -45,7 +45,7 @@ def test_callers_are_taken_one_at_a_time() -> None:
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 def test_det_15_compute_threads_set_their_mode_and_give_the_callers_back(n_threads: int, restored_mode: None) -> None:
     core.set_float_mode(DISTURBED)
-    pool = core.ThreadPool(n_threads)  # its threads start in the mode of the thread that makes them
+    pool = core.ThreadPool(n_threads)  # its threads start in the mode of the thread that creates them
     assert pool.float_modes() == [COMPUTE] * n_threads
     assert core.float_mode() == DISTURBED
 
@@ -53,7 +53,7 @@ def test_det_15_compute_threads_set_their_mode_and_give_the_callers_back(n_threa
 @x86_only
 @pytest.mark.parametrize("dtype", ["q8_0", "f32", "q4_k"])
 def test_d04_det_15_a_mode_changed_in_pool_threads_changes_no_bit(dtype: str, restored_mode: None) -> None:
-    """Inputs are so small that flushing and rounding show in the result."""
+    """The inputs are so small that flushing and rounding change the result."""
     weight, x = random_weight(dtype, 100, 512), random_rows(5, 512) * np.float32(1e-38)
     x[3:] *= np.float32(3e38)
     term = (dtype, weight.file, 100, None)
@@ -64,7 +64,7 @@ def test_d04_det_15_a_mode_changed_in_pool_threads_changes_no_bit(dtype: str, re
         (actual,), _ = core.gemm_linear([term], x, pool)
         assert_same_bits(actual, expected)
     assert core.float_mode() == DISTURBED
-    if dtype == "f32":  # the control: what the test would see if the mode were not set
+    if dtype == "f32":  # negative control: flushing does change these results
         exact = np.abs(x.astype(np.float64) @ weight.values.T.astype(np.float64))
         assert ((expected == 0) & (exact > 0)).any()
 
@@ -93,7 +93,7 @@ def test_impossible_teams_are_refused(n_threads: int, cpus: list[int], message: 
 
 
 def states_of_other_threads(before: set[str]) -> list[str]:
-    """The kernel's word for each thread that is not in `before`: R runs, S sleeps."""
+    """Returns the state of each thread that is not in `before`: R (running) or S (sleeping)."""
     states = []
     for task in Path("/proc/self/task").iterdir():
         if task.name not in before:
@@ -106,7 +106,7 @@ def test_an_idle_team_sleeps_and_still_works() -> None:
     pool = core.ThreadPool(4, [], 0)
     for _ in range(3):
         assert pool.count_tasks(100)[0] == [1] * 100
-        # No clock: each look is a system call, and a team that spins for ever fails the count.
+        # Counts attempts instead of time: each attempt is a system call, and a pool that never sleeps fails.
         assert any(states_of_other_threads(before) == ["S"] * 3 for _ in range(100_000))
 
 

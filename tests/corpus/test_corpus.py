@@ -1,7 +1,7 @@
-"""Inputs that once broke a reader, or stand for a class that breaks readers: each ends as its name says.
+"""Inputs that broke a reader, or that represent a class of such inputs: each gives the result in its name.
 
-A file is named REASON.what_it_is: the reason with which it is refused, or OK. A bug that an input shows brings that
-input here. The folder only grows: AT_LEAST goes up with it.
+The name of a file is REASON.what_it_is: the reason of its refusal, or OK. When an input reveals a bug, add the input
+here. The folder only grows; raise AT_LEAST with it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_model(path: Path) -> str:
 
 
 def read_weights(path: Path) -> str:
-    """Beside a configuration, as such a file must be."""
+    """Reads a safetensors file; it needs a config.json in the same folder."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(path, Path(folder) / "model.safetensors")
         (Path(folder) / "config.json").write_text(json.dumps(CONFIG))
@@ -133,7 +133,7 @@ def test_b11_the_corpus_only_grows() -> None:
 
 
 def test_b11_each_reader_has_an_input_that_it_takes_and_one_that_it_refuses() -> None:
-    """So that no reader passes by refusing all, or nothing."""
+    """A reader that refuses everything, or nothing, fails."""
     for name in AT_LEAST:
         ends = {path.name.startswith("OK.") for path in FILES if path.parent.name == name}
         assert (name, ends) == (name, {True, False})

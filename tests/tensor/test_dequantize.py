@@ -1,4 +1,4 @@
-"""Every dtype decodes bit for bit as the `gguf` package (F8_E4M3: `ml_dtypes`) defines it, however extreme."""
+"""Every dtype decodes bit for bit as in the `gguf` package (F8_E4M3: `ml_dtypes`), also for extreme values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from support.weights import block_of, decode
 
 NAMES = [row["name"] for row in core.dtypes()]
 
-# Zeros, the subnormals' ends, one, the largest, infinities and NaNs (quiet, signalling, with payload), of both signs.
+# Zeros, the smallest and largest subnormals, one, and the largest finite value, of both signs.
 EXTREME_SCALES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF]
+# Infinities and NaNs (quiet, signalling, with payload), of both signs.
 NOT_FINITE = [0x7C00, 0xFC00, 0x7E00, 0xFE00, 0x7C01, 0xFDFF]
 
 
@@ -33,7 +34,7 @@ def oracle(name: str, blocks: np.ndarray) -> np.ndarray:
 
 
 def assert_same_bits(actual: np.ndarray, expected: np.ndarray) -> None:
-    """Equal bits, except that one NaN is as good as another."""
+    """Compares bits; all NaN are equal."""
     nan = np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(actual), nan)
     np.testing.assert_array_equal(actual.view(np.uint32)[~nan], expected.view(np.uint32)[~nan])
@@ -45,7 +46,7 @@ def random_blocks(name: str, n_blocks: int, seed: int) -> np.ndarray:
 
 
 def extreme_blocks(name: str, scales: list[int]) -> np.ndarray:
-    """Every pair of scales over random integers, and over integers of all zeros and all ones."""
+    """Returns blocks with every pair of scales, for random integers and for integers of all zeros and all ones."""
     n_fields = len(FLOAT16_SCALES[name])
     blocks = []
     for first in scales:
@@ -70,13 +71,13 @@ def test_mod_3_extreme_scales_decode_to_the_definition(name: str) -> None:
     blocks = extreme_blocks(name, EXTREME_SCALES + NOT_FINITE)
     actual = core.dequantize(name, blocks.tobytes())
     assert_same_bits(actual, oracle(name, blocks))
-    # A scale that is not finite shows in every element it multiplies, whatever the integers are.
+    # A non-finite scale changes every element that it multiplies, whatever the integers are.
     for scale in NOT_FINITE:
         assert not np.isfinite(core.dequantize(name, extreme_blocks(name, [scale]).tobytes())).any()
 
 
 def test_mod_3_every_exponent_decodes_to_the_definition() -> None:
-    """Under the lowest the values are subnormal, under the highest infinite."""
+    """With the lowest exponent the values are subnormal, with the highest infinite."""
     blocks = random_blocks("mxfp4", 256, seed=7)
     blocks[:, 0] = np.arange(256)
     blocks[:, 1:9] = [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]  # every level
@@ -87,7 +88,7 @@ def test_mod_3_every_exponent_decodes_to_the_definition() -> None:
 
 
 def test_mod_3_every_code_under_every_kind_of_scale_decodes_to_the_definition() -> None:
-    """Two of the codes are NaN; scales as far as the reader of files lets them come, of both signs, and zero."""
+    """Two of the codes are NaN. The scales are the extremes that the file reader accepts, of both signs, and zero."""
     codes = np.arange(256, dtype=np.uint8).reshape(4, 64)
     scales = np.float32([0.0, -0.0, 2.0**-100, -(2.0**-100), 1.0, -0.3, 448.0, np.nextafter(np.float32(2.0**100), 0)])
     blocks = np.concatenate([np.tile(codes, (len(scales), 1)), np.zeros((32, 4), np.uint8)], axis=1)
@@ -107,17 +108,17 @@ def subnormal(values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", FLOAT16_SCALES)
 def test_mod_3_no_decoded_value_is_subnormal(name: str) -> None:
-    """So decoding is the same in compute threads, which flush subnormals."""
+    """Compute threads flush subnormals, so decoding gives the same values there."""
     blocks = np.concatenate([random_blocks(name, 500, seed=4), extreme_blocks(name, EXTREME_SCALES)])
     assert not subnormal(core.dequantize(name, blocks.tobytes())).any()
 
 
 @pytest.mark.parametrize("name", QUANTIZED_TYPES)
 def test_mod_3_control_one_flipped_bit_is_seen(name: str) -> None:
-    """The comparison can fail: a single integer changed by one is noticed."""
+    """The comparison detects a single integer that changed by one."""
     rng = np.random.default_rng(5)
     blocks = random_blocks(name, 4, seed=5)
-    set_scales(name, blocks, rng, (0.3, 0.4), signs=True)  # finite, so that NaN hides nothing
+    set_scales(name, blocks, rng, (0.3, 0.4), signs=True)  # finite, because NaN would hide a difference
     changed = blocks.copy()
     changed[2, len(changed[2]) // 2] ^= 1
     with pytest.raises(AssertionError):
@@ -127,10 +128,10 @@ def test_mod_3_control_one_flipped_bit_is_seen(name: str) -> None:
 def test_mod_3_blocks_of_any_alignment() -> None:
     for name in NAMES:
         blocks = random_blocks(name, 5, seed=6).tobytes()
-        whole = core.dequantize(name, blocks)
+        together = core.dequantize(name, blocks)
         size = row_of(name)["block_bytes"]
         parts = [core.dequantize(name, blocks[i : i + size]) for i in range(0, len(blocks), size)]
-        np.testing.assert_array_equal(whole.view(np.uint32), np.concatenate(parts).view(np.uint32))
+        np.testing.assert_array_equal(together.view(np.uint32), np.concatenate(parts).view(np.uint32))
 
 
 def test_mod_3_rows_that_do_not_fill_blocks_are_refused() -> None:

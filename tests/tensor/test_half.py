@@ -14,7 +14,7 @@ def assert_same_bits(actual: np.ndarray, expected: np.ndarray, nan: np.ndarray) 
 
 
 def around(values: np.ndarray) -> np.ndarray:
-    """The finite values, their midpoints (ties) and the floats next to both."""
+    """Returns the finite values, their midpoints (ties) and the floats next to both."""
     finite = np.sort(np.unique(values[np.isfinite(values)]).astype(np.float64))
     points = np.concatenate([finite, (finite[1:] + finite[:-1]) / 2]).astype(np.float32)
     above = np.nextafter(points, np.float32(np.inf))
@@ -49,7 +49,8 @@ def test_mod_3_bf16_round_trip_and_ties_to_even() -> None:
     widened = (ALL.astype(np.uint32) << 16).view(np.float32)
     values = around(widened)
     bits = values.view(np.uint32)
-    # The nearest of two neighbours, the even one at a tie: exact on the bits, which are ordered like the numbers.
+    # Rounds to the nearest neighbour, at a tie to the even one. Integer arithmetic on the bits is exact, because the
+    # bits have the order of the numbers.
     low = bits >> 16
     rest = bits & 0xFFFF
     expected = low + ((rest > 0x8000) | ((rest == 0x8000) & (low % 2 == 1)))
