@@ -1,12 +1,12 @@
 """Compares every family of models with transformers, and prints a table.
 
-    python tests/parity                # all families; exit status 1 if one differs, or a control is not noticed
+    python tests/parity                # all families; exit status 1 if one differs, or a control is not detected
     python tests/parity granite phi3
 
-For each family: the greatest error of float32 logits at 100 positions, relative to their root mean square, from GGUF
-and from a directory; the bound that follows from the roundings; and the facts that were turned off in transformers and
-then made a difference (a negative control). The weights are random. Exit status 2: transformers is not installed, or a
-name is unknown.
+For each family, the table has the greatest error of float32 logits at 100 positions, relative to their root mean
+square, from GGUF and from a directory. It has the bound that follows from the roundings. As a negative control, it
+lists the facts that changed the logits when they were turned off in transformers. The weights are random. Exit
+status 2: transformers is not installed, or a name is unknown.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CASES = OTHER_CASES | LINEAR_CASES
 def line(name: str, found: Comparison) -> str:
     verdict = "equal" if found.is_equal else "DIFFERS"
     caught = ", ".join(fact for fact in found.controls if fact not in found.uncaught)
-    missed = "".join(f", NOT NOTICED: {fact}" for fact in found.uncaught)
+    missed = "".join(f", NOT DETECTED: {fact}" for fact in found.uncaught)
     errors = f"{found.from_gguf:9.1e} {found.from_directory:9.1e} {found.bound:9.1e}"
     return f"{name:<26} {CASES[name].architecture:<14} {errors}  {verdict:<8} {caught}{missed}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/parity", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("families", nargs="*", metavar="FAMILY", help="all where none is given")
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help="default: all")
     names = parser.parse_args().families or list(CASES)
     unknown = [name for name in names if name not in CASES]
     if unknown or find_spec("transformers") is None:

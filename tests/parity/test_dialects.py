@@ -1,4 +1,4 @@
-"""What transformers renders of a conversation with a call, imp renders too, and its dialect reads the call back."""
+"""imp renders a conversation with a tool call as transformers does, and its dialect parses the call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ chat_templates = pytest.importorskip("transformers.utils.chat_template_utils", r
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "platform": {"type": "integer"}}}
 TOOLS = [{"type": "function", "function": {"name": "find", "description": "Finds.", "parameters": SCHEMA}}]
 CALL = ("find", {"city": "Z\u00fcrich", "platform": 3})
-# What stands before the call in an answer.
+# The text before the call in an answer.
 BEGINS = {"llama3": "{", "mistral": "[TOOL_CALLS]", "mistral-marked": "[TOOL_CALLS]"}
 
 
@@ -42,7 +42,7 @@ def test_chn_6_the_found_dialect_reads_what_transformers_renders(row: str) -> No
     rendered, _ = chat_templates.render_jinja_template([talk], tools=TOOLS, chat_template=source, **specials)
     assert side.render(prompt).text == rendered[0]
     assert side.dialect.name == name
-    # The call without the turn's header, as the model writes it.
+    # The model writes the call without the header of the turn.
     turn = rendered[0].rpartition("Where?")[2]
     if row in FAMILIES:
         written = turn.partition(FAMILIES[row].begin)[2].removesuffix(FAMILIES[row].end)
@@ -50,6 +50,6 @@ def test_chn_6_the_found_dialect_reads_what_transformers_renders(row: str) -> No
         written = turn[turn.index(BEGINS.get(row, "<tool_call>")) :]
     ids = side.tokenizer.encode(written, add_special_tokens=False, parse_special_tokens=True)
     stream = ChannelStream(side.channel_table, ParsePlan(side.dialect, False, read_tools(json.dumps(TOOLS)), (1,)))
-    told = joined([*(stream.feed(token) for token in ids), stream.finish()])
-    assert [(call.name, json.loads(call.arguments)) for call in told.tool_calls] == [CALL]
-    assert told.text.strip() == ""
+    parsed = joined([*(stream.feed(token) for token in ids), stream.finish()])
+    assert [(call.name, json.loads(call.arguments)) for call in parsed.tool_calls] == [CALL]
+    assert parsed.text.strip() == ""

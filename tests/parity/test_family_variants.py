@@ -1,4 +1,4 @@
-"""What some models of a family state and others do not: as `transformers` computes it, from the files it saves."""
+"""Facts that only some models of a family have give the logits of `transformers`, from the files that it saves."""
 
 from __future__ import annotations
 
@@ -88,8 +88,9 @@ def test_mod_5_mod_30_hon_1_a_variant_equals_transformers(name: str, tmp_path: P
     assert distance(got, peer_logits(peer, tokens)) > 4 * bound(peer)
 
 
-# The context asked for decides which frequencies a model has: prompts as long as that have those of transformers.
-CONTEXTS: dict[str, tuple[dict[str, Any], int, int]] = {  # rope, context asked for, the other side's
+# `max_context` decides which frequencies a model has. A prompt of that length has the frequencies of transformers.
+# (rope, max_context, a max_context that selects other frequencies)
+CONTEXTS: dict[str, tuple[dict[str, Any], int, int]] = {
     "longrope_within": (LONGROPE, 64, 65),
     "longrope_beyond": (LONGROPE, 200, 64),
     "dynamic_within": ({"rope_type": "dynamic", "factor": 4.0}, 512, 700),
@@ -111,7 +112,7 @@ def test_gen_22_hon_1_frequencies_by_the_context_asked_for(name: str, tmp_path: 
     expected = peer_logits(peer, tokens)
     model = load(tmp_path / "saved", tmp_path, kv_dtype="f32", max_context=context)
     assert distance(logits(model, tokens), expected) < bound(peer)
-    # HON-1: a context on the other side of the original one gives other frequencies.
+    # HON-1: a context on the other side of the original context selects other frequencies.
     changed = load(tmp_path / "saved", tmp_path, kv_dtype="f32", max_context=other)
     assert distance(logits(changed, tokens), expected) > 4 * bound(peer)
 
@@ -124,7 +125,7 @@ QWEN3_VL = {"rope_parameters": {"rope_type": "default", **ROPE, "mrope_section":
 QWEN3_VL_KEYS = {**ROPE_KEYS, "rope.dimension_sections": [4, 2, 2, 0], "n_deepstack_layers": 0}
 QWEN3_5 = LINEAR_CASES["qwen3_5"].traits
 QWEN3_5_KEYS = LINEAR_CASES["qwen3_5"].keys
-# Class, what its text part adds, and architecture and keys in GGUF.
+# Class, further traits of its text part, architecture and keys in GGUF.
 WRAPPED: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "qwen3_vl": ("Qwen3VL", QWEN3_VL, "qwen3vl", QWEN3_VL_KEYS),
     "qwen3_vl_moe": (
@@ -182,7 +183,7 @@ def wrapped(name: str) -> Any:
 
 
 def test_mod_30_experts_of_qwen3_vl_as_they_are_published(tmp_path: Path) -> None:
-    """transformers reads them either way, and writes them the other way."""
+    """transformers reads both orders of the experts' dimensions, and writes the one that is not published."""
     from safetensors.numpy import load_file, save_file
 
     peer = wrapped("qwen3_vl_moe")

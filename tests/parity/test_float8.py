@@ -1,4 +1,4 @@
-"""Checkpoints with weights of E4M3 give the logits of `transformers` for the weights that their codes stand for."""
+"""Checkpoints with E4M3 weights give the logits of `transformers` for the decoded weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES = {
     "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512, "attn_implementation": "eager",
     "tie_word_embeddings": False,
 }  # fmt: skip
-# The same in our own words, for the bounds.
+# The same sizes as a TinyModel, for the error bounds.
 TINY = TinyModel(n_layers=2, hidden_size=192, ffn_size=320, n_heads=6, head_dim=32)
 FAMILIES = {"llama": ("LlamaForCausalLM", "LlamaConfig"), "qwen3": ("Qwen3ForCausalLM", "Qwen3Config")}
 
@@ -33,7 +33,7 @@ each_scheme = pytest.mark.parametrize("scheme", ["blocks", "channels"])
 
 
 def peer_and_checkpoint(family: str, scheme: Scheme, folder: Path) -> tuple[Any, Path]:
-    """The peer computes in float32 with the weights that the checkpoint's codes and scales stand for."""
+    """Returns a transformers model with the decoded weights in float32, and the checkpoint."""
     model_class, config_class = FAMILIES[family]
     transformers.utils.logging.set_verbosity_error()
     peer = getattr(transformers, model_class)(getattr(transformers, config_class)(**SIZES)).eval()
@@ -63,7 +63,7 @@ def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp
     assert loaded.warnings == []
     got, expected = logits(loaded, tokens), peer_logits(peer, tokens)
     assert distance(got, expected) < 2 * float32_bound(TINY)
-    fill(peer)  # before they were rounded
+    fill(peer)  # the weights before rounding
     assert distance(got, peer_logits(peer, tokens)) > 100 * float32_bound(TINY)
 
 
@@ -73,7 +73,7 @@ def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp
 @each_family
 @each_scheme
 def test_mod_24_and_so_do_gpus(device: str, family: str, scheme: str, tmp_path: Path) -> None:
-    """Inputs of products are rounded to float16, and in long prompts the weights as well."""
+    """A GPU rounds the inputs of products to float16, and in long prompts the weights as well."""
     peer, path = peer_and_checkpoint(family, SCHEMES[scheme], tmp_path)
     loaded = load(path, tmp_path, device=device)
     for n_tokens in (4, 70):

@@ -1,4 +1,4 @@
-"""GPUs, emulated or real, give the logits of `transformers` for the same weights."""
+"""An emulated or real GPU gives the logits of `transformers` for the same weights."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SIZES = {
     "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512, "attn_implementation": "eager",
     "tie_word_embeddings": False,
 }  # fmt: skip
-# The same in our own words, for the bounds.
+# The same sizes as a TinyModel, for the error bounds.
 TINY = TinyModel(n_layers=2, hidden_size=96, ffn_size=136, n_heads=6, head_dim=32)
-# Model, what its configuration adds, architecture and keys in GGUF.
+# Model, further traits of its configuration, architecture and keys in GGUF.
 FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "llama": ("Llama", {"rope_theta": 10000.0, "attention_bias": True}, "llama", {"rope.freq_base": 10000.0}),
     "qwen3": ("Qwen3", {"rope_theta": 1e6}, "qwen3", {"rope.freq_base": 1e6}),
@@ -45,7 +45,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
          "final_logit_softcapping": 3.0},
     ),
 }  # fmt: skip
-# Of the inputs of products; with weights of float32 those of attention alone are rounded.
+# Error bounds for rounded inputs of products. With float32 weights, only the inputs of attention are rounded.
 BOUNDS: dict[str, Callable[[TinyModel], float]] = {
     "f32": float16_products_bound,
     "f16": float16_products_bound,
@@ -54,7 +54,7 @@ BOUNDS: dict[str, Callable[[TinyModel], float]] = {
 
 
 def peer_of(family: str, dtype: str) -> Any:
-    """It computes in float32, with matrices that the type holds as they are."""
+    """Returns a transformers model that computes in float32, with matrices that the weight type represents exactly."""
     name, traits, _, _ = FAMILIES[family]
     transformers.utils.logging.set_verbosity_error()
     config = getattr(transformers, f"{name}Config")(**(SIZES | traits))
@@ -89,7 +89,7 @@ def peer_logits(peer: Any, tokens: list[int]) -> np.ndarray:
 def test_mod_5_logits_of_a_gpu_equal_those_of_transformers(
     device: str, family: str, dtype: str, tmp_path: Path
 ) -> None:
-    """Of few rows and of many, whose kernels are others."""
+    """Runs batches of few and of many rows, because they use different kernels."""
     peer = peer_of(family, dtype)
     loaded = load(written(peer, family, dtype, tmp_path / "m.gguf"), tmp_path, device=device)
     bound = BOUNDS[dtype](TINY)

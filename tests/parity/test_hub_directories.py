@@ -1,4 +1,4 @@
-"""A directory that transformers saves gives what transformers gives: ids, prompts of conversations, greedy tokens."""
+"""A directory that transformers saves gives the same token ids, chat prompts and greedy tokens in imp."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Case:
-    """A family, its tokenizer with further special tokens, and its template."""
+    """A family, its tokenizer with additional special tokens, and its chat template."""
 
     architecture: str
     config: str
@@ -39,19 +39,19 @@ class Case:
     special: tuple[str, ...]
     eos: str
     bos: str | None = None
-    # Special tokens that take the white space behind them.
+    # Whether the special tokens strip the white space after them.
     strips: bool = False
     padding: int = 0
-    # The configuration of a vision tower: the model is the text part of a model that also sees.
+    # The configuration of the vision tower, if the model has one.
     vision: dict[str, Any] | None = None
-    traits: dict[str, Any] = field(default_factory=dict)  # what the configuration adds to SIZES
-    seed: int = 0  # of weights with which text does not repeat itself at once
+    traits: dict[str, Any] = field(default_factory=dict)  # keys of the configuration in addition to SIZES
+    seed: int = 0  # seed of the weights, chosen so that the generated text does not repeat itself at once
 
 
 TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 MERGED = {"out_hidden_size": 40, "spatial_merge_size": 2, "temporal_patch_size": 2, "num_position_embeddings": 4}
 _WINDOWED, _FULL = "sliding_attention", "full_attention"
-# With keys and values that layers share, and an embedding for each layer.
+# Some layers share keys and values, and each layer has its own embedding.
 GEMMA4 = {
     "num_hidden_layers": 6, "layer_types": [_WINDOWED, _FULL] * 3, "sliding_window": 8, "num_kv_shared_layers": 2,
     "global_head_dim": 32, "hidden_size_per_layer_input": 24, "use_double_wide_mlp": True,
@@ -131,7 +131,7 @@ CONVERSATIONS: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = [
 
 @dataclass(frozen=True)
 class Pair:
-    """The directory in imp and in transformers."""
+    """A directory loaded in imp and in transformers."""
 
     ours: LanguageModel
     tokenizer: Any
@@ -147,7 +147,7 @@ def library_of(case: Case) -> Tokenizer:
 
 
 def config_of(case: Case, sizes: dict[str, Any]) -> Any:
-    """The configuration of transformers."""
+    """Returns the configuration of transformers for a case."""
     kind = getattr(transformers, case.config)
     if case.vision is None:
         return kind(**sizes)
@@ -192,7 +192,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("hub") / "model"
     tokenizer, peer = write(CASES[request.param], folder)
     with imp_service.load(folder, "device.threads=1", "kv.dtype=f32") as ours:
-        # The tower and what joins it are listed.
+        # The warning lists the tensors of the vision tower and of its projector.
         if CASES[request.param].vision is None:
             assert ours.warnings == ()
         else:
@@ -229,33 +229,33 @@ def test_hub_9_prompts_of_conversations_are_those_of_transformers(pair: Pair) ->
     for messages, tools in CONVERSATIONS:
         for asks in (True, False):
             chat = chat_of(messages, tools, asks=asks)
-            asked: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": asks}
+            arguments: dict[str, Any] = {"tools": tools or None, "add_generation_prompt": asks}
             try:
-                expected = pair.tokenizer.apply_chat_template(messages, tokenize=False, **asked)
+                expected = pair.tokenizer.apply_chat_template(messages, tokenize=False, **arguments)
             except Exception:
                 with pytest.raises(imp_service.InvalidArgument):
                     pair.ours.chat(chat, max_tokens=1)
                 continue
             text = pair.ours._runtime.text
             assert text.render(chat).text == expected
-            ids = pair.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **asked)
+            ids = pair.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **arguments)
             assert text.chat_ids(chat) == ids
             n_rendered += 1
     assert n_rendered >= 8
 
 
 def generated(tokenizer: Any, peer: Any, ids: list[int], n_tokens: int, ends: list[int]) -> list[int]:
-    """The most probable tokens, of those that are tokens."""
+    """Returns the greedy tokens of transformers, without ids that the tokenizer does not have."""
     n_rows = peer.config.get_text_config().vocab_size
     beyond = list(range(len(tokenizer), n_rows)) or None
-    asked = {
+    options = {
         "do_sample": False,
         "suppress_tokens": beyond,
         "eos_token_id": ends or [n_rows],
     }
     with torch.no_grad():
-        whole = peer.generate(torch.tensor([ids]), max_new_tokens=n_tokens, **asked)
-    return whole[0].tolist()[len(ids) :]
+        sequences = peer.generate(torch.tensor([ids]), max_new_tokens=n_tokens, **options)
+    return sequences[0].tolist()[len(ids) :]
 
 
 @pytest.mark.sweep(quick=lambda pair: pair in ("qwen3", "gemma", "qwen3-vl"))

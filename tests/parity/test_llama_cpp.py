@@ -1,4 +1,4 @@
-"""Whole GGUF models give llama.cpp's logits, from files that llama.cpp quantized."""
+"""GGUF models that llama.cpp quantized give the logits of llama.cpp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 TYPES = {"f32": {"f32"}, "f16": {"f16"}, "q8_0": {"q8_0"}, "q4_k_m": {"q4_k", "q6_k"}}
 FAMILIES = ("mixtral", *ARCHITECTURES)
-# For the plain run; the others come with --all.
+# Cases of a plain run; --all runs all of them.
 QUICK = (
     *("llama", "qwen2", "qwen35", "gemma3", "mixtral", "qwen3moe", "phi3", "cohere2", "mistral3", "apertus"),
     *("gemma4", "gpt-oss"),
@@ -34,7 +34,7 @@ def _started() -> None:
 
 
 def source(family: str, seed: int = 0) -> TinyModel:
-    """Rows of 256, which K-quants need."""
+    """Returns a model with rows of 256 elements, which K-quants need."""
     linear = {"n_layers": 5, "rope_dims": 16, "delta_key_heads": 2, "delta_value_heads": 4, "delta_key_dim": 64,
               "delta_value_dim": 64}  # fmt: skip
     linear_experts = {**linear, "n_experts": 6, "expert_ffn_size": 256, "shared_ffn_size": 512}
@@ -47,7 +47,7 @@ def source(family: str, seed: int = 0) -> TinyModel:
         "qwen3moe": {"n_experts": 6, "expert_ffn_size": 256},
         "qwen3vlmoe": {"n_experts": 6, "expert_ffn_size": 256},
         "granitemoe": {"shared_ffn_size": 512},
-        # llama.cpp rounds the ends of YaRN's ramp, and the models were trained without.
+        # llama.cpp rounds the ends of YaRN's ramp; the published models were trained without rounding.
         "gpt-oss": {"expert_ffn_size": 256, "scaling": {}},
         # llama.cpp has no windows in these, or only in a model of 64 layers.
         "exaone4": {"window": 0},
@@ -61,7 +61,10 @@ def source(family: str, seed: int = 0) -> TinyModel:
 
 
 def distance(model: TinyModel, got: Logits, expected: NDArray[np.float64]) -> float:
-    """Of models with experts that of the middle row: where two experts score nearly alike, roundings choose."""
+    """Returns the distance of the logits; for models with experts, the median of the rows' distances.
+
+    If two experts have nearly equal scores, rounding errors decide which one a row uses.
+    """
     if model.n_experts == 0:
         return rms_distance(got, expected)
     return float(np.median([rms_distance(*rows) for rows in zip(got, expected, strict=True)]))
@@ -81,7 +84,7 @@ def written(model: TinyModel, file_type: str, folder: Path, router_order: list[i
 
 
 def bound(model: TinyModel, file_type: str) -> float:
-    """llama.cpp's activation functions, and its products of F16, round to float16; quantized products to int8."""
+    """Bounds the distance. llama.cpp rounds to float16 in activations and F16 products, to int8 in quantized ones."""
     return float16_cache_bound(model) if file_type in ("f32", "f16") else int8_activations_bound(model)
 
 

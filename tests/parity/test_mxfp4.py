@@ -1,4 +1,4 @@
-"""gpt-oss with experts of 4-bit floats, as its authors publish it and as GGUF has it."""
+"""gpt-oss with 4-bit float experts, in the published format and in GGUF."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.tiny_models import TinyModel
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-# Rows of whole blocks.
+# Rows that consist of complete blocks.
 SIZES = {"hidden_size": 64, "intermediate_size": 96}
 CASE = dataclasses.replace(CASES["gpt_oss"], traits=CASES["gpt_oss"].traits | SIZES)
 TINY = TinyModel(n_layers=3, hidden_size=64, ffn_size=96, n_heads=4, head_dim=16)
@@ -32,7 +32,7 @@ EXPERTS = ("gate_up_proj", "down_proj")
 
 @dataclasses.dataclass
 class Published:
-    """A model of transformers with the values of its 4-bit weights, and the tensors of its directory."""
+    """A transformers model with the values of its 4-bit weights, and the tensors of its directory."""
 
     peer: Any
     config: dict[str, Any]
@@ -64,7 +64,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
 
 
 def test_mod_24_weights_are_those_of_transformers(published: Published, tmp_path: Path) -> None:
-    """To the bit, in reads of any length."""
+    """The decoded weights are equal bit for bit, for reads of any length."""
     file = _core.open_model_file(write(tmp_path, published.config, published.tensors))
     found = {tensor.name: tensor for tensor in file.tensors}
     assert not any(name.endswith(("_blocks", "_scales")) for name in found)

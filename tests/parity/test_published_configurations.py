@@ -1,4 +1,4 @@
-"""Configurations as repositories publish them: older than those that transformers writes now, and with further keys."""
+"""Published configurations: they are older than those that transformers writes now, and have additional keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 CASES = OTHER_CASES | LINEAR_CASES
 
-# What published files of a family say beside what it computes. Sizes are those of the tiny model.
+# Further keys of the published files of a family. They do not change the result. The sizes are those of the tiny model.
 FURTHER: dict[str, dict[str, Any]] = {
     "smollm3": {"use_sliding_window": False, "sliding_window": None, "max_window_layers": 28, "mlp_bias": False,
                 "no_rope_layer_interval": 4, "pretraining_tp": 2},
@@ -62,10 +62,10 @@ FURTHER: dict[str, dict[str, Any]] = {
 
 
 def older(config: dict[str, Any]) -> dict[str, Any]:
-    """With the rope in two keys, as files were until 2025."""
+    """Returns the configuration with the rope in two keys, which was the format until 2025."""
     config = dict(config)
     if config.pop("per_layer_config", None):
-        return config  # of a family that is younger
+        return config  # a family that never had the old format
     parameters = config.pop("rope_parameters")
     if "full_attention" in parameters:
         if "gemma" in config["model_type"]:
@@ -101,6 +101,6 @@ def test_mod_30_whole_numbers_among_the_divisors_of_a_longrope(tmp_path: Path) -
     path = tmp_path / "saved" / "config.json"
     text = path.read_text()
     assert "1.0,\n      2.5,\n      7.0,\n      32.0" in text
-    for whole in ("1,\n      2.5,\n      7.0,\n      32.0", "1.0,\n      2.5,\n      7,\n      32"):
-        path.write_text(text.replace("1.0,\n      2.5,\n      7.0,\n      32.0", whole))
+    for divisors in ("1,\n      2.5,\n      7.0,\n      32.0", "1.0,\n      2.5,\n      7,\n      32"):
+        path.write_text(text.replace("1.0,\n      2.5,\n      7.0,\n      32.0", divisors))
         np.testing.assert_array_equal(logits(load(tmp_path / "saved", tmp_path, kv_dtype="f32"), tokens), now)

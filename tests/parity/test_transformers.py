@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 CASES = OTHER_CASES | LINEAR_CASES
 
-# What config.json says of YaRN and GGUF does not.
+# YaRN parameters that config.json can have and GGUF cannot.
 YARNS: dict[str, dict[str, Any]] = {
     "untruncated": {"truncate": False},
     "mscales": {"mscale": 1.0, "mscale_all_dim": 0.5},
@@ -34,7 +34,7 @@ YARNS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_mod_5_mod_30_hon_1_a_family_equals_transformers(name: str, tmp_path: Path) -> None:
-    """From GGUF, and from a checkpoint as transformers saves it. A fact that is left out is seen."""
+    """Compares a GGUF file and a checkpoint that transformers saved. The controls detect each fact that is left out."""
     found = compare(CASES[name], tmp_path)
     assert found.warnings == []
     assert found.is_equal, found
@@ -49,7 +49,7 @@ def change_weight(peer: Any) -> None:
         output.weight[3, 5] += 0.05
 
 
-# The norms of a layer, by the names of the families: the first that a layer has is changed.
+# The names of a layer's norms in all families. The test changes the first one that the layer has.
 NORMS = ("input_layernorm", "attention_layernorm", "post_attention_layernorm")
 
 
@@ -72,7 +72,7 @@ def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], 
 
 
 def saved_scaling(scaling: dict[str, Any], folder: Path) -> tuple[Any, Path]:
-    """A model of transformers with this scaling of positions, and its files. The theta makes YaRN's ramp wide."""
+    """Returns a transformers model with this rope scaling, and its files. The theta makes YaRN's ramp wide."""
     case = FamilyCase("Qwen2", {"rope_theta": 1e3, "rope_scaling": scaling}, "qwen2", {}, {})
     peer = case.peer()
     peer.save_pretrained(folder)
@@ -121,7 +121,7 @@ def test_gen_22_keys_of_yarn_beside_another_kind_have_no_effect(kind: str, tmp_p
 EXPERT_CASES = [name for name, case in CASES.items() if "expert_count" in case.keys]
 
 
-# Gemma 4 normalizes what the experts add, so it is the same whatever the sum of their weights.
+# Gemma 4 normalizes the output of the experts, so the sum of their weights does not matter.
 ROUTINGS = [
     (change, name)
     for change in ("normalized", "used", "order")
@@ -143,7 +143,7 @@ def test_mod_17_hon_1_another_routing_is_seen(name: str, change: str, tmp_path: 
         )
     elif change == "used":
         contents.keys[f"{at}expert_used_count"] -= 1
-    else:  # the first two experts of layer 1 change places for the router alone
+    else:  # swaps the router's rows of the first two experts of layer 1
         router = contents.tensors["blk.1.ffn_gate_inp.weight"].values
         router[[0, 1]] = router[[1, 0]]
     tokens = prompt(100, 53)
