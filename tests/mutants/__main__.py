@@ -1,10 +1,10 @@
-"""Breaks the service's code in small ways, one at a time, and counts how many of these mutants the tests notice.
+"""Breaks the service's code in small ways, one at a time, and counts how many of these mutants the tests detect.
 
-    python tests/mutants                     # 300 mutants, at least 90 % noticed, else exit status 1
+    python tests/mutants                     # 300 mutants; exit status 1 if the tests detect less than 90 %
     python tests/mutants --count 50 --seed 7 --rooms rpc serving
 
-The first run records which tests run which line, and takes as long as those tests. Record again after the code has
-changed. No file changes: a mutant exists only in the process whose tests import it.
+The first run records which tests run which line, and takes as long as those tests. Record again after a change of the
+code. No file changes: a mutant exists only in the process whose tests import it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mutants.trials import Trials  # noqa: E402
 ROOMS = ("config", "serving", "rpc", "generation", "text", "client")
 TESTS = [f"tests/service/{room}" for room in (*ROOMS, "telemetry", "cli")]
 DATA_FILE = ROOT / "build" / "mutants" / "tests_of_lines"
-# Tests about a line come first. A mutant that needs more time than this counts as unnoticed.
+# The tests that are most specific for a line come first. A mutant that needs more time than this counts as survived.
 MOST_SECONDS = 60.0
 
 
@@ -44,19 +44,19 @@ def main(words: Sequence[str]) -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         n_killed = sum(pool.map(hunt.is_noticed, chosen))
     share = n_killed / max(1, len(chosen))
-    print(f"{n_killed} of {len(chosen)} mutants noticed: {share:.1%}, expected {options.floor:.0%}")
+    print(f"{n_killed} of {len(chosen)} mutants detected: {share:.1%}, expected {options.floor:.0%}")
     return 0 if share >= options.floor else 1
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python tests/mutants", description="mutation testing of the service")
     parser.add_argument("--count", type=int, default=300, help="mutants to try (default 300)")
-    parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the choice of mutants (default 1)")
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS, help="folders of imp_service to change")
-    parser.add_argument("--floor", type=float, default=0.9, help="least share that must be noticed (default 0.9)")
+    parser.add_argument("--floor", type=float, default=0.9, help="least share that the tests must detect (default 0.9)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (default 1)")
     parser.add_argument(
-        "--record", nargs="*", metavar="PATH", help="record again which tests run which line, of these (default: all)"
+        "--record", nargs="*", metavar="PATH", help="record again which lines these tests run (default: all tests)"
     )
     return parser.parse_args(words)
 
@@ -72,7 +72,7 @@ def _package() -> Path:
 
 
 class _Hunt:
-    """Looks for a test that notices a mutant."""
+    """Looks for a test that detects a mutant."""
 
     def __init__(self, package: Path) -> None:
         self._package = package
@@ -80,19 +80,19 @@ class _Hunt:
         self._trials = Trials(package)
 
     def is_noticed(self, mutation: Mutation) -> bool:
-        about = self._affordable(self._tests.of(mutation))
-        while about:
-            outcome = self._trials.run(about, mutation, self._tests.seconds(about))
+        tests = self._affordable(self._tests.of(mutation))
+        while tests:
+            outcome = self._trials.run(tests, mutation, self._tests.seconds(tests))
             if outcome.passed:
                 break
-            # A test that fails on the original code too has noticed nothing.
-            unbroken = [outcome.test] if outcome.test else [*about, "--collect-only"]
-            if self._trials.run(unbroken).passed:
+            # A test that also fails on the original code has detected nothing.
+            failed = [outcome.test] if outcome.test else [*tests, "--collect-only"]
+            if self._trials.run(failed).passed:
                 return True
             if not outcome.test:
-                raise SystemExit("the tests are others than those recorded: record them again")
-            about.remove(outcome.test)
-        why = f"{len(about)} tests pass" if about else "no test runs the line"
+                raise SystemExit("the tests differ from the recorded ones: record them again")
+            tests.remove(outcome.test)
+        why = f"{len(tests)} tests pass" if tests else "no test runs the line"
         place = mutation.path.relative_to(self._package)
         print(f"survived  {place}:{mutation.line}  {mutation.what}  ({why})", flush=True)
         return False

@@ -47,7 +47,7 @@ class _Loader(SourceLoader):
         return self._mutation.apply(self._mutation.path.read_bytes())
 
     def get_code(self, fullname: str) -> CodeType:
-        # Compiled without a cache file, which would be that of the unchanged source.
+        # Compiles without the cache file, which belongs to the unchanged source.
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 

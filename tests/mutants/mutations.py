@@ -181,7 +181,7 @@ class _Finder(ast.NodeVisitor):
         return self._starts[node.lineno - 1] + node.col_offset
 
     def _end(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        assert node.end_lineno is not None and node.end_col_offset is not None  # narrows: it was parsed
+        assert node.end_lineno is not None and node.end_col_offset is not None  # for mypy: parsed nodes have an end
         return self._starts[node.end_lineno - 1] + node.end_col_offset
 
 

@@ -1,4 +1,4 @@
-"""Which tests run which line, recorded once with coverage, so that a mutant runs only tests that could notice it."""
+"""Records with coverage which tests run which line, so that a mutant runs only the tests that could detect it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TestsOfLines:
-    """Node ids of tests by source line, with the time of each."""
+    """The node ids of the tests of each source line, with their times."""
 
     __test__ = False  # pytest: this is no test class
 
@@ -41,7 +41,7 @@ class TestsOfLines:
         """Returns the tests that run the changed line, file by file; quick and specific ones come first.
 
         A line that runs at import, such as a constant or a table, belongs to no test. Every test that runs code of its
-        file, and every test of its folder, may notice a change there.
+        file, and every test of its folder, may detect a change of such a line.
         """
         by_line = self._by_line.get(mutation.path.resolve(), {})
         found = set() if mutation.at_import else by_line.get(mutation.line, set())
@@ -100,7 +100,7 @@ def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequenc
 
 
 class _Clock:
-    """Records the time of each passing test. A test that fails now, such as one of speed, could notice nothing."""
+    """Records the time of each passing test. A test that fails on the original code cannot detect a mutant."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -21,7 +21,7 @@ from mutants.mutated_import import MutatedImport
 from mutants.mutations import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
-# Imports of tests other than imp take a second, so a fork server preloads them for each process.
+# The third-party imports of the tests take a second, so a fork server preloads them for each process.
 PRELOADED = ["pytest", "numpy", "hypothesis", "grpc", "tokenizers", "jinja2", "cryptography.x509", "mutants.trials"]
 # Cache files are compiled once for all trials, even if the environment disables them.
 COMPILED = ROOT / "build" / "mutants" / "compiled"
@@ -36,7 +36,7 @@ SECONDS_OF_ONE_TEST = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run of tests: which test failed, or which one ran when the process died or ran out of time."""
+    """The outcome of a run of tests: the test that failed, or that ran when the process died or its time was over."""
 
     passed: bool
     test: str = ""
@@ -79,7 +79,7 @@ def _outcome(connection: Connection, deadline: float) -> Outcome:
 
 def _end(process: BaseProcess) -> None:
     """Kills the process of a trial and the servers that it started, which are in its process group."""
-    assert process.pid is not None  # narrows: it was started
+    assert process.pid is not None  # for mypy: the process was started
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()  # also if it has ended, or has no group yet
@@ -99,17 +99,17 @@ def _run_tests(
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     if mutation is not None:
         MutatedImport(mutation, package).install()
-    teller = _Teller(connection)
-    code = pytest.main([*QUIET, f"--timeout={SECONDS_OF_ONE_TEST}", *words], plugins=[teller])
+    reporter = _Reporter(connection)
+    code = pytest.main([*QUIET, f"--timeout={SECONDS_OF_ONE_TEST}", *words], plugins=[reporter])
     if code == pytest.ExitCode.OK:
         connection.send(("passed", ""))
     else:
-        connection.send(("failed", teller.failed))
+        connection.send(("failed", reporter.failed))
     os._exit(0)  # threads left by a mutant would keep the process alive
 
 
-class _Teller:
-    """Reports each test as it starts, so that the other end knows which one was running at the end."""
+class _Reporter:
+    """Reports each test as it starts, so that the parent process knows which one ran last."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

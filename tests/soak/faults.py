@@ -65,7 +65,7 @@ class Faults:
             env={**clean_environment(self._server.folder), "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.PIPE,
         )
-        assert victim.stdout is not None  # narrows
+        assert victim.stdout is not None  # for mypy: the process has a pipe
         with victim.stdout:
             assert victim.stdout.readline() == b"reading\n"
             victim.kill()

@@ -1,4 +1,4 @@
-"""The mixed load of the soak: clients that make requests end in every way, at a given rate, and judge each ending."""
+"""The mixed load of the soak: clients that end requests in every way, at a given rate, and check each ending."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
 # The status of a session whose client was away for longer than its lease.
 EXPIRED = "NOT_FOUND SESSION_EXPIRED"
-# The possible results of each way. A request that finishes first is complete. The bounds on slow readers are so
-# small that a busy machine may make any stream's client a slow reader.
+# The possible results of each way to end a request. A request that finishes first is complete. The limits for slow
+# clients are so small that any client may exceed them on a busy machine.
 ALLOWED = {
     "finished": {WHOLE, SLOW},
     "unary": {WHOLE},
@@ -96,7 +96,7 @@ class SessionEndings:
 
 @dataclass(frozen=True)
 class Route:
-    """A way to reach the server; with `is_cut`, connections are lost now and then."""
+    """A way to reach the server; if `is_cut`, the connections break now and then."""
 
     connect: Connect
     is_cut: bool
@@ -137,7 +137,7 @@ class Client:
             self.problems.append(f"wrong tokens: {ending}")
         was_cut = self._route.is_cut and ending.status == LOST
         if ending.status not in ALLOWED[ending.way] and not was_cut:
-            self.problems.append(f"a status that may not be: {ending}")
+            self.problems.append(f"unexpected status: {ending}")
 
     def join(self) -> None:
         """Waits for the thread; call it after the pace has stopped."""

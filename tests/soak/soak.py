@@ -51,7 +51,7 @@ class Plan:
 
 
 def run_soak(folder: Path, plan: Plan) -> dict[str, Any]:
-    """Runs the soak. Returns the verdict as data: `ok`, the problems, and what it did."""
+    """Runs the soak. Returns the verdict as data: `ok`, the problems, and counts of faults and requests."""
     known = known_outputs(24, 7)
     FINDINGS.take()
     settings = (*SETTINGS, f"sessions.ttl={plan.lease_seconds}s")
@@ -103,12 +103,12 @@ def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tupl
             try:
                 faults.next()
             except (AssertionError, grpc.RpcError, OSError) as error:
-                problems.append(f"a fault was not as it must be: {error}")
+                problems.append(f"unexpected effect of a fault: {error}")
     return faults, problems
 
 
 def rest_problems(channel: grpc.Channel, lease_seconds: int) -> list[str]:
-    """Returns what still runs, waits or is held although every client has gone and every lease is over."""
+    """Returns a problem if something runs, waits or holds blocks after all clients have gone and all leases are over."""
     stub = ModelServiceStub(channel)
     give_up = time.monotonic() + lease_seconds + 20
     rest = threading.Event()

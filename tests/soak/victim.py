@@ -10,7 +10,7 @@ from support.wire import ask
 
 
 def main() -> None:
-    """Prints `reading` once every stream has begun."""
+    """Prints `reading` when every stream has begun."""
     stub = InferenceServiceStub(grpc.insecure_channel(sys.argv[1]))
     request = ask("Once upon a time", 400)
     request.stop.ignore_eos = True
