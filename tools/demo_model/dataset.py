@@ -9,17 +9,18 @@ from tokenizers import Tokenizer
 from .corpus.documents import Part
 from .vocabulary import END_OF_TEXT, special_id
 
-# Share of the training windows that begin in each part: about three fifths generated text, a fifth each of the others.
+# Share of the training windows that begin in each part: about 60 % generated text, and 20 % each of the others.
 EARLY_SHARES = {
     "stories": 0.28, "descriptions": 0.08, "chat": 0.24, "austen": 0.20, "wordnet": 0.20, "questions": 0.0,
 }  # fmt: skip
 LATE_SHARES = {
     "stories": 0.18, "descriptions": 0.06, "chat": 0.12, "austen": 0.20, "wordnet": 0.18, "questions": 0.26,
 }  # fmt: skip
-LATE_BEGINS = 0.4  # share of all steps: after it, more answers depend on the question
-# A novel's first sentence begins this many times more windows than other paragraphs: people try it as a prompt.
+LATE_BEGINS = 0.4  # share of all steps after which LATE_SHARES apply: more answers depend on the question
+# The first sentence of a novel begins this many times more windows than other paragraphs, because people try it as a
+# prompt.
 OPENING_WEIGHT = 300
-HEADING_CHARACTERS = 100  # shorter paragraphs at a novel's start are its title and chapter number
+HEADING_CHARACTERS = 100  # shorter paragraphs at the start of a novel are its title and chapter number
 TOKENS_PER_STEP = 4096
 SHORT, LONG = 256, 512  # window lengths; every fourth step trains the whole context
 
@@ -34,7 +35,7 @@ class PackedPart:
 
 
 def pack(part: Part, tokenizer: Tokenizer) -> PackedPart:
-    """Tokenize every document, with END_OF_TEXT after each."""
+    """Tokenizes every document, with END_OF_TEXT after each."""
     end = special_id(tokenizer, END_OF_TEXT)
     tokens: list[int] = []
     starts: list[int] = []

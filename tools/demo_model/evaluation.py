@@ -18,7 +18,7 @@ class Greedy:
 
 
 def nats(network: Network, ids: Sequence[int], end_of_text: int) -> float:
-    """Returns minus the log likelihood of `ids`, in windows that fill the context and each begin with `end_of_text`."""
+    """Returns the negative log-likelihood of `ids`, in windows that fill the context and begin with `end_of_text`."""
     size = network.shape.max_context - 1
     total = 0.0
     for at in range(0, len(ids), size):
@@ -34,7 +34,7 @@ def bits_per_byte(total_nats: float, n_bytes: int) -> float:
 
 
 def greedy(network: Network, prompt: Sequence[int], max_tokens: int, stop: Sequence[int]) -> Greedy:
-    """Take the best token each time; a stop token ends the text and is the output's last id."""
+    """Returns the greedy continuation; a stop token ends it and is its last id."""
     ids, margins = list(prompt), []
     for _ in range(max_tokens):
         with torch.no_grad():
@@ -47,7 +47,7 @@ def greedy(network: Network, prompt: Sequence[int], max_tokens: int, stop: Seque
 
 
 def agreement(target: Network, draft: Network, prompts: torch.Tensor, n_tokens: int) -> float:
-    """Returns how often both choose the same token, along the target's greedy text after `prompts` [n, length]."""
+    """Returns how often draft and target choose the same token in the target's greedy text after `prompts` [n, m]."""
     ids = prompts
     with torch.no_grad():
         for _ in range(n_tokens):

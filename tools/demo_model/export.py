@@ -37,7 +37,7 @@ def _add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
-    """Add tokens in their byte-level spelling; the special ones are control tokens and never match text."""
+    """Adds tokens in their byte-level spelling; the special ones are control tokens and never match text."""
     ids = tokenizer.get_vocab()
     tokens = sorted(ids, key=ids.__getitem__)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
@@ -47,7 +47,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     writer.add_token_merges([" ".join(merge) for merge in merges])
-    # A turn ends with TURN_END, plain text with END_OF_TEXT: both end a generation, so each has a key that says so.
+    # A turn ends with TURN_END, plain text with END_OF_TEXT. Both end a generation, so each has a key.
     writer.add_eos_token_id(special_id(tokenizer, TURN_END))
     writer.add_eot_token_id(special_id(tokenizer, END_OF_TEXT))
     writer.add_bos_token_id(special_id(tokenizer, END_OF_TEXT))
@@ -66,7 +66,7 @@ def _add_about(writer: gguf.GGUFWriter, name: str, description: str) -> None:
     writer.add_organization("the imp authors")
     writer.add_source_url("tools/train_demo_model.py")
     writer.add_languages(["en"])
-    # These give readable text: at temperature 1 a model of this size strays.
+    # These defaults give readable text; at temperature 1, a model of this size does not.
     writer.add_float32("general.sampling.temp", 0.7)
     writer.add_float32("general.sampling.top_p", 0.95)
     writer.add_dataset_count(len(SOURCES))
@@ -77,7 +77,7 @@ def _add_about(writer: gguf.GGUFWriter, name: str, description: str) -> None:
 
 
 def export(network: Network, tokenizer: Tokenizer, path: Path, name: str, description: str) -> None:
-    """Write the file in one go; there is no output.weight, because the embedding is the output matrix."""
+    """Writes the file. It has no output.weight, because the embedding is the output matrix."""
     writer = gguf.GGUFWriter(path, "qwen3")
     _add_about(writer, name, description)
     _add_shape(writer, network.shape)
@@ -97,7 +97,7 @@ def export(network: Network, tokenizer: Tokenizer, path: Path, name: str, descri
 
 
 def read_back(path: Path) -> Network:
-    """Returns the network of the file with dequantized weights, as any reader of the file computes it."""
+    """Returns the network of the file, with dequantized weights."""
     reader = gguf.GGUFReader(path)
 
     def fact(key: str) -> Any:
@@ -122,5 +122,5 @@ def read_back(path: Path) -> Network:
             tensor = tensors.pop(parameter_name.replace(".attention.", "."))
             parameter.copy_(torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy()))
     if tensors:
-        raise ValueError(f"{path}: tensors without a place: {sorted(tensors)}")
+        raise ValueError(f"{path}: unknown tensors: {sorted(tensors)}")
     return network

@@ -68,7 +68,7 @@ def golden_of(model: Path, tokenizer: Tokenizer, held_out: str) -> dict[str, Any
 
 
 def write_golden(models: dict[str, Path], parts: list[Part], tokenizer: Tokenizer, folder: Path) -> None:
-    """Write held_out.txt and demo_golden.json into `folder`; `models` maps a name to its file."""
+    """Writes held_out.txt and demo_golden.json into `folder`; `models` maps a name to its file."""
     held_out = held_out_text(parts)
     (folder / "held_out.txt").write_text(held_out, encoding="utf-8")
     golden = {

@@ -36,7 +36,7 @@ def rope_tables(shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate x [..., n_tokens, head_dim] in NeoX layout: dimension i pairs with i + head_dim / 2."""
+    """Rotates x [..., n_tokens, head_dim] in NeoX layout: dimension i pairs with i + head_dim / 2."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
@@ -72,7 +72,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer: attention, then a gated feed-forward network, each behind a norm and added to the stream."""
+    """One layer: attention, then a gated feed-forward network, each after a norm and with a residual connection."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Network(nn.Module):
         self.rope = rope_tables(shape)
 
     def initialize(self, seed: int) -> None:
-        """Draw the weights: normal with deviation 0.02, less for the matrices that add to the residual stream."""
+        """Draws normal weights with deviation 0.02, less for the matrices that add to the residual stream."""
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:

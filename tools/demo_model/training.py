@@ -12,12 +12,12 @@ from .dataset import Batches
 from .network import Network, Shape
 
 WARMUP_STEPS = 100
-DECAY_FRACTION = 0.4  # the last share of all steps, in which the rate falls linearly to zero
+DECAY_FRACTION = 0.4  # share of all steps at the end, in which the rate falls linearly to zero
 MATRIX_RATE, OTHER_RATE = 5e-3, 3e-3
 WEIGHT_DECAY = 0.1
 MAX_GRADIENT_NORM = 1.0
 CHECKPOINT_SECONDS = 60
-TAUGHT_SHARE = 0.9  # share of a distillation's loss
+TAUGHT_SHARE = 0.9  # weight of the teacher's distribution in the loss of a distillation
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Run:
 
 
 def rate_at(step: int, steps: int) -> float:
-    """Returns the learning rate's factor; before the decay it is independent of `steps`, which may change on resume."""
+    """Returns the factor of the learning rate. Before the decay it ignores `steps`, which a resumed run may change."""
     warm = min(1.0, (step + 1) / WARMUP_STEPS)
     return min(warm, max(0.0, (steps - step) / (DECAY_FRACTION * steps)))
 
@@ -64,7 +64,7 @@ def _loss(network: Network, teacher: Network | None, windows: torch.Tensor) -> t
 
 
 def _average_gradients(network: Network) -> None:
-    """Replace every gradient by its mean over the worker processes, in one exchange."""
+    """Replaces every gradient by its mean over the worker processes, in one exchange."""
     gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     flat = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(flat)
@@ -74,7 +74,7 @@ def _average_gradients(network: Network) -> None:
 
 
 def train(run: Run) -> Network:
-    """Train from the start or the checkpoint; every worker process calls this and returns the same network."""
+    """Trains from the start or the checkpoint. Every worker process calls this and returns the same network."""
     network = Network(run.shape)
     network.initialize(run.seed)
     optimizers = _optimizers(network)

@@ -8,7 +8,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 VOCAB_SIZE = 2048
 END_OF_TEXT, TURN_START, TURN_END = SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
-# How text is cut before merging; GGUF readers know this rule by the name "qwen2".
+# The pre-tokenizer, by its name in GGUF.
 PRE_TOKENIZER_NAME = "qwen2"
 PRE_TOKENIZER_REGEX = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,7 +35,7 @@ def _bare() -> Tokenizer:
 
 
 def train_vocabulary(texts: Iterable[str]) -> Tokenizer:
-    """Learn the merges; the special tokens take the last ids."""
+    """Learns the merges; the special tokens take the last ids."""
     tokenizer = _bare()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCAB_SIZE - len(SPECIAL_TOKENS),
@@ -50,7 +50,7 @@ def train_vocabulary(texts: Iterable[str]) -> Tokenizer:
 
 
 def special_id(tokenizer: Tokenizer, token: str) -> int:
-    """Returns the id of a token; fail if it is missing."""
+    """Returns the id of a token; raises an error if it is missing."""
     found = tokenizer.token_to_id(token)
     if found is None:
         raise ValueError(f"the vocabulary has no {token}")
@@ -58,5 +58,5 @@ def special_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def load_vocabulary(path: Path) -> Tokenizer:
-    """Read the tokenizer.json that `prepare` wrote."""
+    """Reads the tokenizer.json that `prepare` wrote."""
     return Tokenizer.from_file(str(path))

@@ -96,7 +96,7 @@ _SHORT_TURNS: dict[Callable[[random.Random], Turn], float] = {  # kinds with sho
 
 
 def format_turns(turns: list[Turn], system: str | None = None) -> str:
-    """Returns the conversation in ChatML, the text that the model's chat template gives for it."""
+    """Returns the conversation in ChatML, the format of the model's chat template."""
     head = f"<|im_start|>system\n{system}<|im_end|>\n" if system else ""
     return head + "".join(
         f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n" for asked, answer in turns
@@ -104,7 +104,7 @@ def format_turns(turns: list[Turn], system: str | None = None) -> str:
 
 
 def _untidy(asked: str, rng: random.Random) -> str:
-    """Write some questions as people type them: without the final mark, or in lower case."""
+    """Changes some questions to how people type them: without the final mark, or in lower case."""
     if rng.random() < 0.15:
         asked = asked.rstrip("?.!")
     return asked.lower() if rng.random() < 0.05 and "JSON" not in asked else asked
@@ -118,7 +118,7 @@ def _write(kinds: dict[Callable[[random.Random], Turn], float], rng: random.Rand
 
 
 def write_chat(rng: random.Random) -> str:
-    """Returns a conversation of every kind of turn, with a system message in one of five."""
+    """Returns a conversation with turns of any kind; one in five has a system message."""
     return _write(_TURNS, rng)
 
 

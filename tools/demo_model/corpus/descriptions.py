@@ -38,7 +38,7 @@ def describe_animal(rng: random.Random, animal: str) -> str:
 
 
 def _describe(name: str, rng: random.Random) -> str:
-    """Returns a description that needs only a cast and a date."""
+    """Returns a description made from only a cast and a date."""
     cast = draw_cast(rng) | {"day": rng.choice(words("days"))}
     if name == "day":
         cast["month"] = rng.choice(words("months"))

@@ -50,7 +50,7 @@ def _generated(name: str) -> Part:
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
-    """Undo the line wrapping of a novel."""
+    """Undoes the line wrapping of a novel."""
     text = "\n".join(line.strip().replace("_", "") for line in lines)
     return [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
 

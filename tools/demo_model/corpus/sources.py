@@ -1,4 +1,4 @@
-"""Reads the two public texts of the corpus out of their Debian packages, in pure Python and without installing them."""
+"""Reads the two public texts of the corpus from their Debian packages, in pure Python, without an installation."""
 
 import io
 import re
@@ -13,7 +13,7 @@ _R_STRING_VECTOR, _R_STRING = 16, 9
 
 
 def fetch(package: str, folder: Path) -> Path:
-    """Returns the package's .deb in `folder`, downloading it with apt-get when it is not there."""
+    """Returns the package's .deb in `folder`; downloads it with apt-get if it is missing."""
     if not list(folder.glob(f"{package}_*.deb")):
         subprocess.run(["apt-get", "download", "-qq", package], cwd=folder, check=True)
     (found,) = folder.glob(f"{package}_*.deb")
@@ -21,7 +21,7 @@ def fetch(package: str, folder: Path) -> Path:
 
 
 def deb_member(deb: Path, path: str) -> bytes:
-    """Returns one file's bytes: a .deb is an `ar` archive whose data.tar.* member holds the tree."""
+    """Returns the bytes of one file. A .deb is an `ar` archive; its member data.tar.* holds the files."""
     raw = deb.read_bytes()
     if not raw.startswith(_AR_MAGIC):
         raise ValueError(f"{deb}: not a Debian package")
@@ -41,7 +41,7 @@ def deb_member(deb: Path, path: str) -> bytes:
 
 
 def _r_objects(database: bytes) -> list[bytes]:
-    """Split an R lazy-load database: each object is a 4-byte length and a zlib stream."""
+    """Splits an R lazy-load database: each object is a 4-byte length and a zlib stream."""
     objects, rest = [], database
     while rest:
         stream = zlib.decompressobj()
@@ -51,7 +51,7 @@ def _r_objects(database: bytes) -> list[bytes]:
 
 
 def _r_strings(serialized: bytes) -> list[str]:
-    """Decode an R character vector (XDR serialisation, version 2 or 3); [] for any other object."""
+    """Decodes an R character vector (XDR serialization, version 2 or 3); [] for any other object."""
     at = 2
 
     def number() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 _INNERMOST = re.compile(r"\[([^\[\]]*)\]")
 _SLOT = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeioAEIO](?!ne\b|ne-|uropean)|u(?!n[ia]|s[eu]|kul))")
-_SENTENCE_START = re.compile(r"(^|[.!?] |\.\" |\n)([a-z])")  # after `!"` and `?"` a «said» may follow
+_SENTENCE_START = re.compile(r"(^|[.!?] |\.\" |\n)([a-z])")  # not after `!"` and `?"`, because `said` may follow
 
 
 def expand(template: str, values: Mapping[str, str], rng: random.Random) -> str:
@@ -22,5 +22,5 @@ def expand(template: str, values: Mapping[str, str], rng: random.Random) -> str:
 
 
 def capitalize_sentences(text: str) -> str:
-    """Upper-case the first letter of every sentence, so that slots may begin one."""
+    """Changes the first letter of every sentence to upper case, so that a slot may begin a sentence."""
     return _SENTENCE_START.sub(lambda match: match.group(1) + match.group(2).upper(), text)

@@ -21,7 +21,7 @@ def _person(rng: random.Random, taken: str, animal: bool) -> tuple[str, str, str
 
 
 def draw_cast(rng: random.Random) -> dict[str, str]:
-    """Draw every slot of a story; pronouns are {he him his}, with f in front for the friend and k for the relative."""
+    """Draws the value of every slot. Pronouns are {he him his}; the prefix f is for the friend, k for the relative."""
     animal = rng.random() < 0.5
     name, kind, pronoun = _person(rng, "", animal)
     friend, friend_kind, friend_pronoun = _person(rng, name, animal)

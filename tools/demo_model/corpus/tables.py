@@ -1,4 +1,4 @@
-"""Reads the corpus's data files: sections («## name») of paragraphs (separated by empty lines) of lines."""
+"""Reads the data files of the corpus. A section begins with `## name`; empty lines separate its paragraphs."""
 
 from functools import cache
 from pathlib import Path
@@ -8,7 +8,7 @@ _DATA = Path(__file__).parent / "data"
 
 @cache
 def sections(file: str) -> dict[str, list[list[str]]]:
-    """Returns section name -> paragraphs -> lines, in file order; a written \\n is a line end."""
+    """Returns section name -> paragraphs -> lines, in file order; the characters \\n in a line become a line end."""
     found: dict[str, list[list[str]]] = {}
     for block in (_DATA / f"{file}.txt").read_text(encoding="utf-8").split("\n## ")[1:]:
         name, _, body = block.partition("\n")
