@@ -37,7 +37,7 @@ float Random::extreme() {
     case 6:
       return static_cast<float>(static_cast<std::int32_t>(word));
     default: {
-      // Not the least normal number itself: less a little, it is the one result that differs (base/float_mode.h).
+      // Leaves out the smallest normal number: a result that rounds up to it differs (base/float_mode.h).
       constexpr std::uint32_t kSpecial[] = {0x00000000, 0x80000000, 0x7F800000, 0xFF800000,
                                             0x7FC00000, 0x4F000000, 0xCF000000, 0x00800001};
       return std::bit_cast<float>(kSpecial[word & 7U]);
@@ -57,7 +57,7 @@ std::vector<std::uint32_t> words_of(std::span<const float> values) {
   return words;
 }
 
-void tell(const std::string& what, std::span<const std::uint32_t> words) {
+void print_digest(const std::string& what, std::span<const std::uint32_t> words) {
   std::uint64_t digest = 0xCBF29CE484222325U;
   for (const std::uint32_t word : words) digest = (digest ^ word) * 0x100000001B3U;
   std::printf("%s %016llx\n", what.c_str(), static_cast<unsigned long long>(digest));

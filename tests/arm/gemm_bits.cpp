@@ -1,4 +1,5 @@
-// Every matrix kernel of this processor, by the list itself; those of one order of sums must agree.
+// Runs every kernel of the kernel list that this processor supports. Kernels with equal reductions must give equal
+// bits.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,17 +19,17 @@ namespace {
 using namespace imp;
 using namespace imp::cpu;
 
-constexpr std::int64_t kRows = 69;  // of weights: four whole panels, as many as a single row takes at once, and a part
+constexpr std::int64_t kRows = 69;  // rows of weights: four panels, which one row takes at once, and a partial panel
 
 struct Case {
   GemmProblem problem;
   int m;
-  std::vector<std::byte> file, panels;  // the weight in either layout
+  std::vector<std::byte> file, panels;  // the weight in both layouts
   std::vector<float> x;
   std::map<ActivationFormat, std::vector<std::byte>> prepared;
 };
 
-// Of F8_E4M3 readers of files let no code through that is NaN, and only scales of some range.
+// Changes F8_E4M3 blocks to what the file readers accept: no NaN codes, and scales in a range.
 void make_readable(std::span<std::byte> file, Random& random) {
   quant::BlockF8_E4M3 block;
   for (std::size_t at = 0; at < file.size(); at += sizeof block) {
@@ -39,7 +40,7 @@ void make_readable(std::span<std::byte> file, Random& random) {
   }
 }
 
-// Any bytes are a weight of most types. Without one bit of each no float among them is infinite or NaN.
+// Any bytes are a valid weight of most types. Clearing one bit of each byte excludes infinite and NaN floats.
 void fill_weights(Case& c, Random& random, bool is_finite) {
   const auto row = static_cast<std::size_t>(*row_bytes(c.problem.weight, c.problem.k));
   c.file.resize(row * kRows);
@@ -54,7 +55,7 @@ void fill_weights(Case& c, Random& random, bool is_finite) {
   }
 }
 
-// A third of the rows are of the usual size, a third tiny (so that products are denormal), a third are anything.
+// A third of the rows have usual values, a third tiny ones (so that products are denormal), a third extreme ones.
 void fill_activations(Case& c, Random& random) {
   c.x.resize(static_cast<std::size_t>(c.m * c.problem.k));
   for (std::size_t i = 0; i < c.x.size(); ++i) {
@@ -112,7 +113,7 @@ std::vector<std::uint32_t> run(const GemmKernel& kernel, const Case& c) {
   return words_of(out);
 }
 
-void tell_case(const Case& c, const std::string& what) {
+void check_case(const Case& c, const std::string& what) {
   std::map<ReductionId, std::vector<std::uint32_t>> expected;
   const DeviceCaps caps = cpu_caps("auto");
   for (const GemmKernel& kernel : kernel_list()) {
@@ -123,11 +124,11 @@ void tell_case(const Case& c, const std::string& what) {
     if (!is_new) require_equal(what + ", " + std::string(kernel.name), words, first->second);
   }
   for (const auto& [reduction, words] : expected) {
-    tell(what + ", " + std::string(name_of(reduction)), words);
+    print_digest(what + ", " + std::string(name_of(reduction)), words);
   }
 }
 
-void tell_product(Random& random, const GemmProblem& problem, int m) {
+void check_product(Random& random, const GemmProblem& problem, int m) {
   Case c;
   c.problem = problem;
   c.m = m;
@@ -135,20 +136,20 @@ void tell_product(Random& random, const GemmProblem& problem, int m) {
   fill_activations(c, random);
   if (problem.k % 32 == 0) prepare(c, ActivationFormat::q8_block32);
   prepare(c, ActivationFormat::bf16);
-  tell_case(c, "gemm: " + std::string(traits(problem.weight).name) + ", " + std::to_string(m) + " rows of " +
-                   std::to_string(problem.k));
+  check_case(c, "gemm: " + std::string(traits(problem.weight).name) + ", " + std::to_string(m) + " rows of " +
+                    std::to_string(problem.k));
 }
 
 }  // namespace
 
-void tell_gemms() {
+void check_gemms() {
   Random random(3);
   for (const DTypeTraits& type : all_dtypes()) {
-    // Every number of rows that a tile may have, and more.
+    // Runs every number of rows that a tile may have, and more.
     for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 19}) {
       const std::int64_t k = m < 8 ? 256 : 1280;
-      tell_product(random, {type.dtype, kRows, k}, m);
-      if (type.block_elements == 1) tell_product(random, {type.dtype, kRows, k + 1}, m);
+      check_product(random, {type.dtype, kRows, k}, m);
+      if (type.block_elements == 1) check_product(random, {type.dtype, kRows, k + 1}, m);
     }
   }
 }

@@ -1,4 +1,4 @@
-// The vector operations of each instruction set against plain scalar code.
+// Compares the vector operations of each instruction set with plain scalar code.
 #include <memory>
 
 #include "base/cpu_features.h"
@@ -41,7 +41,7 @@ LaneInputs random_inputs(Random& random) {
 
 }  // namespace
 
-void tell_lanes() {
+void check_lanes() {
   constexpr int kCases = 4000;
   const std::vector<Named> instruction_sets = here();
   std::vector<std::uint32_t> results[kMaxLaneResults];
@@ -61,7 +61,7 @@ void tell_lanes() {
       results[r].insert(results[r].end(), expected->words[r], expected->words[r] + 16);
     }
   }
-  for (int r = 0; r < expected->n_results; ++r) tell(std::string("lanes: ") + expected->names[r], results[r]);
+  for (int r = 0; r < expected->n_results; ++r) print_digest(std::string("lanes: ") + expected->names[r], results[r]);
 }
 
 }  // namespace proof

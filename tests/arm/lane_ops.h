@@ -1,4 +1,4 @@
-// The vector operations of lanes.h, called on plain data: one function per instruction set, and one of scalar code.
+// The vector operations of lanes.h on plain data: one function per instruction set, and one in scalar code.
 #pragma once
 
 #include <cstdint>

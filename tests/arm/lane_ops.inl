@@ -1,4 +1,4 @@
-// Every operation of the including file's Lanes, each result with its name.
+// Runs every operation of the Lanes of the including file, and stores each result with its name.
 #include "lane_ops.h"
 
 namespace proof {
@@ -21,7 +21,7 @@ void put(LaneOutputs& out, const char* name, Lanes x) {
   put(out, name, bits(x));
   for (std::uint32_t& word : out.words[out.n_results - 1]) word = canonical(word);
 }
-// Of operands that are denormal some instructions give zero and some the operand: all that follows reads it as zero.
+// For denormal operands, some instructions return zero and some the operand. All later instructions read it as zero.
 void put_flushed(LaneOutputs& out, const char* name, Lanes x) {
   put(out, name, x);
   for (std::uint32_t& word : out.words[out.n_results - 1]) {
@@ -99,7 +99,7 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   put(out, "load_u16", load_u16(in.halves));
   put(out, "load_u8", load_u8(in.bytes));
   put(out, "load_i8", load_i8(reinterpret_cast<const std::int8_t*>(in.bytes)));
-  std::uint8_t codes[16];  // those of NaN are none
+  std::uint8_t codes[16];  // without NaN codes
   for (int k = 0; k < 16; ++k)
     codes[k] = static_cast<std::uint8_t>(in.bytes[k] - ((in.bytes[k] & 0x7F) == 0x7F ? 1 : 0));
   put(out, "load_e4m3_scaled", load_e4m3_scaled(codes));

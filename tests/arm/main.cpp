@@ -1,5 +1,5 @@
-// Runs every kernel, op and vector operation of this processor on fixed random numbers; those of one kind must agree
-// bit for bit, and their digests are printed: a processor of another family must print the same.
+// Runs every kernel, op and vector operation of this processor on fixed random numbers. Those of one kind must agree
+// bit for bit. Prints their digests, which must be equal on a processor of another family.
 //
 // usage: processor_bits        prints to the standard output; the instruction sets found go to the standard error
 #include <cstdio>
@@ -11,7 +11,7 @@
 int main() {
   std::fprintf(stderr, "instruction sets: %s\n", imp::isa_names(imp::detect_cpu_features()).c_str());
   const imp::ComputeFloatMode mode;
-  proof::tell_lanes();
-  proof::tell_ops();
-  proof::tell_gemms();
+  proof::check_lanes();
+  proof::check_ops();
+  proof::check_gemms();
 }

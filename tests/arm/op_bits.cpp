@@ -1,4 +1,4 @@
-// Every op's inner loop, of each instruction set's table; all tables must agree.
+// Runs the inner loop of every op in the table of each instruction set. All tables must give equal bits.
 #include <algorithm>
 #include <bit>
 
@@ -27,7 +27,7 @@ Floats extreme_floats(Random& random, int n) {
   return values;
 }
 
-// What one table computes, by name; each call starts from the same random numbers.
+// The results of one table by name. Each call starts from the same random numbers.
 class Results {
  public:
   void put(std::string name, std::span<const float> values) { found_.emplace_back(std::move(name), words_of(values)); }
@@ -102,7 +102,7 @@ void put_rope(const CpuOps& ops, Results& results) {
   }
 }
 
-// Three rows of a sequence, four heads over two kv heads, over the splits that hold their keys.
+// Attention of three rows of a sequence: four query heads, two KV heads, and all splits that hold their keys.
 template <int kHeadDim>
 void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, int window, float soft_cap,
                    Results& results) {
@@ -115,7 +115,7 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
   const auto panel = [&](Floats& cache, int index, int head) {
     return cache.data() + static_cast<std::size_t>(index * kKvHeads + head) * kPanelFloats;
   };
-  // Tokens one by one, in runs, and whole panels.
+  // Appends tokens one by one, in runs, and by panels.
   for (int token = 0, n = 1; token < kTokens; token += n) {
     n = token % kPanelTokens == 0 ? kPanelTokens : token % kPanelTokens == 1 ? 5 : 1;
     n = std::min({n, kPanelTokens - token % kPanelTokens, kTokens - token, token < kPanelTokens ? token % 7 + 1 : n});
@@ -219,7 +219,7 @@ std::vector<Table> here() {
 
 }  // namespace
 
-void tell_ops() {
+void check_ops() {
   const std::vector<Table> tables = here();
   const Results expected = results_of(*tables.front().ops);
   for (const Table& table : tables) {
@@ -229,7 +229,7 @@ void tell_ops() {
       require_equal(table.name + ", " + name, found.all()[i].second, words);
     }
   }
-  for (const auto& [name, words] : expected.all()) tell("ops: " + name, words);
+  for (const auto& [name, words] : expected.all()) print_digest("ops: " + name, words);
 }
 
 }  // namespace proof

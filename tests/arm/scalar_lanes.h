@@ -1,4 +1,4 @@
-// The vocabulary of lanes.h as its comments define it, one number at a time: what every instruction set must equal.
+// Scalar code for the operations of lanes.h, by the definitions in its comments. Every instruction set must equal it.
 #pragma once
 
 #include <array>
@@ -203,7 +203,7 @@ float float_of_half(std::uint16_t half) {
   if (exponent == 31) magnitude = mantissa > 0 ? std::nanf("") : std::numeric_limits<float>::infinity();
   return half >> 15 != 0 ? -magnitude : magnitude;
 }
-// The nearest of all finite halves, by search: of two as near, the even one. From 65520 on, infinity.
+// Finds the nearest finite half by search; a tie gives the even one. Values from 65520 give infinity.
 std::uint16_t half_of_float(float x) {
   const auto sign = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16 & 0x8000U);
   if (std::isnan(x)) {
@@ -211,7 +211,7 @@ std::uint16_t half_of_float(float x) {
   }
   const double magnitude = std::fabs(double{x});
   if (magnitude >= 65520.0) return static_cast<std::uint16_t>(sign | 0x7C00U);
-  std::uint16_t low = 0, high = 0x7BFF;  // low <= magnitude, but for magnitudes beyond the last
+  std::uint16_t low = 0, high = 0x7BFF;  // low <= magnitude
   while (low < high) {
     const auto middle = static_cast<std::uint16_t>((low + high + 1) / 2);
     if (double{float_of_half(middle)} <= magnitude) {

@@ -1,6 +1,6 @@
-// Faults that must end a program of the fuzz targets' settings: each is done where its name is the argument.
+// Causes the fault that the argument names. With the settings of the fuzz targets, each fault must end the program.
 //
-// usage: controls abort|leak|overflow|undefined|index      exit status 0 where the fault went unseen
+// usage: controls abort|leak|overflow|undefined|index      exit status 0: the fault was not detected
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// Not known to the compiler, which would otherwise tell of the faults itself.
+// The compiler does not know this value; otherwise it would warn of the faults.
 volatile int one = 1;
 
 void forget() {

@@ -1,8 +1,7 @@
-// Every kernel of the GPU once on the emulator, at sizes that end within a tile: no read or write goes astray.
+// Runs every kernel of the GPU once on the emulator, at sizes that end within a tile. The sanitizers detect reads and
+// writes out of bounds. Other tests check the results.
 //
-// What is computed is for other tests to judge.
-//
-// usage: emulated_kernels [astray]      astray: a thread is, and the exit status is 0 where that went unseen
+// usage: emulated_kernels [astray]      astray: a thread writes out of bounds; exit status 0: it was not detected
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +24,7 @@ namespace {
 constexpr int kRows = 70, kHeads = 4, kKvHeads = 2, kContext = 300;
 const std::vector<int> kBatches = {1, 5, kRows};
 
-// One backend, and rows that hold small numbers.
+// A backend, and rows of small numbers.
 struct Bench {
   std::unique_ptr<Backend> gpu = cuda::make_cuda_backend({.kind = "cuda_emulated"});
 
@@ -49,7 +48,7 @@ struct Bench {
     return gpu->load_linear({"w", problem, read}, gpu->registry().plan(problem, "w", wanted, policy));
   }
 
-  // For rows of heads of so many elements, and these weights.
+  // The rows are heads of this many elements, with these weights.
   void reserve(int head_dim, std::vector<const Linear*> weights) {
     gpu->reserve({.max_rows = kRows,
                   .max_logits_rows = kRows,
@@ -189,7 +188,7 @@ void draw(Bench& bench) {
   bench.gpu->read_row(logits, 2, row);
 }
 
-// Its library is none of ours.
+// Its library is not part of imp.
 bool is_of_library(std::string_view kernel) {
   return kernel.ends_with("_cublaslt");
 }
@@ -218,7 +217,7 @@ int run_all() {
   return 0;
 }
 
-// What must end the program: a thread of a block that writes beyond the memory that it was given.
+// A thread of a block writes beyond its memory. This must end the program.
 int go_astray() {
   std::vector<float> values(64);
   float* volatile const data = values.data();

@@ -1,6 +1,6 @@
-// The engine's thread against callers of every kind, for the thread and the address sanitizer: random commands from
-// several threads, one that drains, one that reads the stats. Fails where a run has not exactly one ending, or where
-// a block is still held when all is closed.
+// Runs the engine's thread with callers of every kind under the thread and address sanitizers: several threads submit
+// random commands, one drains events, one reads the stats. Fails if a run does not end exactly once, or if a sequence
+// still holds a block after all are closed.
 #include <poll.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace {
 using namespace imp;
 
 constexpr int kVocabulary = 16;
-constexpr int kBlocks = 28;  // less than eight runs need: some are preempted
+constexpr int kBlocks = 28;  // fewer than eight runs need, so that some are preempted
 constexpr int kMaxContext = 256;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -45,7 +45,7 @@ EngineOptions engine_options() {
   return options;
 }
 
-// What was told of each run, by its ticket.
+// The endings of the runs, by ticket.
 class Endings {
  public:
   void expect(Ticket ticket) {
@@ -56,26 +56,26 @@ class Endings {
     const std::lock_guard lock(mutex_);
     expected_.erase(ticket);
   }
-  void tell(const Event& event) {
+  void record(const Event& event) {
     const auto* finished = std::get_if<FinishedEvent>(&event);
     const auto* failed = std::get_if<FailedEvent>(&event);
     if (finished == nullptr && failed == nullptr) return;
-    // Our own bug is no ending, and what a caller may be refused is known.
+    // A bug or a device fault is not a valid ending.
     if (failed != nullptr && (failed->reason == Reason::BUG || failed->reason == Reason::DEVICE_FAULT)) {
       fail("ticket " + std::to_string(failed->ticket) + ": " + failed->message);
     }
     const std::lock_guard lock(mutex_);
     n_tokens_ += finished != nullptr ? finished->n_outputs : 0;
     if (failed != nullptr) ++n_failed_[failed->reason];
-    ++n_told_[finished != nullptr ? finished->ticket : failed->ticket];
+    ++n_endings_[finished != nullptr ? finished->ticket : failed->ticket];
   }
   bool is_complete() const {
     const std::lock_guard lock(mutex_);
     for (const Ticket ticket : expected_) {
-      const auto told = n_told_.find(ticket);
-      if (told == n_told_.end()) return false;
-      if (told->second != 1)
-        fail("run " + std::to_string(ticket) + " ended " + std::to_string(told->second) + " times");
+      const auto found = n_endings_.find(ticket);
+      if (found == n_endings_.end()) return false;
+      if (found->second != 1)
+        fail("run " + std::to_string(ticket) + " ended " + std::to_string(found->second) + " times");
     }
     return true;
   }
@@ -91,12 +91,12 @@ class Endings {
  private:
   mutable std::mutex mutex_;
   std::set<Ticket> expected_;
-  std::map<Ticket, int> n_told_;
+  std::map<Ticket, int> n_endings_;
   std::map<Reason, int> n_failed_;
   std::int64_t n_tokens_ = 0;
 };
 
-// One caller: generations and a session of its own, ended in every way there is.
+// A caller with generations and one session. It ends them in every possible way.
 class Caller {
  public:
   Caller(Engine& engine, Endings& endings, std::atomic<std::uint64_t>& ids, unsigned seed)
@@ -126,7 +126,7 @@ class Caller {
 
   bool submit(Command command) { return submit_all({std::move(command)}); }
 
-  // False where the queue stays full: that is an answer too.
+  // Returns false if the queue stays full; that is a valid answer.
   bool submit_all(const std::vector<Command>& commands) {
     for (int attempt = 0; attempt < 1000; ++attempt) {
       try {
@@ -202,7 +202,7 @@ void drain_until(Engine& engine, Endings& endings, const std::atomic<bool>& is_o
     pollfd readable{.fd = engine.event_descriptor(), .events = POLLIN, .revents = 0};
     ::poll(&readable, 1, 5);
     engine.drain_events(events);
-    for (const Event& event : events) endings.tell(event);
+    for (const Event& event : events) endings.record(event);
     events.clear();
   }
 }
@@ -216,8 +216,8 @@ void wait_until(Condition holds, const char* what) {
   }
 }
 
-// is_ahead: as on a device on which steps are begun before the one before is read.
-// has_state: a model with a recurrent state, and fewer slots than sequences that could run.
+// is_ahead: the device starts a step before the host has read the previous one.
+// has_state: the model has a recurrent state, and there are fewer slots than sequences that could run.
 void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead, bool has_state = false) {
   testing::Script script;
   script.state = has_state;
@@ -237,7 +237,8 @@ void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead, bool has_sta
   std::thread watch([&] {
     while (!is_over) {
       const EngineStats stats = engine.stats();
-      if (stats.blocks_live + stats.blocks_cached + stats.blocks_free != kBlocks) fail("blocks do not add up");
+      if (stats.blocks_live + stats.blocks_cached + stats.blocks_free != kBlocks)
+        fail("live, cached and free blocks are not all blocks");
       std::this_thread::yield();
     }
   });
@@ -246,16 +247,16 @@ void run(int n_callers, int n_rounds, unsigned seed, bool is_ahead, bool has_sta
     callers.emplace_back([&, i] { Caller(engine, endings, ids, seed + static_cast<unsigned>(i)).work(n_rounds); });
   }
   for (std::thread& caller : callers) caller.join();
-  wait_until([&] { return endings.is_complete(); }, "a run has no ending");
-  wait_until([&] { return engine.stats().blocks_live == 0; }, "blocks are held although all is closed");
+  wait_until([&] { return endings.is_complete(); }, "a run did not end");
+  wait_until([&] { return engine.stats().blocks_live == 0; }, "blocks are held although all sequences are closed");
   is_over = true;
   drain.join();
   watch.join();
   const EngineStats stats = engine.stats();
   if (stats.running != 0 || stats.waiting != 0 || stats.sessions != 0) fail("something still runs");
-  if (stats.states_held != 0) fail("states are held although all is closed");
-  if (!endings.is_complete()) fail("an ending was told twice");
-  if ((stats.n_steps_ahead > 0) != is_ahead) fail("steps were begun ahead, or none was");
+  if (stats.states_held != 0) fail("states are held although all sequences are closed");
+  if (!endings.is_complete()) fail("a run ended twice");
+  if ((stats.n_steps_ahead > 0) != is_ahead) fail(is_ahead ? "no step started ahead" : "a step started ahead");
   endings.report(stats);
 }
 
@@ -268,7 +269,7 @@ int main(int n_arguments, char** arguments) {
   run(4, n_rounds / 2, seed, true);
   run(4, n_rounds / 4, seed, false, true);
   run(4, n_rounds / 4, seed, true, true);
-  // An engine may be let go while everything is under way.
+  // Destroys an engine while sequences run.
   for (unsigned i = 0; i < 8; ++i) {
     testing::Script script;
     script.records = false;

@@ -1,6 +1,6 @@
-// Every allocation of an engine fails in turn: at its start, in admission control, in its thread, in each of a few
-// situations. What is refused is told with a reason, and nothing of it stays. Where one fails and the next does not, at
-// most the one request ends by it; where all fail from then on, they may be told that the engine has ended.
+// Lets every allocation of an engine fail in turn: at its start, in admission control and in its thread, in several
+// situations. The engine must refuse with a reason, and must release what a refused request held. If a single
+// allocation fails, at most one request may end. If all further allocations fail, the engine itself may end.
 #include <poll.h>
 
 #include <atomic>
@@ -23,11 +23,11 @@
 
 namespace {
 
-// Allocations to come until one fails; below 0: none does. `lasting`: all from that one on.
+// The number of allocations that succeed before one fails; negative: none fails. `lasting`: all later ones fail too.
 std::atomic<long> allocations_left = -1;
 std::atomic<bool> lasting = false;
 std::atomic<long> n_failed = 0;
-// False for what this program allocates itself.
+// False while this program allocates memory for itself.
 thread_local bool is_engines = true;
 
 class Engines {
@@ -60,7 +60,7 @@ void* operator new(std::size_t n_bytes) {
 void* operator new(std::size_t n_bytes, std::align_val_t alignment) {
   return allocate(n_bytes, static_cast<std::size_t>(alignment));
 }
-// Of what can do without.
+// For callers that continue without the memory.
 void* operator new(std::size_t n_bytes, const std::nothrow_t&) noexcept {
   try {
     return allocate(n_bytes, 0);
@@ -91,7 +91,7 @@ constexpr int kPatienceMs = 60'000;
 constexpr SequenceId kSession = 1, kCopy = 2, kLeader = 3, kCancelled = 6, kFresh = 7, kOther = 8, kSecond = 20,
                      kThird = 21, kLate = 22, kUnknown = 99;
 constexpr Ticket kFreshTicket = 200;
-// Whatever a situation may have left open.
+// All sequences that a situation may leave open.
 constexpr SequenceId kClosed[] = {kSession, kCopy, kLeader, kOther, kSecond, kThird, kLate};
 
 [[noreturn]] void fail(long nth, const std::string& what) {
@@ -142,15 +142,15 @@ OpenCommand session(SequenceId sequence) {
   return {.sequence = sequence, .kind = SequenceKind::session, .sampling = {}, .tenant = "a tenant with a long name"};
 }
 
-// One that has a list, which to copy takes memory.
+// Options with a list, whose copy needs memory.
 SamplingOptions biased() {
   SamplingOptions options;
   options.logit_bias = {{.token = 3, .bias = -1.0F}};
   return options;
 }
 
-// A request: what is submitted together, and the ticket of its answer; 0: there is none. Whoever `waits` has the answer
-// before the next request is submitted.
+// Commands that are submitted together, and the ticket of their answer; 0: there is none. If `waits`, the next request
+// is submitted after the answer.
 struct Request {
   std::vector<Command> commands;
   Ticket ticket = 0;
@@ -161,10 +161,10 @@ struct Situation {
   const char* name;
   EngineOptions options;
   std::vector<Request> (*requests)();
-  bool is_ahead = false;  // the device lets a step begin before the one before is read
+  bool is_ahead = false;  // the device starts a step before the host has read the previous one
 };
 
-// Generations, one with siblings and one that is cancelled; a session that is run, forked, cut and closed.
+// Generations, one with siblings and one that is cancelled; a session that runs, and is forked, truncated and closed.
 std::vector<Request> everyday() {
   std::vector<Request> all;
   all.push_back({{session(kSession)}});
@@ -179,8 +179,8 @@ std::vector<Request> everyday() {
   return all;
 }
 
-// More than the cache holds: generations that outgrow it together and give way, sessions that find it full, and
-// siblings that do not fit beside idle sessions. Idle sessions are evicted where the options say so.
+// More tokens than the cache holds: generations that are preempted, sessions that find the cache full, and siblings
+// that do not fit because idle sessions hold blocks. The options decide whether idle sessions are evicted.
 std::vector<Request> pressure() {
   std::vector<Request> all;
   for (const SequenceId name : {kSession, kCopy}) {
@@ -209,7 +209,7 @@ MaskCommand mask(Ticket ticket, SequenceId sequence, int output) {
   return {.ticket = ticket, .sequence = sequence, .output = output, .allowed = {0xffffffffU, 0xffffffffU}};
 }
 
-// Scores, candidates, logits and masks; a profile over all of it; and commands that cannot be.
+// Scores, candidates, logits and masks; a profile of these steps; and invalid commands.
 std::vector<Request> extras() {
   std::vector<Request> all;
   all.push_back({{ProfileCommand{.ticket = 10, .n_steps = 3}}, 10, false});
@@ -239,15 +239,15 @@ std::vector<Situation> situations() {
   evicting.evict_sessions = true;
   EngineOptions states = engine_options();
   states.n_state_slots = 9;
-  return {{"an everyday load", engine_options(), everyday},
+  return {{"a usual load", engine_options(), everyday},
           {"a full cache", engine_options(), pressure},
           {"a full cache, sessions evicted", evicting, pressure},
           {"scores, masks, profiles", engine_options(), extras},
-          {"an everyday load, steps begun ahead", engine_options(), everyday, true},
-          {"an everyday load of a model with a recurrent state", states, everyday}};
+          {"a usual load, steps that start ahead", engine_options(), everyday, true},
+          {"a usual load of a model with a recurrent state", states, everyday}};
 }
 
-// One engine, of whose allocations the nth fails.
+// One engine whose nth allocation fails.
 class Attempt {
  public:
   Attempt(const Situation& situation, long nth, Outcomes& outcomes)
@@ -260,7 +260,7 @@ class Attempt {
     drained_.reserve(1024);
   }
 
-  // False where none failed: each has had its turn.
+  // Returns false if no allocation failed, because all have had their turn.
   bool run(bool is_lasting) {
     const std::vector<Request> all = situation_.requests();
     n_failed = 0;
@@ -277,22 +277,22 @@ class Attempt {
     for (const Request& request : all) ask(request);
     allocations_left = -1;
     const bool failed = n_failed > 0;
-    // Some of those that all went wrong for may wait for what was never said.
+    // If all allocations failed, a request may wait for a command that was never submitted.
     if (is_lasting) close_all();
     for (const Ticket ticket : unanswered_) await_answer(ticket);
     check_rest();
-    if (!is_lasting && ended_.size() > 1) fail(nth_, std::to_string(ended_.size()) + " requests ended by it");
+    if (!is_lasting && ended_.size() > 1) fail(nth_, std::to_string(ended_.size()) + " requests ended");
     return failed;
   }
 
  private:
-  // An exception of ours names a reason; the allocation's own is known to every caller.
+  // An exception of imp must have a reason; std::bad_alloc is the only other one allowed.
   void require_memory(const std::exception& error) {
     allocations_left = -1;
     const auto* known = dynamic_cast<const Error*>(&error);
-    const bool told = known != nullptr ? known->reason() == Reason::NO_MEMORY || has_ended()
-                                       : dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    if (!told) fail(nth_, error.what());
+    const bool valid = known != nullptr ? known->reason() == Reason::NO_MEMORY || has_ended()
+                                        : dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    if (!valid) fail(nth_, error.what());
   }
 
   bool has_ended() const { return engine_ && engine_->stats().stopped; }
@@ -302,7 +302,7 @@ class Attempt {
     engine_->submit(std::move(commands));
   }
 
-  // What gives something back, or what others wait for: a caller who cannot say it now says it again.
+  // Whether the commands release something, or others wait for them: a caller then submits them again.
   static bool is_repeated(const std::vector<Command>& commands) {
     const Command& first = commands.front();
     const auto* profile = std::get_if<ProfileCommand>(&first);
@@ -314,7 +314,7 @@ class Attempt {
     try {
       submit(commands);
     } catch (const std::exception& error) {
-      fail(nth_, std::string("said again: ") + error.what());
+      fail(nth_, std::string("submitted again: ") + error.what());
     }
   }
 
@@ -385,7 +385,7 @@ class Attempt {
     }
   }
 
-  // With memory again: an engine that has not ended serves, and holds nothing of what was refused.
+  // With memory available again: an engine that has not ended must serve, and must hold nothing for refused requests.
   void check_rest() {
     if (has_ended()) {
       ++outcomes_.engines_ended;
@@ -398,7 +398,7 @@ class Attempt {
       const auto* token = std::get_if<TokenEvent>(&event);
       if (token != nullptr && token->ticket == kFreshTicket) outputs += std::to_string(token->token) + " ";
     }
-    if (has_ended()) {  // known only now: to say so needed memory
+    if (has_ended()) {  // the engine may notice only now, because reporting it needed memory
       ++outcomes_.engines_ended;
       return;
     }
@@ -423,7 +423,7 @@ class Attempt {
   std::vector<Event> events_;
   Ticket last_ticket_ = 100;
   std::set<Ticket> unanswered_;
-  std::set<Ticket> ended_;  // for want of memory
+  std::set<Ticket> ended_;  // requests that ended because an allocation failed
 };
 
 void sweep(const Situation& situation, bool is_lasting) {

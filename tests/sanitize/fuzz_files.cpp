@@ -1,6 +1,6 @@
-// Feeds broken files to the readers: each must be refused with a typed error or be read to the end.
+// Feeds broken files to the readers. A reader must refuse a file with a typed error, or read it to the end.
 //
-// usage: fuzz_files DIRECTORY COUNT SEED      DIRECTORY holds files that are read as they are, and then as mutants
+// usage: fuzz_files DIRECTORY COUNT SEED      reads the files of DIRECTORY, and then mutants of them
 //
 // The target has libFuzzer's signature, so that it can also be linked with `clang++ -fsanitize=fuzzer`.
 #include <sys/mman.h>
@@ -27,7 +27,7 @@
 
 namespace {
 
-// A file in memory with a path, made anew for each input.
+// A file in memory with a path; each input gets a new one.
 class MemoryFile {
  public:
   MemoryFile(const std::uint8_t* data, std::size_t size) : fd_(memfd_create("input", MFD_CLOEXEC)) {
@@ -47,7 +47,7 @@ struct Outcomes {
   long refused = 0;
 };
 
-// A refusal must be the checkpoint's fault: anything else is a finding, and ends the run.
+// Refuses only with ModelError; any other exception is a finding, and ends the run.
 template <class Reader>
 void attempt(Outcomes& outcomes, const Reader& reader) {
   try {
@@ -113,6 +113,6 @@ int main(int argc, char** argv) {
   }
   std::printf("%ld mutants of %zu files: read %ld times, refused %ld times\n", count, seeds.size(), total.read,
               total.refused);
-  return total.read > 0 && total.refused > 0 ? 0 : 1;  // a run that saw only one outcome has tested nothing
+  return total.read > 0 && total.refused > 0 ? 0 : 1;  // a run must have both outcomes to be a test
 }
 #endif

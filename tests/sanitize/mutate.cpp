@@ -1,4 +1,4 @@
-// One function for each way of breaking.
+// One function for each kind of change.
 #include "mutate.h"
 
 #include <array>
@@ -80,7 +80,7 @@ void set_number(std::string& data, Random& random) {
   if (data.size() < n_bytes) return;
   const std::size_t place = std::min(place_in(data, random), data.size() - n_bytes);
   std::uint64_t number = kNumbers[below(kNumbers.size(), random)];
-  if (random() % 2 == 0) {  // or a neighbour of what is there
+  if (random() % 2 == 0) {  // or a number next to the present one
     std::memcpy(&number, data.data() + place, n_bytes);
     number += random() % 3 - 1 + (random() % 4 == 0 ? 32 : 0);
   }

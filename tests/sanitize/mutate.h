@@ -1,4 +1,4 @@
-// Breaks the bytes of a file in ways that a binary or a textual format notices.
+// Changes the bytes of a file in ways that break a binary or a textual format.
 #pragma once
 
 #include <random>
@@ -9,8 +9,8 @@ namespace imp::fuzz {
 
 using Random = std::mt19937_64;
 
-// `data` with one to four changes: numbers set to boundaries, bytes flipped, pieces removed, doubled or moved, words of
-// either format put in. Most changes fall into the first kilobyte, where the headers are.
+// Returns `data` with one to four changes: numbers set to limits, bits flipped, pieces removed, repeated or moved, and
+// words of either format inserted. Most changes are in the first kilobyte, which has the headers.
 std::string mutated(std::string_view data, Random& random);
 
 }  // namespace imp::fuzz

@@ -1,5 +1,5 @@
-// The team of compute threads under the thread sanitizer: several callers, teams that spin and teams that park, loops
-// of few and of many tasks. Fails where a task's plain write is lost, or made twice.
+// Runs the thread pool under the thread sanitizer: several callers, threads that spin and threads that park, loops of
+// few and of many tasks. Fails if a write of a task is lost or happens twice.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@ using namespace imp;
 
 constexpr int kCallers = 3;
 
-// Each caller's loops write to memory of its own without atomics: only the pool orders them.
+// The loops of each caller write to its memory without atomics; only the pool orders the writes.
 void loops_of_one_caller(ThreadPool& pool, int n_loops, bool& is_whole) {
   std::vector<std::int64_t> counts;
   for (int loop = 0; loop < n_loops; ++loop) {
