@@ -108,7 +108,7 @@ def break_things(server: ServerProcess, proxy: CuttingProxy, plan: Plan) -> tupl
 
 
 def rest_problems(channel: grpc.Channel, lease_seconds: int) -> list[str]:
-    """Returns a problem if something runs, waits or holds blocks after all clients have gone and all leases are over."""
+    """Returns a problem if something runs, waits or holds blocks after all clients are gone and all leases over."""
     stub = ModelServiceStub(channel)
     give_up = time.monotonic() + lease_seconds + 20
     rest = threading.Event()
