@@ -9,14 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imp_service.api.options import GenerationRequest
-from imp_service.config import load as load_config
-from imp_service.generation.text_side import TextSide
-from imp_service.generation.tools import resolve_tools
-from imp_service.text import ChatMessage, ChatPrompt, FieldInvalid
-from imp_service.text.channels.call_constraint import CallConstraint
+from imp_service.text import FieldInvalid
 from imp_service.text.channels.notation import GEMMA, MAX_BARE, MAX_DEPTH, PYTHON, Notation, NotationReader
-from support.tool_templates import ROWS
+from support.forced_call import allows, constraint_of, with_value
 
 
 def converted(notation: Notation, text: str) -> tuple[str, str]:
@@ -97,25 +92,10 @@ def test_chn_1_any_text_is_read_the_same_in_pieces(text: str) -> None:
         converted(notation, text)
 
 
-def constraint_of(row: str, schema: object) -> tuple[TextSide, CallConstraint]:
-    metadata = ROWS[row][1]
-    tokens = metadata["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
-    side = TextSide(metadata, load_config(None, []).settings, len(tokens))
-    tools = json.dumps([{"type": "function", "function": {"name": "f", "parameters": schema}}])
-    prompt = ChatPrompt((ChatMessage("user", "x"),), tools)
-    constraint = resolve_tools(GenerationRequest(prompt, tool_choice="function:f"), side).constraint
-    assert isinstance(constraint, CallConstraint)
-    return side, constraint
-
-
 def accepts(row: str, schema: object, arguments: str) -> bool:
     """Returns whether the constraint allows a complete call with these arguments."""
-    side, constraint = constraint_of(row, schema)
     text = {"gemma4": "<|tool_call>call:f{%s}<tool_call|>", "lfm2": "<|tool_call_start|>[f(%s)]<|tool_call_end|>"}[row]
-    state = side.compile(constraint).start()
-    ids = side.tokenizer.encode(text % arguments, add_special_tokens=False, parse_special_tokens=True)
-    return all(state.accept(token) for token in ids) and state.may_end
+    return allows(row, schema, text % arguments)
 
 
 LISTS = {"type": "object", "properties": {"v": {"type": "array", "items": {"type": "integer"}}}, "required": ["v"]}
@@ -162,10 +142,6 @@ EITHER = {"type": "object", "properties": {"a": {"type": ["string", "null"]}, "b
 def test_tol_1_a_schema_forces_a_notation(schema: object, gemma: str, python: str, is_valid: bool) -> None:
     assert accepts("gemma4", schema, gemma) == is_valid
     assert accepts("lfm2", schema, python) == is_valid
-
-
-def with_value(value: object) -> dict[str, object]:
-    return {"type": "object", "properties": {"v": value}, "required": ["v"]}
 
 
 @pytest.mark.parametrize(

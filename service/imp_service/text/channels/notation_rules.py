@@ -6,26 +6,20 @@ import re
 from collections.abc import Iterator, Mapping
 from json import dumps
 
+from imp_service.text.channels.alternatives import (
+    KEYWORDS_OF,
+    LIMITS,
+    branches_of,
+    constants_of,
+    has_constants,
+)
 from imp_service.text.channels.notation import JSON_LITERALS, Notation
 from imp_service.text.channels.schema_types import types_of
-from imp_service.text.channels.text_parameters import branches_of
 from imp_service.text.constraints.grammar import json_rule
 from imp_service.text.constraints.grammar_checks import quote_for_regex
 from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
 from imp_service.text.errors import FieldInvalid
 
-# The keywords that rules of each type enforce.
-_LENGTHS = {"minLength", "maxLength"}
-_LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
-_KEYWORDS = {
-    "object": {"properties", "required", "additionalProperties"},
-    "array": {"items", "minItems", "maxItems"},
-    "string": _LENGTHS,
-    "integer": _LIMITS,
-    "number": _LIMITS,
-    "boolean": set[str](),
-    "null": set[str](),
-}
 # Numbers without limits are shorter than the parser allows.
 _DIGITS = "-?(0|[1-9][0-9]{0,14})"
 _UNLIMITED = {"integer": f"/{_DIGITS}/", "number": rf"/{_DIGITS}(\.[0-9]{{1,16}})?([eE][+-]?[0-9]{{1,2}})?/"}
@@ -79,7 +73,7 @@ class _Writer:
             return self._referenced(str(schema["$ref"]), pointer)
         if "oneOf" in schema:
             self._check_distinct(schema["oneOf"], pointer)
-        return self._rule(" | ".join(self._kind(branch, pointer) for branch in _branches(schema)))
+        return self._rule(" | ".join(self._kind(branch, pointer) for branch in branches_of(schema)))
 
     def _referenced(self, reference: str, pointer: str) -> str:
         name = self._of_reference.get(reference)
@@ -103,7 +97,7 @@ class _Writer:
 
     def _kind(self, schema: Schema, pointer: str) -> str:
         """A value of a schema that has one type at most."""
-        if "enum" in schema or "const" in schema:
+        if has_constants(schema):
             return self._constants(schema, pointer)
         if "$ref" in schema or "anyOf" in schema or "oneOf" in schema or isinstance(schema.get("type"), list):
             if schema.keys() - ANNOTATIONS - {"$ref", "anyOf", "oneOf", "type"} or len(schema.keys() - ANNOTATIONS) > 1:
@@ -112,12 +106,12 @@ class _Writer:
         kind = schema.get("type")
         if kind is None and not schema.keys() - ANNOTATIONS - _OF_ROOT:
             return " | ".join(self._of_type(each, {}, pointer) for each in _ANY)
-        if not isinstance(kind, str) or kind not in _KEYWORDS:
+        if not isinstance(kind, str) or kind not in KEYWORDS_OF:
             raise self._fail(pointer, f"{str(kind)[:64]!r}")
         return self._of_type(kind, schema, pointer)
 
     def _of_type(self, kind: str, schema: Schema, pointer: str) -> str:
-        unfit = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - _KEYWORDS[kind])
+        unfit = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - KEYWORDS_OF[kind])
         if unfit:
             raise self._fail(pointer, f"{unfit[0][:64]!r}")
         if kind == "object":
@@ -127,7 +121,7 @@ class _Writer:
         if kind == "string":
             return self._string(schema)
         if kind in ("integer", "number"):
-            limits = {key: value for key, value in schema.items() if key in _LIMITS}
+            limits = {key: value for key, value in schema.items() if key in LIMITS}
             if not limits:
                 return _UNLIMITED[kind]
             return self._rule(json_rule({"type": kind, **limits}))
@@ -138,7 +132,7 @@ class _Writer:
         """The pairs of an object, without its braces."""
         properties, required = schema.get("properties", {}), schema.get("required", [])
         assert isinstance(properties, dict) and isinstance(required, list)  # checked before
-        extra = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - _KEYWORDS["object"])
+        extra = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - KEYWORDS_OF["object"])
         unfit = [*extra, *(each for each in required if each not in properties)]
         if unfit:
             raise self._fail(pointer, f"{unfit[0][:64]!r}")
@@ -184,14 +178,7 @@ class _Writer:
         return f"{dumps(quote)} {name}"
 
     def _constants(self, schema: Schema, pointer: str) -> str:
-        if schema.keys() - ANNOTATIONS - {"enum", "const", "type"}:
-            raise self._fail(pointer, "'enum'")
-        values = schema.get("enum", [schema.get("const")])
-        assert isinstance(values, list)  # checked before
-        kind = schema.get("type")
-        allowed = [each for each in values if kind is None or types_of({"const": each}, {}) <= types_of(schema, {})]
-        if kind == "integer" or (isinstance(kind, list) and "integer" in kind and "number" not in kind):
-            allowed = [each for each in allowed if not isinstance(each, float)]
+        allowed = constants_of(schema)
         if not allowed:
             raise self._fail(pointer, "'enum'")
         return "(" + " | ".join(self._constant(each, pointer) for each in allowed) + ")"
@@ -213,17 +200,3 @@ class _Writer:
 
     def _fail(self, pointer: str, what: str) -> FieldInvalid:
         return FieldInvalid(self._path, f"at {pointer}: {what} cannot be enforced in the dialect {self._dialect}")
-
-
-def _branches(schema: Schema) -> Iterator[Schema]:
-    """The alternatives of a schema. One for each type has the keywords that apply to this type."""
-    types = schema.get("type")
-    if "enum" in schema or "const" in schema:
-        yield schema
-        return
-    if not isinstance(types, list):
-        yield from branches_of(schema)
-        return
-    for kind in types:
-        others = set[str]().union(*(_KEYWORDS.get(each, set()) for each in types)) - _KEYWORDS.get(kind, set())
-        yield {name: value for name, value in schema.items() if name not in others} | {"type": kind}

@@ -8,7 +8,6 @@ from imp_service.text.channels.tools import Schema
 
 ALL = frozenset({"object", "array", "string", "number", "boolean", "null"})
 STRING = frozenset({"string"})
-_COMBINATIONS = {"anyOf": frozenset.union, "oneOf": frozenset.union, "allOf": frozenset.intersection}
 # The longest chain of references that is followed.
 _MOST_STEPS = 16
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from json import dumps
 
+from imp_service.text.channels.alternatives import LENGTHS, branches_of, constants_of, has_constants
 from imp_service.text.channels.dialect import Parameters
 from imp_service.text.channels.pattern import is_name
 from imp_service.text.channels.schema_types import ALL, types_of
+from imp_service.text.channels.typed_value import TypedValue
 from imp_service.text.constraints.grammar import json_rule
 from imp_service.text.constraints.grammar_checks import quote_for_regex
 from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
 from imp_service.text.errors import FieldInvalid
 
 _OF_ROOT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties", "$defs", "definitions", "$id"}
-_OF_STRINGS = ANNOTATIONS | {"type", "enum", "const", "minLength", "maxLength"}
+_OF_STRINGS = ANNOTATIONS | LENGTHS | {"type"}
 # Regular expressions of values of simple types, for schemas that also allow strings.
 _SIMPLE = {
     "null": "null",
@@ -68,20 +70,28 @@ class _Writer:
     def _texts(self, key: str, schema: Schema) -> Iterator[str]:
         """Regular expressions of the texts that the parser converts to valid values of a schema that allows strings."""
         for branch in branches_of(schema):
-            kind = branch.get("type", "string" if {"enum", "const"} & branch.keys() else None)
+            if has_constants(branch):
+                yield self._constants(key, branch, schema)
+                continue
+            kind = branch.get("type")
             extra = branch.keys() - (_OF_STRINGS if kind == "string" else ANNOTATIONS | {"type"})
             if extra or not isinstance(kind, str) or (kind != "string" and kind not in _SIMPLE):
                 raise self._fail(key, f"{(sorted(extra) or [str(kind)])[0][:64]!r}")
-            yield self._strings(key, branch) if kind == "string" else f"({_SIMPLE[kind]})"
+            lengths = f"{branch.get('minLength', 0)},{branch.get('maxLength', '')}"
+            yield f"(?s:.{{{lengths}}})" if kind == "string" else f"({_SIMPLE[kind]})"
 
-    def _strings(self, key: str, schema: Schema) -> str:
-        if "enum" in schema or "const" in schema:
-            values = schema.get("enum", [schema.get("const")])
-            if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+    def _constants(self, key: str, branch: Schema, schema: Schema) -> str:
+        texts, types = list[str](), types_of(schema, self._root)
+        for value in constants_of(branch):
+            text = value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+            parser = TypedValue(types)
+            # A string that the parser would take for a number or a literal cannot be written.
+            if parser.feed(text.encode()) + parser.finish() != dumps(value, ensure_ascii=False):
                 raise self._fail(key, "'enum'")
-            return f"({'|'.join(map(quote_for_regex, values))})"
-        least, most = schema.get("minLength", 0), schema.get("maxLength", "")
-        return f"(?s:.{{{least},{most}}})"
+            texts.append(quote_for_regex(text))
+        if not texts:
+            raise self._fail(key, "'enum'")
+        return f"({'|'.join(texts)})"
 
     def _definitions(self) -> Schema:
         return {name: self._root[name] for name in ("$defs", "definitions") if name in self._root}
@@ -92,20 +102,3 @@ class _Writer:
     def _fail(self, key: str, what: str) -> FieldInvalid:
         where = f"at #/properties/{key[:64]}" if key else "at #"
         return FieldInvalid(self._path, f"{where}: {what} cannot be enforced in the dialect {self._dialect}")
-
-
-def branches_of(schema: Schema) -> Iterator[Schema]:
-    """The alternatives of a schema: of anyOf or oneOf, or one for each type."""
-    for keyword in ("anyOf", "oneOf"):
-        parts = schema.get(keyword)
-        if isinstance(parts, list) and not schema.keys() - ANNOTATIONS - {keyword}:
-            yield from (part if isinstance(part, dict) else {"anyOf": []} for part in parts)
-            return
-    types = schema.get("type")
-    if isinstance(types, list):
-        for kind in types:
-            yield {name: value for name, value in schema.items() if kind == "string" or name in ANNOTATIONS} | {
-                "type": kind
-            }
-        return
-    yield schema

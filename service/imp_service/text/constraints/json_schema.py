@@ -28,6 +28,7 @@ _ONE = frozenset({"items", "additionalProperties"})
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 KEYWORDS = ANNOTATIONS | _VALUES | _ONE | _LISTS | _MAPS
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 
 
@@ -97,6 +98,12 @@ class _SchemaChecker:
             target = self._resolve(f"{pointer}/$ref", schema["$ref"])
             if not isinstance(target, bool) and id(target) not in self._known:
                 raise self._fail(f"{pointer}/$ref", "the reference does not lead to a schema")
+        for name in _COUNTS:
+            count = schema.get(name, 0)
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                raise self._fail(f"{pointer}/{name}", f"expected a number from 0, found {json.dumps(count)[:32]}")
+        if not isinstance(schema.get("enum", []), list):
+            raise self._fail(f"{pointer}/enum", "expected a list of values")
         required = schema.get("required", [])
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
             raise self._fail(f"{pointer}/required", "expected a list of names")
