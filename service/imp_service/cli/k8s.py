@@ -3,7 +3,8 @@
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, UsageError
@@ -13,7 +14,6 @@ from imp_service.cli.options.settings import (
     add_model_option,
     add_set_option,
     context_assignments,
-    pull_reference,
 )
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def run(arguments: Namespace) -> int:
     base = read_base("sidecar" if arguments.sidecar else "standalone")
     config = base_settings(base, [*arguments.assignments, *context_assignments(arguments)])
     _check_assignments(arguments, config)
-    fetch, inside = _fetched(arguments)
-    sizing = size(config, arguments.model, inside)
+    with _readable_model(arguments) as (model, fetch, inside):
+        sizing = size(config, model, inside)
     if not sizing.report.memory.fits:
         raise CommandError("FIELD_INVALID", sizing.report.memory.refusal)
     filling = Filling(
@@ -149,26 +149,26 @@ def _check_assignments(arguments: Namespace, config: "Config") -> None:
         raise UsageError(arguments.usage(), "--set model.path: given without --model, expected a file to size for")
 
 
-def _fetched(arguments: Namespace) -> "tuple[Fetch | None, str | None]":
-    """The download of a model of a hub, and the model's path in the pods' volume.
+@contextmanager
+def _readable_model(arguments: Namespace) -> "Iterator[tuple[str | None, Fetch | None, str | None]]":
+    """The path of a model whose header can be read, the pods' download of it, and its path in their volume.
 
-    It is downloaded here too, because its header is read. With a claim or an image the pods download nothing.
+    Of a model of a hub only headers are read. With a claim or an image the pods download nothing.
     """
     from imp_service.cli.hub.reference import PREFIX
 
     word = arguments.model or ""
     if not word.startswith(PREFIX):
-        return None, None
-    from imp_service.cli.hub.cache import model_at
+        yield arguments.model, None, None
+        return
     from imp_service.cli.hub.hub import other_endpoint
+    from imp_service.cli.hub.remote import current_model
     from imp_service.deploy import Fetch
 
-    pull_reference(arguments)
-    model = model_at(Path(arguments.model))
-    inside = "" if model.choice.name == "." else model.choice.files[0].name
-    if arguments.model_claim or arguments.model_image:
-        return None, inside
-    return Fetch(word.removeprefix(PREFIX), model.folder.name, model.n_bytes, other_endpoint()), inside
+    with current_model(word) as model:
+        inside = "" if model.choice.name == "." else model.choice.files[0].name
+        fetch = Fetch(word.removeprefix(PREFIX), model.commit, model.choice.n_bytes, other_endpoint())
+        yield str(model.path), None if arguments.model_claim or arguments.model_image else fetch, inside
 
 
 def _without_repeats(rules: "list[Rule]") -> "list[Rule]":

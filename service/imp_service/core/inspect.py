@@ -101,7 +101,7 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
         memory=_memory(
             plan, limit, lambda: _largest_context(file, settings, overrides, limit, below=plan["model_context"])
         ),
-        warnings=[*file.warnings, *plan["model_warnings"], *plan["weight_warnings"], *([remark] if remark else [])],
+        warnings=[*plan["model_warnings"], *plan["weight_warnings"], *([remark] if remark else [])],
     )
 
 

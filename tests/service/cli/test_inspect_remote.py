@@ -1,4 +1,4 @@
-"""imp inspect of a reference that is not downloaded reads only headers. The hub is on loopback."""
+"""imp inspect and imp k8s of a model that is not downloaded read only headers. The hub is on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imp_service.core.checkpoint import advice_on
 from imp_service.models import demo_model_path
 from support.hub_directory import model_for, write_directory
 from support.hub_tokenizers import library_of
-from support.stand_in_hub import Hub, stand_in_hub
+from support.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 MODEL = demo_model_path().read_bytes()
 # Weights after the header reveal a complete download.
@@ -59,6 +59,33 @@ def test_get_6_the_report_of_headers_is_that_of_the_model(inspect: Run, hub: Hub
     found = json.loads(out)
     assert found.pop("path") == f"hf:{reference}" and Path(whole.pop("path")).exists()
     assert found == whole and hub.n_sent == n_sent
+
+
+@pytest.mark.parametrize("reference", ["own/one", "own/dir"])
+def test_lif_19_manifests_need_only_headers(inspect: Run, hub: Hub, reference: str) -> None:
+    words = ("-m", f"hf:{reference}", "--image", "r.example/imp:1")
+    status, out, err = inspect(*words, command="k8s")
+    assert (status, err.count("warning")) == (0, reference == "own/one")  # of the bytes after the last tensor
+    assert hub.n_sent < sum(map(len, hub.repositories[reference].values())) - 2 * 1024**2
+    assert inspect(command="ls")[1] == ""  # the cache is empty
+    assert inspect(reference, command="pull")[0] == 0
+    n_sent = hub.n_sent
+    assert inspect(*words, command="k8s") == (0, out, err) and hub.n_sent == n_sent
+
+
+def test_lif_19_the_pods_get_the_commit_of_the_hub_now(inspect: Run, hub: Hub, tmp_path: Path) -> None:
+    assert inspect("own/one", command="pull")[0] == 0
+    (cached,) = (path for path in tmp_path.rglob(COMMIT) if path.parent.name == "snapshots")
+    older = cached.rename(cached.with_name("f" * 40)).name
+    (cached.parents[1] / "refs" / "main").write_text(older)
+    status, out, _ = inspect("-m", "hf:own/one", command="k8s")
+    assert (status, COMMIT in out, older in out) == (0, True, False)
+    status, out, err = inspect("-m", "hf:own/one", command="k8s", HF_ENDPOINT="http://127.0.0.1:1")
+    assert (status, COMMIT in out, older in out) == (0, False, True)
+    assert "; the cache is used" in err
+    assert inspect("own/one", command="rm")[0] == 0
+    status, out, err = inspect("-m", "hf:own/one", command="k8s", HF_ENDPOINT="http://127.0.0.1:1")
+    assert (status, out) == (69, "") and "HUB_UNREACHABLE" in err
 
 
 def test_get_6_a_server_without_ranges(inspect: Run, hub: Hub) -> None:

@@ -31,14 +31,6 @@ def cached_models() -> list[CachedModel]:
     return found
 
 
-def model_at(path: Path) -> CachedModel:
-    """The model that get_model() has put at this path."""
-    folder = next(each for each in (path, *path.parents) if each.parent.name == "snapshots")
-    name = folder.parent.parent.name.removeprefix(_KIND).replace("--", "/", 1)
-    models = [_model(name, folder, choice) for choice in choices_of(cached_files(folder))]
-    return next(model for model in models if path in (folder, folder / model.choice.files[0].name))
-
-
 def _model(name: str, folder: Path, choice: Choice) -> CachedModel:
     return CachedModel(Reference(name, None if choice.name == "." else choice.name), choice.n_bytes, folder, choice)
 

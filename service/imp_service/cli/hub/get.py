@@ -4,12 +4,21 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.choose import Choice, choices_of, choose, require_whole
 from imp_service.cli.hub.hub import Repository, cached_files, cached_folder, download, read_repository
 from imp_service.cli.hub.reference import Reference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
+
+
+class HubModel(NamedTuple):
+    """A model of a hub that can be opened here."""
+
+    path: Path
+    choice: Choice
+    commit: str
 
 
 def get_model(word: str, revision: str | None = None, folder: Path | None = None) -> Path:
@@ -25,9 +34,9 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
         if error.reason != "HUB_UNREACHABLE" or cached is None or folder is not None:
             raise
         print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
-        repository = Repository(cached_files(cached), None)
+        repository = Repository(cached_files(cached), None, cached.name)
         choice = only_choice(word, reference, repository)
-        return cached / choice.files[0].name if choice.name != "." else cached
+        return path_in(cached, choice)
     choice = only_choice(word, reference, repository)
     paths = download(reference, choice, revision, folder)
     if choice.name != ".":
@@ -50,8 +59,13 @@ def only_choice(word: str, reference: Reference, repository: Repository) -> Choi
     raise CommandError("USAGE", f"{word}: {said}, such as {reference.repository}:{shown[0].name}")
 
 
-def find_cached(word: str) -> Path | None:
-    """The path of the model in the cache; None unless all of its files are there. Uses no network."""
+def path_in(folder: Path, choice: Choice) -> Path:
+    """Where the model is in a folder with the files of its repository."""
+    return folder if choice.name == "." else folder / choice.files[0].name
+
+
+def find_cached(word: str) -> HubModel | None:
+    """The model in the cache; None unless all of its files are there. Uses no network."""
     reference = read_reference(word)
     folder = cached_folder(reference, None)
     found = [] if folder is None else choose(choices_of(cached_files(folder)), reference.wanted)
@@ -61,10 +75,10 @@ def find_cached(word: str) -> Path | None:
         require_whole(found[0])
     except CommandError:
         return None
-    if found[0].name != ".":
-        return folder / found[0].files[0].name
     names = {file.name for file in found[0].files}
-    return folder if names >= {"config.json", *_indexed(folder)} else None
+    if found[0].name == "." and not names >= {"config.json", *_indexed(folder)}:
+        return None
+    return HubModel(path_in(folder, found[0]), found[0], folder.name)
 
 
 def _indexed(folder: Path) -> set[str]:

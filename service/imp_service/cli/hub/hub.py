@@ -25,6 +25,7 @@ _BLOCK_BYTES = 4 * 1024**2
 class Repository(NamedTuple):
     files: list[HubFile]
     n_parameters: int | None
+    commit: str
 
 
 def read_repository(reference: Reference, revision: str | None) -> Repository:
@@ -36,7 +37,8 @@ def read_repository(reference: Reference, revision: str | None) -> Repository:
     ]
     weights = info.gguf or {}
     total = weights.get("total") if isinstance(weights, dict) else None
-    return Repository(files, total if isinstance(total, int) else None)
+    commit = info.sha or revision or constants.DEFAULT_REVISION
+    return Repository(files, total if isinstance(total, int) else None, commit)
 
 
 def download(reference: Reference, choice: Choice, revision: str | None, folder: Path | None) -> list[Path]:

@@ -1,5 +1,6 @@
 """A model on a hub as far as a report needs it: small files whole, of weights only the headers."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +9,11 @@ from tempfile import TemporaryDirectory
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
 
-from imp_service.cli.failure import CommandError
+from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.choose import HubFile
-from imp_service.cli.hub.get import only_choice
+from imp_service.cli.hub.get import HubModel, find_cached, only_choice, path_in
 from imp_service.cli.hub.header import MAX_HEADER_BYTES, BrokenHeader, gguf_header, safetensors_header
-from imp_service.cli.hub.hub import errors_of, read_repository
+from imp_service.cli.hub.hub import Repository, errors_of, read_repository
 from imp_service.cli.hub.reference import Reference, read_reference
 
 # The first request for a header. Each further one doubles what is there.
@@ -21,24 +22,51 @@ _HEADERS = {".gguf": gguf_header, ".safetensors": safetensors_header}
 
 
 @contextmanager
-def remote_headers(word: str) -> Iterator[Path]:
+def current_model(word: str) -> Iterator[HubModel]:
+    """For the block, the model that `word` names now: that of the cache, or else its headers.
+
+    Without the hub it is the cached one, with a warning. Raises CommandError.
+    """
+    cached = find_cached(word)
+    try:
+        repository = read_repository(read_reference(word), None)
+    except CommandError as error:
+        if error.reason != "HUB_UNREACHABLE" or cached is None:
+            raise
+        print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
+        yield cached
+        return
+    if cached is not None and cached.commit == repository.commit:
+        yield cached
+        return
+    with _headers(word, repository) as model:
+        yield model
+
+
+@contextmanager
+def remote_headers(word: str) -> Iterator[HubModel]:
     """A folder for the block, with the model that `word` names. Its weights are holes. Raises CommandError."""
+    with _headers(word, read_repository(read_reference(word), None)) as model:
+        yield model
+
+
+@contextmanager
+def _headers(word: str, repository: Repository) -> Iterator[HubModel]:
     reference = read_reference(word)
-    repository = read_repository(reference, None)
     choice = only_choice(word, reference, repository)
-    with TemporaryDirectory(prefix="imp-inspect-") as folder:
+    with TemporaryDirectory(prefix="imp-headers-") as folder:
         for file in choice.files:
-            _write(Path(folder) / file.name, _RemoteFile(reference, file))
-        yield Path(folder) / choice.files[0].name if choice.name != "." else Path(folder)
+            _write(Path(folder) / file.name, _RemoteFile(reference, file, repository.commit))
+        yield HubModel(path_in(Path(folder), choice), choice, repository.commit)
 
 
 class _RemoteFile:
     """A file of the hub, read from its beginning as far as needed."""
 
-    def __init__(self, reference: Reference, file: HubFile) -> None:
+    def __init__(self, reference: Reference, file: HubFile, commit: str) -> None:
         self.name = f"{reference.repository}:{file.name}"
         self.n_bytes = file.n_bytes
-        self._url = hf_hub_url(reference.repository, file.name)
+        self._url = hf_hub_url(reference.repository, file.name, revision=commit)
         self._data = bytearray()
 
     def read(self, n_bytes: int) -> bytearray:

@@ -60,7 +60,7 @@ def _local_model(arguments: Namespace) -> Iterator[str | None]:
 
     cached = find_cached(word)
     if cached is not None:
-        arguments.model = str(cached)
+        arguments.model = str(cached.path)
         yield None
         return
     from imp_service.cli.hub.remote import remote_headers
@@ -69,8 +69,8 @@ def _local_model(arguments: Namespace) -> Iterator[str | None]:
         raise UsageError(
             arguments.usage(), f"--check: reads the whole file, download it first: imp pull {word.removeprefix(PREFIX)}"
         )
-    with remote_headers(word) as path:
-        arguments.model = str(path)
+    with remote_headers(word) as model:
+        arguments.model = str(model.path)
         yield word
 
 
