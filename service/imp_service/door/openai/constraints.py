@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from imp_service.door.openai.kinds import (
     Mismatch,
+    anything,
     expected,
     flag,
     members,
@@ -27,6 +28,7 @@ SHOWN_KINDS = "text, json_object or json_schema"
 
 def read_constraint(reading: Reading) -> ConstraintSpec | None:
     """The constraint, or None. At most one field may set one."""
+    _check_members(reading)
     readers: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
         "response_format": _response_format,
         "text": _text,
@@ -43,6 +45,20 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
         reading.set_by(spec.path, place)
         return spec
     return None
+
+
+def _check_members(reading: Reading) -> None:
+    """Refuses or ignores members of an output format that its type does not have."""
+    for path, value, types in (
+        ("response_format", reading.get("response_format"), FORMATS),
+        ("text.format", reading.get("text", {}).get("format"), TEXT_FORMATS),
+    ):
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(kind, str) and kind in types:
+            reading.check_members(path, value, types[kind])
+            inner = value.get("json_schema")
+            if "json_schema" in types[kind] and isinstance(inner, dict):
+                reading.check_members(f"{path}.json_schema", inner, JSON_SCHEMA)
 
 
 def _place(name: str, value: Any) -> str:
@@ -64,8 +80,13 @@ def _response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
             # Not of OpenAI; llama-server and hosts of open models take the schema here.
             return _schema(value, "")
         case "json_schema":
-            return _schema(_inner(value, "json_schema", members), ".json_schema")
+            found = _inner(value, "json_schema", _json_schema)
+            return _schema(found, ".json_schema")
     raise Mismatch(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")
+
+
+def _json_schema(value: Any) -> Mapping[str, Any]:
+    return read_members(_known(members(value), JSON_SCHEMA), JSON_SCHEMA)
 
 
 def _text(value: Any) -> ConstraintSpec | None:
@@ -76,11 +97,16 @@ def _text(value: Any) -> ConstraintSpec | None:
 def _text_format(value: Any) -> ConstraintSpec | None:
     if members(value).get("type") != "json_schema":
         return _response_format(value)
-    found = read_members(value, TEXT_FORMAT)
+    found = read_members(_known(value, TEXT_FORMAT), TEXT_FORMAT)
     for name in ("name", "schema"):
         if name not in found:
             raise Mismatch("not set", f".{name}")
     return _schema(found, "")
+
+
+def _known(value: Mapping[str, Any], readers: Mapping[str, object]) -> Mapping[str, Any]:
+    """Without the members that _check_members() has refused or ignored."""
+    return {name: each for name, each in value.items() if name in readers}
 
 
 def _schema(value: Mapping[str, Any], where: str) -> ConstraintSpec:
@@ -121,11 +147,18 @@ STRUCTURED: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {
     "grammar": lambda value: ConstraintSpec(ConstraintKind.GBNF, text(value)),
     "json_object": lambda value: ConstraintSpec(ConstraintKind.JSON_OBJECT) if flag(value) else None,
 }
-TEXT_FORMAT: Mapping[str, Callable[[Any], Any]] = {
-    "type": text,
+JSON_SCHEMA: Mapping[str, Callable[[Any], Any]] = {
     "name": text,
-    "schema": members,
+    "schema": anything,
     "description": text,
     "strict": flag,
 }
+TEXT_FORMAT: Mapping[str, Callable[[Any], Any]] = {**JSON_SCHEMA, "type": text, "schema": members}
+# The members of each type of an output format.
+FORMATS: Mapping[str, Collection[str]] = {
+    "text": ("type",),
+    "json_object": ("type", "schema"),
+    "json_schema": ("type", "json_schema"),
+}
+TEXT_FORMATS: Mapping[str, Collection[str]] = {**FORMATS, "json_schema": tuple(TEXT_FORMAT)}
 TEXT: Mapping[str, Callable[[Any], Any]] = {"format": _text_format, "verbosity": only("medium")}

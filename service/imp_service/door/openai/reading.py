@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -39,13 +39,14 @@ class Reading:
         # Option -> the caller's name of the field that set it.
         self._names: dict[str, str] = {}
         self._table = table
+        self._ignores_unknown = ignores_unknown
         for name, value in body.items():
             if value is None:
                 continue
             if name in table:
                 self._take(name, value)
             else:
-                self._take_unknown(name, is_ignored=ignores_unknown)
+                self._take_unknown(name, name, table)
 
     def options(self, group: str) -> dict[str, Any]:
         """The options of imp that the fields set, of one group such as `sampling`."""
@@ -81,6 +82,12 @@ class Reading:
             # Its limits are not checked: they would be those of `default`.
             del self.values[name]
             return default
+
+    def check_members(self, path: str, value: Mapping[str, Any], known: Collection[str]) -> None:
+        """Refuses or ignores, as the settings say, the members that are not known. `path` is that of the object."""
+        for name, each in value.items():
+            if each is not None and name not in known:
+                self._take_unknown(f"{path}.{name}", name, known)
 
     def set_by(self, option: str, name: str) -> None:
         """Names the field that set an option, if the table does not."""
@@ -125,11 +132,11 @@ class Reading:
         if isinstance(row, Sets) and row.option:
             self._names[row.option] = name
 
-    def _take_unknown(self, name: str, *, is_ignored: bool) -> None:
-        if is_ignored:
-            self.ignored.append(name)
+    def _take_unknown(self, path: str, name: str, known: Collection[str]) -> None:
+        if self._ignores_unknown:
+            self.ignored.append(path)
             return
         is_hinted = len(self._unknown) < MAX_HINTS
-        close = get_close_matches(name[:MAX_NAME], self._table, n=1) if is_hinted else ()
+        close = get_close_matches(name[:MAX_NAME], known, n=1) if is_hinted else ()
         hint = f", did you mean {close[0]}?" if close else ""
-        self._unknown.append(Violation(name, f"unknown field{hint}"))
+        self._unknown.append(Violation(path, f"unknown field{hint}"))

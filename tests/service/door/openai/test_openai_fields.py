@@ -248,6 +248,13 @@ def test_oai_1_unknown_fields_are_ignored_where_the_settings_say_so() -> None:
         reply = http.chat(max_tokens=1, nosuch=1, other={"a": 1})
         assert (reply.status, reply.headers["imp-ignored"]) == (200, '"nosuch", "other"')
         assert "imp-ignored" not in http.chat(max_tokens=1).headers
+        inner = {"name": "n", "schema": {"const": 1}, "shema": {}, "strict": None}
+        wanted = {"type": "json_schema", "json_schema": inner, "other": None}
+        reply = http.chat(max_tokens=8, response_format=wanted)
+        assert (reply.headers["imp-ignored"], reply.choice["message"]["content"]) == (
+            '"response_format.json_schema.shema"',
+            "1",
+        )
         assert http.chat(max_tokens=1, temperature="x").refusal == (400, "field_invalid", "temperature")
         # Clients choose the names: they cannot break a header.
         reply = http.chat(max_tokens=1, **{"é\r\nx: y": 1, "y" * 10_000: 1})

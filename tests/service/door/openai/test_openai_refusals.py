@@ -140,6 +140,18 @@ BOTH: list[tuple[dict[str, Any], str]] = [
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "x" * 66_000}}}},
         "response_format.json_schema.schema",
     ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": 7, "schema": {}}}},
+        "response_format.json_schema.name",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"strict": "yes", "schema": {}}}},
+        "response_format.json_schema.strict",
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"description": [], "schema": {}}}},
+        "response_format.json_schema.description",
+    ),
     ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
     ({"structured_outputs": {"choice": ["a", ""]}}, "structured_outputs.choice[1]"),
     ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
@@ -262,6 +274,53 @@ def test_htp_5_an_unknown_field_is_told_with_the_nearest_name(http: HttpServed) 
         assert "did you mean temperature?" in reply.error["message"]
     reply = http.client.post("/tokenize", {"prompt": "x", "promt": "x"})
     assert reply.refusal == (400, "unknown_parameter", "promt")
+
+
+SCHEMA = {"name": "n", "description": "d", "schema": {"const": 1}, "strict": None}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "param", "hint"),
+    [
+        ({"type": "json_schema", "json_schema": SCHEMA}, None, ""),
+        ({"type": "json_object", "schema": {"const": 1}, "json_schema": None}, None, ""),
+        ({"type": "text", "strict": True}, "response_format.strict", ""),
+        ({"type": "json_object", "shema": {}}, "response_format.shema", "did you mean schema?"),
+        ({"type": "json_schema", "json_schema": SCHEMA, "name": "n"}, "response_format.name", ""),
+        (
+            {"type": "json_schema", "json_schema": {**SCHEMA, "strct": True}},
+            "response_format.json_schema.strct",
+            "did you mean strict?",
+        ),
+        ({"type": "json_schema", "json_schema": {**SCHEMA, "type": "object"}}, "response_format.json_schema.type", ""),
+    ],
+    ids=name_of,
+)
+def test_htp_5_an_output_format_has_no_unknown_members(
+    http: HttpServed, wanted: dict[str, Any], param: str | None, hint: str
+) -> None:
+    reply = http.chat(max_tokens=4, response_format=wanted)
+    if param is None:
+        assert reply.status == 200
+    else:
+        assert reply.refusal == (400, "unknown_parameter", param) and hint in reply.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        ({"type": "text", "strict": True}, "strict"),
+        ({"type": "json_object", "shema": {}}, "shema"),
+        ({**SCHEMA, "type": "json_schema", "json_schema": {}}, "json_schema"),
+    ],
+    ids=name_of,
+)
+def test_htp_5_the_format_of_a_response_has_no_unknown_members(
+    http: HttpServed, wanted: dict[str, Any], name: str
+) -> None:
+    reply = http.client.post("/v1/responses", {"input": "x", "text": {"format": wanted}})
+    assert reply.refusal == (400, "unknown_parameter", f"text.format.{name}")
+    assert reply.error["message"].count(name) == 1
 
 
 def test_htp_5_a_prompt_beyond_the_context_tells_both_numbers(http: HttpServed) -> None:

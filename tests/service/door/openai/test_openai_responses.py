@@ -397,7 +397,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"text": {"format": {**FORMAT, "schema": 7}}}, "text.format.schema"),
     ({"text": {"format": {**FORMAT, "schema": {"$ref": "https://example.com/x"}}}}, "text.format.schema"),
     ({"text": {"format": {**FORMAT, "strict": "x"}}}, "text.format.strict"),
-    ({"text": {"format": {"type": "json_schema", "json_schema": {}}}}, "text.format.json_schema"),
+    ({"text": {"format": {"type": "json_schema", "json_schema": {}}}}, "text.format.name"),
     ({"text": {"format": FORMAT}, "grammar": 'root ::= "a"'}, "grammar"),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
     ({"tools": [TOOLS[0], {"type": "mcp", "server_label": "x"}]}, "tools[1].type"),
