@@ -78,7 +78,7 @@ CHANGES: list[tuple[str, Callable[[JSON], object], str]] = [
     (BYTES, at("model", "vocab", "a", value=1 << 40), "1099511627777 tokens, limit"),
     (BYTES, without("model", "vocab", "a"), "no token for byte 0x61 (1 of 256 are missing)"),
     (BYTES, at("model", "vocab", "x" * 5000, value=700), "token 700: 5000 bytes, limit 4096"),
-    (BYTES, at("model", "vocab", "\ud800", value=700), "model.vocab: a token holds half of"),
+    (BYTES, at("model", "vocab", "\ud800", value=700), "model.vocab: holds half of a surrogate pair"),
     (BYTES, at("model", "merges", value={}), "model.merges: an object, expected a list"),
     (BYTES, at("model", "merges", 3, value="abc"), "model.merges[3]: expected two tokens"),
     (BYTES, at("model", "merges", 3, value=["a"]), "model.merges[3]: expected two tokens"),

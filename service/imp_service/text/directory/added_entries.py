@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from imp_service.text.directory.special_names import SpecialNames
 from imp_service.text.tokens.added_tokens import Matching
 
 _ADDED_FILE = "added_tokens.json"
+_ID = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ def read_further(files: Mapping[str, bytes], names: SpecialNames, n_rows: int | 
     found = {}
     for text in older.members:
         token_id = older.token_id(text)
+        if not text:
+            raise older.fail('""', "expected the name of a token")
         found[token_id] = AddedEntry(token_id, text, text in names.special, Matching())
     for token in _of_config(names.config):
         found[token.token_id] = replace(token, is_special=token.is_special or token.text in names.special)
@@ -65,8 +69,8 @@ def _of_config(config: JsonObject) -> Iterator[AddedEntry]:
         return
     for key in decoder.members:
         entry = decoder.object(key)
-        if entry is None or not key.isdecimal():
-            raise decoder.fail(key, "expected an id and its token")
+        if entry is None or not _ID.fullmatch(key):
+            raise decoder.fail(key[:40], "expected an id and its token")
         yield _entry(entry, int(key))
 
 

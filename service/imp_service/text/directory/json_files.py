@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from imp_service.text.errors import TokenizerInvalid
@@ -12,6 +13,8 @@ MIB = 1 << 20
 MAX_TOKENIZER_BYTES = 128 * MIB
 MAX_FILE_BYTES = 4 * MIB
 MAX_DEPTH = 64
+# What half of a surrogate pair begins with in JSON. Both halves of a whole pair begin so too.
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class JsonObject:
@@ -81,7 +84,11 @@ def read_json_object(name: str, content: bytes, *, max_bytes: int = MAX_FILE_BYT
     if not isinstance(value, dict):
         raise TokenizerInvalid(name, f"{_kind_of(value)}, expected an object")
     _require_shallow(name, value)
-    return JsonObject(name, value)
+    found = JsonObject(name, value)
+    if _HALF.search(content):
+        for way in _halves("", value):
+            raise found.fail(way, "holds half of a surrogate pair")
+    return found
 
 
 def _require_shallow(name: str, value: dict[str, Any]) -> None:
@@ -96,6 +103,30 @@ def _require_shallow(name: str, value: dict[str, Any]) -> None:
         if not level:
             return
     raise TokenizerInvalid(name, f"nested more than {MAX_DEPTH} deep")
+
+
+def _halves(way: str, value: object) -> Iterator[str]:
+    """The ways to texts that are no Unicode. If a name is none, the way leads to its object."""
+    if isinstance(value, str):
+        if not _is_unicode(value):
+            yield way
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if _is_unicode(name):
+                yield from _halves(f"{way}.{name}" if way else name, inner)
+            else:
+                yield way or "a name"
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _halves(f"{way}[{i}]", inner)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind_of(value: object) -> str:

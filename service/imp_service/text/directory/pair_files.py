@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tokenizers import Regex
+
 from imp_service.text.directory.added_entries import AddedEntry, read_further
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES, JsonObject, read_json_object
 from imp_service.text.directory.special_names import SpecialNames
@@ -29,7 +31,7 @@ def of_vocab_and_merges(files: Mapping[str, bytes], names: SpecialNames, pre: st
     """`pre` names the rule for words, if the settings do."""
     vocab = read_json_object(VOCAB_FILE, files[VOCAB_FILE], max_bytes=MAX_TOKENIZER_BYTES)
     rule = _rule_of(names, pre)
-    document = _document(rule, dict(vocab.members), _merge_lines(files[MERGES_FILE]))
+    document = _document(rule, dict(vocab.members), _merges(files[MERGES_FILE], vocab.members))
     document["added_tokens"] = [_described(token) for token in read_further(files, names, None)]
     return JsonObject(VOCAB_FILE, document)
 
@@ -45,15 +47,15 @@ def of_tekken(files: Mapping[str, bytes]) -> tuple[JsonObject, dict[str, str]]:
         raise source.fail("config", "missing")
     n_special = config.token_id("default_num_special_tokens")
     n_tokens = config.token_id("default_vocab_size")
-    if not n_special <= n_tokens <= MAX_TOKENS:
-        raise config.fail("default_vocab_size", f"{n_tokens}, expected {n_special} to {MAX_TOKENS}")
-    pieces = [_bytes_of(entry) for entry in source.objects("vocab")[: n_tokens - n_special]]
-    rank_of = {piece: rank for rank, piece in enumerate(pieces)}
+    entries = source.objects("vocab")
+    most = min(MAX_TOKENS, n_special + len(entries))
+    if not n_special <= n_tokens <= most:
+        raise config.fail("default_vocab_size", f"{n_tokens}, expected {n_special} to {most}")
+    rank_of = _ranks(entries[: n_tokens - n_special])
     vocab = {_spelled(piece): n_special + rank for piece, rank in rank_of.items()}
-    rule = PreTokenizer((config.text("pattern") or "",), ignores_merges=True)
-    document = _document(rule, vocab, _merges_of(pieces, rank_of))
-    special = {i: f"<SPECIAL_{i}>" for i in range(n_special)}
-    special |= {entry.token_id("rank"): entry.text("token_str") or "" for entry in source.objects("special_tokens")}
+    rule = PreTokenizer((_pattern(config),), ignores_merges=True)
+    document = _document(rule, vocab, _merges_of(rank_of))
+    special = _special_of_tekken(source.objects("special_tokens"), n_special)
     document["added_tokens"] = [
         {"id": i, "content": text, "special": True, "normalized": False} for i, text in sorted(special.items())
     ]
@@ -67,6 +69,43 @@ def of_tekken(files: Mapping[str, bytes]) -> tuple[JsonObject, dict[str, str]]:
             "special_tokens": {bos: {"id": bos, "ids": [_TEKKEN_ROLES.index("bos_token")], "tokens": [bos]}},
         }
     return JsonObject(TEKKEN_FILE, document), roles
+
+
+def _pattern(config: JsonObject) -> str:
+    pattern = config.text("pattern")
+    if not pattern:
+        raise config.fail("pattern", "missing or empty")
+    try:
+        Regex(pattern)
+    except Exception as error:  # the library has no class for it
+        raise config.fail("pattern", f"{error}"[:200]) from error
+    return pattern
+
+
+def _ranks(entries: list[JsonObject]) -> dict[bytes, int]:
+    """The tokens' bytes with their ranks, in order."""
+    rank_of: dict[bytes, int] = {}
+    for rank, entry in enumerate(entries):
+        if entry.members.get("rank", rank) != rank:
+            raise entry.fail("rank", f"{entry.members['rank']!r:.40}, expected {rank}")
+        piece = _bytes_of(entry)
+        if rank_of.setdefault(piece, rank) != rank:
+            raise entry.fail("token_bytes", f"the bytes of rank {rank_of[piece]} again")
+    return rank_of
+
+
+def _special_of_tekken(entries: list[JsonObject], n_special: int) -> dict[int, str]:
+    """The special tokens by id. Those that the file does not name get a name."""
+    found: dict[int, str] = {}
+    for entry in entries:
+        rank, text = entry.token_id("rank"), entry.text("token_str")
+        if rank >= n_special or rank in found:
+            expected = f"0 to {n_special - 1}, each once"
+            raise entry.fail("rank", f"{rank}, expected {expected}")
+        if not text or text in found.values():
+            raise entry.fail("token_str", f"{text!r:.40} again" if text else "missing or empty")
+        found[rank] = text
+    return {i: found.get(i, f"<SPECIAL_{i}>") for i in range(n_special)}
 
 
 def _document(rule: PreTokenizer, vocab: Mapping[str, Any], merges: list[Any]) -> dict[str, Any]:
@@ -96,19 +135,27 @@ def _rule_of(names: SpecialNames, pre: str | None) -> PreTokenizer:
     return rule
 
 
-def _merge_lines(content: bytes) -> list[str]:
+def _merges(content: bytes, vocab: Mapping[str, Any]) -> list[tuple[str, str]]:
     if len(content) > MAX_TOKENIZER_BYTES:
         raise TokenizerInvalid(MERGES_FILE, f"more than {MAX_TOKENIZER_BYTES} bytes")
     try:
         lines = content.decode().split("\n")
     except UnicodeDecodeError as error:
         raise TokenizerInvalid(MERGES_FILE, "not UTF-8") from error
-    if lines and lines[0].startswith("#version"):
-        del lines[0]
-    lines = [line.rstrip("\r") for line in lines if line.strip()]
-    if len(lines) > MAX_MERGES:
-        raise TokenizerInvalid(MERGES_FILE, f"{len(lines)} merges, limit {MAX_MERGES}")
-    return lines
+    merges = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or (number == 1 and line.startswith("#version")):
+            continue
+        left, *others = line.rstrip("\r").split(" ")
+        if len(others) != 1:
+            raise TokenizerInvalid(f"{MERGES_FILE}: line {number}", "expected two tokens with a space between them")
+        for name in (left, others[0], left + others[0]):
+            if name not in vocab:
+                raise TokenizerInvalid(f"{MERGES_FILE}: line {number}", f"{name!r:.64} is not a token")
+        merges.append((left, others[0]))
+    if len(merges) > MAX_MERGES:
+        raise TokenizerInvalid(MERGES_FILE, f"{len(merges)} merges, limit {MAX_MERGES}")
+    return merges
 
 
 def _described(token: AddedEntry) -> dict[str, object]:
@@ -125,8 +172,11 @@ def _described(token: AddedEntry) -> dict[str, object]:
 
 
 def _bytes_of(entry: JsonObject) -> bytes:
+    text = entry.text("token_bytes")
+    if not text:
+        raise entry.fail("token_bytes", "missing or empty")
     try:
-        return base64.b64decode(entry.text("token_bytes") or "", validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise entry.fail("token_bytes", "not base64") from error
 
@@ -135,9 +185,9 @@ def _spelled(piece: bytes) -> str:
     return "".join(map(BYTE_TO_CHAR.__getitem__, piece))
 
 
-def _merges_of(pieces: list[bytes], rank_of: Mapping[bytes, int]) -> list[tuple[str, str]]:
+def _merges_of(rank_of: Mapping[bytes, int]) -> list[tuple[str, str]]:
     """Each way to make a token of two, in the order of the tokens; of one token's ways, by the ranks of the parts."""
-    merges = []
+    merges, pieces = [], list(rank_of)
     for piece in pieces:
         cuts = ((piece[:at], piece[at:]) for at in range(1, len(piece)))
         known = [(rank_of[left], rank_of[right]) for left, right in cuts if left in rank_of and right in rank_of]

@@ -126,10 +126,7 @@ def _pieces_and_types(
             raise document.fail("added_tokens", f"{token.text!r:.40}: id {token.token_id} is another token's")
         texts[token.token_id] = token.text
         types[token.token_id] = TokenType.CONTROL if token.is_special else TokenType.USER_DEFINED
-    try:
-        pieces = [text.encode() for text in texts]
-    except UnicodeEncodeError as error:
-        raise model.fail("vocab", "a token holds half of a surrogate pair") from error
+    pieces = [text.encode() for text in texts]
     check_pieces(document.path, pieces)
     types[spelled_ends(pieces)] = TokenType.CONTROL
     types[counterparts_of_control(pieces, types)] = TokenType.CONTROL
