@@ -142,10 +142,10 @@ def test_krn_3_gemm_10_rows_that_a_norm_writes_for_its_reader_are_those_of_a_lau
     """Compares bits. If the rows change afterwards, the kernels read the new values."""
     x, norm_weight = random_rows(m, k), random_rows(1, k)[0]
     matrix = (dtype, random_weight(dtype, 40, k).file, None)
-    told, plain = (device.norm_linear(x, norm_weight, 40, matrix, told=told) for told in (True, False))
-    assert_same_bits(told, plain)
+    announced, plain = (device.norm_linear(x, norm_weight, 40, matrix, announced=flag) for flag in (True, False))
+    assert_same_bits(announced, plain)
     doubled, expected = (
-        device.norm_linear(x, norm_weight, 40, matrix, told=told, doubled=True) for told in (True, False)
+        device.norm_linear(x, norm_weight, 40, matrix, announced=flag, doubled=True) for flag in (True, False)
     )
     assert_same_bits(doubled, expected)
-    assert (doubled != told).any()
+    assert (doubled != announced).any()

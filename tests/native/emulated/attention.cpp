@@ -1,4 +1,4 @@
-// `_testing`: how the emulated device divides attention into work, and what it asks of a device and of its memory.
+// `_testing`: how the CUDA backend divides attention into work items, and what it needs of a device and its memory.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -16,7 +16,7 @@ namespace py = pybind11;
 namespace imp::cuda {
 namespace {
 
-// As the kernels search: the work items of one block of several, then where each sequence has its states.
+// The search of the kernels: the work items of one of several blocks, then the states of each sequence.
 __global__ void search_kernel(AttentionArgs args, int first, int step, std::vector<WorkItem>* items,
                               std::vector<StatesOfSequence>* states) {
   SplitScheduler search;
@@ -84,8 +84,8 @@ namespace imp::bindings {
 void register_testing_cuda_attention(py::module_& module) {
   module.def("attention_division", &cuda::division, py::arg("sequences"), py::arg("n_states"), py::arg("window") = 0,
              py::arg("first") = 0, py::arg("step") = 1,
-             "Of sequences of (rows, position of the first): each work first, first + step, … as (sequence, split, "
-             "state), and each sequence's states as (first, number).");
+             "For sequences of (rows, position of the first): the work items first, first + step, … as (sequence, "
+             "split, state), and the states of each sequence as (first, number).");
   module.def("attention_require_served", &cuda::require_supported, py::arg("shared_bytes"), py::arg("dtype"),
              py::arg("head_dim"));
   module.def("attention_scratch_bytes", &cuda::scratch_bytes, py::arg("max_sequences"), py::arg("max_context"),

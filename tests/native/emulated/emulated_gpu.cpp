@@ -1,4 +1,4 @@
-// `_testing`: how a GPU ran its steps, and, on the emulated one, in which order threads run.
+// `_testing`: counts how a GPU ran its steps, and sets the thread order of the emulated GPU.
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -47,10 +47,11 @@ void set_thread_order(Backend& backend, unsigned seed) {
 }  // namespace
 
 void register_testing_emulated_gpu(py::module_& module) {
-  module.def("gpu_step_counts", &step_counts, py::arg("model"), "Steps of a model on a GPU, by how they ran.");
+  module.def("gpu_step_counts", &step_counts, py::arg("model"),
+             "The number of steps of a model on a GPU, by how they ran.");
   module.def(
       "set_thread_order", [](TestingDevice& device, unsigned seed) { set_thread_order(device.backend(), seed); },
-      py::arg("device"), py::arg("seed"), "In which order the threads of a block run from now on.");
+      py::arg("device"), py::arg("seed"), "Sets the order of the threads of a block.");
   module.def(
       "set_thread_order", [](LoadedModel& model, unsigned seed) { set_thread_order(*model.backend, seed); },
       py::arg("model"), py::arg("seed"));
@@ -60,13 +61,13 @@ void register_testing_emulated_gpu(py::module_& module) {
         return std::make_pair(cuda::can_run(images, capability), cuda::have_wgmma(images, capability));
       },
       py::arg("images"), py::arg("capability"),
-      "Whether a build with code for these GPUs has some for this one, and products of warpgroups.");
+      "Whether a build for these GPUs has code for this one, and warpgroup products.");
   module.def(
       "emulated_gpu_pieces", &pieces, py::arg("model"),
-      "Pieces of the emulated GPU's memory, and of memory shared with it: asked for in all, and held, by all models.");
+      "Allocations of the emulated GPU's memory and of memory shared with it, of all models: in total, and now.");
   module.def(
       "device_bytes_left", [](LoadedModel& model) { return model.backend->own_memory_bytes(); }, py::arg("model"),
-      "Of the device's own memory; None where it is the process's.");
+      "The bytes of the device's own memory; None if it uses the memory of the process.");
 }
 
 }  // namespace imp::bindings

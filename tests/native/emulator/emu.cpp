@@ -1,4 +1,4 @@
-// The scheduler of fibers, and what they share: barriers, slots, copies under way.
+// The scheduler of fibers, and their shared state: barriers, slots and pending copies.
 #include "native/emulator/emu.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ Place place;
 
 namespace {
 
-// A group's meeting: it opens when all of its threads have come.
+// A barrier of a group: it opens when all of its threads have arrived.
 struct Meeting {
   unsigned n_members = 0;
   unsigned n_arrived = 0;
@@ -36,10 +36,10 @@ struct Thread {
   Fiber fiber;
   Place place;
   bool is_done = false;
-  const Meeting* meeting = nullptr;  // that it waits for: to be held once more than so often
+  const Meeting* meeting = nullptr;  // the barrier that it waits for
   std::uint64_t n_held = 0;
-  std::deque<std::vector<Copy>> copies;  // groups that ended, oldest first, and the one that is being made
-  std::deque<std::vector<std::function<void()>>> products;  // likewise
+  std::deque<std::vector<Copy>> copies;                     // committed groups, oldest first, and the open one
+  std::deque<std::vector<std::function<void()>>> products;  // the same for products
 };
 
 struct Block {
@@ -53,8 +53,8 @@ struct Block {
   std::vector<unsigned char> shared;
   Fiber scheduler;
   const std::function<void()>* body = nullptr;
-  std::uint64_t progress = 0;                // a round of all threads that adds nothing to it goes on for ever
-  std::deque<std::function<void()>> beside;  // begun, to be done in this order
+  std::uint64_t progress = 0;                // a round of all threads without progress is a deadlock
+  std::deque<std::function<void()>> beside;  // started work, in its order
   bool begins_at_once = false;
 };
 
@@ -94,7 +94,7 @@ void meet(Meeting& meeting) {
   self.meeting = nullptr;
 }
 
-// A block's barrier no longer waits for a thread that has ended, as on the device; a group's does.
+// As on the device, the barrier of a block does not wait for threads that have ended; that of a group does.
 void leave(Meeting& meeting) {
   --meeting.n_members;
   if (meeting.n_members == 0 || meeting.n_arrived != meeting.n_members) return;
@@ -105,7 +105,8 @@ void leave(Meeting& meeting) {
 void thread_main() {
   (*block.body)();
   Thread& self = current();
-  if (self.products.size() > 1 || !self.products.front().empty()) fail("a thread ended before its products");
+  if (self.products.size() > 1 || !self.products.front().empty())
+    fail("a thread ended before it waited for its products");
   self.is_done = true;
   --block.n_live;
   ++block.progress;
@@ -159,7 +160,7 @@ void run_block(const std::vector<unsigned>& order) {
       std::abort();
     }
   }
-  if (!block.beside.empty()) fail("a block ended before what it had begun");
+  if (!block.beside.empty()) fail("a block ended before its asynchronous work");
 }
 
 }  // namespace
@@ -191,7 +192,7 @@ void run_grid(dim3 grid, dim3 block_dim, std::size_t shared_bytes, unsigned thre
 }
 
 unsigned char* dynamic_shared() noexcept {
-  // As the device aligns it for those that ask for the most.
+  // The largest alignment that a kernel may need.
   const auto address = reinterpret_cast<std::uintptr_t>(block.shared.data());
   return block.shared.data() + (round_up(address, 1024) - address);
 }
@@ -207,7 +208,7 @@ void meet_block() {
 void meet_group(unsigned n) {
   if (n == 32) return meet(block.warps[place.linear / 32]);
   if (n == 128) return meet(block.warpgroups[place.linear / 128]);
-  fail("only warps and warpgroups meet");
+  fail("only warps and warpgroups have barriers");
 }
 
 unsigned char* slot_of(unsigned linear_thread) noexcept {

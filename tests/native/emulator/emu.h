@@ -1,11 +1,10 @@
 // Runs the body of a kernel on the CPU: each thread of a block is a fiber, the blocks of a grid run one after another.
 //
-// Knows threadIdx and its like, static and dynamic shared memory, barriers, shuffles and votes of whole warps, copies
-// that are waited for, atomics on integers, and through arch.cuh the matrix instructions. The order in which fibers run
-// is permuted by a seed, so that a missing barrier shows as a wrong result under some seed. Dynamic shared memory is
-// poisoned before every block; a barrier that some thread does not reach ends the process with a message, as a device
-// would hang. Says nothing of memory ordering, launch limits and speed. Static shared memory holds what the block
-// before left there.
+// Emulates threadIdx etc., static and dynamic shared memory, barriers, shuffles and votes of full warps, asynchronous
+// copies, atomics on integers, and through arch.cuh the matrix instructions. A seed permutes the order of the fibers,
+// so that a missing barrier gives a wrong result with some seed. Dynamic shared memory is poisoned before every block.
+// A barrier that a thread does not reach, where a device would hang, ends the process with a message. Does not emulate
+// memory ordering, launch limits and speed. Static shared memory keeps the content of the previous block.
 #pragma once
 
 #include <cmath>
@@ -49,7 +48,7 @@ struct alignas(16) float4 {
 
 namespace imp::cuda::emu {
 
-// Where threads stand in the grid that runs. One grid runs at a time in the process: run_grid() sees to it.
+// The indices of threads in the running grid. run_grid() runs one grid at a time in the process.
 struct Place {
   dim3 thread, block, block_dim, grid_dim;
   unsigned linear = 0;  // number of the thread in its block
@@ -66,23 +65,22 @@ inline unsigned lane() noexcept {
   return place.linear % 32;
 }
 
-// Groups of threads that meet: the block, or those of its `n` consecutive threads that the caller is among (a warp, a
-// warpgroup). A group is whole: a thread of it that has ended is missed.
+// Waits for a group of threads: the block, or the caller's group of `n` consecutive threads (a warp, a warpgroup). All
+// threads of such a group must arrive; one that has ended is an error.
 void meet_block();
 void meet_group(unsigned n);
-// 64 bytes for each thread of the block, to show to others between two meetings.
+// 64 bytes for each thread of the block, to exchange data between two barriers.
 inline constexpr std::size_t kSlotBytes = 64;
 unsigned char* slot_of(unsigned linear_thread) noexcept;
 
-// Lets other threads run: a thread that waits for memory to change calls it in its loop. Ends the process where all of
-// them only wait.
+// Lets other threads run. A thread that polls memory calls it in its loop. Ends the process if all threads only wait.
 void give_way();
-// The caller has changed what another may wait for.
+// Reports that the caller changed memory that another thread may poll.
 void note_progress() noexcept;
 
 [[noreturn]] void fail(const char* message);
 
-// Every lane offers a value; `read` gets a function from lane to value.
+// Every lane publishes a value; `read` gets a function from lane to value.
 template <class T, class Read>
 void exchange(const T& value, const Read& read) {
   static_assert(sizeof(T) <= kSlotBytes);
@@ -108,16 +106,15 @@ T shuffle(unsigned mask, T value, unsigned source) {
   return value;
 }
 
-// Work that the device does beside its threads, some time after it was begun: at once, or only when all threads wait
-// for something, as the seed of their order has it (odd, even).
+// Work that the device does asynchronously. The seed decides when: at once (odd), or when all threads wait (even).
 void begin_beside(std::function<void()> work);
 
-// Products of warpgroups run beside their threads: each thread's part is done when it waits for it, and not before.
+// Products of warpgroups are asynchronous: the part of a thread is computed when the thread waits for it.
 void begin_product(std::function<void()> part);
 void end_product_group();
 void wait_for_products(unsigned n_groups_under_way);
 
-// Copies to shared memory that run beside their thread: nothing arrives before it is waited for.
+// Asynchronous copies to shared memory: the data arrives only when the thread waits for it.
 void begin_copy(void* to, const void* from, std::size_t n_bytes, std::size_t n_zero_bytes);
 void end_copy_group();
 void wait_for_copies(unsigned n_groups_under_way);
@@ -144,7 +141,7 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int bits) {
   return imp::cuda::emu::shuffle(mask, value, imp::cuda::emu::lane() ^ static_cast<unsigned>(bits));
 }
-// Beyond the warp's ends a lane keeps its own value.
+// If the source lane is outside of the warp, a lane keeps its value.
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta) {
   const unsigned lane = imp::cuda::emu::lane();

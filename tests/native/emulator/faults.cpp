@@ -1,4 +1,4 @@
-// The words of IMP_EMULATED_GPU: the environment reaches a server that a test starts as well as the test itself.
+// Parses IMP_EMULATED_GPU. An environment variable also reaches a server that a test starts.
 #include "native/emulator/faults.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Stacks by mmap; a switch saves what the calling convention asks a function to keep.
+// Allocates stacks with mmap. A switch saves the registers that the calling convention requires.
 #include "native/emulator/fibers.h"
 
 #include <sys/mman.h>
@@ -12,8 +12,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// swapcontext() asks the kernel for the signal mask each time, which is most of its cost. The thread sanitizer knows
-// only it.
+// swapcontext() makes a system call for the signal mask each time, which is most of its cost. But the thread sanitizer
+// supports only swapcontext().
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define IMP_OWN_SWITCH 1
 #else
@@ -32,7 +32,7 @@ std::byte* make_stack() {
   return static_cast<std::byte*>(memory);
 }
 
-// Stacks begin at equal distances, and would all be used in the same lines of a cache.
+// Shifts the stacks, which otherwise would all use the same lines of a cache.
 std::byte* stack_end(std::byte* stack) {
   constexpr std::size_t kColours = 64, kApart = 1088;
   return stack + kStackBytes - reinterpret_cast<std::uintptr_t>(stack) / kStackBytes % kColours * kApart;
@@ -41,7 +41,7 @@ std::byte* stack_end(std::byte* stack) {
 }  // namespace
 
 struct Fiber::Context {
-  std::byte* stack = nullptr;  // none: the fiber is the thread that switches to others
+  std::byte* stack = nullptr;  // null: the fiber is the thread itself
 #if IMP_OWN_SWITCH
   void* stack_pointer = nullptr;
 #else
@@ -49,8 +49,8 @@ struct Fiber::Context {
 #endif
 #if defined(__SANITIZE_ADDRESS__)
   void (*entry)() = nullptr;
-  Context* came_from = nullptr;  // who last switched to it
-  const void* begin = nullptr;   // of the stack that it runs on
+  Context* came_from = nullptr;  // the fiber that last switched to it
+  const void* begin = nullptr;   // begin of its stack
   std::size_t n_bytes = 0;
   void* fake_stack = nullptr;
 #endif
@@ -60,7 +60,7 @@ namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
 
-// The address sanitizer is told of each switch; what a thread's own stack is it says itself once that is left.
+// Reports each switch to the address sanitizer, which returns the thread's own stack at the first switch.
 Fiber::Context* entered = nullptr;
 
 void leave(Fiber::Context& from, Fiber::Context& to) {
@@ -79,7 +79,7 @@ void enter() {
   self.entry();
 }
 
-// Frames of the run before were left and not returned from. Gives what is to be called in the entry's place.
+// The previous run left frames without returning from them. Returns the function to call instead of the entry.
 auto prepare(Fiber::Context& self, void (*entry)()) {
 #if IMP_OWN_SWITCH
   const auto* const used = static_cast<const std::byte*>(self.stack_pointer);
@@ -108,7 +108,7 @@ auto prepare(Fiber::Context&, void (*entry)()) {
 
 #if IMP_OWN_SWITCH
 
-// (where to leave the stack pointer, the one to go on with)
+// (where to store the stack pointer, the stack pointer to continue with)
 extern "C" void imp_switch_stack(void** from, void* to);
 asm(R"(
 .text
@@ -134,7 +134,7 @@ imp_switch_stack:
 
 void Fiber::start(void (*entry)()) {
   if (context_->stack == nullptr) context_->stack = make_stack();
-  // As if entry() had been called with the stack aligned, and had switched away with six registers saved.
+  // The stack looks as if entry() had been called and had switched away with six saved registers.
   void (*const first)() = prepare(*context_, entry);
   auto* top = reinterpret_cast<std::uint64_t*>(stack_end(context_->stack)) - 8;
   top[0] = top[1] = top[2] = top[3] = top[4] = top[5] = 0;

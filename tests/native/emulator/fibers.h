@@ -1,11 +1,11 @@
-// Threads that give way to each other by themselves: what the threads of an emulated block are.
+// Fibers: the cooperative threads of an emulated block.
 #pragma once
 
 #include <cstddef>
 
 namespace imp::cuda::emu {
 
-// A stack of its own and the place where it stopped. Created once, started many times.
+// A stack and the position where the fiber stopped. Created once, started many times.
 class Fiber {
  public:
   Fiber();
@@ -13,9 +13,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The next switch to it calls entry(), which must not return.
+  // Makes the next switch to it call entry(), which must not return.
   void start(void (*entry)());
-  // Leaves the caller's place in `from` and goes on in `to`.
+  // Stores the caller's state in `from` and continues in `to`.
   static void switch_between(Fiber& from, Fiber& to);
 
   struct Context;

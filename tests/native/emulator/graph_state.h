@@ -1,4 +1,4 @@
-// What an emulated stream does with work: keeps it until somebody waits for it, or for a graph.
+// The state of an emulated stream: it stores work until a caller waits for it, or for a graph.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace emu {
 
 void submit(Stream& stream, std::function<void()> work);
 
-// As native/gpu/thread_order.h sets it.
+// The seed that native/gpu/thread_order.h sets.
 unsigned thread_order(const Stream& stream);
 
 }  // namespace emu

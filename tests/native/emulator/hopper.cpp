@@ -1,4 +1,4 @@
-// Barriers that count bytes, and copies of tiles.
+// Transaction barriers, and copies of tiles.
 #include "native/emulator/hopper.h"
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace imp::cuda::emu {
 namespace {
 
 struct Barrier {
-  std::int32_t n_bytes;  // announced and not yet come
+  std::int32_t n_bytes;  // announced bytes that have not arrived
   std::uint16_t n_missing : 15, phase : 1;
   std::uint16_t n_arrivals;
 };
@@ -49,7 +49,7 @@ void copy_tile(std::byte* to, const TensorMap& map, int element, int row) {
 TensorMap make_tensor_map(const void* data, std::int64_t n_elements, std::int64_t n_rows, std::int64_t row_bytes,
                           int box_elements, int box_rows) {
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0 || row_bytes % 16 != 0 || box_rows > 256) {
-    fail("no tensor map of such a matrix");
+    fail("such a matrix cannot have a tensor map");
   }
   const Faults faults = faults_of_environment();
   return {static_cast<const std::byte*>(data),
@@ -69,7 +69,7 @@ void init_barrier(std::uint64_t* barrier, unsigned n_arrivals) {
 
 void arrive(std::uint64_t* barrier, unsigned n_expected_bytes) {
   change(barrier, [&](Barrier& b) {
-    if (b.n_missing == 0) fail("more arrivals than a barrier was made for");
+    if (b.n_missing == 0) fail("more arrivals than the barrier's count");
     b.n_bytes += static_cast<std::int32_t>(n_expected_bytes);
     b.n_missing = static_cast<std::uint16_t>(b.n_missing - 1) & 0x7fff;
   });
@@ -87,12 +87,13 @@ void wait(std::uint64_t* barrier, unsigned phase_parity) {
 
 std::uint32_t shared_offset(const void* shared) {
   const std::ptrdiff_t offset = static_cast<const unsigned char*>(shared) - dynamic_shared();
-  if (offset < 0 || static_cast<std::size_t>(offset) >= dynamic_shared_bytes()) fail("no address in shared memory");
+  if (offset < 0 || static_cast<std::size_t>(offset) >= dynamic_shared_bytes())
+    fail("an address is not in shared memory");
   return static_cast<std::uint32_t>(offset);
 }
 
 void begin_tile_copy(void* to, const TensorMap& map, int element, int row, std::uint64_t* barrier) {
-  if (shared_offset(to) % kTileAlignment != 0) fail("a tile's place is not aligned");
+  if (shared_offset(to) % kTileAlignment != 0) fail("the address of a tile is not aligned");
   begin_beside([=] {
     copy_tile(static_cast<std::byte*>(to), map, element, row);
     change(barrier, [&](Barrier& b) { b.n_bytes -= map.box_rows * kTileRowBytes; });

@@ -1,4 +1,4 @@
-// The device's runtime in the process's own memory, for tests: work is done when somebody waits for it, and not before.
+// The runtime of the emulated device, in the process's memory. It runs work only when a caller waits for it.
 #include "backend/cuda/device/runtime.h"
 
 #include <atomic>
@@ -17,7 +17,7 @@
 namespace imp::cuda {
 namespace {
 
-// A device is one for the whole process, as its faults are.
+// The process has one device, with its faults.
 std::mutex device_lock;
 emu::Faults faults;
 std::atomic<std::size_t> n_bytes_in_use = 0;
@@ -26,7 +26,7 @@ struct PieceCounts {
   std::atomic<std::uint64_t> held = 0;
 } piece_counts;
 
-constexpr std::size_t kHeader = 256;  // before each piece, with its size
+constexpr std::size_t kHeader = 256;  // before each allocation; holds its size
 
 constexpr Status kNoMemory = {StatusKind::no_memory, 2, "cudaErrorMemoryAllocation"};
 constexpr Status kLost = {StatusKind::fault, 719, "cudaErrorLaunchFailure"};
@@ -39,7 +39,7 @@ Status next_launch() {
   return {};
 }
 
-// Of either kind.
+// Allocations of both kinds of memory.
 Status next_allocation() {
   const std::lock_guard lock(device_lock);
   ++piece_counts.asked;
@@ -47,17 +47,17 @@ Status next_allocation() {
   return faults.failing_allocation-- == 0 ? kNoMemory : Status{};
 }
 
-// What was submitted to a stream and is not done.
+// The work that was submitted to a stream and has not run.
 struct Queue {
   struct Item {
     std::function<void()> work;
-    bool is_launch = true;  // it may be the one that loses the device
+    bool is_launch = true;  // launches count for launches_before_fault
   };
   std::deque<Item> items;
   std::uint64_t n_submitted = 0;
   std::uint64_t n_done = 0;
   unsigned thread_order = 0;
-  const PieceCounts* pieces = &piece_counts;  // another library that has this code finds those of the maker
+  const PieceCounts* pieces = &piece_counts;  // the counters of the library that created the stream
 
   void push(Item item) {
     items.push_back(std::move(item));
@@ -69,7 +69,7 @@ Queue& queue_of(const Stream& stream) {
   return *static_cast<Queue*>(stream.handle);
 }
 
-// As far as the n_done-th; after a failure nothing more is done.
+// Runs the work up to the n_done-th item. After a failure it runs nothing.
 void work_up_to(Stream& stream, std::uint64_t n_done) {
   Queue& queue = queue_of(stream);
   for (; queue.n_done < n_done; ++queue.n_done) {
@@ -114,7 +114,7 @@ Status find_device(DeviceFacts& facts) {
   const std::lock_guard lock(device_lock);
   faults = emu::faults_of_environment();
   facts.name = "emulated GPU";
-  // No instruction that only some devices have; enough shared memory for what is written for an H200.
+  // No instruction that only some devices have; as much shared memory as an H200.
   facts.caps = {.device = "cuda",
                 .compute_capability = faults.compute_capability,
                 .n_processors = 4,
@@ -152,7 +152,7 @@ Status allocate(std::size_t n_bytes, std::byte** memory) {
   auto* const piece = static_cast<std::byte*>(std::aligned_alloc(kHeader, round_up(kHeader + n_bytes, kHeader)));
   if (piece == nullptr) return kNoMemory;
   std::memcpy(piece, &n_bytes, sizeof n_bytes);
-  std::memset(piece + kHeader, 0xA5, n_bytes);  // a device's memory holds whatever it held
+  std::memset(piece + kHeader, 0xA5, n_bytes);  // device memory is not zeroed
   n_bytes_in_use += n_bytes;
   ++piece_counts.held;
   *memory = piece + kHeader;
@@ -204,7 +204,7 @@ void synchronize(Stream& stream) {
 }
 
 struct Event::State {
-  std::uint64_t n_done = 0;  // of the queue, at the moment recorded
+  std::uint64_t n_done = 0;  // position in the queue when the event was recorded
   std::chrono::steady_clock::time_point time;
 };
 

@@ -1,4 +1,4 @@
-// What tests do with a GPU's memory beside the backend's ops.
+// Access to a GPU's memory for tests.
 #include "native/gpu/backend_memory.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What tests do with a GPU's memory beside the backend's ops.
+// Access to a GPU's memory for tests.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 
-// Of the real device and of the emulated one. Those of a backend wait for the ops before.
+// For the real device and for the emulated one. The functions of a backend wait for all previous ops.
 #define IMP_DECLARE_BACKEND_MEMORY(room)                                                \
   namespace imp::room {                                                                 \
   class Stream;                                                                         \

@@ -1,4 +1,4 @@
-// Runs kernels on arrays: compiled for the real device and for the emulated one.
+// Runs kernels on arrays. Compiled for the real device and for the emulated one.
 #include "native/gpu/gemm_trials.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class Guarded {
   }
 
   std::byte* data() const { return memory_.get() + kGuardBytes; }
-  // Its contents, after a check that nothing was written beside it, or into it if it is an input.
+  // Returns the content, after a check that no kernel wrote outside of it, or into it if it is an input.
   std::vector<std::byte> read() const {
     std::vector<std::byte> all(n_bytes_ + 2 * kGuardBytes);
     copy_to_host(*stream_, all.data(), memory_.get(), all.size());

@@ -1,4 +1,4 @@
-// Times kernels: compiled for the real device and for the emulated one.
+// Measures kernels. Compiled for the real device and for the emulated one.
 #include "native/gpu/gpu_bench.h"
 
 #include <algorithm>
@@ -26,14 +26,14 @@ using bindings::ProductBench;
 using bindings::Seconds;
 
 constexpr int kMinReplays = 3, kMaxReplays = 50;
-constexpr int kMinLaunches = 8;  // of a graph, so that its own start counts for little
+constexpr int kMinLaunches = 8;  // launches in a graph, so that the start of the graph has little weight
 
 void require_ok(Stream& stream, const char* what) {
   synchronize(stream);
   if (!stream.is_ok()) throw std::runtime_error(std::string(what) + ": " + stream.first_failure().name);
 }
 
-// Runs `work`, which is `n_parts` of what is timed, again and again; the first time counts for nothing but the number.
+// Repeats `work`, which has `n_parts` measured parts. The first run only determines the number of repetitions.
 Seconds time_work(Stream& stream, const std::function<void()>& work, int n_parts, double seconds) {
   Event begin, end;
   const auto once = [&] {
@@ -51,7 +51,7 @@ Seconds time_work(Stream& stream, const std::function<void()>& work, int n_parts
   return found;
 }
 
-// One weight in as many copies as no cache holds, and rows to multiply it with.
+// A weight in more copies than a cache can hold, and rows to multiply it with.
 class Products {
  public:
   explicit Products(const ProductBench& bench)
@@ -66,10 +66,10 @@ class Products {
     int max_rows = 1;
     for (const auto& [kernel, m] : bench.cases) max_rows = std::max(max_rows, m);
     make_x(max_rows);
-    out_ = backend_->make_rows(max_rows + 1, static_cast<int>(bench.problem.n));  // a row that nobody writes
+    out_ = backend_->make_rows(max_rows + 1, static_cast<int>(bench.problem.n));  // an extra row that no kernel writes
   }
 
-  // What comes of one product. Throws where the kernel wrote anything else of its output.
+  // Returns the result of one product. Throws if the kernel wrote outside of its output.
   std::vector<float> multiply(const std::string& name, int m) {
     const GemmKernel* const found = find(name, m);
     if (found == nullptr) throw std::invalid_argument(name + ": refuses");
@@ -85,7 +85,7 @@ class Products {
     return written(words, m);
   }
 
-  // Nothing where the kernel refuses.
+  // Returns nothing if the kernel refuses.
   Seconds time(const std::string& name, int m) {
     const GemmKernel* const found = find(name, m);
     if (found == nullptr) return {};
@@ -96,7 +96,7 @@ class Products {
     const auto walk = [&] {
       for (int i = 0; i < n_launches; ++i) launch(kernel, prepared.launch, static_cast<std::size_t>(i));
     };
-    walk();  // loads the kernel: a capture cannot
+    walk();  // loads the kernel, which is not possible during a capture
     require_ok(stream(), name.c_str());
     Graph graph;
     graph.begin(stream());
@@ -137,7 +137,7 @@ class Products {
     GemmLaunch launch;
   };
 
-  // By the copy of that number, or where there are fewer by one of them.
+  // Uses the copy with this number, modulo the number of copies.
   void launch(const GemmKernel& kernel, GemmLaunch launch, std::size_t copy) {
     const GemmLaunchTerm term = {.weight = copies_[copy % copies_.size()].get(),
                                  .out = out_.data,
@@ -162,7 +162,7 @@ class Products {
     return found;
   }
 
-  // Null where it does not take this.
+  // Null if the kernel does not support the problem.
   const GemmKernel* find(const std::string& name, int m) {
     const auto kernels = backend_->registry().kernels();
     const auto found = std::ranges::find(kernels, name, &GemmKernel::name);
@@ -209,7 +209,7 @@ class Products {
   std::vector<std::shared_ptr<std::byte>> copies_;
 };
 
-// What a step does in every layer, on rows of its own.
+// The attention of every layer of a step.
 class EachLayer final : public StepBody {
  public:
   using Op = std::function<void(int layer, const Batch& batch, KvPool& pool)>;
@@ -224,7 +224,7 @@ class EachLayer final : public StepBody {
   Op op_;
 };
 
-// Sequences whose keys and values are random, and queries.
+// Sequences with random keys, values and queries.
 class AttentionRuns {
  public:
   explicit AttentionRuns(const AttentionBench& bench)
@@ -241,7 +241,7 @@ class AttentionRuns {
       blocks_.emplace_back();
       for (int block = 0; block < n_blocks; ++block) blocks_.back().push_back(i + block * bench.n_sequences);
     }
-    // A batch may come padded.
+    // A batch may be padded.
     const int n_rows = std::max(bench.n_tokens, 2 * bench.n_sequences * bench.n_rows);
     backend_->reserve({.max_rows = n_rows,
                        .max_logits_rows = 1,

@@ -1,11 +1,11 @@
-// In which order the threads of a block run, where a test can say so.
+// Sets the order of the threads of a block, if the device allows it.
 #pragma once
 
 #include "backend/cuda/device/stream.h"
 
 namespace imp::cuda {
 
-// Of what is launched on the stream from now on. A real device keeps its own order whatever the seed.
+// Applies to later launches on the stream. A real device ignores the seed.
 void set_thread_order(Stream& stream, unsigned seed);
 
 }  // namespace imp::cuda

@@ -1,4 +1,4 @@
-// A real device's threads run in an order of their own.
+// The order of a real device's threads cannot be set.
 #include "native/gpu/thread_order.h"
 
 namespace imp::cuda {

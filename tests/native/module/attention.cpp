@@ -1,4 +1,4 @@
-// `_testing.Cache`: a KV pool with its backend: appends, attends, and shows its bytes.
+// `_testing.Cache`: a KV pool with its backend. It appends, attends, and returns the bytes of blocks.
 #include <pybind11/stl.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -41,7 +41,7 @@ class TestingCache {
 
   std::size_t n_bytes() const { return pool_->n_bytes(); }
 
-  // Every byte, used or not.
+  // Sets every byte, also of unused blocks.
   void fill(std::uint8_t value) {
     const std::vector<std::uint8_t> bytes(memory_of(*pool_).size(), value);
     write_device(device_->backend(), memory_of(*pool_).data(), bytes.data(), bytes.size());
@@ -53,7 +53,7 @@ class TestingCache {
     return bytes;
   }
 
-  // (K, V) of all heads, as the CPU lays them out.
+  // (K, V) of all heads, in the CPU's layout.
   py::tuple block_bytes(int layer, std::int32_t block) const {
     const auto& pool = dynamic_cast<const cpu::CpuKvPool&>(*pool_);
     const auto bytes = [](std::span<const std::byte> span) {
@@ -69,7 +69,7 @@ class TestingCache {
     device_->backend().append_kv(*pool_, layer, batch, device_->to_rows(k), device_->to_rows(v));
   }
 
-  // Returns q as it is rotated. The weights of norms [head_dim] are given or not.
+  // Returns the rotated q. The norm weights [head_dim] are optional.
   Floats rope_append(int layer, const std::vector<Sequence>& sequences, const std::array<Floats, 3>& qkv, bool adjacent,
                      const Floats& angles, const std::optional<Floats>& q_norm, const std::optional<Floats>& k_norm,
                      float epsilon) {
@@ -87,7 +87,8 @@ class TestingCache {
     return device_->to_array(q);
   }
 
-  // max_context 0: what the longest sequence holds; max_sequences 0: as many as there are. More ask for more scratch.
+  // max_context 0: the length of the longest sequence; max_sequences 0: the number of sequences. Larger values reserve
+  // more scratch.
   Floats attend(int layer, const std::vector<Sequence>& sequences, const Floats& q, int n_heads, float scale,
                 float soft_cap, int window, const std::optional<Floats>& sinks, std::optional<int> scratch_fill,
                 int max_context, int max_sequences) {
@@ -104,8 +105,8 @@ class TestingCache {
     return device_->to_array(out);
   }
 
-  // A result for each of several steps of one body, whose sequences have one row each: where a backend keeps what a
-  // step did, what it did in the second serves those after it. Each step is (sequences, q).
+  // Runs several steps with the same body; a backend may capture the second step and replay it. Each step is
+  // (sequences, q), and its sequences have one row each. Returns a result for each step.
   std::vector<Floats> attend_in_steps(int layer, const std::vector<std::pair<std::vector<Sequence>, Floats>>& steps,
                                       int n_heads, float scale, float soft_cap, int window, int max_context) {
     struct Body final : StepBody {
@@ -221,13 +222,13 @@ void register_testing_attention(py::module_& module) {
                                       .max_context = max_context,
                                       .attention = {.n_heads = n_heads, .n_kv_heads = 1, .head_dim = head_dim},
                                       .weights = {}};
-        const std::size_t told = device.backend().scratch_bytes(needs);
+        const std::size_t predicted = device.backend().scratch_bytes(needs);
         device.backend().reserve(needs);
-        return py::make_tuple(told, device.backend().scratch_bytes());
+        return py::make_tuple(predicted, device.backend().scratch_bytes());
       },
       py::arg("device"), py::kw_only(), py::arg("max_rows"), py::arg("max_sequences"), py::arg("max_context"),
       py::arg("n_heads"), py::arg("head_dim"),
-      "What a device without scratch would hold for such batches, and what this one holds after it was told.");
+      "The scratch bytes that a device predicts for such batches, and those that it holds after it reserved them.");
   module.def(
       "kv_bytes",
       [](TestingDevice& device, const std::string& dtype, int n_layers, int n_kv_heads, int head_dim,
@@ -237,7 +238,7 @@ void register_testing_attention(py::module_& module) {
       },
       py::arg("device"), py::kw_only(), py::arg("dtype"), py::arg("n_layers"), py::arg("n_kv_heads"),
       py::arg("head_dim"), py::arg("other_layers") = std::vector<Layer>{}, py::arg("n_blocks"),
-      py::arg("block_tokens") = 16, "What such a Cache would take.");
+      py::arg("block_tokens") = 16, "The bytes of such a Cache.");
 }
 
 }  // namespace imp::bindings

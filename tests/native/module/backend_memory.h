@@ -1,4 +1,4 @@
-// What tests do with a backend's memory beside its ops, whatever the device.
+// Access to the memory of a backend of any device, for tests.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace imp::bindings {
 
-// Sets every byte of scratch: no result may depend on what it held.
+// Sets every byte of scratch, because no result may depend on its old content.
 void fill_scratch(Backend& backend, std::uint8_t value);
-// Between the host and an address on the device, after all ops before.
+// Copies between the host and an address on the device, after all previous ops.
 void write_device(Backend& backend, void* to, const void* from, std::size_t n_bytes);
 void read_device(Backend& backend, void* to, const void* from, std::size_t n_bytes);
-// All of it, as addresses on the device.
+// All scratch memory, as addresses on the device.
 std::span<std::byte> memory_of(const KvPool& pool);
 
 }  // namespace imp::bindings

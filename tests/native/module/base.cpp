@@ -52,8 +52,8 @@ std::vector<std::vector<int>> count_tasks(ThreadPool& pool, int n_tasks) {
   return {{counts.begin(), counts.end()}, threads};
 }
 
-// Runs n_threads tasks that each wait for all others, so that every thread of the team takes exactly one; returns
-// what `probe` gives on each thread.
+// Runs n_threads tasks that wait for each other, so that every thread of the pool takes exactly one. Returns the result
+// of `probe` on each thread.
 template <class Probe>
 std::vector<std::int64_t> on_every_thread(ThreadPool& pool, const Probe& probe) {
   std::vector<std::int64_t> seen(static_cast<std::size_t>(pool.n_threads()));
@@ -74,7 +74,7 @@ int cpu_of_this_thread() {
 #endif
 }
 
-// Sums 1 … n_tasks from several threads at once, n_runs times each; the sums that were wrong.
+// Computes the sum of 1 … n_tasks in several threads at once, n_runs times each. Returns the number of wrong sums.
 int wrong_sums(ThreadPool& pool, int n_callers, int n_runs, int n_tasks) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
@@ -106,7 +106,7 @@ py::list arena_pieces(std::size_t chunk_bytes, const std::vector<std::size_t>& s
   return out;
 }
 
-// An arena with all its pieces.
+// An arena and its allocations.
 class HeldArena {
  public:
   HeldArena(bool huge_pages, std::vector<int> interleave_nodes)
@@ -169,7 +169,7 @@ void register_testing_base(py::module_& module) {
     }
     return names;
   });
-  // Those that this machine has, in the order of known_isas().
+  // The instruction sets of this machine, in the order of known_isas().
   module.def("isas_here", [] {
     const CpuFeatures here = detect_cpu_features();
     std::vector<std::string_view> names;

@@ -1,4 +1,4 @@
-// The part of `_testing` that is about the room base.
+// The part of `_testing` for csrc/base.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-// KV blocks, their owners and the prefix cache, one by one.
+// The bindings of KV blocks, their owners and the prefix cache.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
@@ -44,7 +44,7 @@ void register_allocator(py::module_& module) {
       .def_property_readonly("n_live", &BlockAllocator::n_live);
 }
 
-// Held, kept as snapshots, free.
+// (held, snapshots, free)
 std::tuple<int, int, int> counts(const StateSlots& states) {
   return {states.n_held(), states.n_snapshots(), states.n_free()};
 }

@@ -33,7 +33,7 @@ Bytes to_array(const std::vector<std::byte>& bytes) {
   return out;
 }
 
-// A weight's rows, or a list of the experts'; None stands for what is not the kernel's.
+// The rows of a weight, or a list with the rows of each expert. None: another kernel multiplies it.
 struct Term {
   std::vector<std::optional<Bytes>> weights;
   std::int64_t n;

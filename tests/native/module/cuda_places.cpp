@@ -1,4 +1,4 @@
-// `_testing`: where the CUDA backend's kernels put things and in which order: their index arithmetic.
+// `_testing`: the index arithmetic of the CUDA backend's kernels.
 #include <pybind11/pybind11.h>
 
 #include "backend/cuda/device/tile_swizzle.h"

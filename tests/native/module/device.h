@@ -1,4 +1,4 @@
-// A backend as the tests hold it: arrays go in, arrays come out.
+// A backend for tests: its ops take and return arrays.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -31,7 +31,7 @@ class TestingDevice {
 
   Backend& backend() { return *backend_; }
 
-  // Rows of the backend's own, whose padding holds NaN: no op may let it in.
+  // Rows in the backend's memory. Their padding holds NaN, which no op may read into its result.
   Rows empty_rows(int n_rows, int width) {
     const Rows rows = backend_->make_rows(n_rows, width);
     const std::vector<std::uint32_t> nan(n_floats(rows), kUnwritten);
@@ -48,7 +48,7 @@ class TestingDevice {
     return rows;
   }
 
-  // Throws where the op wrote into the padding.
+  // Throws if the op wrote into the padding.
   Floats to_array(Rows rows) {
     std::vector<std::uint32_t> words(n_floats(rows));
     read_device(*backend_, words.data(), rows.data, words.size() * sizeof(float));

@@ -1,4 +1,4 @@
-// Engines over a script model: one turned by hand on a clock of the test's, one with its thread.
+// Engines over a script model: one that the test steps, with the test's clock, and one with its thread.
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ namespace py = pybind11;
 namespace imp::testing {
 namespace {
 
-// The loop without its thread: what submit() takes is done at the next turn, and time moves when the test says so.
+// The engine loop without a thread. turn() executes the submitted commands; the test sets the time.
 class ManualLoop {
  public:
   ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options)
@@ -54,7 +54,7 @@ class ManualLoop {
     return loop_.iterate();
   }
 
-  // Turns n times, dropping events: nothing of Python happens meanwhile.
+  // Turns n times and drops the events, without any Python code in between.
   int turns(int n) {
     int n_done = 0;
     for (int i = 0; i < n; ++i) {
@@ -73,7 +73,7 @@ class ManualLoop {
   EngineStats stats() { return loop_.stats(); }
   const KvBlocks& blocks() { return loop_.state().blocks; }
 
-  // True where the sequence was running.
+  // Returns whether the sequence was running.
   bool preempt(SequenceId id) {
     Sequence& victim = sequence(id);
     if (victim.scheduling.phase != RunPhase::running) return false;
@@ -96,7 +96,7 @@ class ManualLoop {
   std::vector<AcceptedCommand> waiting_;
 };
 
-// What a script's loop needs must be there before it.
+// The members that the loop of a script needs; they are constructed before it.
 struct ScriptParts {
   explicit ScriptParts(const Script& script) : model(script, &backend.last_drawn) { backend.ahead = script.ahead; }
   ScriptBackend backend;
@@ -115,7 +115,7 @@ class ManualModelEngine : public ManualLoop {
       : ManualLoop(*model.backend, *model.decoder, options) {}
 };
 
-// The engine as it is, over a script.
+// The engine with its thread, over a script model.
 class ThreadedEngine {
  public:
   ThreadedEngine(const Script& script, const EngineOptions& options) : model_(script, &backend_.last_drawn) {
@@ -140,7 +140,7 @@ class ThreadedEngine {
     return bindings::event_list(events_);
   }
 
-  // Waits with Python's lock held: the engine must get there without it.
+  // Waits while it holds the GIL, because the engine must not need the GIL.
   void wait_for_steps_locked(std::uint64_t n_steps) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (engine_->stats().n_steps < n_steps) {

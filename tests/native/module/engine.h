@@ -1,4 +1,4 @@
-// The part of `_testing` that is about the engine: over a script, and its pure objects one by one.
+// The part of `_testing` for the engine: engines over a script model, and the engine's parts.
 #pragma once
 
 #include <pybind11/pybind11.h>

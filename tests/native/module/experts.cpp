@@ -1,4 +1,4 @@
-// `_testing`: routing to experts and the products of the rows that each got.
+// `_testing`: routing to experts, and the products of the rows of each expert.
 #include <pybind11/stl.h>
 
 #include "native/module/backend_memory.h"
@@ -56,8 +56,8 @@ std::vector<std::unique_ptr<Linear>> load(Backend& backend, const std::vector<st
   return weights;
 }
 
-// What row i is multiplied to by each of its experts, [rows, n_used · n] by descending score, and their weighted sum
-// [rows, n]. x has a row for each row of scores, or, of_experts, for each grouped row.
+// Returns the products of each row with its experts, [rows, n_used · n] by descending score, and their weighted sum
+// [rows, n]. x has a row for each row of scores; if of_experts, it has one for each grouped row.
 py::tuple expert_products(TestingDevice& device, const Floats& x, const Floats& scores, int n_used,
                           const std::vector<std::string>& dtypes, const std::vector<Bytes>& files, int n,
                           const std::optional<Floats>& biases, bool of_experts, const Overrides& overrides, int fill) {

@@ -62,7 +62,7 @@ py::array_t<Out> converted(const py::array_t<In, py::array::c_style>& values) {
   return out;
 }
 
-// Stands between a file and the system: the nth read (from 1; 0: each) fails, is interrupted once, or gives one byte.
+// A file whose nth read (from 1; 0: each) fails, is interrupted once, or returns one byte.
 class FaultyReads {
  public:
   FaultyReads(std::string action, std::int64_t nth) : action_(std::move(action)), nth_(nth) {
@@ -101,7 +101,7 @@ PreadFunction pread_through(std::shared_ptr<FaultyReads> faults) {
   };
 }
 
-// A typed getter by the name of what it gives.
+// Calls a typed getter by the name of its type.
 py::object typed_value(const ModelFile& model, const std::string& kind, const std::string& key) {
   const Metadata& metadata = model.metadata();
   if (kind == "u8") return py::cast(metadata.integer<std::uint8_t>(key));

@@ -1,4 +1,4 @@
-// The part of `_testing` that is about matrix kernels: their registry, and they themselves.
+// The part of `_testing` for matrix kernels and their registry.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -42,7 +42,7 @@ WeightSource source_of(const std::string& name, const GemmProblem& problem, cons
           }};
 }
 
-// Kernels that do wrong, one way each: what runs a kernel here must tell. All else is as in `reference`.
+// Kernels with one error each, otherwise equal to `reference`. The functions of this file must detect the error.
 template <class Wrong>
 GemmKernel broken(const char* name, Wrong wrong) {
   GemmKernel kernel = cpu::kernel_list().back();
@@ -85,7 +85,7 @@ GemmKernel kernel_of(const std::string& name, const GemmProblem& problem) {
   throw py::value_error("no kernel " + name);
 }
 
-// An allocation of exactly n_bytes between two guards, so that both the guards and a sanitizer tell of a stray write.
+// An allocation of exactly n_bytes between two guards, so that both the guards and a sanitizer detect a stray write.
 class Guarded {
  public:
   Guarded(const char* what, std::size_t n_bytes, std::uint8_t fill)
@@ -139,7 +139,7 @@ void require_unwritten(const float* out, std::int64_t begin, std::int64_t end, s
   }
 }
 
-// One kernel over [0, n) in calls that end at `cuts`, everything it does not read or write filled with `fill`.
+// Runs one kernel over [0, n) in calls that end at `cuts`. Memory that it must not read or write is filled with `fill`.
 Floats run_kernel(const std::string& name, const std::string& weight, const Bytes& file, std::int64_t n,
                   const Floats& x, std::vector<std::int64_t> cuts, std::uint8_t fill) {
   const std::int64_t m = x.shape(0), k = x.shape(1);
@@ -210,7 +210,7 @@ py::tuple quantize_rows(const std::string& isa, const Floats& x) {
   return py::make_tuple(codes, scales, biases);
 }
 
-// Loads a weight as a model does; the bytes it holds, and the file's bytes of each row read back.
+// Loads a weight as a model does. Returns its bytes, and the file's bytes of each row, unpacked.
 py::tuple pack_and_unpack(const std::string& weight, const Bytes& file, std::int64_t n, std::int64_t k,
                           const std::string& isa, int n_threads) {
   const GemmProblem problem = problem_of(weight, n, k, static_cast<std::size_t>(file.size()));
@@ -293,8 +293,8 @@ py::tuple linear(const std::vector<py::tuple>& terms, const Floats& x, ThreadPoo
   return py::make_tuple(results, launches);
 }
 
-// Loads a weight, takes every way to choose or refuse away from the kernel list, and runs n_steps products: whatever
-// still asked for one would jump to nowhere. Returns the launches of the list's kernels.
+// Loads a weight, then removes the selection functions from the kernel list, and runs n_steps products. A step that
+// still selected a kernel would call a null pointer. Returns the launches of the kernels.
 std::vector<std::uint64_t> steps_without_selection(const Bytes& file, std::int64_t n, const Floats& x, int n_steps) {
   const auto m = static_cast<int>(x.shape(0)), k = static_cast<int>(x.shape(1));
   std::vector<GemmKernel> kernels(cpu::kernel_list().begin(), cpu::kernel_list().end());

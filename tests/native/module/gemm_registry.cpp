@@ -1,4 +1,4 @@
-// `_testing`: plans and explanations, for the CPU's kernel list or for one given as data.
+// `_testing`: plans and explanations, for the CPU's kernel list or for a list given as data.
 #include <pybind11/stl.h>
 
 #include <deque>
@@ -40,7 +40,7 @@ DeviceCaps caps_of(const py::dict& table) {
   return caps;
 }
 
-// What a kernel given as data needs of its device, by name.
+// The requirement of a kernel given as data, by name.
 decltype(GemmKernel::refuses) refusal_of(const std::string& needs) {
   if (needs.empty()) return [](const GemmProblem&, const DeviceCaps&) -> const char* { return nullptr; };
   if (needs == "sm_90") {
@@ -61,7 +61,7 @@ decltype(GemmKernel::refuses) refusal_of(const std::string& needs) {
   throw py::value_error("no such need: " + needs);
 }
 
-// A kernel list given as data; owns the names its rows point to.
+// A kernel list given as data. It owns the names that its rows point to.
 class KernelList {
  public:
   explicit KernelList(const std::vector<py::dict>& rows) {
@@ -152,7 +152,7 @@ py::dict plan(const py::dict& caps, const std::string& weight, std::int64_t n, s
   return with_registry(caps, rows, as_data, tuning);
 }
 
-// Over the GPU's own list, for a GPU whose capabilities are known by its name.
+// Plans with the GPU's own list, for a GPU with the capabilities of the named one.
 py::dict gpu_plan(const std::string& gpu, const std::string& weight, std::int64_t n, std::int64_t k,
                   const Overrides& overrides, bool deterministic, bool unvalidated, bool of_experts) {
   const GemmRegistry registry(kernels_of("cuda_emulated"), gpu_caps(gpu));
@@ -213,7 +213,7 @@ void register_testing_gemm_registry(py::module_& module) {
              py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{});
   module.def("gpu_gemm_plan", &gpu_plan, py::arg("gpu"), py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("overrides") = Overrides{}, py::arg("deterministic") = false, py::arg("unvalidated") = true,
-             py::arg("of_experts") = false, "What an h200 or an a100 would run.");
+             py::arg("of_experts") = false, "The plan of an h200 or an a100.");
   module.def("gemm_explain", &explain, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"),
              py::arg("tensor") = "", py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(),
              py::arg("tuning") = PythonTuning{});
@@ -226,11 +226,11 @@ void register_testing_gemm_registry(py::module_& module) {
   module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {
     require_matches(overrides_of(overrides), std::vector<std::string_view>(tensors.begin(), tensors.end()));
   });
-  // As on a CPU that has what `here` names.
+  // The choice on a CPU with the features that `here` names.
   module.def("resolve_isa", [](const std::string& isa, const std::string& here) {
     return isa_name(cpu::resolve_isa(isa, isa_features(here).value()));
   });
-  // Which inner loops run there.
+  // The inner loops that such a CPU runs.
   module.def("cpu_ops", [](const std::string& isa) {
     const cpu::CpuOps* const ops = &cpu::ops_for(cpu::caps_of(isa_features(isa).value()));
 #if IMP_X86

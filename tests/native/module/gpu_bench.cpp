@@ -1,4 +1,4 @@
-// `_testing`: times a GPU's kernels by themselves.
+// `_testing`: measures single kernels of a GPU.
 #include "native/gpu/gpu_bench.h"
 
 #include <pybind11/numpy.h>
@@ -18,7 +18,7 @@ namespace {
 using Bytes = py::array_t<std::uint8_t, py::array::c_style>;
 using Floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
-// The functions of one of the two worlds.
+// The functions for the real or for the emulated GPU.
 struct World {
   decltype(&cuda_emulated::multiply) multiply;
   decltype(&cuda_emulated::bench_products) bench_products;
@@ -91,7 +91,7 @@ Seconds bench_attention(const std::string& kind, int n_heads, int n_kv_heads, in
   return world_of(kind).bench_attention(bench);
 }
 
-// Of each kernel: the most rows that it takes (None: any number), and why this device cannot run it (None: it can).
+// For each kernel: the most rows that it takes (None: any number), and why this device cannot run it (None: it can).
 py::dict kernels_here(const std::string& kind, const std::vector<std::string>& cublaslt) {
   const auto backend = make_backend(
       {.kind = kind, .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}, .cublaslt = cublaslt});
@@ -108,9 +108,10 @@ py::dict kernels_here(const std::string& kind, const std::vector<std::string>& c
 }  // namespace
 
 void register_testing_gpu_bench(py::module_& module) {
-  module.def("gpu_kernels_here", &kernels_here, py::arg("kind"), py::arg("cublaslt") = std::vector<std::string>{},
-             "By a kernel's name: the most rows that it takes (None: any number), and why it cannot run on this device "
-             "(None: it can).");
+  module.def(
+      "gpu_kernels_here", &kernels_here, py::arg("kind"), py::arg("cublaslt") = std::vector<std::string>{},
+      "For each kernel, by name: the most rows that it takes (None: any number), and why it cannot run on this device "
+      "(None: it can).");
   module.def("multiply_on_gpu", &multiply, py::arg("kind"), py::arg("kernel"), py::arg("weight"), py::arg("n"),
              py::kw_only(), py::arg("rows"), py::arg("x"), py::arg("cublaslt") = std::vector<std::string>{},
              "x · weight^T by one kernel. `rows` are the weight's in the file's format, repeated until there are n.");

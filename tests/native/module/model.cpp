@@ -22,7 +22,7 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-// One sequence's part of a batch, as a test writes it.
+// The part of one sequence in a batch, as a test gives it.
 struct SequenceInput {
   std::vector<std::int32_t> tokens;
   int first_position = 0;
@@ -120,7 +120,7 @@ py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std:
                   py::arg("n_state_slots") = plan.n_state_slots, py::arg("max_context") = plan.max_context);
 }
 
-// Frequencies and magnitude of a rope whose scaling is given as an override would.
+// Frequencies and magnitude of a rope with the scaling of an override.
 py::tuple rope_frequencies(int dims, double theta, const RopeScalingOverride& scaling,
                            const std::vector<float>& factors, bool truncated, double mscale, double mscale_all_dim) {
   ModelConfig config;

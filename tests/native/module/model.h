@@ -1,4 +1,4 @@
-// What the tests of model/ reach beyond the product's bindings.
+// The functions of `_testing` for the tests of model/.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-// The extension `_testing`: the inner rooms, for the tests alone.
+// The extension `_testing`: parts of the core that only tests call.
 #include <pybind11/pybind11.h>
 
 #include "bindings/register.h"
@@ -10,8 +10,8 @@
 #include "native/module/ops.h"
 
 PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
-  module.doc() = "imp's inner rooms, for the tests";
-  // Errors are those of _core, so that a test catches one type wherever the error came from.
+  module.doc() = "parts of imp's core that only tests call";
+  // The exception types are those of _core, so that a test catches one type for both extensions.
   pybind11::module_::import("imp_service._core");
   imp::bindings::translate_errors();
   imp::bindings::register_testing_engine(module);

@@ -38,7 +38,7 @@ Floats rms_norm(TestingDevice& device, const Floats& x, const Floats& weight, fl
   return device.to_array(out);
 }
 
-// The sum, and what it is normalized to.
+// Returns the sum and the normalized sum.
 py::tuple add_norm(TestingDevice& device, const Floats& x, const Floats& y, const Floats& weight, float epsilon) {
   const Rows rows = device.to_rows(x);
   const Rows out = device.empty_rows(rows.n_rows, rows.width);
@@ -210,7 +210,7 @@ Floats gated_linear(TestingDevice& device, const std::string& kind, const Floats
   return device.to_array(out);
 }
 
-// Products of x with matrices of some rows each, the scratch filled with a byte before.
+// Products of x with matrices. Fills the scratch with the byte `fill` before.
 py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::pair<int, Matrix>>& terms,
                 const Overrides& overrides, bool deterministic, int fill) {
   Backend& backend = device.backend();
@@ -234,10 +234,10 @@ py::list linear(TestingDevice& device, const Floats& x, const std::vector<std::p
   return outs;
 }
 
-// x normalized and then multiplied by a matrix of n rows; `told`: the norm knows of the product. `doubled`: the rows
-// are added to themselves between the two.
+// Normalizes x, then multiplies it by a matrix of n rows. `announced`: the norm gets the matrix of the product.
+// `doubled`: the normalized rows are doubled before the product.
 Floats norm_linear(TestingDevice& device, const Floats& x, const Floats& norm_weight, int n, const Matrix& matrix,
-                   const Overrides& overrides, bool told, bool doubled) {
+                   const Overrides& overrides, bool announced, bool doubled) {
   Backend& backend = device.backend();
   const Rows rows = device.to_rows(x);
   const auto& [dtype, file, bias] = matrix;
@@ -246,15 +246,15 @@ Floats norm_linear(TestingDevice& device, const Floats& x, const Floats& norm_we
   backend.reserve(needs_of(rows.n_rows, {weight.get()}));
   fill_scratch(backend, 0xA5);
   const Rows normed = device.empty_rows(rows.n_rows, rows.width), out = device.empty_rows(rows.n_rows, n);
-  backend.rms_norm(rows, {norm.get(), 1e-6F, told ? weight.get() : nullptr}, normed);
+  backend.rms_norm(rows, {norm.get(), 1e-6F, announced ? weight.get() : nullptr}, normed);
   if (doubled) backend.add(normed, normed);
   const LinearTerm term{weight.get(), nullptr, out};
   backend.linear(normed, {&term, 1});
   return device.to_array(out);
 }
 
-// Loads matrices [n, k] of types at once; read(which, first row, number) gives rows, progress(bytes) is told of them.
-// Returns the bytes that each takes on the device.
+// Loads several matrices [n, k] in one call. read(which, first row, number) returns rows; progress(bytes) gets the
+// number of bytes read. Returns the bytes of each matrix on the device.
 std::vector<std::size_t> load_linears(TestingDevice& device,
                                       const std::vector<std::tuple<std::string, std::int64_t, std::int64_t>>& shapes,
                                       const std::function<py::bytes(int, std::int64_t, std::int64_t)>& read,
@@ -282,14 +282,14 @@ std::vector<std::size_t> load_linears(TestingDevice& device,
   return sizes;
 }
 
-// What a device without scratch would hold for such a matrix, and what this one holds after it was told of it.
+// Returns the scratch bytes that the device predicts for such a matrix, and those that it holds after reserve().
 py::tuple scratch_for(TestingDevice& device, const std::string& dtype, const Bytes& file, int n, int k, int n_rows,
                       const Overrides& overrides, bool deterministic) {
   const auto weight = weight_of(device.backend(), dtype, file, n, k, overrides, deterministic);
   const WorkspaceNeeds needs = needs_of(n_rows, {weight.get()});
-  const std::size_t told = device.backend().scratch_bytes(needs);
+  const std::size_t predicted = device.backend().scratch_bytes(needs);
   device.backend().reserve(needs);
-  return py::make_tuple(told, device.backend().scratch_bytes());
+  return py::make_tuple(predicted, device.backend().scratch_bytes());
 }
 
 py::dict launches(TestingDevice& device) {
@@ -317,7 +317,7 @@ void register_testing_ops(py::module_& module) {
       .def("linear", &linear, py::arg("x"), py::arg("terms"), py::kw_only(), py::arg("overrides") = Overrides{},
            py::arg("deterministic") = true, py::arg("fill") = 0)
       .def("norm_linear", &norm_linear, py::arg("x"), py::arg("norm_weight"), py::arg("n"), py::arg("matrix"),
-           py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("told"), py::arg("doubled") = false)
+           py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("announced"), py::arg("doubled") = false)
       .def("load_linears", &load_linears, py::arg("shapes"), py::arg("read"), py::arg("progress"))
       .def("scratch_for", &scratch_for, py::arg("dtype"), py::arg("file"), py::arg("n"), py::arg("k"),
            py::arg("n_rows"), py::kw_only(), py::arg("overrides") = Overrides{}, py::arg("deterministic") = true)

@@ -1,4 +1,4 @@
-// The part of `_testing` that is about a backend's ops, and about the sampler's inner steps.
+// The part of `_testing` for the ops of a backend and the inner steps of the sampler.
 #pragma once
 
 #include <pybind11/pybind11.h>

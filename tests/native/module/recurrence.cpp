@@ -1,4 +1,4 @@
-// `_testing.States`: a pool of recurrent states with its backend: runs the ops on them, and shows what slots hold.
+// `_testing.States`: a pool of recurrent states with its backend. It runs the ops on the states, and reads the slots.
 #include <pybind11/stl.h>
 
 #include <algorithm>

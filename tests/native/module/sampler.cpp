@@ -1,4 +1,4 @@
-// `_testing`'s view of the sampler: whole choices through a backend, and its inner steps on one row.
+// `_testing`: the sampler through a backend, and its inner steps on one row.
 #include <pybind11/stl.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -90,7 +90,7 @@ py::tuple outcome(const SampleResult& result, const std::vector<Candidate>& cand
   return py::make_tuple(name_of(result.status), result.token, result.logprob, list);
 }
 
-// A device takes as many requests at a time as there are rows.
+// A device takes at most as many requests at a time as there are rows.
 void reserve_for(TestingDevice& device, Rows logits, std::size_t history) {
   device.backend().reserve({.max_rows = 1,
                             .max_logits_rows = logits.n_rows,
@@ -173,7 +173,7 @@ class Row {
                           std::vector<std::uint64_t>(kept.weights.begin(), kept.weights.end()));
   }
 
-  // The choice that sample() makes, with the given random bits for those of the draw.
+  // The choice of sample(), with the given random bits.
   std::int32_t choose(const py::dict& fields, std::uint64_t random) {
     const auto held = request_of(fields);
     ThreadPool pool{ThreadPoolOptions()};

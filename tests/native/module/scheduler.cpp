@@ -1,4 +1,4 @@
-// The scheduler as the pure object that it is: the test gives the time, and says what became of each step.
+// The scheduler without an engine: the test gives the time and the result of each step.
 #include <pybind11/stl.h>
 
 #include <map>
@@ -17,7 +17,7 @@ namespace py = pybind11;
 namespace imp::testing {
 namespace {
 
-// Sequences of which nothing is known but their lengths: advance() does what an engine would do after a step.
+// Sequences that have only lengths. advance() does what the engine does after a step.
 class SchedulerBench {
  public:
   SchedulerBench(const EngineOptions& options, int block_tokens)
@@ -74,7 +74,7 @@ class SchedulerBench {
                     py::arg("n_prefill_rows") = plan_.n_prefill_rows);
   }
 
-  // Every planned row is evaluated; what has its last output leaves. Returns who left.
+  // Evaluates every planned row and removes the sequences that have their last output. Returns these.
   std::vector<SequenceId> advance() {
     std::vector<SequenceId> left;
     for (const Refusal& refusal : plan_.refused) leave(*refusal.sequence, left);
@@ -127,7 +127,7 @@ class SchedulerBench {
   std::int64_t now_ns_ = 0;
 };
 
-// Without a pace and shares, where the keywords do not say otherwise.
+// Options without a pace and without shares, unless the keywords set them.
 std::unique_ptr<SchedulerBench> make_bench(int block_tokens, const py::kwargs& given) {
   EngineOptions options;
   options.n_blocks = 64;

@@ -1,4 +1,4 @@
-// Loads a weight as a file's would be, row by row.
+// Loads a weight row by row, as from a file.
 #include "native/module/weights.h"
 
 #include <cstring>
@@ -19,7 +19,7 @@ std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, co
                                }};
   std::vector<GemmOverride> wanted;
   for (const auto& [pattern, kernel] : overrides) wanted.push_back({pattern, kernel});
-  // Kernels that have only been emulated are what is tested.
+  // The tests run kernels that have not run on hardware.
   const PlanPolicy policy = {.one_reduction = deterministic, .unvalidated_kernels = true};
   return backend.load_linear(source, backend.registry().plan(problem, "w", wanted, policy));
 }

@@ -1,4 +1,4 @@
-// What tests of products share: weights of a file's bytes, and a backend's scratch for them.
+// For tests of products: weights from the bytes of a file, and the scratch for them.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -21,7 +21,7 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;
 std::unique_ptr<Linear> weight_of(Backend& backend, const std::string& dtype, const Bytes& file, int n, int k,
                                   const Overrides& overrides = {}, bool deterministic = true);
 
-// For products alone: all else is as small as can be.
+// Scratch for products only; all other needs are minimal.
 WorkspaceNeeds needs_of(int n_rows, std::vector<const Linear*> weights);
 
 }  // namespace imp::bindings

@@ -1,4 +1,4 @@
-// The plainest sampler there is.
+// A minimal sampler.
 #include "native/script/script_backend.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ void penalize(const SampleRequest& request, std::vector<double>& row) {
   const bool is_neutral = params.repetition_penalty == 1 && params.frequency_penalty == 0 &&
                           params.presence_penalty == 0 && params.logit_bias.empty() &&
                           std::ranges::all_of(request.masks, is_absent);
-  if (is_neutral) return;  // the loops below are as long as vocabulary times history
+  if (is_neutral) return;  // the loops below are slow: vocabulary times history
   const auto n_window =
       params.penalty_window > 0 ? static_cast<std::size_t>(params.penalty_window) : request.history.size();
   const auto history = request.history.last(std::min(n_window, request.history.size()));
@@ -174,7 +174,7 @@ std::unique_ptr<KvPool> ScriptBackend::make_kv_pool(const KvGeometry& geometry) 
 void ScriptBackend::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   const std::int64_t number = n_sample_calls++;
   if (std::ranges::find(failing_samples, number) != failing_samples.end()) {
-    throw InternalError(Reason::BUG, "the script lets sampling " + std::to_string(number) + " fail");
+    throw InternalError(Reason::BUG, "the script makes sampling " + std::to_string(number) + " fail");
   }
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const SampleRequest& request = requests[i];

@@ -1,4 +1,4 @@
-// A backend that samples and copies blocks, and does nothing else: what the engine needs beside a script model.
+// A backend that only samples and copies blocks, which is all that the engine needs with a script model.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace imp::testing {
 
-// What the sampler was given.
+// The arguments of a call of the sampler.
 struct RecordedDraw {
   SamplerParams params;  // without its lists
   std::vector<LogitBias> logit_bias;
@@ -23,8 +23,8 @@ struct RecordedDraw {
   std::uint32_t index = 0;
 };
 
-// Draws as the contract's steps 0 to 7 say, by the plainest code, for temperature, repetition, frequency and presence
-// penalties, bias and masks; any other option is an error. Ops of a transformer are errors.
+// Samples by steps 0 to 7 of the contract with simple code. It supports temperature, repetition, frequency and presence
+// penalties, bias and masks; other options are errors. The ops of a transformer are errors.
 class ScriptBackend final : public Backend {
  public:
   const DeviceCaps& caps() const noexcept override { return caps_; }
@@ -72,13 +72,13 @@ class ScriptBackend final : public Backend {
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
 
   bool ahead = false;
-  // What the sampling begun last drew; as a device does, it knows before the host.
+  // The tokens that the last started sampling drew. Like a device, it has them before the host.
   std::vector<SampleResult> last_drawn;
   bool records = true;
   std::int64_t n_sample_calls = 0;
-  std::vector<std::int64_t> failing_samples;  // numbers of sample calls that throw, the first is 0
+  std::vector<std::int64_t> failing_samples;  // the numbers of the sample calls that throw, from 0
   std::vector<RecordedDraw> recorded;
-  TokenPool* pool = nullptr;  // the last one made
+  TokenPool* pool = nullptr;  // the last one created
 
  private:
   SampleResult draw(std::span<const float> row, const SampleRequest& request);

@@ -1,4 +1,4 @@
-// Logits by rule.
+// A forward pass that computes logits by a rule.
 #include "native/script/script_model.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@
 namespace imp::testing {
 namespace {
 
-// splitmix64: the tests' oracle computes the same.
+// splitmix64, as in the oracle of the tests.
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
@@ -69,7 +69,7 @@ Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
 Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
   const std::int64_t number = n_forwards++;
   if (std::ranges::find(script.failing, number) != script.failing.end()) {
-    throw InternalError(Reason::BUG, "the script lets forward pass " + std::to_string(number) + " fail");
+    throw InternalError(Reason::BUG, "the script makes forward pass " + std::to_string(number) + " fail");
   }
   if (holds(batch.tokens, script.hanging_token)) {
     char byte = 0;
@@ -77,9 +77,9 @@ Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
     [[maybe_unused]] const ssize_t n_read = ::read(script.gate_fd, &byte, 1);
   }
   if (holds(batch.tokens, script.faulting_token)) {
-    throw DeviceError(Reason::DEVICE_FAULT, "the script lets the device fail at this token");
+    throw DeviceError(Reason::DEVICE_FAULT, "the script makes the device fail at this token");
   }
-  if (holds(batch.tokens, script.failing_token)) throw InternalError(Reason::BUG, "the script lets this token fail");
+  if (holds(batch.tokens, script.failing_token)) throw InternalError(Reason::BUG, "the script makes this token fail");
   IMP_CHECK(static_cast<int>(batch.tokens.size()) <= limits_.max_rows);
   IMP_CHECK(static_cast<int>(batch.logits_rows.size()) <= limits_.max_logits_rows);
   if (script.records) record(batch);
@@ -189,7 +189,7 @@ void ScriptModel::fill_row(const SequenceRows& sequence, int position, const Scr
   if (script.state && (recurrent.hash != state || recurrent.n_tokens != position + 1)) state = mix(~recurrent.hash);
   broken = broken || recurrent.broken;
   for (int id = 0; id < script.vocab_size; ++id) {
-    // 24 bits, so that every value is a float exactly: in [0, 8).
+    // In [0, 8). 24 bits, so that every value is exact as a float.
     const std::uint64_t bits = mix(state + static_cast<std::uint64_t>(id)) >> 40U;
     row[id] = static_cast<float>(bits) * (1.0F / (1U << 21U));
   }

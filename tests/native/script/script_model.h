@@ -1,4 +1,4 @@
-// A forward pass whose logits the test decides, over a cache that remembers token ids.
+// A forward pass whose logits follow a rule that the test chooses, over a cache of token ids.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ScriptState {
   bool broken = false;  // a token was the script's nan_token
 };
 
-// A cache of token ids: what a slot holds is the id evaluated there. And slots of recurrent state.
+// A cache of token ids: each position holds the id that was evaluated there. It also has slots of recurrent state.
 class TokenPool final : public KvPool {
  public:
   static constexpr std::int32_t kUnwritten = -1;
@@ -45,7 +45,7 @@ enum class ScriptRule : std::uint8_t {
   hash,     // logits are a hash of all ids from position 0 on: any wrong block changes them
   counter,  // n + 1 follows n
   table,    // after position p comes table[p mod size]
-  cheap,    // n + 1 follows n, and nothing before is looked at: to measure what is around a model
+  cheap,    // n + 1 follows n, without reading the cache: to measure the time outside of a model
 };
 
 struct Script {
@@ -55,16 +55,16 @@ struct Script {
   int max_logits_rows = 64;
   ScriptRule rule = ScriptRule::hash;
   std::vector<std::int32_t> table;
-  std::vector<std::int64_t> failing;  // numbers of forward passes that throw, the first is 0
-  std::int32_t failing_token = -1;    // a batch that holds it throws
-  std::int32_t faulting_token = -1;   // a batch that holds it throws what a broken device throws
-  std::int32_t narrow_token = -1;     // a batch that holds it gives logits that are one too few
-  std::int32_t nan_token = -1;        // a row that sees it has NaN
-  std::int32_t hanging_token = -1;    // a batch that holds it writes a byte to hung_fd, and waits for one from gate_fd
+  std::vector<std::int64_t> failing;  // the numbers of the forward passes that throw, from 0
+  std::int32_t failing_token = -1;    // a batch with it throws
+  std::int32_t faulting_token = -1;   // a batch with it throws the error of a broken device
+  std::int32_t narrow_token = -1;     // a batch with it returns one logit too few
+  std::int32_t nan_token = -1;        // a row that attends to it has NaN logits
+  std::int32_t hanging_token = -1;    // a batch with it writes a byte to hung_fd, and waits for one from gate_fd
   int hung_fd = -1;
   int gate_fd = -1;
-  bool state = false;  // the model has a recurrent state, and the logits show whether it is that of all tokens before
-  bool ahead = false;  // as on a device that works behind the host's back
+  bool state = false;  // the model has a recurrent state; the logits depend on it
+  bool ahead = false;  // like a device that runs asynchronously
   bool records = true;
 };
 
@@ -73,15 +73,15 @@ struct EvaluatedRows {
   int first_position = 0;
   std::vector<std::int32_t> tokens;
   int n_logits_rows = 0;
-  std::int32_t state = kNoSlot;     // read, and
-  std::vector<std::int32_t> saved;  // written
+  std::int32_t state = kNoSlot;     // slot to read
+  std::vector<std::int32_t> saved;  // slots to write
 };
 
-// A row's logits are read back from the pool through its block table, so that a wrong table, a block shared by mistake
-// or a copy not made shows in the tokens. Reading what was never written throws.
+// Computes the logits of a row from the pool through its block table, so that a wrong table, a wrongly shared block or
+// a missing copy changes the tokens. Reading a position that was never written throws.
 class ScriptModel final : public ForwardPass {
  public:
-  // drawn: where a batch's drawn tokens are found, or none.
+  // drawn: the pool with the drawn tokens of a batch, or none.
   explicit ScriptModel(const Script& script, const std::vector<SampleResult>* drawn = nullptr);
 
   int vocab_size() const noexcept override { return script.vocab_size; }

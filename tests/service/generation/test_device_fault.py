@@ -23,7 +23,7 @@ from support.served_models import scripted
 
 FIRST = 300
 FAULT = FIRST + 12
-WHY = "the script lets the device fail at this token"
+WHY = "the script makes the device fail at this token"
 
 
 def breaking(token: int) -> LanguageModel:

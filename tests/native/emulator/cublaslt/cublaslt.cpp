@@ -1,8 +1,8 @@
-// The functions of cuBLASLt that imp calls, as NVIDIA documents them, on memory of the host: the emulated device's.
+// The functions of cuBLASLt that imp calls, by NVIDIA's documentation, for the emulated device.
 //
-// The numbers are written out here and not taken from the code under test: what that has wrong is not right here too.
-// IMP_EMULATED_CUBLASLT holds words for what is to fail: create, heuristic, multiply; "strict": where no reduction is
-// allowed there is no algorithm; "unwanted": algorithms are offered whatever was asked for.
+// The constants are copied from the documentation and not from the code under test, so that an error there is detected.
+// IMP_EMULATED_CUBLASLT lists what fails: create, heuristic, multiply; "strict": no algorithm works without a
+// reduction; "unwanted": the heuristic ignores the preference.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -86,7 +86,7 @@ float value_of(const Layout& layout, const void* data, std::uint64_t row, std::u
   return layout.type == R_16F ? imp::f16_to_f32(bits) : imp::bf16_to_f32(bits);
 }
 
-// The operand as rows that are multiplied with each other, k elements each.
+// An operand as rows of k elements; a product multiplies the rows of two operands.
 std::vector<float> rows_of(const Layout& layout, bool k_is_down, const void* data) {
   const std::uint64_t n = k_is_down ? layout.columns : layout.rows, k = k_is_down ? layout.rows : layout.columns;
   std::vector<float> values(n * k);
@@ -98,7 +98,7 @@ std::vector<float> rows_of(const Layout& layout, bool k_is_down, const void* dat
   return values;
 }
 
-// Sizes and types that fit each other.
+// Whether sizes and types match.
 int check(const Product& product, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   const bool a_turned = product.operation_a == OP_T, b_turned = product.operation_b == OP_T;
   const std::uint64_t m = a_turned ? a.columns : a.rows, k = a_turned ? a.rows : a.columns;
@@ -208,12 +208,13 @@ IMP_EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int 
                                                     std::size_t n_bytes) {
   if (attribute == 1) return store(preference->workspace_bytes, from, n_bytes);
   if (attribute == 3) return store(preference->reductions, from, n_bytes);
-  if (attribute >= 5 && attribute <= 8) return store(preference->alignment[attribute - 5], from, n_bytes);  // of a to d
+  if (attribute >= 5 && attribute <= 8)
+    return store(preference->alignment[attribute - 5], from, n_bytes);  // alignments of a to d
   return INVALID_VALUE;
 }
 
-// The best first: of those with splits and with large workspaces, what the preference allows; one that takes this
-// number of columns and no other; one that takes any.
+// Returns, the best first: the algorithms with splits and with large workspaces that the preference allows, one that
+// takes only this number of columns, and one that takes any number.
 IMP_EXPORT int cublasLtMatmulAlgoGetHeuristic(Handle*, Product* product, Layout* a, Layout* b, Layout* c, Layout* d,
                                               Preference* preference, int n_wanted, Found* found, int* n_found) {
   *n_found = 0;
@@ -253,7 +254,7 @@ IMP_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, 
   return SUCCESS;
 }
 
-// An algorithm may do with its workspace what it likes. Those with splits would sum in another order: they fail.
+// An algorithm may write anything to its workspace. Algorithms with splits fail, because they sum in another order.
 IMP_EXPORT int cublasLtMatmul(Handle* handle, Product* product, const void* alpha, const void* a, Layout* a_layout,
                               const void* b, Layout* b_layout, const void* beta, const void* c, Layout* c_layout,
                               void* d, Layout* d_layout, const Algorithm* algorithm, void* workspace,
@@ -280,7 +281,8 @@ IMP_EXPORT int cublasLtMatmul(Handle* handle, Product* product, const void* alph
       for (std::uint64_t i = 0; i < k; ++i) sum += double{rows[row * k + i]} * columns[column * k + i];
       float* const to = static_cast<float*>(d) + d_layout->at(row, column);
       const float* const before = static_cast<const float*>(c) + c_layout->at(row, column);
-      *to = static_cast<float>(by * sum) + (keep != 0 ? keep * *before : 0.0F);  // what is not kept is not read
+      *to = static_cast<float>(by * sum) +
+            (keep != 0 ? keep * *before : 0.0F);  // the old value is read only if it is used
     }
   }
   return SUCCESS;

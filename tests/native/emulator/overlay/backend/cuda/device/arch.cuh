@@ -1,4 +1,4 @@
-// The instructions of the GPU as plain code: found before csrc's file of this name.
+// The instructions of the GPU in plain C++. This file replaces the one of csrc.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ inline std::uint32_t pack_bf16(float low, float high) {
 }
 inline std::uint32_t fma_f16x2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   const auto one = [](std::uint16_t x, std::uint16_t y, std::uint16_t z) {
-    // Exact in double but for sums of very different sizes; rounded to odd on the way to float, so that the second
-    // rounding is the only one.
+    // Exact in double, except for sums of very different magnitudes. These are rounded to odd, so that the rounding to
+    // float is the only one that matters.
     const double exact =
         static_cast<double>(f16_to_f32(x)) * static_cast<double>(f16_to_f32(y)) + static_cast<double>(f16_to_f32(z));
     auto rounded = static_cast<float>(exact);
@@ -74,7 +74,7 @@ inline std::uint32_t repeat_high(std::uint32_t pair) {
 //   a: row = group + 8 · (r & 1), k = e · t + 4 · e · (r >> 1) + i
 //   b: column = group,            k = e · t + 4 · e · r + i
 //   d: row = group + 8 · (i >> 1), column = 2 · t + (i & 1)
-// The tensor cores sum in an order of their own; here it is ascending k. Lanes show their elements, each read once.
+// This code sums by ascending k; tensor cores have another order. Lanes publish their elements, and read each once.
 template <class Element, int kPerRegister, int kHalves, class Accumulator, class Read>
 void mma_emulated(Accumulator (&d)[4], const std::uint32_t* a, const std::uint32_t* b, const Read& read) {
   struct Elements {

@@ -1,4 +1,4 @@
-// What Hopper's processors alone have, as plain code: found before csrc's file of this name.
+// The instructions that only Hopper has, in plain C++. This file replaces the one of csrc.
 #pragma once
 
 #include <cstring>
@@ -53,13 +53,13 @@ inline void end_product_group() {
 template <int kUnderWay>
 void wait_for_products() {
   emu::wait_for_products(kUnderWay);
-  emu::meet_group(32);  // a warp's products are done for all of its lanes
+  emu::meet_group(32);  // the products of a warp are complete for all of its lanes
 }
 
-// Of a column of b that lies as a descriptor says: 16 elements.
+// 16 elements of a column of b, in the layout of a descriptor.
 template <class Decode>
 void read_column(std::uint64_t tile, unsigned column, const Decode& decode, float (&values)[16]) {
-  if (tile >> 62 != 1 || (tile >> 49 & 7) != 0) emu::fail("a descriptor of another order");
+  if (tile >> 62 != 1 || (tile >> 49 & 7) != 0) emu::fail("a descriptor of another layout");
   const auto begin = static_cast<std::uint32_t>(tile & 0x3fff) << 4,
              atom = static_cast<std::uint32_t>(tile >> 32 & 0x3fff) << 4;
   for (unsigned i = 0; i < 16; ++i) {
@@ -71,7 +71,7 @@ void read_column(std::uint64_t tile, unsigned column, const Decode& decode, floa
   }
 }
 
-// One thread's part, when the product is done.
+// The part of one thread, when the product is complete.
 template <class Decode>
 void multiply_emulated(float (&d)[kProductGroups][4], const std::uint32_t (&a)[4], std::uint64_t tile,
                        const Decode& decode) {

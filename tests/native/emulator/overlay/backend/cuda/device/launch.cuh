@@ -1,4 +1,4 @@
-// Launches on the emulated device: found before csrc's file of this name.
+// Launches on the emulated device. This file replaces the one of csrc.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace imp::cuda {
 template <class... P, class... A>
 void launch(Stream& stream, void (*kernel)(P...), const LaunchShape& shape, A&&... args) {
   if (!stream.is_ok() || shape.grid.x * shape.grid.y * shape.grid.z == 0) return;
-  // Arguments are kept by value, as a captured launch keeps them.
+  // Stores the arguments by value, like a captured launch.
   emu::submit(stream, [kernel, shape, seed = emu::thread_order(stream), ... args = static_cast<P>(args)] {
     emu::run_grid(shape.grid, shape.block, shape.shared_bytes, seed, [&] { kernel(args...); });
   });

@@ -1,4 +1,4 @@
-// Limits so small that tests meet several strips and several parts: found before csrc's file of this name.
+// Small limits, so that tests have several strips and several parts. This file replaces the one of csrc.
 #pragma once
 
 #include <cstddef>
