@@ -13,7 +13,7 @@ enum class Scan : std::uint8_t { BYTES, VALUES };
 // element at the first NaN or infinity. In a quantized type these come only from a block's scale.
 void check_data(const ModelFile& model, Scan scan);
 
-// The same for one tensor.
+// Checks one tensor.
 void check_data(const ModelFile& model, const TensorInfo& tensor, Scan scan);
 
 }  // namespace imp

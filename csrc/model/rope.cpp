@@ -1,4 +1,4 @@
-// RoPE frequencies: plain, linear, YaRN and by wavelength.
+// RoPE frequencies with every kind of scaling.
 #include "model/rope.h"
 
 #include <algorithm>

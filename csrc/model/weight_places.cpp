@@ -40,13 +40,13 @@ class Places {
     }
     for (std::size_t i = all_.size() - n_places; i < all_.size(); ++i) all_[i].tensor_rows = n_rows;
   }
-  // The last matrix is a part of a tensor with so many rows: groups of rows from `first_row` on.
+  // Makes the last matrix a part of a tensor with tensor_rows rows: groups of rows from `first_row` on.
   void group_last(std::int64_t first_row, std::int64_t tensor_rows, const RowGroups& groups) {
     all_.back().first_row = first_row;
     all_.back().tensor_rows = tensor_rows;
     all_.back().groups = groups;
   }
-  // Stacks the last two, which are gate and up of experts. Their rows may lie in turn.
+  // Combines the last two matrices, gate and up of experts, into one tensor. Their rows may alternate.
   void join_gate_and_up() {
     stack_last(2);
     if (!names_.gate_up_in_turn) return;
@@ -77,12 +77,12 @@ class Places {
     add_vector(std::move(tensor), size, slot);
     all_.back().order = order;
   }
-  // Named with its suffix. The caller may set what becomes of the values.
+  // `tensor` includes the suffix. The caller may set how the values are changed.
   WeightPlace& values(std::string tensor, std::int64_t size, Values& slot) {
     add_vector(std::move(tensor), size, slot);
     return all_.back();
   }
-  // Of all experts, in one tensor.
+  // A vector for all experts, in one tensor.
   void biases(std::string tensor, std::int64_t size, int n_experts, Values& slot) {
     add_vector(std::move(tensor), size, slot);
     all_.back().n_matrices = n_experts;

@@ -36,7 +36,7 @@ struct RowGroups {
   std::int64_t file_row(std::int64_t row) const noexcept { return size == 0 ? row : row / size * stride + row % size; }
 };
 
-// What becomes of a vector's values.
+// How the values of a vector are changed when they are loaded.
 enum class ValueMap : std::uint8_t {
   none,
   negative_exp,  // -exp(value)

@@ -1,4 +1,4 @@
-// Decides before loading which tensor becomes which weight, and which kernels multiply it.
+// Assigns tensors to weights and kernels to matrices before any weight is loaded.
 #pragma once
 
 #include <cstddef>

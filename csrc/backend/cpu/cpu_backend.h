@@ -87,7 +87,7 @@ class CpuBackend final : public Backend {
  private:
   friend struct TestAccess;
   void count(Op op) noexcept { launches_[static_cast<std::size_t>(op)].fetch_add(1, std::memory_order_relaxed); }
-  // Times its scope; the second also counts the op.
+  // Measure the time of their scope; the second also counts the op.
   OpTimer timed(Op op) const noexcept;
   OpTimer run(Op op) noexcept;
 

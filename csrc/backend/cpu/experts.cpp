@@ -7,8 +7,8 @@
 namespace imp::cpu {
 namespace {
 
-// Whether a score precedes the score of a lower expert. Equal scores do not. NaN precedes all numbers, so that it is
-// chosen and reported.
+// Whether a score comes before `other`, the score of an expert with a lower index; an equal score does not. NaN comes
+// before all numbers, so that it is chosen and reported.
 bool beats(float score, float other) {
   return score > other || (std::isnan(score) && !std::isnan(other));
 }

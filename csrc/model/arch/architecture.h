@@ -18,15 +18,15 @@ struct Architecture {
   std::string_view name;      // as checkpoints spell it
   void (*read)(FactReader&);  // fills in config and origins
   const TensorNames* names;
-  // The text part of a larger model: its keys are in this section.
+  // The section of the keys, if the architecture is the text part of a larger model.
   std::string_view section = "";
-  // Tensors may have other names: those of the first of these whose embedding and `sign` the file has.
+  // Alternative tensor names. A file uses the first of these lists whose `embedding` and `sign` tensors it has.
   std::array<const TensorNames*, 3> other_names = {};
 
   std::string key_prefix() const {
     return format == ModelFormat::gguf ? std::string(name) + "." : std::string(section);
   }
-  // Those that the file uses.
+  // The list of names that the file uses.
   const TensorNames& names_in(const ModelFile& file) const {
     for (const TensorNames* others : other_names) {
       if (others == nullptr || file.find(others->embedding) == nullptr) continue;

@@ -11,38 +11,37 @@
 
 namespace imp {
 
-// The vocabulary has as many rows as the embedding. Rows from n_tokens on are padding: they are no tokens and are never
-// drawn.
+// The vocabulary has as many rows as the embedding. Rows from n_tokens on are padding, and are never sampled.
 void read_vocabulary(FactReader& facts, std::string_view embedding, std::optional<std::int64_t> n_tokens);
 
-// Refuses an id that is no token. The service decides which tokens end a generation, since it knows their text.
+// Refuses an id outside of the vocabulary. The service decides which tokens end a generation, since it has their text.
 void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token);
 
 // Biases of one kind: the model has all of them if it has one.
 void read_biases(FactReader& facts);
 
-// Gives every layer attention over keys and values of its own.
+// Gives every layer attention with its own KV cache.
 void add_layers(ModelConfig& config);
 
-// Linear attention in some layers, whose state takes the place of keys and values.
+// Gives some layers linear attention, with a recurrent state instead of a KV cache.
 void set_linear_layers(ModelConfig& config, const std::vector<bool>& linear);
 
-// The last layers of the file only guess further tokens: imp leaves them out.
+// Removes the draft layers (multi-token prediction) at the end of the file, which imp does not run.
 void leave_out_draft_layers(FactReader& facts, std::string_view key);
 
-// Layers that see a window among layers that see all keys.
+// A model with sliding windows in some layers. The other layers see all keys.
 struct MixedWindows {
   int window = 0;
   int period = 1;  // the last of every `period` layers sees all keys
   int rope = 0;    // index of the windowed layers' rope
 };
-// For each layer whether it is not the last of `period`.
+// For each layer: false for the last layer of each period, true for the others.
 std::vector<bool> all_but_last_of(const ModelConfig& config, int period);
 void set_windows(ModelConfig& config, const std::vector<bool>& windowed, const MixedWindows& windows);
 
 void give_all_layers_experts(ModelConfig& config);
 
-// Layers that are not rotated have no RoPE.
+// Removes RoPE from the layers that are not `rotated`.
 void leave_rope_out(ModelConfig& config, const std::vector<bool>& rotated);
 
 std::vector<bool> windowed_layers(const ModelConfig& config);

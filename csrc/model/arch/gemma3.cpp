@@ -14,7 +14,7 @@ void add_windowed_rope(ModelConfig& config) {
   config.ropes.push_back({.style = rope.style, .dims = rope.dims, .theta = 10000, .scaling = {}});
 }
 
-// Of models that also see: their files state only what differs.
+// Defaults for vision-language models, whose files have only the values that differ.
 constexpr HfDefaults kGemma3Defaults = {.n_heads = 8, .n_kv_heads = 4, .context = 131072, .epsilon = 1e-6F};
 
 }  // namespace

@@ -27,13 +27,13 @@ void add_windowed_rope(ModelConfig& config, int dims) {
   config.ropes.push_back({.style = RopeStyle::halves, .dims = dims, .theta = 10000, .scaling = {}});
 }
 
-// Sizes of one layer, and of all others without a window.
+// Takes the sizes of the last layer, which has no window, as those of the model.
 void take_sizes_of_last(ModelConfig& config) {
   config.head_dim = config.layers.back().head_dim;
   config.n_kv_heads = config.layers.back().n_kv_heads;
 }
 
-// The last layers use the cache of the last layer before them that has such a window as theirs.
+// The last layers share the cache of an earlier layer: the last one before them with the same kind of window.
 void share_kv(FactReader& facts, std::string_view key) {
   std::vector<LayerConfig>& layers = facts.config.layers;
   const std::uint64_t n_sharing = facts.find_integer(key).value_or(0);
@@ -54,7 +54,7 @@ void share_kv(FactReader& facts, std::string_view key) {
 
 void set_layer_embedding(ModelConfig& config, int size) {
   const float root = std::sqrt(static_cast<float>(size));
-  const float half = std::sqrt(0.5F);  // of the sum
+  const float half = std::sqrt(0.5F);  // the sum of table and projection is divided by sqrt(2)
   // The projection is multiplied by hidden^(-1/2) before its norm, which is the same as a greater epsilon.
   config.layer_embedding = {.size = size,
                             .table_scale = root * half,

@@ -19,7 +19,7 @@ void set_gpt_oss(ModelConfig& config) {
 void read_gpt_oss_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   read_gguf_rope(facts, RopeStyle::halves, 150000);
-  // The models were trained so, and GGUF has no key for it.
+  // The models were trained with an unrounded ramp, and GGUF has no key for it.
   facts.config.ropes.front().scaling.truncated = false;
   read_gguf_windows(facts, kWindows);
   read_gguf_experts(facts, true);

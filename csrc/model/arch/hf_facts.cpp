@@ -43,7 +43,7 @@ void read_heads(FactReader& facts, const HfTraits& traits) {
   config.attention_scale = 1 / std::sqrt(scalar);
 }
 
-// The words of configurations.
+// The names of activations in config.json.
 constexpr std::array<std::pair<std::string_view, GatedActivation>, 2> kGated = {
     {{"silu", GatedActivation::silu}, {"gelu_pytorch_tanh", GatedActivation::gelu_tanh}}};
 constexpr std::array<std::pair<std::string_view, PlainActivation>, 3> kPlain = {

@@ -5,7 +5,7 @@
 
 namespace imp {
 
-// What a family's files may leave out; 0: they state it.
+// Values of keys that the files of a family may omit; 0: the key is required.
 struct HfDefaults {
   int n_heads = 0;
   int n_kv_heads = 0;  // 0: as many as n_heads
@@ -14,7 +14,7 @@ struct HfDefaults {
 };
 
 struct HfTraits {
-  int head_dim = 0;  // without head_dim in the file; 0: hidden_size / n_heads
+  int head_dim = 0;  // if the file has no head_dim; 0: hidden_size / n_heads
   std::string_view epsilon = "rms_norm_eps";
   bool has_gate = true;       // of the feed-forward
   bool gelu_is_tanh = false;  // "gelu" means its approximation by tanh
@@ -28,17 +28,17 @@ void read_hf_decoder(FactReader& facts, const HfTraits& traits = {});
 // differ), or in `rope_theta` and `rope_scaling`. `default_rotated`: the part of each head that is rotated.
 void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, float default_rotated = 1);
 
-// Refuses a section of RoPE keys that scales.
+// Refuses a section of RoPE keys that has a scaling.
 void require_plain_rope(FactReader& facts, const std::string& section);
 
-// Of models that also see: the position of a text token is the same on all axes, so how the pairs are divided among the
-// axes has no effect.
+// For the text part of vision-language models. A text token has the same position on all axes, so the division of the
+// pairs among the axes has no effect.
 void skip_image_axes(FactReader& facts);
 
 // The layers that `layer_types` calls sliding_attention, or those of the period.
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults);
 
-// Windows of families with a key that enables them: the layers of `layer_types`, or those from max_window_layers on.
+// For families with a key that enables windows. The layers are those of `layer_types`, or those from max_window_layers.
 void read_hf_optional_windows(FactReader& facts);
 
 // Experts; each family has its own keys for number and size.
@@ -47,7 +47,7 @@ void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_
 // The layers without experts, of families that may have some.
 void read_hf_dense_layers(FactReader& facts);
 
-// Keys with one supported value. A missing key has it too.
+// Refuse a key whose value is not the only supported one. A missing key is accepted.
 void require_word(FactReader& facts, std::string_view key, std::string_view word);
 void require_flag(FactReader& facts, std::string_view key, bool flag);
 void require_integer(FactReader& facts, std::string_view key, std::uint64_t number);

@@ -10,7 +10,7 @@
 namespace imp {
 namespace {
 
-// The part of the pairs that turn has the frequencies that it would have among all of them.
+// Only a part of the pairs is rotated. Their frequencies are those that they have if all pairs are rotated.
 constexpr std::string_view kProportional = "proportional";
 
 RopeScalingKind hf_scaling_kind(FactReader& facts, const std::string& at) {

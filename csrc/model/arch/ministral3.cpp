@@ -10,7 +10,7 @@ void read_mistral3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
   read_llama_gguf(facts);
   RopeScaling& scaling = config.ropes.front().scaling;
-  // The logarithm's factor in the divisor of the magnitude.
+  // mscale_all_dim by its name in GGUF.
   facts.find_number("rope_mscale_all_dim", "rope.scaling.yarn_log_multiplier", scaling.mscale_all_dim);
   facts.find_number("query_scale_growth", "attention.temperature_scale", config.query_scale.growth);
   config.query_scale.period = scaling.original_context;

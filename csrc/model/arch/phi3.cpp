@@ -1,4 +1,4 @@
-// Phi 3 and 4: q, k and v in one tensor, as are gate and up; LongRoPE, a partial rotation and windows in some.
+// Phi 3 and 4: one tensor for q, k and v, and one for gate and up. Some have LongRoPE, partial rotation or windows.
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"

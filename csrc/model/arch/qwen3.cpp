@@ -24,7 +24,7 @@ void read_qwen3_moe_gguf(FactReader& facts) {
 void read_qwen3_vl_gguf(FactReader& facts) {
   read_qwen3_gguf(facts);
   facts.ignore("rope.dimension_sections");
-  facts.ignore("n_deepstack_layers");  // of images
+  facts.ignore("n_deepstack_layers");  // concerns images
 }
 
 void read_qwen3_vl_moe_gguf(FactReader& facts) {

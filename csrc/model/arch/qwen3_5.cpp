@@ -103,7 +103,7 @@ void read_hf_base(FactReader& facts) {
   read_hf_delta(facts);
   read_hf_kinds(facts);
   require_flag(facts, "attn_output_gate", true);
-  // Of the draft layers, and the state's type in another engine. imp's is float32.
+  // Keys of the draft layers, and the type of the state, which is always float32 in imp.
   for (const char* key : {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"})
     facts.ignore(key);
   set_family(facts.config);

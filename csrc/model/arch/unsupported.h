@@ -1,4 +1,4 @@
-// What checkpoints that imp does not run are, and what their users can do.
+// Recognizes checkpoints that imp does not run, and gives advice to their users.
 #pragma once
 
 #include "files/model_file.h"

@@ -55,7 +55,7 @@ class GemmRunner {
   // Sizes the scratch; may be called again, never shrinks.
   void reserve(const WorkspaceNeeds& needs);
 
-  std::size_t scratch_bytes(const WorkspaceNeeds& needs) const;  // what it would hold
+  std::size_t scratch_bytes(const WorkspaceNeeds& needs) const;  // needed for `needs`
   std::size_t scratch_bytes() const noexcept;                    // held now
 
   // Each term's out = x · weightᵀ + bias, within the reserved sizes. The input is prepared once for all terms.
