@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Constraint(Protocol):
-    """Whatever an output can be forced to be."""
+    """A constraint that an output must match."""
 
     @property
     def path(self) -> str:

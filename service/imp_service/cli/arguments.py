@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     pass
 
 
-# What argparse says of an unknown option, and of a word that is not one of the choices.
+# The messages of argparse about an unknown option, and about a word that is not one of the choices.
 _UNKNOWN = re.compile(r"unrecognized arguments: (-\S+)")
 _NO_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 _QUOTED = re.compile(r"[\w.-]+")

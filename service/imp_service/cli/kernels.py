@@ -99,7 +99,7 @@ def _list(arguments: Namespace, device: str) -> None:
     named = "" if device == CPU else f" --device {device}"
     print(
         f"\nIn order of preference; {here}. Kernels of one reduction give equal bits."
-        f"\nimp kernels{named} --explain q8_0 4096x1024 says which one runs, and why.",
+        f"\nimp kernels{named} --explain q8_0 4096x1024 shows which one runs, and why.",
         file=sys.stderr,
     )
 

@@ -46,7 +46,7 @@ class LineEditor:
         )
 
     def messages(self) -> Iterator[str]:
-        """What is typed until Ctrl-D, or Ctrl-C twice, without empty messages."""
+        """Yields the non-empty messages that the user types, until Ctrl-D, or Ctrl-C twice."""
         was_asked = False
         while True:
             try:

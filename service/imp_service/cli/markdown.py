@@ -75,7 +75,7 @@ class MarkdownWriter:
         self._drawn: list[str] = []  # the lines of that block on the terminal
         self._settled: _Block | None = None  # the block before it
         self._is_reasoning: bool | None = None  # unknown before the first characters
-        # Of that block: after a resize the lines above stay those that were drawn.
+        # The width at which that block is drawn. After a resize, the lines above it stay as they were drawn.
         self._width = self._console.width
         self._draws_at = 0.0
 
@@ -165,7 +165,7 @@ class MarkdownWriter:
         same = 0
         while same < min(len(lines), len(self._drawn)) and lines[same] == self._drawn[same]:
             same += 1
-        # What has left the screen at the top stays as it is.
+        # Lines that have scrolled off the top of the screen cannot be redrawn.
         up = sum(_n_rows(line, width) for line in self._drawn[same:])
         while up >= height:
             up -= _n_rows(self._drawn[same], width)

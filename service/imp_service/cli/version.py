@@ -34,7 +34,7 @@ def version_text() -> str:
 
 
 def installed_distributions() -> list[str]:
-    """Those of DISTRIBUTIONS that pip has installed; none if the package is a source tree on PYTHONPATH."""
+    """Returns which of DISTRIBUTIONS pip has installed; none if the package is a source tree on PYTHONPATH."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     found = []

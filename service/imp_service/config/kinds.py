@@ -48,7 +48,7 @@ class Kind(ABC, Generic[T_co]):
         return self.read(read_value(text))
 
     def plain(self, value: object) -> object:
-        """What TOML would hold for a value of this kind: the inverse of `read`."""
+        """Returns the TOML value for a value of this kind: the inverse of `read`."""
         return value
 
     def write(self, value: object) -> str:

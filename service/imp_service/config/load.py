@@ -83,7 +83,7 @@ def read(
         for part in _parts(TABLE, document):
             take(lambda part=part: check_document(TABLE, part, lines.origin))  # type: ignore[misc]
         for assignment in (*environment.assignments, *assignments):
-            take(lambda said=assignment: check_assignment(TABLE, _assignment(said)))  # type: ignore[misc]
+            take(lambda each=assignment: check_assignment(TABLE, _assignment(each)))  # type: ignore[misc]
     except _EnoughError:
         return Reading(None, tuple(errors), is_whole=False)
     tree = merged(tree, _listeners(tree))

@@ -37,8 +37,8 @@ def select_entry(config: Config, name: str) -> Config:
 
 
 def _model(config: Config) -> Tree:
-    said = config.tree.get("model")
-    return said if isinstance(said, dict) else {}
+    section = config.tree.get("model")
+    return section if isinstance(section, dict) else {}
 
 
 def _with_model(config: Config, model: Tree | Value) -> Config:

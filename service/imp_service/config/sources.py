@@ -32,7 +32,7 @@ class Assignment:
 
 
 def of_option(option: str, key: str, text: str) -> Assignment:
-    """The assignment that a command's own option stands for; errors name the option."""
+    """Returns the assignment for an option of a command; errors name the option."""
     return Assignment(tuple(key.split(".")), text, Origin("option", option))
 
 

@@ -45,7 +45,7 @@ def read_texts(folder: Path) -> dict[str, bytes]:
 
 
 def name_of(file: _core.ModelFile) -> str:
-    """What a model is called whose metadata has no name: as its file, or as its directory."""
+    """Returns the name of a model without a name in its metadata: that of its file or directory."""
     path = Path(file.path)
     if file.format != "safetensors" or not path.stem.startswith("model"):
         return path.stem

@@ -1,4 +1,4 @@
-"""What is in a checkpoint, and what loading it would need, without reading a weight."""
+"""Describes a checkpoint, and what loading it would need, without reading a weight."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the choice of a kernel depends on besides the weight."""
+    """The facts, in addition to the weight, that decide the choice of a kernel."""
 
     device: str = "cpu"
     isa: str = "auto"  # of a CPU

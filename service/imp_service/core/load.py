@@ -31,7 +31,7 @@ class LoadedModel:
     """A model on its device. `config` has every `auto` decided. Its engine starts at its first use."""
 
     name: str
-    # Of the model's file. In a directory also the texts of the tokenizer and of the templates, by the names of files.
+    # The metadata of the model's file. For a directory also the tokenizer and template files, by their names.
     metadata: Mapping[str, object]
     model: _core.Model
     config: Config

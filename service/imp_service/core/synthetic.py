@@ -34,7 +34,7 @@ class Shape:
     rope_theta: float
     norm_epsilon: float
     qk_norm: bool
-    # As Gemma: norms after attention and after the feed-forward net, and a window of so many tokens in some layers.
+    # As in Gemma: norms after attention and after the feed-forward, and a window of this many tokens in some layers.
     post_norms: bool = False
     window: int = 0
     # Experts in place of the feed-forward net, and how many of them a row uses.

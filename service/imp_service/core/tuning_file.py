@@ -24,7 +24,7 @@ Preference = tuple[str, str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class TuningKey:
-    """What a tuning was measured on. It is valid only there."""
+    """The machine on which a tuning was measured. It is valid only there."""
 
     cpu: str
     isa: str  # as isa_of() names it

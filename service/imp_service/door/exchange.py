@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 Headers = Iterable[tuple[str, str]]
 JSON = "application/json"
-# Of every response.
+# The headers of every response.
 FIXED_HEADERS = {"server": "imp", "x-content-type-options": "nosniff"}
 
 

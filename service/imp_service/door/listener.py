@@ -39,7 +39,7 @@ class AiohttpExchange(Exchange):
     def __init__(self, request: web.BaseRequest, timeout: float) -> None:
         """`timeout`: the longest wait for more of a body, either way, in seconds."""
         self.method = request.method
-        # As it came: nothing in it is decoded or normalised.
+        # The path as received, neither decoded nor normalized.
         self.path = request.raw_path.partition("?")[0]
         self.peer = _peer(request)
         self.pairs = tuple((name.lower(), value) for name, value in request.headers.items())

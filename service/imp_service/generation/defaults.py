@@ -34,7 +34,7 @@ FILE_KEYS: Mapping[str, str] = {
 }
 # False: the most probable token.
 _SAMPLES = "generation_config.do_sample"
-# What else a generation_config.json says of the choice of a token, and the value with which it has no effect.
+# Other keys of generation_config.json that affect sampling, with the value that has no effect.
 _NEUTRAL: Mapping[str, object] = {
     "generation_config.typical_p": 1.0,
     "generation_config.epsilon_cutoff": 0.0,

@@ -179,7 +179,7 @@ class GenerationFold:
         return 0 if self._started is None else self._started.n_cached_tokens
 
     def _settle(self, stream: OutputStream, event: FinishedEvent) -> None:
-        """Keeps a stop token that the caller asked for."""
+        """Keeps a stop token that the caller requested."""
         if stream.is_settled:
             return
         stream.is_settled = True

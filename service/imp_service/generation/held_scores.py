@@ -14,7 +14,7 @@ PART_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class HeldScores:
-    """Scores as the core holds them, read when they are asked for."""
+    """Scores in the core's memory, converted when they are requested."""
 
     core: CoreScores | None = None
     # None: the tokens that the core scored.
@@ -34,7 +34,7 @@ class HeldScores:
             found = [candidates_of(items) for items in candidates[here]]
             yield TokenScores(
                 tokens[here], logprobs[here], found if any(found) else []
-            )  # a list not asked for is empty
+            )  # a list that was not requested is empty
 
     def whole(self) -> TokenScores:
         """All of them in one."""

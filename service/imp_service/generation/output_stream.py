@@ -35,7 +35,7 @@ def unread_token_bytes(output: OutputOptions, *, seeks_stop: bool) -> int:
 
 
 class Rest(NamedTuple):
-    """What was held back of each channel, once no token follows."""
+    """The text of each channel that was held back until the last token."""
 
     text: str
     reasoning: str = ""
@@ -74,7 +74,7 @@ class HeldCandidates:
 
 
 class OutputStream:
-    """Every token of every stream passes here, so it does only what was asked for.
+    """Collects the tokens of a stream. Every token passes here, so it does only what the options need.
 
     It decodes text when a chunk is taken, all tokens of the chunk at once. With stop strings it decodes each token.
     """
@@ -114,7 +114,7 @@ class OutputStream:
         self.n_delivered = 0
         # 1 if the tokens for the caller contain the stop token, which is no output.
         self._n_kept = 0
-        # Of tokens that the caller has not taken, in parallel. Arrays, as a slow reader may leave many of them.
+        # Parallel lists about the tokens that the caller has not taken. Arrays, because a slow reader may leave many.
         self.token_ids = array("i")
         self._logprobs = array("d")
         self._candidates = HeldCandidates()
@@ -124,7 +124,7 @@ class OutputStream:
         # The constraint allows only the end.
         self.is_complete = False
         self.finished: FinishedEvent | None = None
-        # Whether a stop token that the caller asked for was added.
+        # Whether a stop token that the caller requested was added.
         self.is_settled = False
         self.is_delivered = False
 
@@ -173,7 +173,7 @@ class OutputStream:
         return Chunk(self.index, first, ids, self._text_of(ids), logprobs, self._candidates.take(n))
 
     def rest(self) -> Rest:
-        """What was held back, once no token follows."""
+        """Returns the text that was held back until the last token."""
         return Rest(self.text.finish() if self.text is not None and self._sends_text else "")
 
     def _seek_stop(self, token: int) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ParsedStream(OutputStream):
-    """As OutputStream; the text of its chunks is content alone, and they have reasoning and tool calls."""
+    """An OutputStream that separates channels: its chunks have content as text, reasoning, and tool calls."""
 
     __slots__ = ("_channels", "_deltas", "_taken")
 
@@ -24,18 +24,18 @@ class ParsedStream(OutputStream):
         super().__init__(index, output, None, constraint)
         self._channels = channels
         self.seeks_stop = channels.has_stop_strings
-        # Of tokens that the caller has not taken, if each was parsed alone to find stop strings.
+        # The deltas of the tokens that the caller has not taken, if each was parsed alone to find stop strings.
         self._deltas: list[ChannelDelta] = []
         self._taken = ChannelDelta()
 
     def take(self, max_tokens: int | None) -> Chunk:
-        """The same with the other channels."""
+        """As in OutputStream, with the other channels."""
         chunk = super().take(max_tokens)
         chunk.reasoning, chunk.tool_calls = self._taken.reasoning, self._taken.tool_calls
         return chunk
 
     def rest(self) -> Rest:
-        """What was held back, once no token follows."""
+        """Returns the text that was held back until the last token."""
         delta = self._channels.finish()
         return Rest(delta.text, delta.reasoning, delta.tool_calls)
 

@@ -52,7 +52,7 @@ class GenerationPlan:
 
 
 def returns_of(output: OutputOptions) -> RunReturns:
-    """What the engine returns besides tokens."""
+    """The results of a run in addition to tokens."""
     return RunReturns(
         logprobs=output.logprobs,
         n_candidates=output.top_logprobs,

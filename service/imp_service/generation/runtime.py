@@ -183,7 +183,7 @@ class ModelRuntime:
         return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
 
     def limits_of(self, request: GenerationRequest) -> RunLimits:
-        """Where a generation ends."""
+        """Returns the conditions that end a generation."""
         stop = request.stop
         ceiling = self.config.settings.limits.max_tokens
         if ceiling and stop.max_tokens is not None and stop.max_tokens > ceiling:
@@ -199,7 +199,7 @@ class ModelRuntime:
         )
 
     def fold(self, request: GenerationRequest, seed: int, prompt_ids: list[int]) -> GenerationFold:
-        """What makes replies of a generation's events."""
+        """Returns the fold that turns the events of a generation into replies."""
         stop, output = request.stop, request.output
         rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
         program = None if request.constraint is None else self.text.compile(request.constraint)

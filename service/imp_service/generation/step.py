@@ -27,7 +27,7 @@ def step_limits(options: StepOptions, eos_tokens: Sequence[int]) -> RunLimits:
 
 
 def step_returns(options: StepOptions) -> RunReturns:
-    """What the engine returns besides the token."""
+    """The results of a step in addition to the token."""
     return RunReturns(
         logprobs=options.sample,
         n_candidates=options.top_logprobs,

@@ -15,7 +15,7 @@ from imp_service.text.tokens.special_tokens import EndSources, read_stated_ends
 
 @dataclass(frozen=True, slots=True)
 class EndToken:
-    """A token that ends a text, and the keys and settings that say so."""
+    """A token that ends a text, and the keys and settings that name it."""
 
     token_id: int
     text: str  # empty without a tokenizer

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # Ray is an extra: without it, the tests still drive every me
 
     from imp_service.ray_app.http_response import DoorResponse
 
-# What Ray hands to a method, one message or an iterator of many -> its messages.
+# Converts the argument that Ray passes to a method, one message or an iterator of messages, to its messages.
 ContentsOf = Callable[[Any], AsyncIterator[bytes]]
 
 
@@ -47,7 +47,7 @@ class Handlers:
         self._services: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, services: tuple[grpc.GenericRpcHandler, ...]) -> None:
-        """As grpc.aio.Server's."""
+        """Adds handlers, like the method of grpc.aio.Server."""
         self._services += services
 
     def find(self, method: str) -> Behavior:
@@ -66,7 +66,7 @@ class Replica:
         self._host = Host(settings)
         self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
         self._handlers = Handlers()
-        # Whoever reaches Ray's proxy may call.
+        # Ray's proxy is responsible for authentication.
         authentication = Authentication(None, public_health=True)
         self.http = HttpSide(self._host, authentication)
         path = GrpcCallPath(self._host, authentication)

@@ -24,7 +24,7 @@ class GrpcCall(Call):
         return remaining
 
     async def _send_identity(self) -> None:
-        """As initial metadata. From here on gRPC does not retry the call transparently."""
+        """Sends the identity as initial metadata. Afterwards gRPC does not retry the call transparently."""
         await self.context.send_initial_metadata(self.identity)
 
     async def write(self, message: Reply) -> None:

@@ -17,7 +17,7 @@ POLICIES: Mapping[str, Policy] = {
     "grpc.reflection.v1.ServerReflection": Policy(ANYONE),
     "grpc.reflection.v1alpha.ServerReflection": Policy(ANYONE),
 }
-# Of methods that need more, or less, than the rest of their service.
+# The policies of methods that need more, or less, than the rest of their service.
 METHOD_POLICIES: Mapping[str, Policy] = {
     "/vllm.grpc.engine.VllmEngine/Generate": Policy("data", needs_model=True, is_request=True),
     "/vllm.grpc.engine.VllmEngine/Abort": Policy("data"),

@@ -31,7 +31,7 @@ class Call(ABC):
     priority: int = 0
     is_admitted: bool = False
     approximations: str = ""
-    # Of the latest request message.
+    # The size of the latest request message.
     n_request_bytes: int = 0
     # Output tokens that were sent; a drain reports them if it ends the call.
     n_sent_tokens: int = 0

@@ -101,7 +101,7 @@ class Host:
 
     @property
     def served(self) -> ServedModel:
-        """What requests are checked against now. Raises LOADING until there is a model."""
+        """The facts against which requests are checked now. Raises LOADING until there is a model."""
         return ServedModel.of(self.model, self.settings)
 
     def adopt(self, model: ModelRuntime) -> None:

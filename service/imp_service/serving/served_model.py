@@ -31,7 +31,7 @@ class ServedModel:
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
-        """Of the served model and the current settings."""
+        """Returns the facts of this model and the current settings."""
         return cls(
             settings=settings,
             vocab_size=model.vocab_size,

@@ -107,7 +107,7 @@ class TextStream:
         return bool(self._stop.strings.strings)
 
     def feed_all(self, token_ids: Sequence[int]) -> str:
-        """What these outputs add, taken at once. Not for a stream with stop strings."""
+        """Returns the text that these outputs add together. Not for a stream with stop strings."""
         self._n_outputs += len(token_ids)
         detokenizer = self._detokenizer
         if len(token_ids) == 1:

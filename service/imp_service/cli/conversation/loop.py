@@ -85,7 +85,7 @@ class Conversation:
             _print(f"the context is full, so the answer was cut off: {self._way_on()}")
 
     def _way_on(self) -> str:
-        """What to do after an answer that filled the context."""
+        """Returns advice after an answer that filled the context."""
         if self._drops_oldest:
             return "the next message removes the oldest ones"
         if len(self.dialogue.turns) > 2:
@@ -204,7 +204,7 @@ class Conversation:
 
     def _clear(self, _: str | None) -> None:
         self.dialogue.turns.clear()
-        _print("the conversation begins anew")
+        _print("the conversation starts again")
 
     def _print_dropped(self, n_dropped: int, which: str) -> None:
         if n_dropped:

@@ -67,7 +67,7 @@ def check_config(arguments: Namespace) -> "tuple[Check, Config | None]":
 
 
 def _file_faults(config: "Config") -> "Sequence[Exception]":
-    """Of files that no other check opens."""
+    """Returns the problems of files that no other check opens."""
     from imp_service.core.settings_faults import CHAT_TEMPLATE, file_faults
     from imp_service.serving.security.secret_faults import secret_faults
 

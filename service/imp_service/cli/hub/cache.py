@@ -22,7 +22,7 @@ class CachedModel(NamedTuple):
 
 
 def cached_models() -> list[CachedModel]:
-    """Those that imp can read, of every revision."""
+    """Returns the cached models that imp can read, of every revision."""
     found = []
     for repository in sorted(Path(constants.HF_HUB_CACHE).glob(f"{_KIND}*--*")):
         name = repository.name.removeprefix(_KIND).replace("--", "/", 1)

@@ -10,7 +10,7 @@ from imp_service.cli.failure import CommandError
 
 _PART = re.compile(r"-\d{5}-of-(\d{5})$")
 _GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
-# What imp reads of a directory. Nothing else is downloaded: no code, no pickles.
+# The files of a directory that imp reads. It downloads no other files: no code, no pickles.
 _OF_DIRECTORY = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template)\.json"
     r"|merges\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
@@ -57,7 +57,7 @@ def choices_of(files: Iterable[HubFile]) -> list[Choice]:
 
 
 def choose(choices: Sequence[Choice], wanted: str | None) -> list[Choice]:
-    """Those that `wanted` names: by a file, or by a type in any case; without it, those that are whole models."""
+    """Returns the choices that `wanted` names, by a file or by a type in any case. None: those that are models."""
     if wanted is None:
         models = [choice for choice in choices if not PurePosixPath(choice.name).name.lower().startswith("mmproj")]
         return models or list(choices)

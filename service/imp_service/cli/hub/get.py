@@ -55,8 +55,8 @@ def only_choice(word: str, reference: Reference, repository: Repository) -> Choi
     write_choices(repository, shown)
     if not shown:
         raise CommandError("HUB_NOT_FOUND", f"{word}: neither GGUF files nor safetensors")
-    said = "expected one of these" if found else "no such file or type, expected one of these"
-    raise CommandError("USAGE", f"{word}: {said}, such as {reference.repository}:{shown[0].name}")
+    problem = "expected one of these" if found else "no such file or type, expected one of these"
+    raise CommandError("USAGE", f"{word}: {problem}, such as {reference.repository}:{shown[0].name}")
 
 
 def path_in(folder: Path, choice: Choice) -> Path:

@@ -1,4 +1,4 @@
-"""Where the header of a weight file ends: how many bytes describe its tensors, before their data."""
+"""Finds the end of the header of a weight file: the bytes that describe its tensors, before their data."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ MAX_HEADER_BYTES = 512 * 1024**2
 
 
 class BrokenHeader(ValueError):
-    """The file is not what its name says."""
+    """The file does not have the format of its name."""
 
 
 def safetensors_header(read: Read) -> int:

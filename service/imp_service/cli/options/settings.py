@@ -105,7 +105,7 @@ def add_context_option(parser: ArgumentParser) -> None:
 
 
 def context_assignments(arguments: Namespace) -> "list[Assignment]":
-    """The assignment that --context stands for."""
+    """Returns the assignment for --context."""
     from imp_service.config.sources import of_option
 
     return (

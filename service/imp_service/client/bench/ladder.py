@@ -11,16 +11,16 @@ from .report import LadderReport, report_of
 WARM_UP = -1  # instead of a repetition's number
 
 
-async def climb(server: MeasuredServer, plan: LadderPlan, tell: Callable[[str], None]) -> LadderReport:
-    """Runs the plan. `tell` is called with progress messages."""
+async def climb(server: MeasuredServer, plan: LadderPlan, report: Callable[[str], None]) -> LadderReport:
+    """Runs the plan. `report` is called with progress messages."""
     plan.check(server.facts)
     for level in plan.levels:
-        tell(f"warming up, {level} streams")
+        report(f"warming up, {level} streams")
         n_tokens = min(plan.warm_up_tokens, plan.output_tokens)
         await _run(server, WARM_UP, level, n_requests=1, output_tokens=n_tokens)
     runs = []
     for rep, level in plan.order():
-        tell(f"repetition {rep + 1} of {plan.reps}, {level} streams")
+        report(f"repetition {rep + 1} of {plan.reps}, {level} streams")
         runs.append(await _run(server, rep, level, plan.requests, plan.output_tokens))
     return report_of(server.facts, plan, runs)
 

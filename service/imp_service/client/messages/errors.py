@@ -42,7 +42,7 @@ _NAMES = {
     "imp-tenant": "tenant",
     "imp-priority": "priority",
 }
-# Of a call with one session. Of several, each failure is told with its session.
+# The prefix of fields in a call with one session. In a call with several, each failure is reported with its session.
 _STEP = re.compile(r"^steps\[\d+\]\.")
 
 

@@ -58,7 +58,7 @@ class Reception:
 
     @property
     def n_prompt_tokens(self) -> int:
-        """Of a session: the pending token, 1 or 0."""
+        """The number of prompt tokens; for a session 1 if it had a pending token, else 0."""
         return 0 if self.started is None else self.started.prompt_tokens
 
     @property

@@ -46,7 +46,7 @@ class SessionServer:
         }
 
     def run(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
-        """Makes the calls one after the other, and returns what they come to."""
+        """Makes the calls one after the other, and returns their result."""
         self.release_dropped()
         with errors_of_the_api():
             try:

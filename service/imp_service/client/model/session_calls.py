@@ -106,7 +106,7 @@ def decode_together(steps: Sequence[StepOf]) -> Calls[list[StepOutput | Error]]:
 
 
 def begin_generation(state: SessionState) -> Calls[None]:
-    """What comes before the call of a generation."""
+    """Makes the calls that are necessary before a generation."""
     yield from settle(state)
     request = state.evaluating_pending()
     if request is not None:
@@ -163,7 +163,7 @@ def _prefilled(state: SessionState, request: pb.PrefillRequest) -> Calls[StepOut
 
 
 def _in_one_call(steps: Sequence[StepOf], asked: dict[int, pb.SessionStep]) -> Calls[dict[int, StepOutput | Error]]:
-    """If no step could be run, the call fails with the reason of one: then each is asked for alone."""
+    """Runs steps in one call. If no step could run, the call fails with the reason of one; then each gets a call."""
     try:
         reply = yield pb.DecodeStepRequest(steps=asked.values())
     except CallFailure as failure:

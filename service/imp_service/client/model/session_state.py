@@ -1,4 +1,4 @@
-"""What a client knows of a session on a server, whoever makes the calls. It uses no thread and no connection."""
+"""The state of a session on a server, as its client knows it. It uses no thread and no connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .reception import Reception
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a caller asks of a step."""
+    """The request of a caller for a step."""
 
     step: StepOptions
     sampling: SamplingOptions | None = None
@@ -43,9 +43,9 @@ class SessionState:
     seed: int = 0
     # The token that was sampled last and not yet evaluated, if the client knows it.
     pending: int | None = None
-    # The server may have dropped the pending token: a step that needs it brings it.
+    # The server may have dropped the pending token; a step that needs the token sends it.
     is_pending_lost: bool = False
-    # The last generation, until settled() says what it has left.
+    # The last generation, until settled() reports the position that it reached.
     running: Reception | None = None
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class SessionState:
             return self.held
         if running.position is not None:
             return running.position
-        # What was read, but for its last token, which is pending.
+        # The number of read tokens, without the last one, which is pending.
         return self.held + (running.n_prompt_tokens + running.n_tokens - 1 if running.n_tokens else 0)
 
     # A generation.
@@ -208,7 +208,7 @@ class SessionState:
             raise error_of(StateError, "NO_PENDING_TOKEN", words, {"held": "0"})
 
     def _put_opening(self, writer: MessageWriter, message: pb.PrefillRequest, asked: Asked) -> None:
-        """What a session begins with. Position 0 opens it, and makes that safe to repeat."""
+        """Writes the fields that open a session. Position 0 makes the request safe to repeat."""
         if asked.position:
             words = f"position {asked.position} was expected, the session holds 0"
             raise error_of(StateError, "POSITION_MISMATCH", words, {"expected": str(asked.position), "held": "0"})

@@ -28,7 +28,7 @@ class Retry(Enum):
     # `yes; no`: yes if the request can ever fit; if not, the pushback stops gRPC's own retry.
     UNLESS_NEVER = "yes; no"
     AFTER_READING = "after reading"
-    OPEN_ANEW = "open anew"
+    OPEN_NEW = "open a new session"
     NOT_ASKED = "–"
 
 
@@ -77,9 +77,9 @@ ERRORS: Mapping[str, ErrorRow] = {
     "CONTEXT_TOO_LONG": ErrorRow(_RANGE, Retry.NO, _CONTEXT),
     "POSITION_BEYOND_END": ErrorRow(_RANGE, Retry.NO, ("position", "held")),
     "MODEL_NOT_SERVED": ErrorRow(_MISSING, Retry.ELSEWHERE, ("served",)),
-    "SESSION_NOT_FOUND": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id",)),
-    "SESSION_EXPIRED": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id",)),
-    "SESSION_LOST": ErrorRow(_MISSING, Retry.OPEN_ANEW, ("session_id", "instance_id")),
+    "SESSION_NOT_FOUND": ErrorRow(_MISSING, Retry.OPEN_NEW, ("session_id",)),
+    "SESSION_EXPIRED": ErrorRow(_MISSING, Retry.OPEN_NEW, ("session_id",)),
+    "SESSION_LOST": ErrorRow(_MISSING, Retry.OPEN_NEW, ("session_id", "instance_id")),
     "REQUEST_ID_IN_USE": ErrorRow("ALREADY_EXISTS", Retry.NO, ("request_id",)),
     "POSITION_MISMATCH": ErrorRow("ABORTED", Retry.AFTER_READING, ("expected", "held")),
     "SESSION_BUSY": ErrorRow("ABORTED", Retry.YES, details=_RETRY, retry_after=_STEP),

@@ -27,7 +27,7 @@ class Rule(ABC):
 
     @abstractmethod
     def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
-        """What is wrong with the value; nothing if it is valid."""
+        """Yields the findings about the value; none if it is valid."""
 
 
 @dataclass(frozen=True, slots=True)

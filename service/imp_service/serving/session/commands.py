@@ -36,7 +36,7 @@ class Extension(Generic[R]):
     base: int | None = None
     is_prefill: bool = False
     ttl: float | None = None  # seconds, from now on; None leaves it
-    # Of the whole request. Without one the reply is not stored: the request names no position.
+    # The digest of the request. None: the request names no position, so the reply is not stored.
     digest: bytes | None = None
 
 

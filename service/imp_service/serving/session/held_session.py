@@ -32,7 +32,7 @@ Key = tuple[str, str]
 class StoredReply:
     """The reply to the last request that extended the session, for a caller that lost it."""
 
-    # Of the whole request: tokens, options and position.
+    # The digest of the request: tokens, options and position.
     digest: bytes
     reply: object
 

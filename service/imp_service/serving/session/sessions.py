@@ -36,7 +36,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What an operator sees of a session. It contains no token."""
+    """The facts about a session for an operator. They contain no token."""
 
     session_id: str
     tenant: str

@@ -146,7 +146,7 @@ class _Pieces:
 
 def _parser_limits(n_states: int) -> dict[str, Any]:
     return {
-        # Of one mask.
+        # The limit for one mask.
         "step_max_items": 50_000,
         "step_lexer_fuel": 200_000,
         "max_lexer_states": n_states,

@@ -46,7 +46,7 @@ def _from_schema(schema: dict[str, object], constraint: ConstraintSpec) -> str:
 
 
 def json_rule(schema: Mapping[str, object], *, unbounded_whitespace: bool = False) -> str:
-    """What a rule may be that is JSON of a schema."""
+    """Returns the body of a grammar rule for JSON of this schema."""
     spaces = f"{_SPACE}+" if unbounded_whitespace else f"{_SPACE}{{1,{JSON_SPACES}}}"
     return f"%json {json.dumps({**schema, 'x-guidance': {'whitespace_pattern': spaces}})}"
 

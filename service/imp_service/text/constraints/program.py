@@ -92,7 +92,7 @@ class ConstraintProgram:
 def first_line(message: str) -> str:
     """The first line of the library's message, without the lines of source code."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    said = next(
+    found = next(
         (line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0] if lines else ""
     )
-    return said[:_MAX_MESSAGE] or "cannot be compiled"
+    return found[:_MAX_MESSAGE] or "cannot be compiled"

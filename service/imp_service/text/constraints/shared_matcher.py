@@ -54,7 +54,7 @@ class SharedMatcher:
 class Vocabulary:
     """The ids that masks cover."""
 
-    # Of the model; the tokenizer may know fewer ids.
+    # The vocabulary size of the model; the tokenizer may have fewer ids.
     vocab_size: int
     n_known: int
     ends: frozenset[int]

@@ -123,9 +123,10 @@ def _model(document: JsonObject, vocabulary: Vocabulary, names: list[str]) -> mo
 
 
 def _names(document: JsonObject, vocabulary: Vocabulary) -> list[str]:
-    """Of each id, in the library's vocabulary: where no text may reach it, a placeholder.
+    """Returns the name of each id for the library's vocabulary; a placeholder if no text may become this id.
 
-    An added token that is not found wherever it is spelled is no token of the model, which would find it everywhere.
+    The vocabulary must not contain an added token that the model matches only in some places, because the library would
+    match it everywhere.
     """
     names = [piece.decode() for piece in vocabulary.pieces]
     hidden = set(np.isin(vocabulary.types, SPECIAL_TYPES).nonzero()[0].tolist())

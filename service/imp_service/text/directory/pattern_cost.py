@@ -11,9 +11,9 @@ from imp_service.text.errors import NativePanic, native_boundary
 
 # Published patterns that take quadratic time, and ones that match the same in linear time.
 FASTER = {r"\s+$": r"(?<!\s)\s+$"}
-# What is repeated: on runs of these the published patterns differ.
+# The repeated texts of the probes; the published patterns differ in how long they take on such runs.
 _PROBES = ("a", " ", "1", "\n", ".", "A", "aA", "a ", " \n", "\u00e9", "\u4e16", "'")
-# Behind the run, so that a pattern fails that must reach the end.
+# Follows the run, so that a pattern that must match to the end fails.
 _OTHER = "\x01"
 # Short texts first: with an exponential pattern, 4 characters more take 16 times as long.
 _SHORT = range(8, 33, 4)

@@ -71,7 +71,7 @@ def _flat(part: JsonObject, name_of_list: str) -> Iterator[JsonObject]:
 
 
 def type_of(part: JsonObject) -> str:
-    """What a part is, by the library's name."""
+    """Returns the type of a part, by the library's name."""
     return part.text("type") or ""
 
 

@@ -17,7 +17,7 @@ _FURTHER = ("additional_special_tokens", "extra_special_tokens", "model_specific
 
 @dataclass(frozen=True, slots=True)
 class SpecialNames:
-    """What the configuration of a tokenizer states beside its vocabulary."""
+    """The special tokens and flags in the configuration of a tokenizer."""
 
     # Role -> the token's spelling. Templates know tokens by their roles.
     spelled: Mapping[str, str]

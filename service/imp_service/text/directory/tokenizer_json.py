@@ -159,7 +159,7 @@ def _first_of(*ids: int | None) -> int | None:
 def _around(
     document: JsonObject, pipeline: Pipeline, roles: Mapping[str, int | None], names: SpecialNames, n_tokens: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids before and behind a text: what the post-processor says, or the flags of the configuration."""
+    """Returns the ids before and after a text, from the post-processor or from the flags of the configuration."""
     before, after = pipeline.before, pipeline.after
     if names.adds_bos is not None:
         bos, eos = roles.get("bos_token"), roles.get("eos_token")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TEMPLATE_KEY = "tokenizer.chat_template"
 NAME_OVERRIDE = "model.overrides.chat_template_name"
 FILE_OVERRIDE = "model.overrides.chat_template"
-# Where a model has several: the one that it names for conversations with tools.
+# The name of the template for conversations with tools, if a model has several templates.
 _TOOLS = "tool_use"
 
 

@@ -74,7 +74,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             "strftime_now": strftime_now,
         }
 
-    # What generated code calls; the names are the library's.
+    # Generated code calls these methods; jinja2 defines their names.
 
     def concat(self, pieces: Iterable[str]) -> TemplateText:
         """The text of a macro or block."""
@@ -96,7 +96,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             finally:
                 budget.leave_macro()
         if isinstance(__obj, BuiltinMethodType) and isinstance(__obj.__self__, str):
-            # What the library passes for functions that take the context.
+            # jinja2 passes these arguments to functions that take the context.
             kwargs = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
             return call_string_method(budget, __obj.__self__, __obj.__name__, args, kwargs)
         result = super().call(__context, __obj, *args, **kwargs)

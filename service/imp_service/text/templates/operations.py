@@ -50,7 +50,7 @@ def printed(budget: Budget, value: object) -> TemplateText:
 
 
 def add(budget: Budget, left: Any, right: Any) -> object:
-    """`+`: numbers, strings, lists; the arguments of a call are a string beside a string."""
+    """`+` of numbers, strings and lists. The arguments of a call act as a string if the other operand is a string."""
     left, right = as_operand(left, right), as_operand(right, left)
     if isinstance(left, str) and isinstance(right, str):
         budget.operand(len(left) + len(right))
@@ -271,7 +271,7 @@ def _no_json(value: object) -> object:
 
 
 def _own(filter_: Callable[..., object]) -> Callable[..., object]:
-    """A filter of ours, given the budget."""
+    """Returns a filter of imp that gets the budget."""
 
     @pass_context
     def bounded(context: Context, value: Any, *args: Any, **kwargs: Any) -> object:

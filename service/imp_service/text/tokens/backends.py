@@ -41,7 +41,7 @@ class Backends:
 
 @contextmanager
 def library_boundary(path: str) -> Iterator[None]:
-    """Turns what the library says of a file's vocabulary into `TokenizerInvalid`."""
+    """Turns the library's errors about a vocabulary into `TokenizerInvalid`."""
     try:
         with native_boundary("tokenizers"):
             yield

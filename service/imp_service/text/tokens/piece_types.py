@@ -130,7 +130,7 @@ def _spelled_or_plain(piece: bytes) -> bytes:
 
 
 def _fallback_byte(piece: bytes) -> bytes:
-    """The byte that a piece like `<0x0A>` stands for."""
+    """Returns the byte that a piece such as `<0x0A>` represents."""
     digits = piece[3:5]
     if len(piece) != 6 or piece[:3] != b"<0x" or piece[5:] != b">" or not digits.isalnum():
         raise TokenizerInvalid("tokenizer.ggml.tokens", f"byte token {piece[:16]!r}, expected the form <0x0A>")

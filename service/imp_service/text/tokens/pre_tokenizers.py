@@ -195,7 +195,7 @@ _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
     (("exaone-moe",), PreTokenizer((_EXAONE_MOE,))),
     (("bloom", "gpt3-finnish", "poro-chat"), _BLOOM_RULE),
     (("viking",), PreTokenizer((_BLOOM, Step.EACH_DIGIT))),
-    # The digits are told apart after the bytes are spelled out, so that some of its pieces end inside a character.
+    # This rule splits digits after the conversion to the byte alphabet, so some pieces end inside a character.
     (
         ("falcon",),
         PreTokenizer((Step.PUNCTUATION_RUNS, _WORDS, Step.BYTES, Step.DIGIT_RUNS, "[0-9][0-9][0-9]")),

@@ -26,8 +26,8 @@ EOS_OF_CONFIG = "tokenizer_config.eos_token"
 _DIRECTORY_KEYS = ("eos_token_id", "generation_config.eos_token_id", EOS_OF_CONFIG)
 OVERRIDE = "model.overrides.eos_token_ids"
 
-# What ends a turn in the published families. Files name one or two of them at most, and some mark them as plain text:
-# nothing else is spelled like this, so the type does not matter.
+# The tokens that end a turn in the published families. A file names one or two of them at most, and may mark them as
+# plain text. No other token is spelled like this, so the type does not matter.
 _SPELLINGS = (
     "<|im_end|>",
     "<|eot_id|>",

@@ -76,7 +76,7 @@ class Splitter:
         return not self._matching(token_id).is_normalized
 
     def _sees_blanks(self, token_id: int) -> bool:
-        """Where the token is looked for, a blank is not spelled in another way."""
+        """Whether the text in which the token is searched spells a blank as a blank."""
         return self._keeps_blanks or not self._matching(token_id).is_normalized
 
     def _matching(self, token_id: int) -> Matching:

@@ -90,9 +90,9 @@ class TextCuts:
         return len(text)
 
     def _cut_at_word(self, text: str, begin: int, n_window: int) -> int | None:
-        """Where a word ends that is not among the last of a window, with no blank on either side.
+        """Returns the end of a word without a blank on either side; the word is not among the last ones of the window.
 
-        The window begins at a word: otherwise its first words would not be words of the text.
+        The window begins at a word, because otherwise its first words might not be words of the text.
         """
         assert self._words is not None  # narrows
         window = text[begin : begin + n_window]

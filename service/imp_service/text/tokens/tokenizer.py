@@ -114,7 +114,7 @@ class Tokenizer:
 
     @property
     def roles(self) -> Mapping[str, str]:
-        """What special tokens are spelled as, by the name of the role that they have in chat templates."""
+        """The texts of special tokens, by the name of their role in chat templates."""
         return self._roles
 
     @property
@@ -197,7 +197,7 @@ class Tokenizer:
     def encode_with_offsets(
         self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
     ) -> Encoding:
-        """As `encode`, and where each id begins; an added token begins where the text begins or ends."""
+        """As `encode`, with the offset of each id. An id that is added around the text has the offset of its border."""
         whole = Encoding([], [])
         for part in self.offset_parts(
             text, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens

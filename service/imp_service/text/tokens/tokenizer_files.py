@@ -67,7 +67,7 @@ def tokenizer_json(vocabulary: Vocabulary, backend: Library) -> str:
 
 
 def amended(document: bytes, vocabulary: Vocabulary) -> str:
-    """The model's own tokenizer.json, with the tokens that are added here and none around the text but ours."""
+    """Returns the model's tokenizer.json with the tokens that imp adds, and without a post-processor of its own."""
     described = json.loads(document)
     kept = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
     spellings = {i: vocabulary.pieces[i].decode() for i in np.isin(vocabulary.types, kept).nonzero()[0].tolist()}

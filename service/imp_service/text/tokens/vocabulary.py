@@ -46,21 +46,21 @@ class Prefix(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """What decides whether a long text may be cut into parts that are encoded one by one."""
+    """The facts that decide whether a long text may be cut into parts that are encoded separately."""
 
-    # Its words are cut by patterns over the text itself, each of which looks only a few words ahead.
+    # The words are split by patterns on the text itself, and each pattern looks ahead only a few words.
     has_plain_words: bool
     # No token and no unknown stretch reaches across a space.
     splits_at_spaces: bool
-    # Canonical composition comes first.
+    # The text is first normalized by canonical composition.
     composes: bool
-    # Nothing is known that forbids it.
+    # No known property of the vocabulary forbids it.
     is_allowed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Checked facts; `Tokenizer` is built from it."""
+    """Checked facts from which a `Tokenizer` is built."""
 
     kind: VocabularyKind
     # The key or the file that lists the tokens.
@@ -80,7 +80,7 @@ class Vocabulary:
     # Bytes that a byte-level vocabulary cannot spell: text that contains them cannot be encoded.
     missing_bytes: bytes
     special: SpecialIds
-    # Of special tokens and of those that are found in any text.
+    # How special tokens, and tokens that are matched in any text, are matched.
     matchings: Matchings
     # The ids around a text that gets special tokens.
     before: tuple[int, ...]
