@@ -110,8 +110,8 @@ __all__ = [
 ]
 
 _PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "constraint_spec", "tool_calls")
-# The modules with the public names, in the order of the search. Modules of `api` do not need the core; only the last one
-# imports asyncio.
+# The modules with the public names, in the order of the search. Modules of `api` do not need the core; only the last
+# one imports asyncio.
 _HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.async_generation")
 # A client needs no core either.
 _CLIENT = {
