@@ -24,7 +24,7 @@ class Runs {
   void finish(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, const Failure& failure);
 
-  // Reports of the scheduler and the device.
+  // The scheduler and the device call these to report events.
   void on_scheduled(Sequence& sequence);
   void complete(std::span<const StepRow> rows, std::span<Draw> draws, std::span<Score> scores);
 

@@ -44,7 +44,7 @@ class PackedCache {
   std::string path_;
   std::string key_;
   std::vector<std::uint64_t> part_bytes_;
-  std::string why_not_;  // why it must not be written; empty: it may
+  std::string why_not_;  // why it must not be written; empty: it may be written
 };
 
 }  // namespace imp
