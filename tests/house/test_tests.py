@@ -23,7 +23,7 @@ AT_LEAST = {
     "bench": 35,
     "corpus": 3,
     "determinism": 9,
-    "engine": 184,
+    "engine": 243,
     "examples": 9,
     "files": 113,
     "gpu": 73,

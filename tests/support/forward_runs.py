@@ -29,6 +29,7 @@ def load(
     folder: Path,
     *,
     device: str = "cpu",
+    isa: str = "auto",
     threads: int = 1,
     max_rows: int = 1024,
     max_logits_rows: int | None = None,
@@ -40,8 +41,8 @@ def load(
     if device != "cpu":
         changes = {"unvalidated_kernels": True, **changes}
     return _core.Model.load(
-        _core.open_model_file(path), overrides=overrides(**changes), device=device, threads=threads, max_rows=max_rows,
-        max_logits_rows=max_logits_rows or max_rows, kv_bytes=1 << 20, cublaslt=list(cublaslt),
+        _core.open_model_file(path), overrides=overrides(**changes), device=device, isa=isa, threads=threads,
+        max_rows=max_rows, max_logits_rows=max_logits_rows or max_rows, kv_bytes=1 << 20, cublaslt=list(cublaslt),
     )  # fmt: skip
 
 
