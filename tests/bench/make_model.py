@@ -3,12 +3,13 @@
 `demo` is the built-in model in another type. All others have random weights in real shapes: they are as fast as real
 models, but their text has no meaning. Their vocabularies have the real sizes and split lowercase words into groups of
 two and four letters, so that servers can be measured too. The `gguf` package writes plain types; llama.cpp quantizes
-the others with its usual mix of types.
+the others with its usual mix of types. The models of `family_shapes.py` need transformers too.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import string
 import sys
@@ -24,8 +25,10 @@ from numpy.typing import NDArray
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from bench.family_shapes import FAMILIES, VOCABULARY
 from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
 from imp_service.models import demo_model_path
+from support.gguf_contents import GgufContents
 from support.tiny_vocabularies import byte_level, sentencepiece
 
 # Not a real shape: it only shows that a program runs.
@@ -61,6 +64,21 @@ def convert_demo(dtype: str, path: Path) -> Path:
 
     llama_cpp_peer.start()
     return llama_cpp_peer.quantize(demo_model_path(), path, dtype)
+
+
+def make_family(name: str, dtype: str, path: Path) -> Path:
+    """Writes a model of `family_shapes.py`; needs transformers and llama.cpp."""
+    from support import llama_cpp_peer
+
+    case = FAMILIES[name]
+    contents = case.exported(case.peer())
+    architecture = contents.keys["general.architecture"]
+    words = vocabulary(dataclasses.replace(TINY, vocab_size=VOCABULARY))
+    keys = {**contents.keys, **words, f"{architecture}.vocab_size": VOCABULARY}
+    llama_cpp_peer.start()
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        source = GgufContents(keys, contents.tensors).write(Path(folder) / "f32.gguf")
+        return llama_cpp_peer.quantize(source, path, dtype)
 
 
 def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None) -> None:
@@ -138,14 +156,18 @@ def words(n: int) -> list[str]:
 def main() -> None:
     """Writes one model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    shapes = (*MODELS, DEMO)
+    shapes = (*MODELS, DEMO, *FAMILIES)
     parser.add_argument("shape", choices=shapes, metavar="SHAPE", help=", ".join(shapes))
     parser.add_argument("type", choices=TYPES, metavar="TYPE", help=", ".join(TYPES))
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: SHAPE-TYPE.gguf")
     arguments = parser.parse_args()
     path = arguments.output or Path(f"{arguments.shape}-{arguments.type}.gguf")
-    is_demo = arguments.shape == DEMO
-    print(convert_demo(arguments.type, path) if is_demo else make_model(MODELS[arguments.shape], arguments.type, path))
+    if arguments.shape == DEMO:
+        print(convert_demo(arguments.type, path))
+    elif arguments.shape in FAMILIES:
+        print(make_family(arguments.shape, arguments.type, path))
+    else:
+        print(make_model(MODELS[arguments.shape], arguments.type, path))
 
 
 if __name__ == "__main__":

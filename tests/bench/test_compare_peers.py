@@ -16,6 +16,7 @@ from bench.compare_peers.goals import PEAK_MEMORY, scaling, verdicts
 from bench.compare_peers.outcome import Outcome, Round, Sample
 from bench.compare_peers.rounds import compare
 from bench.compare_peers.scenarios import QUICK
+from bench.family_shapes import FAMILIES, VOCABULARY
 from bench.make_model import MODELS, make_model
 from imp_service.core.bench.cases import Case
 from imp_service.core.synthetic import DEVIATION
@@ -171,3 +172,13 @@ def test_goals_are_those_of_the_case_and_hold_for_the_best_peer() -> None:
     assert scaling([*threads[1:], outcome_of(Case("decode", 1, 512), {"imp": 1.0})]) == []
     assert verdicts(outcome_of(Case("prefill", 2, 64), seconds)) == []
     assert verdicts(outcome_of(Case("decode", 2, 32, 16), seconds, "f32")) == []
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_models_of_families_have_the_size_of_a_small_real_model(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    with torch.device("meta"):
+        peer = FAMILIES[name].unfilled()
+    assert 0.3e9 < sum(parameter.numel() for parameter in peer.parameters()) < 1.2e9
+    assert {parameter.shape[0] for parameter in peer.get_input_embeddings().parameters()} == {VOCABULARY}

@@ -41,15 +41,19 @@ class FamilyCase:
     config_class: str = ""  # where it has another name
     gguf_rounds: bool = False  # GGUF holds a number in float32 that the configuration implies in float64
 
-    def peer(self) -> Any:
-        """The model of transformers, with numbers of its own in every parameter."""
+    def unfilled(self) -> Any:
+        """Returns the model of transformers, with the parameters that the library draws."""
         import torch
         import transformers
 
         torch.set_num_threads(1)  # products this small take longer on several
         transformers.utils.logging.set_verbosity_error()
         config = getattr(transformers, self.config_class or f"{self.model}Config")(**copy.deepcopy(SIZES | self.traits))
-        model = getattr(transformers, f"{self.model}ForCausalLM")(config).eval()
+        return getattr(transformers, f"{self.model}ForCausalLM")(config).eval()
+
+    def peer(self) -> Any:
+        """Returns the model of transformers, with other numbers in every parameter."""
+        model = self.unfilled()
         fill(model)
         return model
 

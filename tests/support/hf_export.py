@@ -126,7 +126,7 @@ def transposed_expert_tensors(name: str, values: NDArray[Any], in_turn: bool) ->
 @functools.cache
 def name_map(architecture: str) -> gguf.TensorNameMap:
     [kind] = [kind for kind, known in gguf.MODEL_ARCH_NAMES.items() if known == architecture]
-    return gguf.get_tensor_name_map(kind, 16)
+    return gguf.get_tensor_name_map(kind, 32)
 
 
 def gguf_name(architecture: str, name: str) -> str:
