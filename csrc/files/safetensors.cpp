@@ -31,11 +31,11 @@ void refuse_other_kinds(const std::filesystem::path& path) {
                      printable(path.filename().string()) + ": " + found + ": this is " + what);
   };
   if (has("adapter_config.json") && (path.filename().string().starts_with("adapter_") || !has("config.json"))) {
-    refuse("adapter_config.json is beside it",
+    refuse("the directory has an adapter_config.json",
            "a LoRA adapter, not a model; merge it into its base model and give that directory");
   }
   if (has("modules.json")) {
-    refuse("modules.json is beside it", "an embedding model; imp generates text; use a server for embeddings");
+    refuse("the directory has a modules.json", "an embedding model; imp generates text; use a server for embeddings");
   }
 }
 

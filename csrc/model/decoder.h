@@ -46,8 +46,8 @@ class Decoder final : public ForwardPass, private StepBody {
   void project_qkv(const LayerWeights& w, const LayerConfig& layer);
   void rotate_and_append(const Batch& batch, KvPool& pool, int layer, const LayerWeights& w);
   void finish_branch(const NormWeights& post_norm);
-  // Adds `branch` to x and normalizes x for the reader.
-  void add_branch(const NormWeights& next_norm, const Linear* reader);
+  // Adds `branch` to x, multiplies x by the scale, and normalizes it for the reader if a norm is given.
+  void add_branch(float scale, const NormWeights* next_norm, const Linear* reader);
   const Linear* first_of_feed_forward(int layer) const;  // the product that reads its input
   // From layer_input() to `branch`.
   void dense(const LayerWeights& w, const LayerConfig& layer);
@@ -95,6 +95,11 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows logits_;                    // [logits rows, vocab]
   std::vector<Rows> angles_;       // of each rope [rows, dims]
 };
+
+AttentionParams attention_params(const ModelConfig& config, const LayerConfig& layer);
+
+// Rows that all experts together process for so many rows of a batch.
+int grouped_rows(const ModelConfig& config, int rows);
 
 // What a decoder needs from its backend, apart from weights.
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits);

@@ -109,5 +109,5 @@ def test_mod_31_a_directory_of_an_adapter_is_refused(tmp_path: Path) -> None:
 def test_mod_31_a_directory_of_sentence_transformers_is_refused(tmp_path: Path) -> None:
     path = hub(tmp_path)
     (tmp_path / "modules.json").write_text("[]")
-    with pytest.raises(_core.ModelError, match=r"modules\.json is beside it: this is an embedding model"):
+    with pytest.raises(_core.ModelError, match=r"the directory has a modules\.json: this is an embedding model"):
         _core.open_model_file(path)

@@ -1,5 +1,7 @@
 // The list of architectures, one row each.
 #include "model/arch/registry.h"
+#include "model/arch/gguf_names.h"
+#include "model/arch/hf_names.h"
 
 #include <array>
 

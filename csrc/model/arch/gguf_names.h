@@ -1,0 +1,127 @@
+// The tensor names of GGUF files.
+#pragma once
+
+#include "model/arch/tensor_names.h"
+
+namespace imp {
+
+// GGUF uses the same names for all decoders.
+inline constexpr TensorNames kGgufNames = {
+    .embedding = "token_embd.weight",
+    .final_norm = "output_norm.weight",
+    .head = "output.weight",
+    .rope_factors = "rope_freqs.weight",
+    .short_rope_factors = "rope_factors_short.weight",
+    .long_rope_factors = "rope_factors_long.weight",
+    .layer_table = "per_layer_token_embd.weight",
+    .layer_projection = "per_layer_model_proj.weight",
+    .layer_projection_norm = "per_layer_proj_norm.weight",
+    .layer = "blk.",
+    .attention_norm = "attn_norm",
+    .qkv = "",
+    .q = "attn_q",
+    .k = "attn_k",
+    .v = "attn_v",
+    .q_norm = "attn_q_norm",
+    .k_norm = "attn_k_norm",
+    .sinks = "attn_sinks.weight",
+    .output = "attn_output",
+    .post_attention_norm = "post_attention_norm",
+    .ffn_norm = "ffn_norm",
+    .gate_up = "",
+    .gate = "ffn_gate",
+    .up = "ffn_up",
+    .down = "ffn_down",
+    .post_ffn_norm = "post_ffw_norm",
+    .embedding_gate = "inp_gate",
+    .embedding_output = "proj",
+    .post_embedding_norm = "post_norm",
+    .output_scale = "layer_output_scale.weight",
+    .router_norm = "ffn_gate_inp.scale",
+    .expert_scales = "ffn_down_exps.scale",
+    .post_dense_norm = "post_ffw_norm_1",
+    .expert_norm = "pre_ffw_norm_2",
+    .post_expert_norm = "post_ffw_norm_2",
+    .router = "ffn_gate_inp",
+    .experts = "",
+    .expert_gate_up = "",
+    .expert_gate = "ffn_gate_exps",
+    .expert_up = "ffn_up_exps",
+    .expert_down = "ffn_down_exps",
+    .shared_router = "ffn_gate_inp_shexp",
+    .shared_gate_up = "",
+    .shared_gate = "ffn_gate_shexp",
+    .shared_up = "ffn_up_shexp",
+    .shared_down = "ffn_down_shexp",
+};
+
+constexpr TensorNames gguf_names_of_phi3() {
+  TensorNames names = kGgufNames;
+  names.qkv = "attn_qkv";
+  names.gate_up = "ffn_up";
+  return names;
+}
+inline constexpr TensorNames kGgufPhi3Names = gguf_names_of_phi3();
+
+constexpr TensorNames gguf_names_of_glm4() {
+  TensorNames names = kGgufNames;
+  names.gate_up = "ffn_up";
+  return names;
+}
+inline constexpr TensorNames kGgufGlm4Names = gguf_names_of_glm4();
+
+// Families with GGUF's norm of another place before the feed-forward.
+constexpr TensorNames gguf_names_with_late_norm() {
+  TensorNames names = kGgufNames;
+  names.post_attention_norm = "";
+  names.ffn_norm = "post_attention_norm";
+  return names;
+}
+inline constexpr TensorNames kGgufLateNormNames = gguf_names_with_late_norm();
+
+// Qwen 3.5 and Qwen3-Next, with linear attention.
+constexpr LinearAttentionNames kGgufLinearNames = {
+    .qkv = "attn_qkv",
+    .gate = "attn_gate",
+    .qkv_gate = "",
+    .steps = "ssm_alpha",
+    .strengths = "ssm_beta",
+    .strengths_steps = "",
+    .conv = "ssm_conv1d",
+    .rates = "ssm_a",
+    .step_biases = "ssm_dt.bias",
+    .norm = "ssm_norm",
+    .output = "ssm_out",
+};
+constexpr TensorNames gguf_names_of_qwen35() {
+  TensorNames names = kGgufLateNormNames;
+  names.linear = kGgufLinearNames;
+  return names;
+}
+inline constexpr TensorNames kGgufQwen35Names = gguf_names_of_qwen35();
+
+constexpr TensorNames gguf_names_of_qwen3next() {
+  TensorNames names = kGgufQwen35Names;
+  names.linear.strengths_steps = "ssm_ba";
+  return names;
+}
+inline constexpr TensorNames kGgufQwen3NextNames = gguf_names_of_qwen3next();
+
+// Of older files.
+constexpr TensorNames gguf_names_of_fused_qwen3next() {
+  TensorNames names = kGgufQwen3NextNames;
+  names.linear.qkv_gate = "ssm_in";
+  names.sign = "blk.0.ssm_in.weight";
+  return names;
+}
+inline constexpr TensorNames kGgufFusedQwen3NextNames = gguf_names_of_fused_qwen3next();
+
+constexpr TensorNames gguf_names_of_gemma4() {
+  TensorNames names = kGgufNames;
+  names.expert_gate_up = "ffn_gate_up_exps";
+  names.sign = "blk.0.ffn_gate_up_exps.weight";
+  return names;
+}
+inline constexpr TensorNames kGgufGemma4Names = gguf_names_of_gemma4();
+
+}  // namespace imp
