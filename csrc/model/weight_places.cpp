@@ -9,7 +9,9 @@ namespace {
 
 class Places {
  public:
-  Places(const ModelConfig& config, const TensorNames& names) : config_(config), names_(names) {}
+  Places(const ModelFile& file, const ModelConfig& config, const TensorNames& names)
+      : file_(file), config_(config), names_(names) {}
+  bool has(const std::string& tensor) const { return file_.find(tensor) != nullptr; }
   void matrix(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot, RowOrder order = RowOrder::file) {
     all_.push_back({.tensor = std::move(tensor), .n = n, .k = k, .slot = &slot, .order = order});
   }
@@ -31,9 +33,9 @@ class Places {
   void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});
   }
-  // The last `n_places` matrices are the parts of one tensor, one above the other.
-  void stack_last(std::size_t n_places) {
-    std::int64_t n_rows = 0;
+  // The last `n_places` matrices are the last parts of one tensor, one above the other from `first_row` on.
+  void stack_last(std::size_t n_places, std::int64_t first_row = 0) {
+    std::int64_t n_rows = first_row;
     for (std::size_t i = all_.size() - n_places; i < all_.size(); ++i) {
       all_[i].first_row = n_rows;
       n_rows += all_[i].n;
@@ -93,6 +95,7 @@ class Places {
   void add_vector(std::string tensor, std::int64_t size, Values& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::vector, .n = size, .k = 1, .slot = &slot});
   }
+  const ModelFile& file_;
   const ModelConfig& config_;
   const TensorNames& names_;
   std::vector<WeightPlace> all_;
@@ -104,15 +107,38 @@ RowOrder rotated_order(const ModelConfig& config, const TensorNames& names) {
   return side_by_side && names.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;
 }
 
-// One tensor with the rows of q and of the gate, head by head.
-void place_gated_q(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
-  const int head_dim = config.layers[static_cast<std::size_t>(i)].head_dim;
+// One tensor of so many rows that begins with those of q and of the gate, head by head.
+void place_gated_q(Places& places, const ModelConfig& config, const std::string& tensor, std::int64_t n_rows,
+                   int head_dim, LayerWeights& layer) {
   const std::int64_t width = std::int64_t{config.n_heads} * head_dim;
   const RowGroups groups = {.size = head_dim, .stride = 2 * std::int64_t{head_dim}};
-  places.matrix(names.weight(i, names.q), width, config.hidden_size, layer.q);
-  places.group_last(0, 2 * width, groups);
-  places.matrix(names.weight(i, names.q), width, config.hidden_size, layer.output_gate);
-  places.group_last(head_dim, 2 * width, groups);
+  places.matrix(tensor, width, config.hidden_size, layer.q);
+  places.group_last(0, n_rows, groups);
+  places.matrix(tensor, width, config.hidden_size, layer.output_gate);
+  places.group_last(head_dim, n_rows, groups);
+}
+
+void place_qkv_biases(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  const LayerConfig& shape = config.layers[static_cast<std::size_t>(i)];
+  const std::int64_t q_width = std::int64_t{config.n_heads} * shape.head_dim;
+  const std::int64_t kv_width = std::int64_t{shape.n_kv_heads} * shape.head_dim;
+  const bool has_kv = !shape.shares_kv, has_v = has_kv && !shape.values_are_keys;
+  const RowOrder rotated = rotated_order(config, names);
+  const bool fused = has_v && !names.optional_qkv.empty() && places.has(names.bias(i, names.optional_qkv));
+  const auto tensor = [&](std::string_view name) { return names.bias(i, fused ? names.optional_qkv : name); };
+  places.bias(tensor(names.q), q_width, layer.q_bias, rotated);
+  if (has_kv) places.bias(tensor(names.k), kv_width, layer.k_bias, rotated);
+  if (has_v) places.bias(tensor(names.v), kv_width, layer.v_bias);
+  if (fused) places.stack_last(3);
+}
+
+// The weights of the norms of q and k.
+void place_qk_norms(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  const LayerConfig& shape = config.layers[static_cast<std::size_t>(i)];
+  const std::string q = names.weight(i, names.q_norm), k = names.weight(i, names.k_norm);
+  const bool wide = config.qk_norm == QkNorm::width;
+  places.norm(q, std::int64_t{wide ? config.n_heads : 1} * shape.head_dim, layer.q_norm);
+  if (!shape.shares_kv) places.norm(k, std::int64_t{wide ? shape.n_kv_heads : 1} * shape.head_dim, layer.k_norm);
 }
 
 void place_qkv(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
@@ -122,27 +148,22 @@ void place_qkv(Places& places, const ModelConfig& config, const TensorNames& nam
   const std::int64_t kv_width = std::int64_t{shape.n_kv_heads} * shape.head_dim;
   const bool has_kv = !shape.shares_kv, has_v = has_kv && !shape.values_are_keys;
   const RowOrder rotated = rotated_order(config, names);
-  const bool fused = !names.qkv.empty();
-  const auto tensor = [&](std::string_view name) { return names.weight(i, fused ? names.qkv : name); };
+  const bool has_optional = has_v && !names.optional_qkv.empty() && places.has(names.weight(i, names.optional_qkv));
+  const std::string_view fused = has_optional ? names.optional_qkv : names.qkv;
+  const auto tensor = [&](std::string_view name) { return names.weight(i, fused.empty() ? name : fused); };
+  const std::int64_t q_rows = config.output_gate ? 2 * q_width : q_width;
   if (config.output_gate) {
-    place_gated_q(places, config, names, i, layer);
+    const std::int64_t n_rows = fused.empty() ? q_rows : q_rows + 2 * kv_width;
+    place_gated_q(places, config, tensor(names.q), n_rows, shape.head_dim, layer);
   } else {
     places.matrix(tensor(names.q), q_width, hidden, layer.q, rotated);
   }
   if (has_kv) places.matrix(tensor(names.k), kv_width, hidden, layer.k, rotated);
   if (has_v) places.matrix(tensor(names.v), kv_width, hidden, layer.v);
-  if (fused) places.stack_last(3);
-  if (config.qkv_bias) {
-    places.bias(names.bias(i, names.q), q_width, layer.q_bias, rotated);
-    if (has_kv) places.bias(names.bias(i, names.k), kv_width, layer.k_bias, rotated);
-    if (has_v) places.bias(names.bias(i, names.v), kv_width, layer.v_bias);
-  }
+  if (!fused.empty()) config.output_gate ? places.stack_last(2, q_rows) : places.stack_last(3);
+  if (config.qkv_bias) place_qkv_biases(places, config, names, i, layer);
   if (config.attention_sinks) places.values(names.in_layer(i, names.sinks), config.n_heads, layer.sinks);
-  if (config.qk_norm != QkNorm::none) {
-    const bool wide = config.qk_norm == QkNorm::width;
-    places.norm(names.weight(i, names.q_norm), wide ? q_width : shape.head_dim, layer.q_norm);
-    if (has_kv) places.norm(names.weight(i, names.k_norm), wide ? kv_width : shape.head_dim, layer.k_norm);
-  }
+  if (config.qk_norm != QkNorm::none) place_qk_norms(places, config, names, i, layer);
 }
 
 // q, k, v and the gate of linear attention: two tensors, or one that has them of each key head and its value heads.
@@ -235,25 +256,28 @@ void place_shared_expert(Places& places, const ModelConfig& config, const Tensor
 void place_expert_biases(Places& places, const ModelConfig& config, const TensorNames& names, int i,
                          LayerWeights& layer) {
   const int n_experts = config.experts.n_experts;
-  const bool fused = !names.expert_gate_up.empty();
-  const auto tensor = [&](std::string_view name) { return names.stack_bias(i, fused ? names.expert_gate_up : name); };
+  const bool has_optional =
+      !names.optional_expert_gate_up.empty() && places.has(names.stack_bias(i, names.optional_expert_gate_up));
+  const std::string_view fused = has_optional ? names.optional_expert_gate_up : names.expert_gate_up;
+  const auto tensor = [&](std::string_view name) { return names.stack_bias(i, fused.empty() ? name : fused); };
   places.bias(names.bias(i, names.router), n_experts, layer.router_bias);
   places.biases(tensor(names.expert_gate), config.expert_ffn_size, n_experts, layer.expert_gate_biases);
   places.biases(tensor(names.expert_up), config.expert_ffn_size, n_experts, layer.expert_up_biases);
-  if (fused) places.join_gate_and_up();
+  if (!fused.empty()) places.join_gate_and_up();
   places.biases(names.stack_bias(i, names.expert_down), config.hidden_size, n_experts, layer.expert_down_biases);
 }
 
 void place_experts(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t ffn = config.expert_ffn_size;
-  const bool fused = !names.expert_gate_up.empty();
+  const bool has_optional =
+      !names.optional_expert_gate_up.empty() && places.has(names.stack(i, names.optional_expert_gate_up));
+  const std::string_view fused = has_optional ? names.optional_expert_gate_up : names.expert_gate_up;
   places.matrix(names.weight(i, names.router), config.experts.n_experts, hidden, layer.router);
-  add_expert_matrices(places, config, names, i, fused ? names.expert_gate_up : names.expert_gate, ffn, hidden,
+  add_expert_matrices(places, config, names, i, fused.empty() ? names.expert_gate : fused, ffn, hidden,
                       layer.expert_gates);
-  add_expert_matrices(places, config, names, i, fused ? names.expert_gate_up : names.expert_up, ffn, hidden,
-                      layer.expert_ups);
-  if (fused) places.join_gate_and_up();
+  add_expert_matrices(places, config, names, i, fused.empty() ? names.expert_up : fused, ffn, hidden, layer.expert_ups);
+  if (!fused.empty()) places.join_gate_and_up();
   add_expert_matrices(places, config, names, i, names.expert_down, hidden, ffn, layer.expert_downs);
   if (config.has_expert_scales) {
     places.values(names.in_layer(i, names.expert_scales), config.experts.n_experts, layer.expert_scales);
@@ -348,8 +372,9 @@ std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNa
   return spare;
 }
 
-std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights) {
-  Places places(config, names);
+std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names,
+                                       Weights& weights) {
+  Places places(file, config, names);
   weights.layers.resize(static_cast<std::size_t>(config.n_layers));
   const std::string embedding(names.embedding);
   if (config.tied_head) {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "files/model_file.h"
 #include "model/arch/tensor_names.h"
 #include "model/layers.h"
 #include "model/model_config.h"
@@ -68,7 +69,9 @@ std::string_view name_of(WeightUse use);
 // Tensors that a file may hold but that no layer reads: k and v of layers that share those of an earlier one.
 std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNames& names);
 
-// Makes the layers and lists every place in the order of use. The places point into `weights`.
-std::vector<WeightPlace> weight_places(const ModelConfig& config, const TensorNames& names, Weights& weights);
+// Makes the layers and lists every place in the order of use. The places point into `weights`. The file decides which
+// weights lie in one tensor.
+std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names,
+                                       Weights& weights);
 
 }  // namespace imp

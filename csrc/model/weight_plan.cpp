@@ -169,7 +169,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   const TensorNames& names = *model.names;
   Weights unused;  // never read; places need it to point into
-  const std::vector<WeightPlace> places = weight_places(model.config, names, unused);
+  const std::vector<WeightPlace> places = weight_places(file, model.config, names, unused);
   require_overrides_match(places, overrides);
 
   WeightPlan plan;

@@ -155,7 +155,7 @@ struct PlacedMatrices {
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed) {
   Weights weights;
-  const std::vector<WeightPlace> places = weight_places(model.config, *model.names, weights);
+  const std::vector<WeightPlace> places = weight_places(file, model.config, *model.names, weights);
   IMP_CHECK(places.size() == plan.weights.size());
   ProgressMeter meter(plan, progress);
   PlacedMatrices matrices;

@@ -43,9 +43,9 @@ def makes_another_model(model: TinyModel, name: str) -> bool:
 
 
 def optional(model: TinyModel, name: str) -> bool:
-    """Tensors of layer 0 that say what all layers have: biases, factors of experts, gate and up in one tensor."""
-    kinds = ("bias",) if model.output_bias else ("ffn_down_exps.scale", "ffn_gate_up_exps.weight")
-    return name.startswith("blk.0.") and name.endswith(kinds)
+    """Tensors of layer 0 that say what all layers have: biases, factors of experts. Gate and up in one tensor."""
+    kinds = ("bias",) if model.output_bias else ("ffn_down_exps.scale",)
+    return (name.startswith("blk.0.") and name.endswith(kinds)) or name.endswith("ffn_gate_up_exps.weight")
 
 
 @pytest.mark.sweep

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from support.forward_bounds import float16_cache_bound, int8_activations_bound
 from support.forward_runs import Cache, Logits, load, logits, prompt, rms_distance
+from support.fused_tensors import fused
 from support.tiny_families import FAMILIES as ARCHITECTURES
 from support.tiny_models import TinyModel, tiny
 
@@ -70,10 +71,12 @@ def distance(model: TinyModel, got: Logits, expected: NDArray[np.float64]) -> fl
     return float(np.median([rms_distance(*rows) for rows in zip(got, expected, strict=True)]))
 
 
-def written(model: TinyModel, file_type: str, folder: Path, router_order: list[int] | None = None) -> Path:
+def written(
+    model: TinyModel, file_type: str, folder: Path, router_order: list[int] | None = None, *, fuses: bool = False
+) -> Path:
     from support import llama_cpp_peer
 
-    contents = model.contents()
+    contents = fused(model.contents()) if fuses else model.contents()
     if router_order:
         for name in [name for name in contents.tensors if "ffn_gate_inp" in name]:
             contents.tensors[name].values = contents.tensors[name].values[router_order]
@@ -102,6 +105,18 @@ def test_logits_equal_those_of_llama_cpp(family: str, file_type: str, tmp_path: 
     assert types >= TYPES[file_type]
     assert loaded.warnings == []
     assert distance(model, logits(loaded, tokens), llama_cpp_peer.logits(path, tokens)) < bound(model, file_type)
+
+
+@pytest.mark.parametrize("file_type", ["f32", "q8_0"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen35moe"])
+def test_mod_5_llama_cpp_reads_fused_tensors_in_the_same_order(family: str, file_type: str, tmp_path: Path) -> None:
+    from support import llama_cpp_peer
+
+    model = source(family)
+    path = written(model, file_type, tmp_path, fuses=True)
+    tokens = prompt(60, model.vocab_size)
+    got = logits(load(path, tmp_path), tokens)
+    assert distance(model, got, llama_cpp_peer.logits(path, tokens)) < bound(model, file_type)
 
 
 @pytest.mark.parametrize("file_type", TYPES)

@@ -49,7 +49,7 @@ void read_biases(FactReader& facts) {
       }
     }
   };
-  find("qkv_bias", {names.q, names.k, names.v}, facts.config.qkv_bias);
+  find("qkv_bias", {names.q, names.k, names.v, names.optional_qkv}, facts.config.qkv_bias);
   find("output_bias", {names.output}, facts.config.output_bias);
   find("ffn_bias", {names.gate, names.up, names.down}, facts.config.ffn_bias);
 }

@@ -166,9 +166,12 @@ void read_gemma4_gguf(FactReader& facts) {
   read_gguf_windowed_heads(facts);
   take_sizes_of_last(config);
   share_kv(facts, "attention.shared_kv_layers");
+  const TensorNames& names = facts.names();
   for (int i = 0; i < config.n_layers; ++i) {
     LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
-    layer.values_are_keys = !layer.shares_kv && !facts.has_tensor(facts.names().weight(i, facts.names().v));
+    const bool has_v =
+        facts.has_tensor(names.weight(i, names.v)) || facts.has_tensor(names.weight(i, names.optional_qkv));
+    layer.values_are_keys = !layer.shares_kv && !has_v;
   }
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
   int size = 0;

@@ -19,6 +19,7 @@ inline constexpr TensorNames kGgufNames = {
     .layer = "blk.",
     .attention_norm = "attn_norm",
     .qkv = "",
+    .optional_qkv = "attn_qkv",
     .q = "attn_q",
     .k = "attn_k",
     .v = "attn_v",
@@ -45,6 +46,7 @@ inline constexpr TensorNames kGgufNames = {
     .router = "ffn_gate_inp",
     .experts = "",
     .expert_gate_up = "",
+    .optional_expert_gate_up = "ffn_gate_up_exps",
     .expert_gate = "ffn_gate_exps",
     .expert_up = "ffn_up_exps",
     .expert_down = "ffn_down_exps",
@@ -115,13 +117,5 @@ constexpr TensorNames gguf_names_of_fused_qwen3next() {
   return names;
 }
 inline constexpr TensorNames kGgufFusedQwen3NextNames = gguf_names_of_fused_qwen3next();
-
-constexpr TensorNames gguf_names_of_gemma4() {
-  TensorNames names = kGgufNames;
-  names.expert_gate_up = "ffn_gate_up_exps";
-  names.sign = "blk.0.ffn_gate_up_exps.weight";
-  return names;
-}
-inline constexpr TensorNames kGgufGemma4Names = gguf_names_of_gemma4();
 
 }  // namespace imp

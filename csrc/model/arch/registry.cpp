@@ -1,11 +1,11 @@
 // The list of architectures, one row each.
 #include "model/arch/registry.h"
-#include "model/arch/gguf_names.h"
-#include "model/arch/hf_names.h"
 
 #include <array>
 
 #include "base/printable.h"
+#include "model/arch/gguf_names.h"
+#include "model/arch/hf_names.h"
 #include "model/arch/unsupported.h"
 
 namespace imp {
@@ -26,7 +26,7 @@ constexpr std::array kArchitectures = {
     Architecture{ModelFormat::gguf, "gemma", read_gemma_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "gemma2", read_gemma2_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "gemma3", read_gemma3_gguf, &kGgufNames},
-    Architecture{ModelFormat::gguf, "gemma4", read_gemma4_gguf, &kGgufNames, "", {&kGgufGemma4Names}},
+    Architecture{ModelFormat::gguf, "gemma4", read_gemma4_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "mistral3", read_mistral3_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "smollm3", read_smollm3_gguf, &kGgufNames},
     Architecture{ModelFormat::gguf, "olmo2", read_olmo2_gguf, &kGgufNames},

@@ -45,7 +45,8 @@ struct TensorNames {
 
   std::string_view layer;
   std::string_view attention_norm;
-  std::string_view qkv;  // q, k and v one above the other, instead of the next three; empty: separate
+  std::string_view qkv;                // q, k and v one above the other, instead of the next three; empty: separate
+  std::string_view optional_qkv = "";  // the same, in layers whose file has such a tensor; also of their biases
   std::string_view q;
   std::string_view k;
   std::string_view v;
@@ -73,7 +74,8 @@ struct TensorNames {
   std::string_view router;
   std::string_view experts;         // prefix of an expert's number and "."; empty: one tensor holds all experts
   std::string_view expert_gate_up;  // as gate_up, of all experts in one tensor
-  bool gate_up_in_turn = false;     // a row of gate, then one of up, and so on
+  std::string_view optional_expert_gate_up = "";  // the same, in layers whose file has such a tensor
+  bool gate_up_in_turn = false;                   // a row of gate, then one of up, and so on
   std::string_view expert_gate;
   std::string_view expert_up;
   std::string_view expert_down;
