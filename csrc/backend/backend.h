@@ -125,7 +125,7 @@ struct Norm {
   // The weight of the product that reads the result in the next op, if any. The backend may then also write the result
   // in the format that this product reads.
   const Linear* reader = nullptr;
-  const Vector* bias = nullptr;  // as long as a run, or null; of layer_norm alone
+  const Vector* bias = nullptr;  // of layer_norm alone, or null
 };
 
 // Rows of heads: each head is normalized by itself and rotated.
@@ -297,8 +297,9 @@ class Backend {
   // x = factor · x
   virtual void scale(Rows /*x*/, float /*factor*/) { IMP_CHECK(false); }
 
-  // out[i, :] = (x[i, :] - mean) / sqrt(variance + epsilon) · weight + bias. out may be x.
-  virtual void layer_norm(Rows /*x*/, const Norm& /*norm*/, Rows /*out*/) { IMP_CHECK(false); }
+  // Each run of run_length elements of each row by itself: (x - mean) / sqrt(variance + epsilon) · weight + bias.
+  // Weight and bias are as wide as x. out may be x.
+  virtual void layer_norm(Rows /*x*/, int /*run_length*/, const Norm& /*norm*/, Rows /*out*/) { IMP_CHECK(false); }
 
   // x = activation(x). The parameters are those of xielu.
   virtual void activate(PlainActivation /*kind*/, const XieluParams& /*params*/, Rows /*x*/) { IMP_CHECK(false); }

@@ -130,7 +130,7 @@ Norm Decoder::norm(const NormWeights& weights, const Linear* reader) const {
 
 void Decoder::normalize(Rows x, const NormWeights& weights, const Linear* reader, Rows out) {
   if (config_.norm_kind == NormKind::rms) return backend_.rms_norm(x, norm(weights, reader), out);
-  backend_.layer_norm(x, norm(weights, reader), out);
+  backend_.layer_norm(x, x.width, norm(weights, reader), out);
 }
 
 bool Decoder::reads_stream() const {

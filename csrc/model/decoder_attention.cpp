@@ -46,6 +46,10 @@ void Decoder::rotate_and_append(const Batch& batch, KvPool& pool, int i, const L
       backend_.rms_norm(q_, q_norm, q_);
       backend_.rms_norm(k_, k_norm, k_);
       return append(rope, {}, {});
+    case QkNorm::layer:
+      backend_.layer_norm(q_, layer.head_dim, q_norm, q_);
+      backend_.layer_norm(k_, layer.head_dim, k_norm, k_);
+      return append(rope, {}, {});
     case QkNorm::rotated_head:
       backend_.rope(q_, layer.head_dim, {}, rope, angles);
       backend_.rope(k_, layer.head_dim, {}, rope, angles);

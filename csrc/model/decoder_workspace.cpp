@@ -77,7 +77,7 @@ std::vector<Op> special_ops(const ModelConfig& config) {
   add(config.has_expert_scales, Op::scale_experts);
   add(config.residual_scale != 1 || config.logit_scale != 1 || std::ranges::any_of(config.layers, is_scaled),
       Op::scale);
-  add(config.norm_kind == NormKind::layer, Op::layer_norm);
+  add(config.norm_kind == NormKind::layer || config.qk_norm == QkNorm::layer, Op::layer_norm);
   add(config.plain_activation.has_value(), Op::activate);
   add(config.query_scale.growth != 0, Op::scale_by_position);
   add(config.attention_sinks, Op::attend_sinks);

@@ -47,6 +47,8 @@ std::string text_of(QkNorm value) {
       return "after rotation";
     case QkNorm::width:
       return "of all heads together";
+    case QkNorm::layer:
+      return "by LayerNorm";
   }
   return "no";
 }

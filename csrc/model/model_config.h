@@ -28,6 +28,7 @@ enum class QkNorm : std::uint8_t {
   head,          // each head by itself, before it is rotated
   rotated_head,  // each head by itself, after it is rotated
   width,         // all heads of a row together, before they are rotated
+  layer,         // each head by itself by LayerNorm with weights of its own, before it is rotated
 };
 
 enum class RopeScalingKind : std::uint8_t {

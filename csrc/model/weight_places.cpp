@@ -63,6 +63,11 @@ class Places {
     add_vector(std::move(tensor), size, slot);
     all_.back().offset = names_.norm_offset;
   }
+  // Norms of q or k in one tensor, one for each head.
+  void head_norms(std::string tensor, int head_dim, int n_heads, Values& slot) {
+    norm(std::move(tensor), head_dim, slot);
+    all_.back().n_matrices = n_heads;
+  }
   // A norm of the stream in layer i.
   void stream_norm(int i, std::string_view name, NormWeights& slot) {
     norm(names_.weight(i, name), config_.hidden_size, slot.weight);
@@ -136,6 +141,11 @@ void place_qkv_biases(Places& places, const ModelConfig& config, const TensorNam
 void place_qk_norms(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
   const LayerConfig& shape = config.layers[static_cast<std::size_t>(i)];
   const std::string q = names.weight(i, names.q_norm), k = names.weight(i, names.k_norm);
+  if (config.qk_norm == QkNorm::layer) {
+    places.head_norms(q, shape.head_dim, config.n_heads, layer.q_norm);
+    if (!shape.shares_kv) places.head_norms(k, shape.head_dim, shape.n_kv_heads, layer.k_norm);
+    return;
+  }
   const bool wide = config.qk_norm == QkNorm::width;
   places.norm(q, std::int64_t{wide ? config.n_heads : 1} * shape.head_dim, layer.q_norm);
   if (!shape.shares_kv) places.norm(k, std::int64_t{wide ? shape.n_kv_heads : 1} * shape.head_dim, layer.k_norm);

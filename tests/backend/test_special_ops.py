@@ -50,6 +50,27 @@ def test_krn_3_layer_norm(devices: list[core.Device], rng: np.random.Generator, 
 
 
 @each_family
+@pytest.mark.parametrize(("n_runs", "run_length"), [(3, 7), (4, 16), (3, 128)])
+def test_krn_3_layer_norm_of_runs(
+    devices: list[core.Device], rng: np.random.Generator, n_runs: int, run_length: int
+) -> None:
+    """Each run has its own mean, variance, weight and bias."""
+    x = normal(rng, 5, n_runs * run_length) + np.float32(1)
+    x[:, :run_length] *= np.float32(100)  # the first run must not change the others
+    weight, bias = normal(rng, n_runs * run_length), normal(rng, n_runs * run_length)
+    actual = same_on_all(devices, lambda device: device.layer_norm(x, weight, bias, 1e-5, run_length=run_length))
+    in_place = devices[0].layer_norm(x, weight, bias, 1e-5, run_length=run_length, in_place=True)
+    assert_same_bits(in_place, actual)
+    for first in range(0, n_runs * run_length, run_length):
+        run = slice(first, first + run_length)
+        bound = tolerances.layer_norm(x[:, run].astype(np.float64), weight[run].astype(np.float64), bias[run])
+        assert_close(actual[:, run], layer_norm_oracle(x[:, run], weight[run], bias[run], 1e-5), bound)
+        with pytest.raises(AssertionError):  # the weight of the next run
+            other = np.roll(weight, -run_length)[run]
+            assert_close(actual[:, run], layer_norm_oracle(x[:, run], other, bias[run], 1e-5), bound)
+
+
+@each_family
 @pytest.mark.parametrize("with_weight", [False, True])
 @pytest.mark.parametrize(("n_runs", "run_length"), [(1, 7), (3, 24), (2, 256), (35, 40)])
 def test_krn_3_norm_heads(

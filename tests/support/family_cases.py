@@ -228,6 +228,32 @@ def with_plain_mean(peer: Any) -> None:
     peer.model.norm = RmsNorm(peer.model.norm)
 
 
+def with_root_mean_square(name: str) -> TurnOff:
+    """The norms of each head do not subtract the mean."""
+
+    def turn_off(peer: Any) -> None:
+        import torch
+
+        class RmsNorm(torch.nn.Module):
+            def __init__(self, weight: Any) -> None:
+                super().__init__()
+                self.weight = weight
+
+            def forward(self, x: Any) -> Any:
+                return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+        for layer in peer.model.layers:
+            setattr(layer.self_attn, name, RmsNorm(getattr(layer.self_attn, name).weight))
+
+    return turn_off
+
+
+def with_norms_of_next_heads(peer: Any) -> None:
+    for layer in peer.model.layers:
+        weight = layer.self_attn.q_norm.weight
+        weight.data = weight.data.roll(1, 0)
+
+
 def with_activation(activation: Callable[[Any], Any]) -> TurnOff:
     def turn_off(peer: Any) -> None:
         for layer in peer.model.layers:
@@ -586,6 +612,12 @@ CASES: dict[str, FamilyCase] = {
     "cohere": FamilyCase(
         "Cohere", {**ROPE, **WIDE, "logit_scale": 0.4, "tie_word_embeddings": True},
         "command-r", {**ROPE_KEYS, "logit_scale": 0.4}, COHERE_OFF,
+    ),
+    "cohere_plus": FamilyCase(
+        "Cohere", {**ROPE, **WIDE, "logit_scale": 0.4, "tie_word_embeddings": True, "use_qk_norm": True},
+        "command-r", {**ROPE_KEYS, "logit_scale": 0.4},
+        {**COHERE_OFF, **Q_NORM, "norm of k": without("self_attn", "k_norm"),
+         "mean of q": with_root_mean_square("q_norm"), "norm of each head": with_norms_of_next_heads},
     ),
     "cohere2": FamilyCase(
         "Cohere2",

@@ -65,7 +65,7 @@ class CpuBackend final : public Backend {
   void add(Rows x, Rows y) override;
   void add_gated(Rows x, Rows y, Rows gates) override;
   void scale(Rows x, float factor) override;
-  void layer_norm(Rows x, const Norm& norm, Rows out) override;
+  void layer_norm(Rows x, int run_length, const Norm& norm, Rows out) override;
   void activate(PlainActivation kind, const imp::XieluParams& params, Rows x) override;
   void clamped_activation(const ClampedSilu& kind, Rows gate, Rows up, Rows out) override;
   void scale_by_position(Rows x, std::span<const std::int32_t> positions, const PositionScale& scale) override;

@@ -222,11 +222,14 @@ void CpuBackend::scale(Rows x, float factor) {
   for_pieces(x.n_rows, x.width, [&](int row, int first, int n) { ops_.scale(row_of(x, row) + first, n, factor); });
 }
 
-void CpuBackend::layer_norm(Rows x, const Norm& norm, Rows out) {
+void CpuBackend::layer_norm(Rows x, int run_length, const Norm& norm, Rows out) {
   const OpTimer timer = run(Op::layer_norm);
-  const float* const bias = norm.bias != nullptr ? norm.bias->data() : nullptr;
   for_rows(x.n_rows, x.width, [&](int row) {
-    ops_.layer_norm(row_of(x, row), norm.weight->data(), bias, x.width, norm.epsilon, row_of(out, row));
+    for (int i = 0; i < x.width; i += run_length) {
+      const float* const bias = norm.bias != nullptr ? norm.bias->data() + i : nullptr;
+      ops_.layer_norm(row_of(x, row) + i, norm.weight->data() + i, bias, run_length, norm.epsilon,
+                      row_of(out, row) + i);
+    }
   });
 }
 

@@ -1,5 +1,8 @@
 // Command R and Command A: attention and feed-forward in parallel, LayerNorm without bias, a factor on the logits.
-// Cohere 2 has windows in three of four layers, and only those layers have RoPE.
+// Command R+ normalizes each head of q and k by LayerNorm. Cohere 2 has windows in three of four layers, and only those
+// layers have RoPE.
+#include <string>
+
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
@@ -36,11 +39,10 @@ void read_cohere_base_hf(FactReader& facts, double default_theta) {
 
 void read_command_r_gguf(FactReader& facts) {
   read_cohere_base_gguf(facts);
-  if (facts.has_tensor(facts.names().weight(0, facts.names().q_norm))) {
-    facts.refuse_tensor(Reason::MODEL_UNSUPPORTED, facts.names().weight(0, facts.names().q_norm), "present",
-                        "none: imp does not normalize q and k by LayerNorm, as "
-                        "Command R+ does");
-  }
+  const std::string q_norm = facts.names().weight(0, facts.names().q_norm);
+  if (!facts.has_tensor(q_norm)) return;
+  facts.config.qk_norm = QkNorm::layer;
+  facts.note_tensor("qk_norm", q_norm);
 }
 
 void read_cohere2_gguf(FactReader& facts) {
@@ -51,7 +53,9 @@ void read_cohere2_gguf(FactReader& facts) {
 
 void read_cohere_hf(FactReader& facts) {
   read_cohere_base_hf(facts, 500000);
-  require_flag(facts, "use_qk_norm", false);
+  bool has_qk_norm = false;
+  facts.find_flag("qk_norm", "use_qk_norm", has_qk_norm);
+  if (has_qk_norm) facts.config.qk_norm = QkNorm::layer;
 }
 
 void read_cohere2_hf(FactReader& facts) {

@@ -105,12 +105,13 @@ Floats scale(TestingDevice& device, const Floats& x, float factor) {
 }
 
 Floats layer_norm(TestingDevice& device, const Floats& x, const Floats& weight, const std::optional<Floats>& bias,
-                  float epsilon, bool in_place) {
+                  float epsilon, int run_length, bool in_place) {
   const Rows rows = device.to_rows(x);
   const Rows out = in_place ? rows : device.empty_rows(rows.n_rows, rows.width);
   const auto weights = vector_of(device, weight);
   const auto biases = bias ? vector_of(device, *bias) : nullptr;
-  device.backend().layer_norm(rows, {.weight = weights.get(), .epsilon = epsilon, .bias = biases.get()}, out);
+  device.backend().layer_norm(rows, run_length == 0 ? rows.width : run_length,
+                              {.weight = weights.get(), .epsilon = epsilon, .bias = biases.get()}, out);
   return device.to_array(out);
 }
 
@@ -329,7 +330,7 @@ void register_testing_ops(py::module_& module) {
       .def("add_gated", &add_gated, py::arg("x"), py::arg("y"), py::arg("gates"))
       .def("scale", &scale, py::arg("x"), py::arg("factor"))
       .def("layer_norm", &layer_norm, py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("epsilon"),
-           py::arg("in_place") = false)
+           py::arg("run_length") = 0, py::arg("in_place") = false)
       .def("norm_heads", &norm_heads, py::arg("x"), py::arg("run_length"), py::arg("weight"), py::arg("epsilon"),
            py::arg("in_place") = false)
       .def("activate", &activate, py::arg("kind"), py::arg("x"), py::arg("params") = std::array<float, 4>{})
