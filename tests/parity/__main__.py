@@ -1,12 +1,14 @@
-"""Compares every family of models with transformers, and prints a table.
+"""Compares every family of models with transformers and llama.cpp, and prints a table.
 
     python tests/parity                # all families; exit status 1 if one differs, or a control is not detected
     python tests/parity granite phi3
 
 For each family, the table has the greatest error of float32 logits at 100 positions, relative to their root mean
-square, from GGUF and from a directory. It has the bound that follows from the roundings. As a negative control, it
-lists the facts that changed the logits when they were turned off in transformers. The weights are random. Exit
-status 2: transformers is not installed, or a name is unknown.
+square, from GGUF and from a directory. It has the bound that follows from the roundings. For files that llama.cpp
+quantized to Q8_0 and Q4_K_M, it has the error of imp's logits against float64, and that of llama.cpp's. As negative
+controls, it lists the facts that changed the logits when they were turned off in transformers, and says whether a
+matrix with moved rows was detected in the quantized files. The weights are random. Exit status 2: transformers or
+llama-cpp-python is not installed, or a name is unknown.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,35 +27,71 @@ from support.family_cases import Comparison, compare
 from support.linear_attention_cases import LINEAR_CASES
 
 CASES = OTHER_CASES | LINEAR_CASES
+QUANTIZED = ("q8_0", "q4_k_m")
+HEADS = (f"{'family':<26} {'GGUF':<14} {'gguf':>9} {'directory':>9} {'bound':>9}  {'verdict':<8} "
+         f"{'q8_0':>8} {'peer':>8}  {'q4_k_m':>8} {'peer':>8}  controls")  # fmt: skip
 
 
-def line(name: str, found: Comparison) -> str:
+@cache
+def quantized(family: str) -> tuple[str, list[str]]:
+    """Returns the columns of quantized files, and what is wrong. Cases of transformers share families of llama.cpp."""
+    from support.llama_cpp_cases import compare_errors
+
+    columns, faults = [], []
+    for file_type in QUANTIZED:
+        with tempfile.TemporaryDirectory() as folder:
+            found = compare_errors(family, file_type, Path(folder))
+        columns.append(f"{found.imp:8.1e} {found.llama_cpp:8.1e}")
+        if not found.is_near:
+            faults.append(f"{file_type} ABOVE LLAMA.CPP")
+        if not found.control_is_caught:
+            faults.append(f"NOT DETECTED: moved rows in {file_type}")
+    return "  ".join(columns), faults
+
+
+def peer_family(name: str) -> str:
+    """Returns the model of llama.cpp that is like this case of transformers."""
+    case = CASES[name]
+    if case.architecture == "gemma4" and "expert_count" not in case.keys:
+        return "gemma4_dense"
+    return "mixtral" if name == "mixtral" else case.architecture
+
+
+def line(name: str, found: Comparison, columns: str, faults: list[str]) -> str:
     verdict = "equal" if found.is_equal else "DIFFERS"
-    caught = ", ".join(fact for fact in found.controls if fact not in found.uncaught)
-    missed = "".join(f", NOT DETECTED: {fact}" for fact in found.uncaught)
+    caught = ", ".join(
+        [
+            *(fact for fact in found.controls if fact not in found.uncaught),
+            *([] if any("moved rows" in fault for fault in faults) else ["moved rows"]),
+        ]
+    )
+    missed = "".join(f", {fault}" for fault in [*(f"NOT DETECTED: {fact}" for fact in found.uncaught), *faults])
     errors = f"{found.from_gguf:9.1e} {found.from_directory:9.1e} {found.bound:9.1e}"
-    return f"{name:<26} {CASES[name].architecture:<14} {errors}  {verdict:<8} {caught}{missed}"
+    return f"{name:<26} {CASES[name].architecture:<14} {errors}  {verdict:<8} {columns}  {caught}{missed}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/parity", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("families", nargs="*", metavar="FAMILY", help="default: all")
     names = parser.parse_args().families or list(CASES)
-    unknown = [name for name in names if name not in CASES]
-    if unknown or find_spec("transformers") is None:
-        problem = (
-            f"no family {unknown[0]}; there are {', '.join(CASES)}" if unknown else "transformers is not installed"
-        )
-        print(f"python tests/parity: {problem}", file=sys.stderr)
+    unknown = [f"no family {name}; there are {', '.join(CASES)}" for name in names if name not in CASES]
+    modules = {"transformers": "transformers", "llama_cpp": "llama-cpp-python"}
+    absent = [f"{package} is not installed" for module, package in modules.items() if find_spec(module) is None]
+    if unknown or absent:
+        print(f"python tests/parity: {[*unknown, *absent][0]}", file=sys.stderr)
         return 2
-    print(f"{'family':<26} {'GGUF':<14} {'gguf':>9} {'directory':>9} {'bound':>9}  {'verdict':<8} facts turned off")
+    from support import llama_cpp_peer
+
+    llama_cpp_peer.start()
+    print(HEADS)
     failed = 0
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             found = compare(CASES[name], Path(folder))
-        print(line(name, found), flush=True)
-        failed += not found.is_equal or bool(found.uncaught)
-    print(f"{len(names) - failed} of {len(names)} families equal transformers")
+        columns, faults = quantized(peer_family(name))
+        print(line(name, found, columns, faults), flush=True)
+        failed += not found.is_equal or bool(found.uncaught) or bool(faults)
+    print(f"{len(names) - failed} of {len(names)} families equal transformers and round like llama.cpp")
     return 1 if failed else 0
 
 

@@ -48,6 +48,7 @@ class FamilyCase:
 
         torch.set_num_threads(1)  # products this small take longer on several
         transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
         config = getattr(transformers, self.config_class or f"{self.model}Config")(**copy.deepcopy(SIZES | self.traits))
         return getattr(transformers, f"{self.model}ForCausalLM")(config).eval()
 

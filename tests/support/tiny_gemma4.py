@@ -138,8 +138,10 @@ class TinyGemma4(TinyModel):
 
     # the oracle
 
-    def oracle(self, stored: Callable[[Any], Any] = lambda x: x) -> NumpyGemma4:
-        weights = {name: tensor.stored() for name, tensor in self.tensors().items()}
+    def oracle(
+        self, stored: Callable[[Any], Any] = lambda x: x, tensors: dict[str, Tensor] | None = None
+    ) -> NumpyGemma4:
+        weights = {name: tensor.stored() for name, tensor in (tensors or self.tensors()).items()}
         plain = super().oracle_of(weights, stored, [self.oracle_layer(weights, i) for i in range(self.n_layers)])
         fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
         return NumpyGemma4(

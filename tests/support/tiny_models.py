@@ -345,9 +345,11 @@ class TinyModel:
 
     # the oracle
 
-    def oracle(self, stored: Callable[[Any], Any] = lambda x: x) -> NumpyTransformer:
-        """The model whose weights are what the file holds; `stored` is what the cache makes of keys and values."""
-        weights = {name: tensor.stored() for name, tensor in self.tensors().items()}
+    def oracle(
+        self, stored: Callable[[Any], Any] = lambda x: x, tensors: dict[str, Tensor] | None = None
+    ) -> NumpyTransformer:
+        """The model with these weights, or its own; `stored` is what the cache makes of keys and values."""
+        weights = {name: tensor.stored() for name, tensor in (tensors or self.tensors()).items()}
         layers = [
             NumpyLayer(self.oracle_weights(weights, layer), self.oracle_rope(layer),
                        self.window if self.is_windowed(layer) else 0, self.oracle_activation(layer),
