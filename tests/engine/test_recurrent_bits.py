@@ -153,6 +153,22 @@ def test_ses_14_rec_5_truncation_to_any_position_changes_no_bit(models: Models) 
 
 
 @pytest.mark.sweep(quick=lambda models: models in QUICK)
+def test_ses_14_rec_5_a_session_refilled_with_other_tokens_has_their_state(models: Models) -> None:
+    """The state after as many of the old tokens is not taken for that of the new ones."""
+    tokens, other = prompt(131), prompt(131, seed=2)
+    engine = models.engine()
+    for position in (0, 96, 127, 128, 129, 130):
+        session = engine.open()
+        engine.step(session, tokens, max_outputs=0)
+        engine.command("truncate", session, position)
+        engine.step(session, other[position:], max_outputs=0)
+        expected = models.alone([*tokens[:position], *other[position:], 5], 4)
+        assert grow(engine, session, [5], 4) == expected, position
+        engine.command("close", session)
+        engine.turn_until_idle()
+
+
+@pytest.mark.sweep(quick=lambda models: models in QUICK)
 def test_ses_14_rec_5_a_fork_at_any_position_and_its_parent_change_no_bit(models: Models) -> None:
     """Both go on in the same steps."""
     held = prompt(131)
