@@ -71,8 +71,10 @@ def norm(asked: Asked) -> Errors:
     for dtype in ("q8_0", "q4_k", "bf16", "f16"):
         x, weight = asked.normal(5, 512), asked.normal(1, 512)[0]
         matrix = (dtype, weights.random_weight(dtype, 40, 512).file, None)
-        told, plain = (device.norm_linear(x, weight, 40, matrix, told=told) for told in (True, False))
-        parts.append(("rows for a product", same(told, plain)))
+        announced, plain = (
+            device.norm_linear(x, weight, 40, matrix, announced=announced) for announced in (True, False)
+        )
+        parts.append(("rows for a product", same(announced, plain)))
     return worst(parts)
 
 
