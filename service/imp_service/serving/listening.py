@@ -32,7 +32,7 @@ class ListenError(Exception):
     def from_os(cls, where: str, error: OSError) -> ListenError:
         """The error of the system as a reason of imp."""
         if error.errno in _IN_USE:
-            return cls("ADDRESS_IN_USE", where, "a live process listens there")
+            return cls("ADDRESS_IN_USE", where, "another process listens there; stop it, or choose another address")
         if error.errno in _NOT_ALLOWED:
             return cls("ADDRESS_PERMISSION", where, "not allowed to this user")
         return cls("CANNOT_CREATE", where, str(error.strerror or error))

@@ -147,7 +147,8 @@ def test_lif_9_w18_an_address_in_use_is_told_before_a_model_is_loaded(tmp_path: 
         with server_process(tmp_path, "--listen", address, "-m", f"{tmp_path}/none.gguf") as server:
             assert server.wait_for_end() == 75
             (line,) = server.stderr.splitlines()
-            assert line == f"imp: error: ADDRESS_IN_USE: {address}: a live process listens there"
+            advice = "another process listens there; stop it, or choose another address"
+            assert line == f"imp: error: ADDRESS_IN_USE: {address}: {advice}"
 
 
 def test_l11_w16_a_killed_server_leaves_nothing_that_is_in_the_way(tmp_path: Path) -> None:

@@ -56,8 +56,9 @@ def test_a_usage_in_each_event_counts_them():
     result = stream(text("a", 1), text("", 2), text("bc", 5), LAST)
     assert (result.arrivals, result.prompt_tokens) == ([(1.0, 1), (2.0, 1), (3.0, 3)], 3)
     assert stream(text("", 1), text("é", 2), LAST).arrivals == [(2.0, 2), (3.0, 3)]
-    nulls = [{**text(c), "usage": None} for c in "ab"]
+    nulls = [{**text(c), "usage": None, "error": None} for c in "ab"]
     assert stream(*nulls, LAST).arrivals == [(1.0, 2), (2.0, 3)]
+    assert stream({**text("a"), "usage": "none"}, LAST).arrivals == [(1.0, 5)]
 
 
 def test_a_usage_at_the_end_is_spread_over_the_texts():
@@ -83,6 +84,7 @@ def test_a_token_of_any_channel_counts(channel):
         ([[1]], b"[DONE]", "STREAM_BROKEN"),
         ([{"error": {"code": "slow_client"}}], b"[DONE]", "SLOW_CLIENT"),
         ([{"error": {"code": 500, "message": "x"}}], b"[DONE]", "STREAM_FAILED"),
+        ([{"error": {"code": 503, "type": "unavailable_error"}}], b"[DONE]", "UNAVAILABLE_ERROR"),
     ],
 )
 def test_a_broken_stream_says_so(events, ending, reason):

@@ -105,14 +105,14 @@ def _explained(url: str) -> Iterator[None]:
 
 
 def _failure(status: int, content: bytes) -> CallFailure:
-    """The server's message: in OpenAI's form, or in vLLM's older form without the key `error`, or only the status."""
+    """Returns the server's message: in OpenAI's form, vLLM's older form, FastAPI's `detail`, or only the status."""
     code = CODES.get(status, "UNAVAILABLE" if status >= 500 else "UNIMPLEMENTED")
     try:
         body = json.loads(content)
     except ValueError:
         body = None
     error = body.get("error", body) if isinstance(body, dict) else None
-    text = error.get("message") if isinstance(error, dict) else None
+    text = error.get("message") or error.get("detail") if isinstance(error, dict) else None
     return CallFailure(code, reason_of(error) or f"HTTP_{status}", str(text or f"status {status}"))
 
 

@@ -36,13 +36,13 @@ class StreamedTokens:
             self._is_done = True
             return
         event = _object(data)
-        if "error" in event:
+        if event.get("error"):
             raise StreamFailure(reason_of(event["error"]) or "STREAM_FAILED")
         choices, usage = event.get("choices") or [], event.get("usage")
         has_text = any(map(_has_text, choices))
         if has_text:
             self._texts.append(when)
-        if usage:
+        if isinstance(usage, dict) and usage:
             self._is_continuous = self._is_continuous or (has_text and len(self._texts) == 1)
             self._count(when, usage)
 
@@ -67,8 +67,8 @@ class StreamedTokens:
 
 def reason_of(error: object) -> str:
     """The code of an error in the spelling of the error table, such as QUEUE_FULL; empty if there is none."""
-    code = (error.get("code") or error.get("type")) if isinstance(error, dict) else None
-    return code.upper() if isinstance(code, str) else ""
+    found = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+    return next((code.upper() for code in found if code and isinstance(code, str)), "")
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -17,9 +17,10 @@ body {
   max-width: 760px; margin: 2rem auto; padding: 0 1rem;
 }
 h1 { font-size: 1.5rem; }
+h1, dd { overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin-top: 2.2rem; }
 p, dl { color: var(--soft); }
-dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0 1rem; }
 dd { margin: 0; }
 svg { width: 100%; min-width: 36rem; height: auto; }
 svg text { font-size: 12px; fill: var(--soft); }
