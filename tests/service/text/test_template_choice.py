@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from imp_service.text import (
@@ -46,6 +48,16 @@ def test_txt_30_settings_name_the_template() -> None:
         TemplateChoice(TEMPLATES, TOKENIZER, TextLimits(), name="rag")
     assert caught.value.path == "model.overrides.chat_template_name"
     assert caught.value.message == "rag: no such template, known: default, tool_use"
+
+
+def test_txt_30_the_list_in_the_configuration_of_a_directory_is_the_same_choice() -> None:
+    plain, with_tools = ChatPrompt(TALK), ChatPrompt(TALK, tools_json=TOOLS)
+    listed = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools {{ tools | length }}"}]
+    files = {"model_type": "qwen3", "tokenizer_config.json": json.dumps({"chat_template": listed}).encode()}
+    choice = TemplateChoice(files, TOKENIZER, TextLimits())
+    assert [choice.of(chat).render(chat).text for chat in (plain, with_tools)] == ["plain", "tools 1"]
+    named = TemplateChoice(files, TOKENIZER, TextLimits(), name="default")
+    assert named.of(with_tools).render(with_tools).text == "plain"
 
 
 def test_txt_30_each_template_is_compiled_and_named_in_its_error() -> None:
