@@ -1,4 +1,4 @@
-"""Models of 0.4 to 1 billion random weights, one for each family whose decoder differs in more than a few constants.
+"""Models of 0.3 to 1.2 billion random weights, one for each family whose decoder differs in more than a few constants.
 
 `make_model.py` writes them. The shapes follow a small published model where there is one. `transformers` makes the
 weights, so the file has each tensor that a real one has.

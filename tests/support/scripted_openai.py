@@ -19,6 +19,7 @@ class ScriptedOpenAi:
     """The script of a server whose tokens are words. Answers have `answer_tokens`, or as many as the request allows."""
 
     paths: tuple[str, ...] = (COMPLETIONS, CHAT)
+    other_paths: bytes = b"no such page"  # the answer of status 404
     usage: str = "continuous"  # or "last", or "none"
     knows_extras: bool = True
     tokens_per_event: int = 1
@@ -43,7 +44,7 @@ class ScriptedOpenAi:
             self.asked.append((path, body))
             number = len(self.streamed)
         if path not in self.paths:
-            return 404, b"no such page"
+            return 404, self.other_paths
         names = {*body, *body.get("stream_options", {})}
         if not self.knows_extras and names & {*EXTRAS}:
             return 400, _error("unknown_parameter", "no such field")

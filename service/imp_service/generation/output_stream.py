@@ -114,7 +114,7 @@ class OutputStream:
         self.n_delivered = 0
         # 1 if the tokens for the caller contain the stop token, which is no output.
         self._n_kept = 0
-        # Parallel lists about the tokens that the caller has not taken. Arrays, because a slow reader may leave many.
+        # Parallel arrays about the tokens that the caller has not read yet. A slow reader may leave many.
         self.token_ids = array("i")
         self._logprobs = array("d")
         self._candidates = HeldCandidates()

@@ -24,7 +24,7 @@ class ParsedStream(OutputStream):
         super().__init__(index, output, None, constraint)
         self._channels = channels
         self.seeks_stop = channels.has_stop_strings
-        # The deltas of the tokens that the caller has not taken, if each was parsed alone to find stop strings.
+        # Deltas of tokens that the caller has not read yet. Used if each token was parsed alone to find stop strings.
         self._deltas: list[ChannelDelta] = []
         self._taken = ChannelDelta()
 

@@ -181,6 +181,9 @@ def test_what_cannot_be_measured_says_why(call, tmp_path):
     with scripted_openai(ScriptedOpenAi(paths=())) as url:
         status, _, err = call("bench", "--server", url, *ONCE)
         assert (status, err) == (66, "imp: error: HTTP_404: status 404 (NOT_FOUND)\n")
+    with scripted_openai(ScriptedOpenAi(paths=(), other_paths=b'{"detail": "Not Found"}')) as url:
+        status, _, err = call("bench", "--server", url, *ONCE)
+        assert (status, err) == (66, "imp: error: HTTP_404: Not Found (NOT_FOUND)\n")
     with scripted_openai(ScriptedOpenAi(paths=(CHAT,), added_to_prompt=39)) as url:
         status, _, err = call("bench", "--server", url, "--prompt-tokens", "20", "--tokens", "6", "--streams", "1")
         assert status == 64 and "prompts of 20 tokens, expected more: one word makes 40 tokens there" in err

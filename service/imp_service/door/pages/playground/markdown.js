@@ -63,7 +63,7 @@ const END = {
 	},
 }
 
-// What stands between the fences; the last may be missing.
+// Returns the lines between the fences. The closing fence may be missing.
 function sourceOf([start, ...lines]) {
 	const [, { length: indent }, fence] = FENCE.exec(start)
 	if (lines.length && closes(fence, lines.at(-1))) lines.pop()
