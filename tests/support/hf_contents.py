@@ -1,4 +1,7 @@
-"""Writes a tiny model as a safetensors checkpoint: the same weights with that format's names, order and keys."""
+"""Writes a tiny model as a safetensors checkpoint: the same weights with that format's names, order and keys.
+
+Mistral 3 is the text part of a model with a vision tower. gpt-oss has experts of 4-bit floats.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from support.safetensors_writer import assemble, entry, header_of
+from support.mxfp4_checkpoint import CONFIG as MXFP4
+from support.mxfp4_checkpoint import from_gguf
+from support.safetensors_writer import write_tensors
 from support.tiny_models import TinyModel
 
 _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -31,9 +36,15 @@ _IN_GEMMA_LAYER = _IN_LAYER | {
     "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }  # fmt: skip
-_MODEL_TYPES = {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
+_IN_GPT_OSS_LAYER = _IN_LAYER | {
+    "post_attention_norm": "post_attention_layernorm", "attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router",
+}  # fmt: skip
+_MODEL_TYPES = {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "mistral3": "ministral3",
+                "gpt-oss": "gpt_oss"}  # fmt: skip
 _CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen2moe": "Qwen2Moe", "qwen3": "Qwen3", "qwen3moe": "Qwen3Moe",
-            "gemma2": "Gemma2", "gemma3": "Gemma3"}  # fmt: skip
+            "gemma2": "Gemma2", "gemma3": "Gemma3", "mistral3": "Ministral3", "gpt-oss": "GptOss"}  # fmt: skip
+_EXPERT_PARTS = ("gate", "up", "down")
+_ADJACENT = ("llama", "mistral3")  # in GGUF
 
 
 def is_mixtral(model: TinyModel) -> bool:
@@ -51,21 +62,53 @@ def hf_name(model: TinyModel, name: str) -> str:
         return f"{_TOP[stem]}.{kind}"
     _, layer, rest = stem.split(".")
     names = _IN_GEMMA_LAYER if model.gemma else _IN_MIXTRAL_LAYER if is_mixtral(model) else _IN_LAYER
-    return f"model.layers.{layer}.{names[rest]}.{kind}"
+    if model.architecture == "gpt-oss":
+        names = _IN_GPT_OSS_LAYER
+    return f"model.layers.{layer}.{names[rest]}.{kind}".removesuffix(".weight" if rest == "attn_sinks" else "")
 
 
-def hf_tensors(model: TinyModel) -> dict[str, NDArray[np.float32]]:
-    tensors = {}
+def wrapped_name(name: str) -> str:
+    """Returns the name of a tensor of the text part in a checkpoint of a model with a vision tower."""
+    return f"language_model.{name}"
+
+
+def stacked_experts(model: TinyModel) -> dict[str, NDArray[Any]]:
+    """Returns gpt-oss's experts in 4-bit floats. The rows of gate and up alternate."""
+
+    def in_turn(gate: NDArray[Any], up: NDArray[Any]) -> NDArray[Any]:
+        return np.stack([gate, up], axis=2).reshape(len(gate), -1, *gate.shape[2:])
+
+    stored, tensors = model.tensors(), {}
+    for layer in range(model.n_layers):
+        parts = {part: from_gguf(stored[f"blk.{layer}.ffn_{part}_exps.weight"].encoded()) for part in _EXPERT_PARTS}
+        biases = {part: stored[f"blk.{layer}.ffn_{part}_exps.bias"].values for part in _EXPERT_PARTS}
+        at = f"model.layers.{layer}.mlp.experts."
+        for i, kind in enumerate(("blocks", "scales")):
+            tensors[f"{at}gate_up_proj_{kind}"] = in_turn(parts["gate"][i], parts["up"][i])
+            tensors[f"{at}down_proj_{kind}"] = parts["down"][i]
+        tensors[f"{at}gate_up_proj_bias"] = in_turn(biases["gate"], biases["up"])
+        tensors[f"{at}down_proj_bias"] = biases["down"]
+    return tensors
+
+
+def hf_tensors(model: TinyModel) -> dict[str, NDArray[Any]]:
+    tensors: dict[str, NDArray[Any]] = {}
     for name, tensor in model.tensors().items():
         values = tensor.values
-        if model.architecture == "llama" and ("attn_q." in name or "attn_k." in name):
+        if model.architecture in _ADJACENT and ("attn_q." in name or "attn_k." in name):
             values = halves_apart(values, model.head_dim)
         if model.gemma and "norm" in name:
             values = values - np.float32(1)  # exact between 0.5 and 2
+        if "_exps" in name and model.architecture == "gpt-oss":
+            continue
         if "_exps" in name:
             tensors |= {hf_name(model, name).format(i): expert for i, expert in enumerate(values)}
         else:
             tensors[hf_name(model, name)] = values
+    if model.architecture == "gpt-oss":
+        tensors |= stacked_experts(model)
+    if model.architecture == "mistral3":
+        tensors = {wrapped_name(name): values for name, values in tensors.items()}
     return tensors
 
 
@@ -100,11 +143,9 @@ def hf_config(model: TinyModel) -> dict[str, Any]:
             "query_pre_attn_scalar": model.head_dim,
             "attn_logit_softcapping": model.attention_soft_cap or (50.0 if model.architecture == "gemma2" else None),
             "final_logit_softcapping": model.logit_soft_cap or (30.0 if model.architecture == "gemma2" else None),
-            "layer_types": [
-                "sliding_attention" if model.is_windowed(layer) else "full_attention" for layer in range(model.n_layers)
-            ],
+            "layer_types": layer_types(model),
         }
-    if model.n_experts:
+    if model.n_experts and model.architecture != "gpt-oss":
         config |= {"num_experts": model.n_experts, "num_experts_per_tok": model.n_experts_used,
                    "moe_intermediate_size": model.expert_ffn_size, "decoder_sparse_step": 1, "mlp_only_layers": [],
                    "norm_topk_prob": model.normalizes_experts}  # fmt: skip
@@ -117,17 +158,54 @@ def hf_config(model: TinyModel) -> dict[str, Any]:
         config["num_local_experts"] = config.pop("num_experts")
     if model.architecture == "gemma3":
         config["rope_local_base_freq"] = 10000.0
-    return config
+    if model.architecture == "gpt-oss":
+        config |= gpt_oss_config(model)
+    return mistral3_config(model, config) if model.architecture == "mistral3" else config
 
 
-def write_hf(path: Path, config: dict[str, Any], tensors: dict[str, NDArray[np.float32]]) -> Path:
+def gpt_oss_config(model: TinyModel) -> dict[str, Any]:
+    return {
+        "num_local_experts": model.n_experts,
+        "num_experts_per_tok": model.n_experts_used,
+        "intermediate_size": model.expert_ffn_size,
+        "sliding_window": model.window,
+        "layer_types": layer_types(model),
+        "attention_bias": True,
+        "rope_scaling": yarn_of(model) | {"truncate": False},
+        "quantization_config": MXFP4,
+    }
+
+
+def mistral3_config(model: TinyModel, text: dict[str, Any]) -> dict[str, Any]:
+    rope = yarn_of(model) | {
+        "rope_theta": model.theta,
+        "mscale": 1.0,
+        "mscale_all_dim": model.scaling["yarn_log_multiplier"],
+        "llama_4_scaling_beta": model.query_growth,
+    }
+    return {
+        "architectures": ["Mistral3ForConditionalGeneration"],
+        "model_type": "mistral3",
+        "text_config": {**text, "rope_scaling": None, "rope_parameters": rope},
+    }
+
+
+def yarn_of(model: TinyModel) -> dict[str, Any]:
+    return {
+        "rope_type": "yarn",
+        "factor": model.scaling["factor"],
+        "original_max_position_embeddings": model.scaling["original_context_length"],
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+    }
+
+
+def layer_types(model: TinyModel) -> list[str]:
+    return ["sliding_attention" if model.is_windowed(layer) else "full_attention" for layer in range(model.n_layers)]
+
+
+def write_hf(path: Path, config: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Path:
     """Writes the checkpoint to `path` and its configuration next to it; returns `path`."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    data = b""
-    for name, values in tensors.items():
-        encoded = np.ascontiguousarray(values, np.float32).tobytes()
-        header[name] = entry("F32", list(values.shape), len(data), len(data) + len(encoded))
-        data += encoded
-    path.write_bytes(assemble(header_of(header), data))
+    write_tensors(path, tensors)
     path.with_name("config.json").write_text(json.dumps(config))
     return path

@@ -38,7 +38,9 @@ def write_directory(
     """Writes the directory. `config` holds keys of tokenizer_config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     eos_id = library.token_to_id(eos)
-    write_hf(folder / "model.safetensors", hf_config(model) | {"eos_token_id": eos_id}, hf_tensors(model))
+    described = hf_config(model)
+    described.get("text_config", described)["eos_token_id"] = eos_id
+    write_hf(folder / "model.safetensors", described, hf_tensors(model))
     for name, content in files_of(library, eos_token=eos, **config).items():
         (folder / name).write_bytes(content)
     if template is not None:
@@ -78,6 +80,8 @@ def words_of(library: Tokenizer, pre: str, n_rows: int, eos: str) -> dict[str, A
         P + "token_type": types,
         P + "eos_token_id": library.token_to_id(eos),
     }
+    if library.token_to_id("<s>") is not None:
+        words[P + "bos_token_id"] = library.token_to_id("<s>")
     if pre:
         merges = [" ".join(pair) for pair in described["model"]["merges"]]
         return {**words, P + "model": "gpt2", P + "pre": pre, P + "merges": merges}
@@ -88,7 +92,6 @@ def words_of(library: Tokenizer, pre: str, n_rows: int, eos: str) -> dict[str, A
         **words,
         P + "model": "llama",
         P + "scores": [-float(i) for i in range(len(tokens))],
-        P + "bos_token_id": library.token_to_id("<s>"),
         P + "unknown_token_id": library.token_to_id("<unk>"),
         P + "add_bos_token": True,
     }

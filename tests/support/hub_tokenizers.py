@@ -11,6 +11,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
+from support.family_templates import FAMILIES
 from support.own_vocabularies import texts
 
 CHATML = ("<|im_start|>", "<|im_end|>")
@@ -140,11 +141,30 @@ def flagged(library: Tokenizer) -> Tokenizer:
     return library
 
 
+def harmony() -> Tokenizer:
+    """Returns a tokenizer like gpt-oss's."""
+    dialect = FAMILIES["harmony"]
+    return with_tokens(byte_level("gpt-4o", composes=False), (*dialect.control, dialect.end), plain=())
+
+
+def tekken() -> Tokenizer:
+    """Returns a tokenizer like Ministral 3's, which puts `<s>` before a text."""
+    library = with_tokens(
+        byte_level("tekken", composes=False, ignore_merges=True), (*SPM, "[INST]", "[/INST]"), plain=()
+    )
+    library.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", library.token_to_id("<s>"))]
+    )
+    return library
+
+
 KINDS: dict[str, Callable[[], Tokenizer]] = {
     "byte level": byte_level,
     "byte level, llama 3": lambda: byte_level("llama-bpe", composes=False, ignore_merges=True),
     "byte level, gpt-2": lambda: byte_level("gpt-2", composes=False),
     "byte level, gpt-4o": lambda: byte_level("gpt-4o", composes=False),
+    "byte level, harmony": harmony,
+    "byte level, tekken": tekken,
     "pairs, prepended": pair_merging,
     "pairs, always": lambda: pair_merging("always"),
     "pairs, first": lambda: pair_merging("first"),

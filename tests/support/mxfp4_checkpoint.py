@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from support.safetensors_writer import assemble, entry, header_of
+from support.safetensors_writer import write_tensors
 
 # From the type's definition (OCP Microscaling Formats, E2M1).
 LEVELS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
@@ -42,14 +42,15 @@ def in_gguf(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArray[np.
     return np.ascontiguousarray(rows.reshape(*scales.shape[:-1], -1))
 
 
+def from_gguf(rows: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Returns both tensors of rows of GGUF blocks: the inverse of `in_gguf`."""
+    blocks = rows.reshape(*rows.shape[:-1], -1, 17)
+    scales, halves = blocks[..., 0], blocks[..., 1:]
+    codes = np.concatenate([halves & 15, halves >> 4], axis=-1)
+    return codes[..., ::2] | codes[..., 1::2] << 4, np.ascontiguousarray(scales)
+
+
 def write(folder: Path, config: dict[str, Any], tensors: Parts) -> Path:
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    data = b""
-    for name, values in tensors.items():
-        raw = np.ascontiguousarray(values).tobytes()
-        kind = {"uint8": "U8", "float32": "F32", "int32": "I32"}[str(values.dtype)]
-        header[name] = entry(kind, list(values.shape), len(data), len(data) + len(raw))
-        data += raw
-    (folder / "model.safetensors").write_bytes(assemble(header_of(header), data))
+    write_tensors(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": CONFIG}))
     return folder

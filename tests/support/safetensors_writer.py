@@ -7,6 +7,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000}
 
 
@@ -21,6 +24,19 @@ def header_of(tensors: dict[str, Any]) -> bytes:
 def assemble(header: bytes, data: bytes, length: int | None = None) -> bytes:
     """Returns a file; `length` replaces the true length of the header."""
     return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+
+def write_tensors(path: Path, tensors: dict[str, NDArray[Any]]) -> Path:
+    """Writes arrays of 32-bit floats, 32-bit integers or bytes."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, values in tensors.items():
+        raw = np.ascontiguousarray(values).tobytes()
+        kind = {"uint8": "U8", "float32": "F32", "int32": "I32"}[str(values.dtype)]
+        header[name] = entry(kind, list(values.shape), len(data), len(data) + len(raw))
+        data += raw
+    path.write_bytes(assemble(header_of(header), data))
+    return path
 
 
 SMALL = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,38 @@ import pytest
 import imp_service
 from imp_service import LanguageModel
 from imp_service.core import ModelError
+from support import family_templates as templates
+from support.chat_templates import MISTRAL
 from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.hub_directory import model_for, write_directory, write_twin
+from support.hub_directory import CHATML, model_for, write_directory, write_twin
 from support.hub_tokenizers import library_of, random_texts
 
-# Family -> its tokenizer, and the pre-tokenizer of its GGUF file.
+
+@dataclass(frozen=True)
+class Family:
+    """How a family's models are published."""
+
+    tokenizer: str
+    pre: str  # the pre-tokenizer of its GGUF file
+    template: str = CHATML
+    eos: str = "<|im_end|>"
+    dialect: str = "plain"
+    changes: dict[str, Any] = field(default_factory=dict)  # of the tiny model
+
+
+HARMONY = templates.FAMILIES["harmony"]
 FAMILIES = {
-    "qwen3": ("byte level", "qwen2"),
-    "qwen2": ("byte level, gpt-2", "gpt-2"),
-    "llama": ("pairs, prepended", ""),
-    "gemma2": ("pairs, prepended", ""),
-    "gemma3": ("pairs, prepended", ""),
-}
+    "qwen3": Family("byte level", "qwen2"),
+    "qwen2": Family("byte level, gpt-2", "gpt-2"),
+    "llama": Family("pairs, prepended", ""),
+    "gemma2": Family("pairs, prepended", ""),
+    "gemma3": Family("pairs, prepended", ""),
+    "mistral3": Family("byte level, tekken", "tekken", MISTRAL, "</s>"),
+    "gpt-oss": Family(
+        "byte level, harmony", "gpt-4o", HARMONY.template, HARMONY.end, HARMONY.dialect,
+        {"hidden_size": 64, "expert_ffn_size": 96, "expert_dtype": "mxfp4"},
+    ),
+}  # fmt: skip
 MESSAGES = [{"role": "user", "content": "Hello <|im_end|> there"}]
 SMALL = "device.threads=1"
 
@@ -49,12 +70,13 @@ def model(folder: Path) -> Iterator[LanguageModel]:
 @pytest.mark.parametrize("n_texts", [100, 10_000])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, n_texts: int, tmp_path: Path) -> None:
-    kind, pre = FAMILIES[family]
-    library = library_of(kind)
-    tiny = model_for(library, family)
+    case = FAMILIES[family]
+    library = library_of(case.tokenizer)
+    tiny = model_for(library, family, **case.changes)
+    named: dict[str, Any] = {"template": case.template, "eos": case.eos}
     with (
-        load(write_directory(tmp_path / "m", library, tiny, bos_token="<s>", unk_token="<unk>")) as directory,
-        load(write_twin(tmp_path / "m.gguf", library, tiny, pre=pre)) as file,
+        load(write_directory(tmp_path / "m", library, tiny, bos_token="<s>", unk_token="<unk>", **named)) as directory,
+        load(write_twin(tmp_path / "m.gguf", library, tiny, pre=case.pre, **named)) as file,
     ):
         for text in random_texts(n_texts, seed=7):
             for added in (True, False):
@@ -63,6 +85,7 @@ def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, n_texts:
                 assert directory.detokenize(ids) == file.detokenize(ids)
         assert directory.num_tokens == file.num_tokens < directory.vocab_size
         assert directory.eos_token_ids == file.eos_token_ids
+        assert directory._runtime.text.dialect.name == file._runtime.text.dialect.name == case.dialect
         asked: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": True}
         for found, expected in (
             (directory.generate("Hello", **asked), file.generate("Hello", **asked)),
