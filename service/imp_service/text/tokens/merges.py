@@ -14,30 +14,22 @@ def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
 
     Raises TokenizerInvalid for the first line without two parts.
     """
-    odd = [rank for rank, line in enumerate(lines) if line.count(b" ") != 1 or b"\n" in line]
-    if not odd:
-        return _plain_pairs(lines)
-    # Parts with blanks or line breaks. They are few, and the others are parsed all at once.
-    by_rank = {rank: _pair(rank, lines[rank]) for rank in odd}
-    # The library's vocabulary uses such names for other tokens.
-    require_tokens(by_rank, pieces)
-    plain = _plain_pairs([line for rank, line in enumerate(lines) if rank not in by_rank])
-    pairs: list[Pair] = []
-    start = 0
-    for n_before, rank in enumerate(odd):
-        pairs += plain[start : rank - n_before]
-        pairs.append(by_rank[rank])
-        start = rank - n_before
-    return pairs + plain[start:]
-
-
-def _plain_pairs(lines: Sequence[bytes]) -> list[Pair]:
-    """The parts of lines with one blank and no line break."""
     try:
-        parts = b"\n".join(lines).decode().replace("\n", " ").split(" ")
+        pairs = [line.decode().partition(" ")[::2] for line in lines]
     except UnicodeDecodeError:
-        return [_pair(rank, line) for rank, line in enumerate(lines)]
-    return list(zip(parts[::2], parts[1::2], strict=False))  # of no lines there is one part, an empty one
+        return [_pair(rank, line) for rank, line in enumerate(lines)]  # raises the error, with the line's rank
+    # Parts with blanks or line breaks, and lines without two parts.
+    odd = {
+        rank: _pair(rank, lines[rank])
+        for rank, (left, right) in enumerate(pairs)
+        if not left or not right or " " in right or "\n" in left or "\n" in right
+    }
+    if odd:
+        # The library's vocabulary uses such names for other tokens.
+        require_tokens(odd, pieces)
+    for rank, pair in odd.items():
+        pairs[rank] = pair
+    return pairs
 
 
 def _pair(rank: int, line: bytes) -> Pair:
