@@ -76,6 +76,7 @@ void register_stats(py::module_& module) {
       .def_readonly("n_cached_tokens", &EngineStats::n_cached_tokens)
       .def_readonly("n_outputs", &EngineStats::n_outputs)
       .def_readonly("n_preemptions", &EngineStats::n_preemptions)
+      .def_readonly("drafts", &EngineStats::drafts)
       .def_readonly("n_wakeups", &EngineStats::n_wakeups)
       .def_readonly("running", &EngineStats::running)
       .def_readonly("waiting", &EngineStats::waiting)

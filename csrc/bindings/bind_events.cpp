@@ -56,6 +56,10 @@ void register_parts(py::module_& module) {
       .def_readonly("tokens", &TokenScores::tokens)
       .def_readonly("logprobs", &TokenScores::logprobs)
       .def_readonly("candidates", &TokenScores::candidates);
+  py::class_<DraftCounts>(module, "DraftCounts", "How speculative decoding went.")
+      .def_readonly("n_rounds", &DraftCounts::n_rounds)
+      .def_readonly("n_drafted", &DraftCounts::n_drafted)
+      .def_readonly("n_accepted", &DraftCounts::n_accepted);
   py::class_<RunTimings>(module, "RunTimings", "How a run's time is divided, in nanoseconds.")
       .def_readonly("queue_ns", &RunTimings::queue_ns)
       .def_readonly("prefill_ns", &RunTimings::prefill_ns)
@@ -90,7 +94,8 @@ void register_profile(py::module_& module) {
       .def_readonly("forward", &StepSpan::forward)
       .def_readonly("sample", &StepSpan::sample)
       .def_readonly("n_decode_rows", &StepSpan::n_decode_rows)
-      .def_readonly("n_prefill_rows", &StepSpan::n_prefill_rows);
+      .def_readonly("n_prefill_rows", &StepSpan::n_prefill_rows)
+      .def_readonly("n_guess_rows", &StepSpan::n_guess_rows);
   bind_event<ProfileEvent>(module, "ProfileEvent", "A profile ended.")
       .def_readonly("steps", &ProfileEvent::steps)
       .def("ops", &ops_of,
@@ -129,7 +134,8 @@ void register_events(py::module_& module) {
       .def_readonly("position", &FinishedEvent::position)
       .def_readonly("pending", &FinishedEvent::pending)
       .def_readonly("timings", &FinishedEvent::timings)
-      .def_readonly("n_preemptions", &FinishedEvent::n_preemptions);
+      .def_readonly("n_preemptions", &FinishedEvent::n_preemptions)
+      .def_readonly("drafts", &FinishedEvent::drafts);
   bind_event<FailedEvent>(module, "FailedEvent", "A command failed, or a run ended by a failure.")
       .def_readonly("stream", &FailedEvent::stream)
       .def_property_readonly("reason", [](const FailedEvent& event) { return row_of(event.reason).name; })

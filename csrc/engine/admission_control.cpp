@@ -132,6 +132,7 @@ void AdmissionControl::check(const RunCommand& command) const {
   if (command.position) check_at_least("position", *command.position, 0);
   if (command.base) check_at_least("base", *command.base, 0);
   if (command.sampling) validate(*command.sampling, n_tokens_);
+  check_range("speculation.max_draft_tokens", command.max_draft_tokens, 0, kLimits.draft_tokens);
   check_limits(command.limits);
   check_returns(command.returns);
   if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "allowed_token_mask");

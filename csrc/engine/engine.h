@@ -13,6 +13,7 @@
 #include "engine/duration_histogram.h"
 #include "engine/engine_options.h"
 #include "engine/events.h"
+#include "engine/speculation/drafter.h"
 #include "model/forward_pass.h"
 
 namespace imp {
@@ -26,6 +27,7 @@ struct EngineStats {
   std::uint64_t n_cached_tokens = 0;
   std::uint64_t n_outputs = 0;
   std::uint64_t n_preemptions = 0;
+  DraftCounts drafts;
   std::uint64_t n_wakeups = 0;  // times the eventfd was signalled
   int running = 0;
   int waiting = 0;
@@ -56,7 +58,8 @@ struct EngineStats {
 class Engine {
  public:
   // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend.
-  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {});
+  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {},
+         Drafters drafters = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -57,6 +57,13 @@ struct TokenEvent {
   std::vector<float> logits;
 };
 
+// Speculative decoding of a run, or of all.
+struct DraftCounts {
+  std::uint64_t n_rounds = 0;    // steps that verified guesses
+  std::uint64_t n_drafted = 0;   // guesses that they verified
+  std::uint64_t n_accepted = 0;  // outputs that came from a guess's row
+};
+
 enum class FinishReason : std::uint8_t { stop, max_tokens, context_full, time_limit, aborted, cancelled };
 
 struct RunTimings {
@@ -81,6 +88,7 @@ struct FinishedEvent {
   bool pending = false;       // a sampled token is not evaluated yet
   RunTimings timings;
   std::int32_t n_preemptions = 0;
+  DraftCounts drafts;
 };
 
 // A command failed and changed nothing. A run that had started ended, and its sequence is as before the failed step (a
@@ -116,6 +124,7 @@ struct StepSpan {
   Interval sample;  // if anything was drawn
   std::int32_t n_decode_rows = 0;
   std::int32_t n_prefill_rows = 0;
+  std::int32_t n_guess_rows = 0;
 };
 
 // A profile ended: its steps, and their ops in order.

@@ -15,6 +15,7 @@ struct Limits {
   int tenant_bytes = 64;
   int scope_bytes = 256;  // of a cache scope: a tenant and a salt
   int profile_steps = 1000;
+  int draft_tokens = 64;  // guesses in one step
 };
 
 inline constexpr Limits kLimits;

@@ -24,7 +24,7 @@ bool is_last_output(const Sequence& sequence, int max_context) noexcept {
 
 bool Lookahead::is_possible(const Step& step) noexcept {
   return step.is_in_flight && std::ranges::all_of(step.rows, [](const StepRow& row) {
-           return !row.planned.last || draws_on_device(*row.planned.sequence);
+           return !row.planned.last || (row.planned.n_guesses == 0 && draws_on_device(*row.planned.sequence));
          });
 }
 

@@ -15,7 +15,7 @@ class Lookahead {
   explicit Lookahead(std::size_t max_running) { before_.reserve(max_running); }
 
   // Whether the next step can start before the host knows the tokens of this one. It cannot if the host takes part in
-  // the choice of a token (masks, penalties), or if a run draws its first output.
+  // the choice of a token (masks, penalties), if a run draws its first output, or if guesses are to be verified.
   static bool is_possible(const Step& step) noexcept;
 
   void assume(const Step& step, int max_context) noexcept;

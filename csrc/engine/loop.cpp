@@ -117,7 +117,7 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
 }
 
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-           AdmissionControl& admission, Clock clock)
+           AdmissionControl& admission, Clock clock, Drafters drafters)
     : options_(options),
       clock_(std::move(clock)),
       state_{.options = options_,
@@ -137,12 +137,14 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                 options.suppressed_tokens.empty() ? TokenMask{}
                                                   : mask_without(options.suppressed_tokens, forward.vocab_size()),
                 clock_),
+      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters)),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
-  for (Step& step : steps_) step.reserve(most_running, state_.states.most(step_tokens, most_running));
+  const std::size_t most_draws = most_running + static_cast<std::size_t>(forward.limits().max_logits_rows);
+  for (Step& step : steps_) step.reserve(most_running, most_draws, state_.states.most(step_tokens, most_running));
   plan_.rows.reserve(most_running);
   // A sequence copies its last block before it writes to it, or all that it evaluates again for the recurrent state.
   plan_.copies.reserve(most_running + static_cast<std::size_t>(options.n_state_slots > 0 ? options.n_blocks : 0));
@@ -205,11 +207,11 @@ void Loop::end_run(const EndCommand& end, std::int64_t taken_ns) {
   if (ended && end.reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - taken_ns);
 }
 
-// For each running sequence: started, token, finished. In addition any sequence may be refused, any idle session
-// evicted, and a profile may end.
+// For each running sequence: started, token, finished; for each guess a token. In addition any sequence may be refused,
+// any idle session evicted, and a profile may end.
 std::size_t Loop::events_of_iteration() const noexcept {
-  return 3 * static_cast<std::size_t>(options_.max_running) + state_.scheduler.n_sequences() +
-         state_.scheduler.n_idle_sessions() + 1;
+  return 3 * static_cast<std::size_t>(options_.max_running) + speculation_.most_guesses() +
+         state_.scheduler.n_sequences() + state_.scheduler.n_idle_sessions() + 1;
 }
 
 // Returns false if there is no memory for the plan and the events of an iteration. The iteration itself allocates
@@ -232,6 +234,7 @@ bool Loop::iterate() {
     step.begun_ns = clock_();
     plan_step();
     if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
+    speculation_.extend(plan_);
     thrown = begin(step);
   }
   if (thrown) {
@@ -260,6 +263,7 @@ void Loop::plan_step() {
 std::exception_ptr Loop::begin(Step& step) {
   step.n_decode_rows = plan_.n_decode_rows;
   step.n_prefill_rows = plan_.n_prefill_rows;
+  step.n_guess_rows = plan_.n_guess_rows;
   step.is_recorded = recorder_.is_recording();
   try {
     executor_.begin(plan_.rows, step);
@@ -274,7 +278,7 @@ std::exception_ptr Loop::begin(Step& step) {
 // Starts the step after `step` while `step` is in flight. Returns null if it has to wait. If it fails, a later
 // iteration plans it again.
 Step* Loop::begin_after(const Step& step) {
-  if (!executor_.runs_ahead() || !Lookahead::is_possible(step)) return nullptr;
+  if (!executor_.runs_ahead() || !Lookahead::is_possible(step) || speculation_.may_follow(step)) return nullptr;
   Step& next = &step == &steps_.front() ? steps_.back() : steps_.front();
   next.begun_ns = clock_();
   lookahead_.assume(step, options_.max_context);
@@ -318,10 +322,13 @@ void Loop::drop_ended_rows(Step& step) {
   step.draws.resize(n_draws);
 }
 
-// A batch failed as a whole and changed nothing. Run its rows one by one, so that only the culprit fails.
+// A batch failed as a whole and changed nothing. Run its rows one by one and without guesses, so that only the culprit
+// fails.
 void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
   state_.now_ns = clock_();
-  if (plan_.rows.size() == 1) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
+  const bool had_guesses = speculation_.withdraw(plan_);
+  step.n_guess_rows = 0;
+  if (plan_.rows.size() == 1 && !had_guesses) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
   for (const PlannedRows& planned : plan_.rows) {
     try {
       executor_.begin({&planned, 1}, step);
@@ -351,7 +358,8 @@ void Loop::count(const Step& step) {
                  .forward = step.forward,
                  .sample = step.sample,
                  .n_decode_rows = step.n_decode_rows,
-                 .n_prefill_rows = step.n_prefill_rows},
+                 .n_prefill_rows = step.n_prefill_rows,
+                 .n_guess_rows = step.n_guess_rows},
                 state_.events);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/lookahead.h"
 #include "engine/runs.h"
 #include "engine/sessions.h"
+#include "engine/speculation/speculation.h"
 #include "engine/step_executor.h"
 #include "engine/step_recorder.h"
 
@@ -26,7 +27,7 @@ class Loop {
  public:
   // `admission` was made with the same options and secret.
   Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-       AdmissionControl& admission, Clock clock);
+       AdmissionControl& admission, Clock clock, Drafters drafters = {});
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -66,6 +67,7 @@ class Loop {
   Runs runs_;
   Sessions sessions_;
   StepExecutor executor_;
+  Speculation speculation_;
   StepRecorder recorder_;
   StepPlan plan_;
   std::array<Step, 2> steps_;

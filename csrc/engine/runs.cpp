@@ -110,6 +110,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.returns = command.returns;
   run.allowed = std::move(command.allowed);
   run.constrained = command.constrained;
+  run.max_draft_tokens = command.max_draft_tokens;
 
   // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
@@ -230,6 +231,7 @@ void Runs::fail(Sequence& sequence, const Failure& failure) {
   const std::vector<Sequence*> siblings = leader.detach_siblings();
   const auto fail_one = [this, &failure](Sequence& failed) {
     const Run& run = *failed.run;
+    failed.drop_guesses();
     if (!run.started) {
       failed.restore();
     } else {
@@ -271,6 +273,7 @@ void Runs::report_finished(Sequence& sequence, FinishReason reason, Draw* stop) 
                    .decode_ns = last - first,
                    .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0)};
   event.n_preemptions = run.n_preemptions;
+  event.drafts = run.drafts;
   state_.events.emplace_back(std::move(event));
 }
 

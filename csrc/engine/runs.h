@@ -37,10 +37,13 @@ class Runs {
 
   bool store_scores(std::span<Score> scores, Sequence& sequence);
   void on_evaluated(Sequence& sequence, std::span<Draw> draws);
+  void verify(Sequence& sequence, std::span<Draw> draws);
+  void hold(Sequence& sequence, int n_tokens);
   void start(Sequence& sequence, Draw& draw);
-  void deliver(Draw& draw);
+  // These return false if the run ended. A generation is closed then.
+  bool deliver(Draw& draw);
+  bool finish_if_done(Sequence& sequence);
   void append_output(Sequence& sequence, Draw& draw, bool eos);
-  void finish_if_done(Sequence& sequence);
 
   // `stop`: the draw of the stop token that ended the run, or null.
   void report_finished(Sequence& sequence, FinishReason reason, Draw* stop);

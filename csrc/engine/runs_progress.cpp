@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -45,9 +46,11 @@ void Runs::complete(std::span<const StepRow> rows, std::span<Draw> draws, std::s
     Sequence& sequence = *row.planned.sequence;
     const std::span<Draw> drawn = draws.first(static_cast<std::size_t>(row.n_draws));
     draws = draws.subspan(drawn.size());
-    sequence.held += row.planned.n_rows;
-    state_.blocks.commit(sequence.table, sequence.scope,
-                         std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
+    if (row.planned.n_guesses > 0) {
+      verify(sequence, drawn);
+      continue;
+    }
+    hold(sequence, row.planned.n_rows);
     state_.states.commit(row);
     if (!store_scores(scores, sequence)) {
       state_.blocks.forget(sequence.table);
@@ -56,6 +59,35 @@ void Runs::complete(std::span<const StepRow> rows, std::span<Draw> draws, std::s
       on_evaluated(sequence, drawn);
     }
   }
+}
+
+// The sequence's next n_tokens are evaluated.
+void Runs::hold(Sequence& sequence, int n_tokens) {
+  sequence.held += n_tokens;
+  state_.blocks.commit(sequence.table, sequence.scope,
+                       std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
+}
+
+// Goes through the rows as if each were a step of its own, up to the first draw that is not the next guess. What later
+// rows wrote to the cache is beyond the tokens held.
+void Runs::verify(Sequence& sequence, std::span<Draw> draws) {
+  Run& run = *sequence.run;
+  sequence.drop_guesses();
+  for (DraftCounts* counts : {&run.drafts, &state_.stats.drafts}) {
+    ++counts->n_rounds;
+    counts->n_drafted += draws.size() - 1;
+  }
+  for (Draw& draw : draws) {
+    hold(sequence, 1);
+    const bool is_guessed = draw.result.status == SampleStatus::ok && draw.result.token == draw.guess;
+    if (draw.n_guesses_before > 0) {
+      ++run.drafts.n_accepted;
+      ++state_.stats.drafts.n_accepted;
+    }
+    if (!deliver(draw)) return;
+    if (!is_guessed) break;
+  }
+  state_.blocks.truncate(sequence.table, sequence.held);
 }
 
 // Returns false if a score of the sequence is not finite.
@@ -75,7 +107,10 @@ bool Runs::store_scores(std::span<Score> scores, Sequence& sequence) {
 void Runs::on_evaluated(Sequence& sequence, std::span<Draw> draws) {
   const auto failed = [](const Draw& draw) { return draw.result.status != SampleStatus::ok; };
   if (!sequence.run->started) {
-    if (std::ranges::all_of(draws, failed)) return deliver(draws.front());
+    if (std::ranges::all_of(draws, failed)) {
+      deliver(draws.front());
+      return;
+    }
     start(sequence, draws.front());
   }
   for (Draw& draw : draws) deliver(draw);
@@ -105,7 +140,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
   }
 }
 
-void Runs::deliver(Draw& draw) {
+bool Runs::deliver(Draw& draw) {
   Sequence& sequence = *draw.sequence;
   Run& run = *sequence.run;
   switch (draw.result.status) {
@@ -113,22 +148,26 @@ void Runs::deliver(Draw& draw) {
       break;
     case SampleStatus::non_finite:
       state_.blocks.forget(sequence.table);
-      return fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
+      fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
+      return false;
     case SampleStatus::no_candidate:
-      return fail(sequence, failure_of(Reason::NO_CANDIDATE, [&sequence] { return no_candidate(sequence); }));
+      fail(sequence, failure_of(Reason::NO_CANDIDATE, [&sequence] { return no_candidate(sequence); }));
+      return false;
   }
-  if (!draw.is_drawn())
-    return finish(sequence, run.limits.max_outputs == 0 ? FinishReason::max_tokens : FinishReason::stop);
+  if (!draw.is_drawn()) {
+    finish(sequence, run.limits.max_outputs == 0 ? FinishReason::max_tokens : FinishReason::stop);
+    return false;
+  }
   const std::int32_t token = draw.result.token;
   const bool eos = contains(run.limits.eos_tokens, token);
   const bool stops = contains(run.limits.stop_tokens, token) || (eos && run.limits.ends_at_eos);
   if (stops && run.n_outputs >= run.limits.min_outputs) {
     report_finished(sequence, FinishReason::stop, &draw);
     close(sequence);
-    return;
+    return false;
   }
   append_output(sequence, draw, eos);
-  finish_if_done(sequence);
+  return finish_if_done(sequence);
 }
 
 void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
@@ -152,17 +191,20 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
 }
 
 // Ends a run that has its last output. Checks the conditions in order of precedence.
-void Runs::finish_if_done(Sequence& sequence) {
+bool Runs::finish_if_done(Sequence& sequence) {
   const Run& run = *sequence.run;
-  if (!run.started) return;
+  if (!run.started) return true;
   const OutputMask* mask = run.constrained ? run.mask(run.n_outputs) : nullptr;
+  std::optional<FinishReason> reason;
   if (mask != nullptr && mask->end) {
-    finish(sequence, FinishReason::stop);
+    reason = FinishReason::stop;
   } else if (run.n_outputs == run.limits.max_outputs) {
-    finish(sequence, FinishReason::max_tokens);
+    reason = FinishReason::max_tokens;
   } else if (static_cast<int>(sequence.tokens.size()) > state_.options.max_context) {
-    finish(sequence, FinishReason::context_full);
+    reason = FinishReason::context_full;
   }
+  if (reason) finish(sequence, *reason);
+  return !reason;
 }
 
 }  // namespace imp

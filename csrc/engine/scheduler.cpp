@@ -30,6 +30,8 @@ void StepPlan::clear() {
   evicted.clear();
   n_decode_rows = 0;
   n_prefill_rows = 0;
+  n_guess_rows = 0;
+  n_logits_rows = 0;
 }
 
 Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks)
@@ -213,9 +215,11 @@ void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
   (sequence.n_left() == 1 ? plan.n_decode_rows : plan.n_prefill_rows) += n_rows;
   budget.rows -= n_rows;
   budget.sequences -= 1;
-  budget.logits_rows -= wants_all_logits(run) ? n_rows : (last ? 1 : 0);
+  const int n_logits_rows = wants_all_logits(run) ? n_rows : (last ? 1 : 0);
+  budget.logits_rows -= n_logits_rows;
+  plan.n_logits_rows += n_logits_rows;
   if (!sequence.scheduling.is_chosen) sequence.scheduling.turn = next_turn_++;
-  tenants_.charge(*sequence.scheduling.tenant, n_rows);
+  charge(sequence, n_rows);
 }
 
 Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& plan) {

@@ -17,6 +17,7 @@ struct PlannedRows {
   Sequence* sequence = nullptr;
   int n_rows = 0;
   bool last = false;  // the last of the sequence's tokens is among them: outputs are drawn
+  int n_guesses = 0;  // the last rows that evaluate guesses; an output is drawn after each, and before the first
 };
 
 // A run that is refused because blocks are lacking.
@@ -34,6 +35,9 @@ struct StepPlan {
   std::vector<Sequence*> evicted;   // idle sessions that lost their blocks and are closed
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
+  int n_guess_rows = 0;
+  int n_logits_rows = 0;
+  int n_rows() const noexcept { return n_decode_rows + n_prefill_rows + n_guess_rows; }
   void clear();
 };
 
@@ -76,6 +80,8 @@ class Scheduler {
   bool over_waiting_share(const std::string& tenant, int n_slots) const;
 
   void next_step(std::int64_t now_ns, StepPlan& plan);
+  // Counts rows that were added to a plan as service of the sequence's tenant.
+  void charge(const Sequence& sequence, int n_rows) { tenants_.charge(*sequence.scheduling.tenant, n_rows); }
   // Whether next_step would preempt, evict and refuse nobody.
   bool next_step_displaces_nobody() const;
   // Takes the blocks of a running generation. It returns to the head of the queue and is recomputed.

@@ -26,6 +26,16 @@ void Sequence::set_sampler(const SamplingOptions& options) {
   params = sampler.params();
 }
 
+void Sequence::append_guess(std::int32_t token) {
+  tokens.push_back(token);
+  ++n_guesses;
+}
+
+void Sequence::drop_guesses() {
+  tokens.resize(tokens.size() - static_cast<std::size_t>(n_guesses));
+  n_guesses = 0;
+}
+
 void Sequence::keep_outputs(int start, int n_kept) {
   const int n_tokens = start + n_kept;
   if (n_tokens > static_cast<int>(tokens.size())) return;

@@ -39,6 +39,7 @@ struct Run {
   RunReturns returns;
   TokenMask allowed;  // for the first output; empty: all
   bool constrained = false;
+  std::int32_t max_draft_tokens = 0;
   std::vector<OutputMask> masks;
   BeforeRun before;
 
@@ -61,6 +62,7 @@ struct Run {
   std::int64_t paused_ns = -1;  // start of the current pause; -1: not paused
   std::int64_t blocked_ns = 0;  // total time of earlier pauses
   int n_preemptions = 0;
+  DraftCounts drafts;
 
   bool paused() const noexcept { return paused_ns >= 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
@@ -98,6 +100,7 @@ struct Sequence {
   SamplerParams params;  // views into sampler; set_sampler updates both
 
   std::vector<std::int32_t> tokens;
+  int n_guesses = 0;  // while a step evaluates them: the last tokens are guesses, not outputs
   int held = 0;
   int base = -1;  // tokens held when output index 0 was drawn; -1: nothing was drawn yet
   BlockTable table;
@@ -118,6 +121,10 @@ struct Sequence {
   bool is_runnable() const noexcept { return n_left() == 1 && !run->paused() && run->may_draw(); }
   std::optional<std::int32_t> pending() const noexcept;
   void set_sampler(const SamplingOptions& options);
+
+  void append_guess(std::int32_t token);
+  // Allocates nothing; a second call does nothing.
+  void drop_guesses();
 
   // Drops the outputs after the first n_kept of a run that began at `start`. The last kept output is pending.
   void keep_outputs(int start, int n_kept);

@@ -31,11 +31,15 @@ void add_score(Sequence& sequence, int position, int logits_row, Step& step) {
   if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
 }
 
-void add_draws(const PlannedRows& planned, int logits_row, Step& step) {
-  const auto add = [&step, logits_row](Sequence* sequence) {
+// n_behind: guesses of the sequence after the row.
+void add_draws(const PlannedRows& planned, int n_behind, int logits_row, Step& step) {
+  const std::vector<std::int32_t>& tokens = planned.sequence->tokens;
+  const auto add = [&](Sequence* sequence) {
     Draw& draw = step.draws.emplace_back();
     draw.sequence = sequence;
     draw.logits_row = logits_row;
+    draw.n_guesses_before = planned.n_guesses - n_behind;
+    if (n_behind > 0) draw.guess = tokens[tokens.size() - static_cast<std::size_t>(n_behind)];
   };
   add(planned.sequence);
   for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
@@ -49,12 +53,12 @@ void assign_results(Step& step) {
 
 }  // namespace
 
-void Step::reserve(std::size_t max_running, std::size_t max_saves) {
+void Step::reserve(std::size_t max_running, std::size_t max_draws, std::size_t max_saves) {
   saves.reserve(max_saves);
   rows.reserve(max_running);
-  draws.reserve(max_running);
-  requests.reserve(max_running);
-  results.reserve(max_running);
+  draws.reserve(max_draws);
+  requests.reserve(max_draws);
+  results.reserve(max_draws);
 }
 
 void Step::clear() noexcept {
@@ -162,14 +166,15 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
     const auto row = static_cast<std::int32_t>(tokens_.size());
     tokens_.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
     positions_.push_back(position);
-    const bool last = planned.last && i + 1 == planned.n_rows;
-    const bool drawn = last && (run.limits.max_outputs != 0 || wants_row(run));
+    const int n_behind = planned.n_rows - 1 - i;
+    const bool draws = planned.last && n_behind <= planned.n_guesses;
+    const bool drawn = draws && (run.limits.max_outputs != 0 || wants_row(run));
     const int next = position + 1;
     const bool scores_next = scored && next >= first_scored && next < static_cast<int>(sequence.tokens.size());
     const auto logits_row = static_cast<int>(logits_rows_.size());
     if (drawn || scores_next) logits_rows_.push_back(row);
     if (scores_next) add_score(sequence, next, logits_row, step);
-    if (last) add_draws(planned, drawn ? logits_row : -1, step);
+    if (draws) add_draws(planned, n_behind, drawn ? logits_row : -1, step);
   }
   step.rows.push_back({.planned = planned,
                        .id = sequence.id,
@@ -210,7 +215,7 @@ void StepExecutor::score(Step& step) {
 void StepExecutor::add_requests(Step& step) const {
   for (Draw& draw : step.draws) {
     const Run& run = *draw.sequence->run;
-    const OutputMask* mask = run.constrained ? run.mask(run.n_outputs) : nullptr;
+    const OutputMask* mask = run.constrained ? run.mask(run.n_outputs + draw.n_guesses_before) : nullptr;
     if (draw.logits_row >= 0) draw.candidates.resize(static_cast<std::size_t>(run.returns.n_candidates));
     if (run.limits.max_outputs == 0 || (mask != nullptr && mask->end)) continue;
     draw.request = static_cast<int>(step.requests.size());
@@ -259,10 +264,11 @@ SampleRequest StepExecutor::request(Draw& draw, const OutputMask* mask) const {
   const Run& run = *sequence.run;
   // A sibling reads its leader's prompt until the prompt is copied to it.
   const Sequence& prompt = run.leader != nullptr ? *run.leader : sequence;
-  const auto n_output = static_cast<std::int32_t>(prompt.tokens.size()) - sequence.base;
+  const std::size_t n_known = prompt.tokens.size() - static_cast<std::size_t>(prompt.n_guesses - draw.n_guesses_before);
+  const auto n_output = static_cast<std::int32_t>(n_known) - sequence.base;
   return {.logits_row = draw.logits_row,
           .params = &sequence.params,
-          .history = prompt.tokens,
+          .history = std::span(prompt.tokens).first(n_known),
           .n_output = n_output,
           .sequence = sequence.stream,
           .index = static_cast<std::uint32_t>(n_output),

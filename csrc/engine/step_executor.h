@@ -14,11 +14,13 @@
 
 namespace imp {
 
-// The outcome of a sequence's last row.
+// The outcome of a row that draws: a sequence's last row, and those before guesses.
 struct Draw {
   Sequence* sequence = nullptr;
-  int logits_row = -1;  // row in the step's logits; -1: no logits were needed
-  int request = -1;     // index in Step::requests; -1: nothing is drawn here
+  int n_guesses_before = 0;  // it counts only if so many guesses of the sequence are right
+  std::int32_t guess = -1;   // the token of the sequence's next row, which assumes that it is drawn here; -1: none
+  int logits_row = -1;       // row in the step's logits; -1: no logits were needed
+  int request = -1;          // index in Step::requests; -1: nothing is drawn here
   SampleResult result;
   std::vector<Candidate> candidates;
   std::vector<float> logits;
@@ -52,7 +54,7 @@ struct StepRow {
 struct Step {
   std::vector<StepRow> rows;
   std::vector<StateSave> saves;
-  std::vector<Draw> draws;  // in the order of the rows; a sequence's draw, then its siblings'
+  std::vector<Draw> draws;  // in the order of the rows; a sequence's draws, then its siblings'
   std::vector<Score> scores;
   std::vector<SampleRequest> requests;  // one for each draw that is_drawn()
   std::vector<SampleResult> results;
@@ -63,9 +65,10 @@ struct Step {
   Interval sample;
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
+  int n_guess_rows = 0;
   bool is_recorded = false;  // a profile was running when the step began
 
-  void reserve(std::size_t max_running, std::size_t max_saves);
+  void reserve(std::size_t max_running, std::size_t max_draws, std::size_t max_saves);
   void clear() noexcept;
 };
 

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -508,6 +508,19 @@ class TokenScores:
     @property
     def tokens(self) -> list[int]:
         ...
+class DraftCounts:
+    """
+    How speculative decoding went.
+    """
+    @property
+    def n_accepted(self) -> int:
+        ...
+    @property
+    def n_drafted(self) -> int:
+        ...
+    @property
+    def n_rounds(self) -> int:
+        ...
 class RunTimings:
     """
     How a run's time is divided, in nanoseconds.
@@ -592,6 +605,9 @@ class FinishedEvent:
     A run ended.
     """
     def __init__(self) -> None:
+        ...
+    @property
+    def drafts(self) -> DraftCounts:
         ...
     @property
     def eos(self) -> bool:
@@ -696,6 +712,9 @@ class StepSpan:
         ...
     @property
     def n_decode_rows(self) -> int:
+        ...
+    @property
+    def n_guess_rows(self) -> int:
         ...
     @property
     def n_prefill_rows(self) -> int:
@@ -911,6 +930,9 @@ class EngineStats:
     def cancels(self) -> DurationHistogram:
         ...
     @property
+    def drafts(self) -> DraftCounts:
+        ...
+    @property
     def forward_ns(self) -> int:
         ...
     @property
@@ -1014,7 +1036,7 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, siblings: list[int] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, siblings: list[int] = []) -> None:
         """
         Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
@@ -1042,7 +1064,7 @@ class Engine:
         """
         Records the next steps; then a ProfileEvent follows. 0 ends the current profile.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, siblings: list[int] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, siblings: list[int] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

@@ -183,10 +183,10 @@ if path:
     model = _core.Model.load(_core.open_model_file(path), threads=2)
     engine = _testing.ManualModelEngine(model, options)
 else:
-    engine = _testing.ManualEngine(_testing.Script("counter", records=False), options)
+    engine = _testing.ManualEngine(_testing.Script("counter", records=False, drafts=float(sys.argv[3])), options)
     engine.records_draws = False
 for i in range(n_sequences):
-    engine.generate(i, i + 1, [i % 16, 3, i // 16], limits=_core.RunLimits(max_outputs=1900),
+    engine.generate(i, i + 1, [i % 16, 3, i // 16], limits=_core.RunLimits(max_outputs=1900), max_draft_tokens=3,
                     sampling=_core.SamplingOptions(temperature=0.7, seed=i, repetition_penalty=1.1))
 engine.turns(100)
 before = allocations(); done = engine.turns(300); few = allocations() - before  # an int for Python is one
@@ -206,8 +206,10 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.sweep(quick=lambda n_sequences, over: n_sequences > 1)
-@pytest.mark.parametrize(("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5)])
-def test_kv_8_a_steady_decode_step_allocates_nothing(
+@pytest.mark.parametrize(
+    ("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5), ("guesses", 8)]
+)
+def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
     counting_library: Path, tmp_path: Path, n_sequences: int, over: str
 ) -> None:
     """Counts allocations in 1000 steps, with block borders and indexing of full blocks, and checks the counter."""
@@ -215,7 +217,7 @@ def test_kv_8_a_steady_decode_step_allocates_nothing(
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
     out = subprocess.run(
-        [sys.executable, "-c", COUNTED, str(n_sequences), model],
+        [sys.executable, "-c", COUNTED, str(n_sequences), model, "0" if over == "guesses" else "-1"],
         env=environment,
         check=True,
         capture_output=True,

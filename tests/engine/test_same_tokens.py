@@ -45,7 +45,7 @@ def test_det_2_chunks_change_no_token(chunk: int) -> None:
     engine = ScriptEngine(prefill_chunk=chunk, step_tokens=512)
     prompt = prompt_of(150)
     assert engine.complete(prompt, max_outputs=8, sampling=SAMPLERS[2]) == continuation(prompt, 8, SAMPLERS[2])
-    assert max(n for step in engine.evaluated() for _, n in step) == min(chunk, 150)
+    assert max(n for step in engine.evaluated() for first, n in step if first < 150) == min(chunk, 150)
 
 
 @pytest.mark.parametrize("prefix_cache", [True, False])
@@ -55,13 +55,15 @@ def test_det_5_preemption_after_every_token_changes_none(prefix_cache: bool) -> 
     for sampler in SAMPLERS:
         sequence, prompt = engine.sequence(), prompt_of(21)
         ticket = engine.generate(prompt, sequence=sequence, max_outputs=40, sampling=sampler)
-        n_outputs = 0
+        n_outputs = n_preemptions = 0
         while engine.turn():
             if n_outputs < len(engine.tokens(ticket)) < 40:
-                n_outputs += 1
+                n_outputs = len(engine.tokens(ticket))
+                n_preemptions += 1
                 assert engine.core.preempt(sequence)
         assert engine.tokens(ticket) == continuation(prompt, 40, sampler)
-        assert engine.finished(ticket).n_preemptions == 39
+        assert engine.finished(ticket).n_preemptions == n_preemptions
+        assert n_preemptions == 39 or engine.drafts > 0
         assert [e.output for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)] == list(range(40))
     engine.assert_at_rest()
 

@@ -425,8 +425,8 @@ def test_sch_11_a_paused_run_keeps_its_blocks_and_leaves_its_place() -> None:
 def test_hon_12_timings_come_from_the_clock_that_is_given() -> None:
     engine = ScriptEngine(max_running=1, prefill_chunk=8)
     engine.core.now_ns = 100
-    first = engine.generate(prompt_of(4), max_outputs=3)
-    second = engine.generate(prompt_of(20, 1), max_outputs=4)
+    first = engine.generate(prompt_of(4), max_outputs=3, max_draft_tokens=0)
+    second = engine.generate(prompt_of(20, 1), max_outputs=4, max_draft_tokens=0)
     while True:
         engine.core.now_ns += 10
         if not engine.turn():

@@ -205,7 +205,7 @@ def test_ses_12_a_failure_in_mid_run_leaves_the_last_whole_step() -> None:
     engine = ScriptEngine()
     session, prompt = engine.open(), prompt_of(20)
     engine.core.script.failing = [4, 5] if engine.ahead else [4]
-    ticket = engine.run(session, prompt, max_outputs=10)
+    ticket = engine.run(session, prompt, max_outputs=10, max_draft_tokens=0)
     assert failure(engine, ticket).reason == "BUG"
     outputs = continuation(prompt, 10)
     assert engine.tokens(ticket) == outputs[:4]

@@ -43,6 +43,9 @@ class TurnedEngine:
         self.core.open(sequence, **self._sampled({"sampling": Sampler(), **given}))
         return sequence
 
+    max_draft_tokens = 0
+    """Of runs that do not say."""
+
     def run(self, sequence: int, tokens: Sequence[int] = (), **given: Any) -> int:
         ticket = next(self._tickets)
         self.core.run(ticket, sequence, list(tokens), **self._sampled(self._limited(given)))
@@ -70,8 +73,7 @@ class TurnedEngine:
             sampling = _core.SamplingOptions(**sampling.options())
         return given if sampling is None else {**given, "sampling": sampling}
 
-    @staticmethod
-    def _limited(given: dict[str, Any]) -> dict[str, Any]:
+    def _limited(self, given: dict[str, Any]) -> dict[str, Any]:
         limits = {
             name: given.pop(name)
             for name in ("max_outputs", "min_outputs", "must_fit", "stop_tokens", "eos_tokens", "ends_at_eos")
@@ -82,6 +84,7 @@ class TurnedEngine:
             for name in ("logprobs", "n_candidates", "logits", "scores", "n_score_candidates")
             if name in given
         }
+        given.setdefault("max_draft_tokens", self.max_draft_tokens)
         return {**given, "limits": _core.RunLimits(**limits), "returns": _core.RunReturns(**returns)}
 
     # Time.
@@ -156,6 +159,8 @@ class ScriptEngine(TurnedEngine):
 
     ahead = False
     """Whether its device lets it begin a step before the one before is read."""
+    drafts = -1.0
+    """The share of right guesses of its drafter; below 0: it has none."""
 
     def __init__(self, rule: str = "hash", *, script: dict[str, Any] | None = None, **options: Any) -> None:
         given: dict[str, Any] = {
@@ -167,7 +172,7 @@ class ScriptEngine(TurnedEngine):
             "cache_secret": (3, 5),
             **options,
         }
-        self.script = _testing.Script(rule, **{"ahead": self.ahead, **(script or {})})
+        self.script = _testing.Script(rule, **{"ahead": self.ahead, "drafts": self.drafts, **(script or {})})
         super().__init__(_testing.ManualEngine(self.script, _core.EngineOptions(**given)))
 
     def evaluated(self) -> list[list[tuple[int, int]]]:

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
 #include "native/script/script_backend.h"
+#include "native/script/script_drafter.h"
 #include "native/script/script_model.h"
 
 namespace py = pybind11;
@@ -25,12 +27,12 @@ namespace {
 // The engine loop without a thread. turn() executes the submitted commands; the test sets the time.
 class ManualLoop {
  public:
-  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options)
+  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, Drafters drafters = {})
       : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
         admission_(options, {.vocab_size = forward.vocab_size(),
                              .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
                              .secret = secret_}),
-        loop_(backend, forward, options, secret_, admission_, [this] { return now_ns; }) {
+        loop_(backend, forward, options, secret_, admission_, [this] { return now_ns; }, std::move(drafters)) {
     validate(options, forward);
   }
 
@@ -96,6 +98,28 @@ class ManualLoop {
   std::vector<AcceptedCommand> waiting_;
 };
 
+// Asks a Python function for guesses: (tokens, n_wanted) -> tokens. Only for loops that the test steps.
+class PythonDrafter final : public Drafter {
+ public:
+  explicit PythonDrafter(py::function guess) : guess_(std::move(guess)) {}
+  std::string_view name() const noexcept override { return "python"; }
+  void draft(std::span<DraftRequest> requests) override {
+    for (DraftRequest& request : requests) {
+      const py::object guesses = guess_(request.sequence->tokens, request.n_wanted);
+      for (const auto token : guesses.cast<std::vector<std::int32_t>>()) request.guesses.push_back({.token = token});
+    }
+  }
+
+ private:
+  py::function guess_;
+};
+
+Drafters python_drafters(const std::optional<py::function>& guess) {
+  Drafters drafters;
+  if (guess) drafters.push_back(std::make_unique<PythonDrafter>(*guess));
+  return drafters;
+}
+
 // The members that the loop of a script needs; they are constructed before it.
 struct ScriptParts {
   explicit ScriptParts(const Script& script) : model(script, &backend.last_drawn) { backend.ahead = script.ahead; }
@@ -105,14 +129,15 @@ struct ScriptParts {
 
 class ManualEngine : public ScriptParts, public ManualLoop {
  public:
-  ManualEngine(const Script& script, const EngineOptions& options)
-      : ScriptParts(script), ManualLoop(backend, model, options) {}
+  ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess)
+      : ScriptParts(script),
+        ManualLoop(backend, model, options, guess ? python_drafters(guess) : script_drafters(model, backend)) {}
 };
 
 class ManualModelEngine : public ManualLoop {
  public:
-  ManualModelEngine(LoadedModel& model, const EngineOptions& options)
-      : ManualLoop(*model.backend, *model.decoder, options) {}
+  ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess)
+      : ManualLoop(*model.backend, *model.decoder, options, python_drafters(guess)) {}
 };
 
 // The engine with its thread, over a script model.
@@ -121,7 +146,7 @@ class ThreadedEngine {
   ThreadedEngine(const Script& script, const EngineOptions& options) : model_(script, &backend_.last_drawn) {
     backend_.records = script.records;
     backend_.ahead = script.ahead;
-    engine_ = std::make_unique<Engine>(backend_, model_, options);
+    engine_ = std::make_unique<Engine>(backend_, model_, options, Clock{}, script_drafters(model_, backend_));
   }
   ~ThreadedEngine() {
     const py::gil_scoped_release unlocked;
@@ -190,6 +215,7 @@ void register_script(py::module_& module) {
       .def_readwrite("gate_fd", &Script::gate_fd)
       .def_readwrite("state", &Script::state)
       .def_readwrite("ahead", &Script::ahead)
+      .def_readwrite("drafts", &Script::drafts)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
       .def_readonly("first_position", &EvaluatedRows::first_position)
@@ -244,12 +270,14 @@ void def_loop(Class& bound) {
 
 void register_manual(py::module_& module) {
   py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
-  over_model.def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"),
-                 py::keep_alive<1, 2>());
+  over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&>(), py::arg("model"),
+                 py::arg("options"), py::arg("guess") = py::none(), py::keep_alive<1, 2>());
   def_loop(over_model);
 
   py::class_<ManualEngine> manual(module, "ManualEngine");
-  manual.def(py::init<const Script&, const EngineOptions&>(), py::arg("script"), py::arg("options"))
+  manual
+      .def(py::init<const Script&, const EngineOptions&, const std::optional<py::function>&>(), py::arg("script"),
+           py::arg("options"), py::arg("guess") = py::none())
       .def("slot", [](ManualEngine& self, std::int32_t block, int slot) { return self.backend.pool->at(block, slot); })
       .def("set_slot", [](ManualEngine& self, std::int32_t block, int slot,
                           std::int32_t token) { self.backend.pool->at(block, slot) = token; })

@@ -70,6 +70,7 @@ class ScriptBackend final : public Backend {
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;
   void copy_block(KvPool& pool, std::int32_t from, std::int32_t to) override;
+  SampleResult draw(std::span<const float> row, const SampleRequest& request);
 
   bool ahead = false;
   // The tokens that the last started sampling drew. Like a device, it has them before the host.
@@ -81,8 +82,6 @@ class ScriptBackend final : public Backend {
   TokenPool* pool = nullptr;  // the last one created
 
  private:
-  SampleResult draw(std::span<const float> row, const SampleRequest& request);
-
   DeviceCaps caps_{.device = "script"};
   GemmRegistry registry_{{}, caps_};
   std::vector<double> adjusted_;

@@ -187,17 +187,27 @@ void ScriptModel::fill_row(const SequenceRows& sequence, int position, const Scr
   }
   // The cache and the state must agree on the tokens.
   if (script.state && (recurrent.hash != state || recurrent.n_tokens != position + 1)) state = mix(~recurrent.hash);
-  broken = broken || recurrent.broken;
+  follow_rule({.hash = state, .n_tokens = position + 1, .broken = broken || recurrent.broken}, last, row);
+}
+
+void ScriptModel::logits_after(std::span<const std::int32_t> tokens, std::span<float> row) const {
+  ScriptState state;
+  for (const std::int32_t token : tokens) state = next(state, token);
+  follow_rule(state, tokens.back(), row.data());
+}
+
+void ScriptModel::follow_rule(const ScriptState& state, std::int32_t last, float* row) const {
+  const int position = state.n_tokens - 1;
   for (int id = 0; id < script.vocab_size; ++id) {
     // In [0, 8). 24 bits, so that every value is exact as a float.
-    const std::uint64_t bits = mix(state + static_cast<std::uint64_t>(id)) >> 40U;
+    const std::uint64_t bits = mix(state.hash + static_cast<std::uint64_t>(id)) >> 40U;
     row[id] = static_cast<float>(bits) * (1.0F / (1U << 21U));
   }
   if (script.rule == ScriptRule::counter) row[(last + 1) % script.vocab_size] = 16;
   if (script.rule == ScriptRule::table) {
     row[script.table[static_cast<std::size_t>(position) % script.table.size()]] = 16;
   }
-  if (broken) row[position % script.vocab_size] = std::numeric_limits<float>::quiet_NaN();
+  if (state.broken) row[position % script.vocab_size] = std::numeric_limits<float>::quiet_NaN();
 }
 
 }  // namespace imp::testing

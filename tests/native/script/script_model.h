@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,7 @@ struct Script {
   int gate_fd = -1;
   bool state = false;  // the model has a recurrent state; the logits depend on it
   bool ahead = false;  // like a device that runs asynchronously
+  double drafts = -1;  // a drafter guesses, and this share of its guesses is right; below 0: there is none
   bool records = true;
 };
 
@@ -88,6 +90,8 @@ class ScriptModel final : public ForwardPass {
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   Rows forward(const Batch& batch, KvPool& pool) override;
+  // The logits after these tokens, without a cache.
+  void logits_after(std::span<const std::int32_t> tokens, std::span<float> row) const;
 
   Script script;
   std::int64_t n_forwards = 0;
@@ -100,6 +104,7 @@ class ScriptModel final : public ForwardPass {
   void begin_states(const Batch& batch, TokenPool& pool);
   void save_states(const SequenceRows& sequence, int n_rows, const ScriptState& state, TokenPool& pool);
   ScriptState next(ScriptState state, std::int32_t token) const;
+  void follow_rule(const ScriptState& state, std::int32_t last, float* row) const;
   void fill_row(const SequenceRows& sequence, int position, const ScriptState& state, TokenPool& pool,
                 float* row) const;
 

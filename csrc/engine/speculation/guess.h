@@ -1,0 +1,13 @@
+// A token that a drafter expects.
+#pragma once
+
+#include <cstdint>
+
+namespace imp {
+
+struct Guess {
+  std::int32_t token = 0;
+  std::uint8_t sureness = 0;  // class within its drafter, by which the share of right guesses is measured
+};
+
+}  // namespace imp
