@@ -5,10 +5,12 @@
 
 For each family, the table has the greatest error of float32 logits at 100 positions, relative to their root mean
 square, from GGUF and from a directory. It has the bound that follows from the roundings. For files that llama.cpp
-quantized to Q8_0 and Q4_K_M, it has the error of imp's logits against float64, and that of llama.cpp's. As negative
-controls, it lists the facts that changed the logits when they were turned off in transformers, and says whether a
-matrix with moved rows was detected in the quantized files. The weights are random. Exit status 2: transformers or
-llama-cpp-python is not installed, or a name is unknown.
+quantized to Q8_0 and Q4_K_M, it compares imp's logits at 256 positions with float64, and llama.cpp's as well ("peer"):
+the relative error, the percentage of positions with the same most probable token ("top-1"), and the median of the
+Kullback-Leibler divergences in nats ("KL"). Only the error decides the verdict. As negative controls, it lists the
+facts that changed the logits when they were turned off in transformers, and says whether a matrix with moved rows was
+detected in the quantized files. The weights are random. Exit status 2: transformers or llama-cpp-python is not
+installed, or a name is unknown.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ from support.linear_attention_cases import LINEAR_CASES
 
 CASES = OTHER_CASES | LINEAR_CASES
 QUANTIZED = ("q8_0", "q4_k_m")
+OF_QUANTIZED = "  ".join(f"{name:>8} {'peer':>8} {'top-1':>6} {'peer':>6} {'KL':>8} {'peer':>8}" for name in QUANTIZED)
 HEADS = (f"{'family':<26} {'GGUF':<14} {'gguf':>9} {'directory':>9} {'bound':>9}  {'verdict':<8} "
-         f"{'q8_0':>8} {'peer':>8}  {'q4_k_m':>8} {'peer':>8}  controls")  # fmt: skip
+         f"{OF_QUANTIZED}  controls")  # fmt: skip
 
 
 @cache
@@ -41,7 +44,9 @@ def quantized(family: str) -> tuple[str, list[str]]:
     for file_type in QUANTIZED:
         with tempfile.TemporaryDirectory() as folder:
             found = compare_errors(family, file_type, Path(folder))
-        columns.append(f"{found.imp:8.1e} {found.llama_cpp:8.1e}")
+        both = (found.imp, found.llama_cpp)
+        errors, divergences = (f"{each.error:8.1e}" for each in both), (f"{each.divergence:8.1e}" for each in both)
+        columns.append(" ".join([*errors, *(f"{each.top_1:6.1%}" for each in both), *divergences]))
         if not found.is_near:
             faults.append(f"{file_type} ABOVE LLAMA.CPP")
         if not found.control_is_caught:

@@ -10,26 +10,28 @@ import numpy as np
 import pytest
 
 from support.family_cases import (
+    CASES,
     GEMMA4,
     GEMMA4_KEYS,
     LONGROPE,
+    QWEN3_EXPERTS,
     ROPE,
     ROPE_KEYS,
     SIZES,
+    TOWER,
     FamilyCase,
     bound,
     configured,
     peer_logits,
+    text_part,
 )
 from support.forward_runs import distance, load, logits, prompt
-from support.hf_export import export, fill
 from support.linear_attention_cases import LINEAR_CASES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 WINDOWS = {"use_sliding_window": True, "sliding_window": 20}
-QWEN3_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "norm_topk_prob": True}
 
 
 def without_biases(peer: Any) -> None:
@@ -117,23 +119,15 @@ def test_gen_22_hon_1_frequencies_by_the_context_asked_for(name: str, tmp_path: 
     assert distance(logits(changed, tokens), expected) > 4 * bound(peer)
 
 
-TEXT = {key: value for key, value in SIZES.items() if key != "attn_implementation"} | {"pad_token_id": 0}
-VISION = {"hidden_size": 16, "num_hidden_layers": 1, "depth": 1, "num_heads": 2, "num_attention_heads": 2,
-          "intermediate_size": 16, "out_hidden_size": 40, "image_size": 28, "patch_size": 14, "head_dim": 8,
-          "deepstack_visual_indexes": []}  # fmt: skip
-QWEN3_VL = {"rope_parameters": {"rope_type": "default", **ROPE, "mrope_section": [4, 2, 2]}}
-QWEN3_VL_KEYS = {**ROPE_KEYS, "rope.dimension_sections": [4, 2, 2, 0], "n_deepstack_layers": 0}
+PIXTRAL = TOWER | {"model_type": "pixtral"}
+TIED = {"tie_word_embeddings": True}
 QWEN3_5 = LINEAR_CASES["qwen3_5"].traits
 QWEN3_5_KEYS = LINEAR_CASES["qwen3_5"].keys
-# Class, further traits of its text part, architecture and keys in GGUF.
-WRAPPED: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
-    "qwen3_vl": ("Qwen3VL", QWEN3_VL, "qwen3vl", QWEN3_VL_KEYS),
-    "qwen3_vl_moe": (
-        "Qwen3VLMoe", {**QWEN3_VL, **QWEN3_EXPERTS},
-        "qwen3vlmoe", {**QWEN3_VL_KEYS, "expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 24},
+WRAPPED: dict[str, FamilyCase] = {
+    "mistral3_of_mistral": FamilyCase(
+        "Mistral3", {"model_type": "mistral", **ROPE}, "llama", ROPE_KEYS, {}, vision=PIXTRAL
     ),
-    "mistral3_of_mistral": ("Mistral3", {"model_type": "mistral", **ROPE}, "llama", ROPE_KEYS),
-    "mistral3_of_ministral3": (
+    "mistral3_of_ministral3": FamilyCase(
         "Mistral3",
         {"model_type": "ministral3",
          "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, **ROPE,
@@ -141,52 +135,39 @@ WRAPPED: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
         "mistral3",
         {**ROPE_KEYS, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "attention.temperature_scale": 0.1,
          "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 1.0},
+        {}, vision=PIXTRAL,
     ),
-    "qwen3_5": ("Qwen3_5", QWEN3_5, "qwen35", QWEN3_5_KEYS),
-    "qwen3_5_moe": (
+    "qwen3_5": FamilyCase("Qwen3_5", QWEN3_5, "qwen35", QWEN3_5_KEYS, {}, vision=TOWER),
+    "qwen3_5_moe": FamilyCase(
         "Qwen3_5Moe", {**QWEN3_5, **QWEN3_EXPERTS, "shared_expert_intermediate_size": 48}, "qwen35moe",
         {**QWEN3_5_KEYS, "expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 24,
          "expert_shared_feed_forward_length": 48},
+        {}, vision=TOWER,
     ),
-    "gemma3": (
+    "gemma3": FamilyCase(
         "Gemma3",
-        {"rope_theta": 1e6, "query_pre_attn_scalar": 16, "sliding_window": 20, "num_hidden_layers": 7},
-        "gemma3", {"rope.freq_base": 1e6, "attention.sliding_window": 20},
+        {"rope_theta": 1e6, "query_pre_attn_scalar": 16, "sliding_window": 20, "num_hidden_layers": 7, **TIED},
+        "gemma3", {"rope.freq_base": 1e6, "attention.sliding_window": 20}, {}, vision=TOWER,
     ),
-    "gemma4": (
+    "gemma4": FamilyCase(
         "Gemma4", {**GEMMA4, "num_hidden_layers": 4, "hidden_size_per_layer_input": 24,
                    "vocab_size_per_layer_input": 53},
-        "gemma4", {**GEMMA4_KEYS, "embedding_length_per_layer_input": 24},
+        "gemma4", {**GEMMA4_KEYS, "embedding_length_per_layer_input": 24}, {},
+        vision=TOWER | {"num_key_value_heads": 2, "position_embedding_size": 16},
     ),
-    "gemma4_unified": (
+    "gemma4_unified": FamilyCase(
         "Gemma4Unified",
         {"num_hidden_layers": 4} | {name: GEMMA4[name] for name in GEMMA4 if name != "hidden_size_per_layer_input"},
-        "gemma4", GEMMA4_KEYS,
+        "gemma4", GEMMA4_KEYS, {}, vision=TOWER | {"mm_embed_dim": 16, "mm_posemb_size": 16, "output_proj_dims": 40},
     ),
 }  # fmt: skip
-
-
-def wrapped(name: str) -> Any:
-    model, text, _, _ = WRAPPED[name]
-    config_class = getattr(transformers, f"{model}Config")
-    others = {
-        "Mistral3": {"model_type": "pixtral"}, "Gemma4": {"num_key_value_heads": 2, "position_embedding_size": 16},
-        "Gemma4Unified": {"mm_embed_dim": 16, "mm_posemb_size": 16, "output_proj_dims": 40},
-    }  # fmt: skip
-    vision = VISION | others.get(model, {})
-    tied = {"tie_word_embeddings": model.startswith("Gemma")}
-    config = config_class(text_config={**TEXT, **text, **tied}, vision_config=vision, **tied)
-    transformers.utils.logging.set_verbosity_error()
-    peer = getattr(transformers, f"{model}ForConditionalGeneration")(config).eval()
-    fill(peer)
-    return peer
 
 
 def test_mod_30_experts_of_qwen3_vl_as_they_are_published(tmp_path: Path) -> None:
     """transformers reads both orders of the experts' dimensions, and writes the one that is not published."""
     from safetensors.numpy import load_file, save_file
 
-    peer = wrapped("qwen3_vl_moe")
+    peer = CASES["qwen3_vl_moe"].peer()
     peer.save_pretrained(tmp_path)
     path, tokens = tmp_path / "model.safetensors", prompt(60, SIZES["vocab_size"])
     now = logits(load(tmp_path, tmp_path, kv_dtype="f32"), tokens)
@@ -199,18 +180,17 @@ def test_mod_30_experts_of_qwen3_vl_as_they_are_published(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_mod_5_mod_30_hon_1_the_text_part_of_a_model_that_sees(name: str, tmp_path: Path) -> None:
-    _, _, architecture, keys = WRAPPED[name]
-    peer = wrapped(name)
+    peer = WRAPPED[name].peer()
     tokens = prompt(60, SIZES["vocab_size"])
-    path = export(peer, architecture, keys).write(tmp_path / "m.gguf")
+    path = WRAPPED[name].written(peer, tmp_path / "m.gguf")
     peer.save_pretrained(tmp_path / "saved")
     models = [load(each, tmp_path, kv_dtype="f32") for each in (path, tmp_path / "saved")]
     [warning] = models[1].warnings
     assert "tensors are not part of the model and not read" in warning
     got, expected = [logits(model, tokens) for model in models], peer_logits(peer, tokens)
-    limit = bound(peer.model.language_model)
+    limit = bound(peer)
     with torch.no_grad():
-        layer = next(each for each in peer.model.language_model.layers[1:] if hasattr(each, "self_attn"))
+        layer = next(each for each in text_part(peer).layers[1:] if hasattr(each, "self_attn"))
         layer.self_attn.k_proj.weight[3, 5] += 0.05
     changed = peer_logits(peer, tokens)
     for each in got:

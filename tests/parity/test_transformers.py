@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import LLAMA3, YARN, FamilyCase, bound, compare, peer_logits
+from support.family_cases import LLAMA3, YARN, FamilyCase, bound, compare, peer_logits, text_part
 from support.forward_runs import Cache, distance, load, logits, prompt
 from support.linear_attention_cases import LINEAR_CASES
 
@@ -36,7 +36,8 @@ YARNS: dict[str, dict[str, Any]] = {
 def test_mod_5_mod_30_hon_1_a_family_equals_transformers(name: str, tmp_path: Path) -> None:
     """Compares a GGUF file and a checkpoint that transformers saved. The controls detect each fact that is left out."""
     found = compare(CASES[name], tmp_path)
-    assert found.warnings == []
+    of_tower = [text for text in found.warnings if "tensors are not part of the model and not read" in text]
+    assert found.warnings == of_tower and len(of_tower) == bool(CASES[name].vision)
     assert found.is_equal, found
     assert found.uncaught == []
     assert found.same_bits != CASES[name].gguf_rounds
@@ -44,7 +45,7 @@ def test_mod_5_mod_30_hon_1_a_family_equals_transformers(name: str, tmp_path: Pa
 
 def change_weight(peer: Any) -> None:
     with torch.no_grad():
-        layer = peer.model.layers[1]
+        layer = text_part(peer).layers[1]
         output = layer.linear_attn.out_proj if hasattr(layer, "linear_attn") else layer.self_attn.o_proj
         output.weight[3, 5] += 0.05
 
@@ -54,7 +55,7 @@ NORMS = ("input_layernorm", "attention_layernorm", "post_attention_layernorm")
 
 
 def change_norm(peer: Any) -> None:
-    layer = peer.model.layers[2]
+    layer = text_part(peer).layers[2]
     norm = next(getattr(layer, name) for name in NORMS if hasattr(layer, name))
     with torch.no_grad():
         norm.weight[7] += 0.05

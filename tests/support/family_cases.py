@@ -39,6 +39,9 @@ class FamilyCase:
     keys: dict[str, Any]  # of GGUF beside the sizes, without the architecture
     off: dict[str, TurnOff]
     config_class: str = ""  # where it has another name
+    vision: dict[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # the configuration of the vision tower, if the model has one
     gguf_rounds: bool = False  # GGUF holds a number in float32 that the configuration implies in float64
 
     def unfilled(self) -> Any:
@@ -49,8 +52,14 @@ class FamilyCase:
         torch.set_num_threads(1)  # products this small take longer on several
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
-        config = getattr(transformers, self.config_class or f"{self.model}Config")(**copy.deepcopy(SIZES | self.traits))
-        return getattr(transformers, f"{self.model}ForCausalLM")(config).eval()
+        config_class = getattr(transformers, self.config_class or f"{self.model}Config")
+        traits = copy.deepcopy(SIZES | self.traits)
+        if not self.vision:
+            return getattr(transformers, f"{self.model}ForCausalLM")(config_class(**traits)).eval()
+        del traits["attn_implementation"]
+        tied = {"tie_word_embeddings": traits["tie_word_embeddings"]}
+        config = config_class(text_config=traits, vision_config=copy.deepcopy(self.vision), **tied)
+        return getattr(transformers, f"{self.model}ForConditionalGeneration")(config).eval()
 
     def peer(self) -> Any:
         """Returns the model of transformers, with other numbers in every parameter."""
@@ -65,6 +74,11 @@ class FamilyCase:
         return self.exported(peer).write(path)
 
 
+def text_part(peer: Any) -> Any:
+    """Returns the module that has the embedding and the layers."""
+    return getattr(peer.model, "language_model", peer.model)
+
+
 def peer_logits(peer: Any, tokens: list[int]) -> NDArray[np.float64]:
     import torch
 
@@ -75,8 +89,9 @@ def peer_logits(peer: Any, tokens: list[int]) -> NDArray[np.float64]:
 
 def bound(peer: Any) -> float:
     """Both sides compute in float32, and the peer's angles are rounded to it too."""
-    is_linear = "linear_attention" in (getattr(peer.config, "layer_types", None) or ())
-    sizes = {"n_layers": peer.config.num_hidden_layers, "hidden_size": 40, "ffn_size": 72, "n_heads": 4, "head_dim": 16}
+    config = peer.config.get_text_config()
+    is_linear = "linear_attention" in (getattr(config, "layer_types", None) or ())
+    sizes = {"n_layers": config.num_hidden_layers, "hidden_size": 40, "ffn_size": 72, "n_heads": 4, "head_dim": 16}
     return 2 * float32_bound(TinyModel("qwen35" if is_linear else "llama", **sizes))
 
 
@@ -124,7 +139,7 @@ def without(*path: str) -> TurnOff:
     def turn_off(peer: Any) -> None:
         import torch
 
-        for layer in peer.model.layers:
+        for layer in text_part(peer).layers:
             owner = layer
             for name in path[:-1]:
                 owner = getattr(owner, name)
@@ -178,7 +193,7 @@ def plain_frequencies(peer: Any) -> None:
 
 
 def other_number_of_experts(peer: Any) -> None:
-    for layer in peer.model.layers:
+    for layer in text_part(peer).layers:
         layer.mlp.gate.top_k += 1
 
 
@@ -432,6 +447,13 @@ GEMMA4_OFF: dict[str, TurnOff] = {
     "cap of logits": configured(final_logit_softcapping=None), "scale of the embedding": without_embedding_scale,
 }  # fmt: skip
 
+TOWER = {"hidden_size": 16, "num_hidden_layers": 1, "depth": 1, "num_heads": 2, "num_attention_heads": 2,
+         "intermediate_size": 16, "out_hidden_size": 40, "image_size": 28, "patch_size": 14, "head_dim": 8,
+         "deepstack_visual_indexes": []}  # fmt: skip
+QWEN3_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "norm_topk_prob": True}
+QWEN3_VL = {"rope_parameters": {"rope_type": "default", **ROPE, "mrope_section": [4, 2, 2]}}
+QWEN3_VL_KEYS = {**ROPE_KEYS, "rope.dimension_sections": [4, 2, 2, 0], "n_deepstack_layers": 0}
+
 CASES: dict[str, FamilyCase] = {
     "llama": FamilyCase(
         "Llama", {"rope_theta": 10000.0, "attention_bias": True, "mlp_bias": True},
@@ -472,6 +494,12 @@ CASES: dict[str, FamilyCase] = {
         "qwen3moe", {"rope.freq_base": 1e6, "expert_count": 6, "expert_used_count": 3,
                      "expert_feed_forward_length": 24, "expert_weights_norm": False},
         {"number of experts": other_number_of_experts},
+    ),
+    "qwen3_vl": FamilyCase("Qwen3VL", QWEN3_VL, "qwen3vl", QWEN3_VL_KEYS, Q_NORM, vision=TOWER),
+    "qwen3_vl_moe": FamilyCase(
+        "Qwen3VLMoe", {**QWEN3_VL, **QWEN3_EXPERTS},
+        "qwen3vlmoe", {**QWEN3_VL_KEYS, "expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 24},
+        {**Q_NORM, "number of experts": other_number_of_experts}, vision=TOWER,
     ),
     "mixtral": FamilyCase(
         "Mixtral",

@@ -81,22 +81,44 @@ def bound(model: TinyModel, file_type: str) -> float:
     return float16_cache_bound(model) if file_type in ("f32", "f16") else int8_activations_bound(model)
 
 
+def log_softmax(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = rows - rows.max(axis=1, keepdims=True)
+    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Distance:
+    """The distance of logits from the exact ones."""
+
+    error: float  # as `distance` defines it
+    top_1: float  # the part of the positions with the same most probable token
+    divergence: float  # the median of the positions' Kullback-Leibler divergences, in nats
+
+    @staticmethod
+    def of(model: TinyModel, got: Logits, exact: NDArray[np.float64]) -> Distance:
+        ours, theirs = log_softmax(got.astype(np.float64)), log_softmax(exact)
+        divergences = np.sum(np.exp(theirs) * (theirs - ours), axis=1)
+        same = np.argmax(got, axis=1) == np.argmax(exact, axis=1)
+        return Distance(distance(model, got, exact), float(same.mean()), float(np.median(divergences)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Errors:
     """Distances from the logits of NumPy in float64, which computes with the weights that the file encodes."""
 
-    imp: float
-    llama_cpp: float
-    control: float  # of imp, from a model of which one matrix has its rows in another order
+    imp: Distance
+    llama_cpp: Distance
+    control: float  # the error of imp, compared with a model of which one matrix has its rows in another order
 
     @property
     def is_near(self) -> bool:
         """Whether imp rounds hardly more than llama.cpp, which rounds activations in the same places."""
-        return self.imp <= MOST_OF_PEER * self.llama_cpp
+        return self.imp.error <= MOST_OF_PEER * self.llama_cpp.error
 
     @property
     def control_is_caught(self) -> bool:
-        return self.control > CAUGHT_ABOVE * self.imp
+        return self.control > CAUGHT_ABOVE * self.imp.error
 
 
 def encoded(path: Path) -> dict[str, Tensor]:
@@ -121,6 +143,6 @@ def compare_errors(family: str, file_type: str, folder: Path, n_tokens: int = N_
     exact, changed = (model.oracle(tensors=each).logits(tokens) for each in (tensors, with_rolled_output(tensors)))
     got = logits(load(path, folder, kv_dtype="f32"), tokens)
     return Errors(
-        distance(model, got, exact), distance(model, llama_cpp_peer.logits(path, tokens), exact),
+        Distance.of(model, got, exact), Distance.of(model, llama_cpp_peer.logits(path, tokens), exact),
         distance(model, got, changed),
     )  # fmt: skip
