@@ -34,6 +34,7 @@ VARIANTS: dict[str, TinyModel] = {
     "qwen3moe_not_normalized": tiny("qwen3moe", expert_weights_normalized=False),
     "qwen3moe_scaled": tiny("qwen3moe", expert_weights_scale=2.5),
     "qwen3_partial_rope": tiny("qwen3", rope_dims=16),
+    "command-r_plus": tiny("command-r", head_norms=True),
     "gemma2_caps": tiny("gemma2", attention_soft_cap=1.5, logit_soft_cap=2.5),
     "gemma3_linear": tiny("gemma3", scaling={"type": "linear", "factor": 8.0}),
     "gemma3_pattern": tiny("gemma3", pattern=3),

@@ -17,6 +17,7 @@ KINDS = {
     # A tied head tends to repeat its input.
     **{family: tiny(family, context=2048, tied=False) for family in FAMILIES},
     "command-r": tiny("command-r", context=2048, seed=1),
+    "command-r_plus": tiny("command-r", context=2048, seed=1, head_norms=True),
     "llama_q8_0": tiny("llama", context=2048, hidden_size=64, ffn_size=96, head_dim=16, n_heads=4, dtype="q8_0"),
 }
 

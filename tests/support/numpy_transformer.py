@@ -168,13 +168,15 @@ class NumpyTransformer:
         return self.rotated_heads(layer, x, "k", positions), v
 
     def rotated_heads(self, layer: NumpyLayer, x: Array, name: str, positions: Array) -> Array:
-        """q or k; the norm is over each head, or as wide as its weight over all of them."""
+        """q or k. The norm is over each head, with one weight or a weight of each; or over the whole width."""
         rows = layer.linear(x, name)
         head_dim = layer.head_dim or self.head_dim
         heads = rows.reshape(len(x), -1, head_dim)
         weight = layer.weights.get(f"{name}_norm")
         if weight is None:
             return layer.rope.rotate(heads, positions)
+        if weight.ndim == 2:
+            return layer.rope.rotate(self.norms(heads, weight, self.epsilon), positions)
         if self.rotates_before_norm:
             return rms_norm(layer.rope.rotate(heads, positions), weight, self.epsilon)
         if len(weight) == head_dim:

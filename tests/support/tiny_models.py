@@ -67,6 +67,7 @@ class TinyModel:
     rope_dims: int = 0  # 0: head_dim
     tied: bool = False
     output_bias: bool = False  # llama: biases wherever it can have them
+    head_norms: bool = False  # command-r: LayerNorm of each head of q and k, which has weights of its own
     window: int = 0
     pattern: int = 0  # 0: the architecture's
     attention_soft_cap: float = 0.0
@@ -250,14 +251,14 @@ class TinyModel:
         norms = self.norms()
         if self.is_linear(layer):
             norms = {name: size for name, size in norms.items() if name not in ("attn_q_norm", "attn_k_norm")}
-            norms["ssm_norm"] = self.delta_value_dim
+            norms["ssm_norm"] = (self.delta_value_dim,)
         biased = [name for name in self.family.biased if name in matrices or name in norms]
         if self.output_bias:
             biased += ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
         tensors = {f"{at}{name}.weight": self.matrix(f"{at}{name}.weight", *shape) for name, shape in matrices.items()}
-        tensors |= {f"{at}{name}.weight": self.norm(f"{at}{name}.weight", size) for name, size in norms.items()}
+        tensors |= {f"{at}{name}.weight": self.norm(f"{at}{name}.weight", *shape) for name, shape in norms.items()}
         for name in biased:
-            shape = matrices[name][:-1] if name in matrices else (norms[name],)
+            shape = matrices[name][:-1] if name in matrices else norms[name]
             tensors[f"{at}{name}.bias"] = self.bias(f"{at}{name}.bias", *shape)
         if self.family.sinks:
             tensors[f"{at}attn_sinks.weight"] = self.bias(f"{at}attn_sinks.weight", self.n_heads)
@@ -292,17 +293,19 @@ class TinyModel:
             inputs = {"attn_qkv": (q_width + 2 * kv_width, self.hidden_size)}
         return {**inputs, "attn_output": (self.hidden_size, q_width)}
 
-    def norms(self) -> dict[str, int]:
+    def norms(self) -> dict[str, tuple[int, ...]]:
         names: tuple[str, ...] = {
             "pre": ("attn_norm", self.family.ffn_norm),
             "post": ("post_attention_norm", "post_ffw_norm"),
             "both": ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"),
             "parallel": ("attn_norm",),
         }[self.family.norms]
-        norms = dict.fromkeys(names, self.hidden_size)
+        norms: dict[str, tuple[int, ...]] = dict.fromkeys(names, (self.hidden_size,))
         if self.family.qk_norm:
             heads = (self.n_heads, self.n_kv_heads) if self.family.qk_norm == "width" else (1, 1)
-            norms |= {"attn_q_norm": heads[0] * self.head_dim, "attn_k_norm": heads[1] * self.head_dim}
+            norms |= {"attn_q_norm": (heads[0] * self.head_dim,), "attn_k_norm": (heads[1] * self.head_dim,)}
+        if self.head_norms:
+            norms |= {"attn_q_norm": (self.n_heads, self.head_dim), "attn_k_norm": (self.n_kv_heads, self.head_dim)}
         return norms
 
     def dense_matrices(self) -> dict[str, tuple[int, ...]]:
@@ -335,8 +338,8 @@ class TinyModel:
         of_type = self.expert_dtype if "_exps" in name and self.expert_dtype else self.dtype
         return Tensor(values.astype(np.float32), "f32" if "ffn_gate_inp" in name else of_type)
 
-    def norm(self, name: str, size: int) -> Tensor:
-        return Tensor((1 + 0.4 * hashed(name, (size,), self.seed)).astype(np.float32), self.vector_dtype)
+    def norm(self, name: str, *shape: int) -> Tensor:
+        return Tensor((1 + 0.4 * hashed(name, shape, self.seed)).astype(np.float32), self.vector_dtype)
 
     def bias(self, name: str, *shape: int) -> Tensor:
         """Of gates with limits so large that these are met."""
