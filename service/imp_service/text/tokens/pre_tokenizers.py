@@ -2,8 +2,9 @@ r"""How byte-level vocabularies split text into words before merging: one row fo
 
 The patterns are those of the models' own tokenizer.json files, in Oniguruma's syntax, which the `tokenizers` library
 runs as they are. A piece that no pattern matches stays whole. Names whose rule needs quadratic time (`tiny_aya`,
-`superbpe`), code of its own (`afmoe`) or an encoder's separator (`jina-*`, `roberta-bpe`) are left out: an unknown name
-is an error, since a wrong rule gives plausible and wrong tokens.
+`cohere2moe`, `superbpe`), code of its own (`afmoe`), another spelling of spaces (`sarvam-moe`, `whitespace`) or an
+encoder's separator (`jina-*`, `roberta-bpe`) are left out: an unknown name is an error, since a wrong rule gives
+plausible and wrong tokens.
 """
 
 from __future__ import annotations
@@ -124,11 +125,20 @@ _JAIS2 = _either(
     r"\s{1,2}(?!\S)",
     r"\s{1}",
 )
-_DEEPSEEK_V3 = _either(
+_SYMBOL_WORDS = _either(
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+""",
     r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+",
-    r" ?[\p{P}\p{S}]+[\r\n]*",
-    _SPACES,
+)
+_DEEPSEEK_V3 = _either(_SYMBOL_WORDS, r" ?[\p{P}\p{S}]+[\r\n]*", _SPACES)
+_SPARK = _either(_SYMBOL_WORDS, r" ?[\p{P}\p{S}]+", r"[\r\n]", r"\s+(?!\S)", r"\s+")
+# The first two are texts that stand for images.
+_CHAMELEON = (
+    "<sentinel:[0-9]+>",
+    "IMGIMG[A-I]{1,4}Z",
+    "[\t\n]|    |  ",
+    _DIGIT,
+    r"[\p{P}!-/:-@\[-`{-~]",
+    _WORDS,
 )
 _CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 _CJK_KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
@@ -193,6 +203,8 @@ _ROWS: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
     (("youtu",), PreTokenizer((_YOUTU_SCRIPTS, _YOUTU), ignores_merges=True)),
     (("bailingmoe", "bailingmoe2", "llada-moe"), _BAILING_RULE),
     (("exaone-moe",), PreTokenizer((_EXAONE_MOE,))),
+    (("spark2_5",), PreTokenizer((_DIGIT, _CJK_KANA, _SPARK))),
+    (("chameleon",), PreTokenizer(_CHAMELEON, adds_bos=True)),
     (("bloom", "gpt3-finnish", "poro-chat"), _BLOOM_RULE),
     (("viking",), PreTokenizer((_BLOOM, Step.EACH_DIGIT))),
     # This rule splits digits after the conversion to the byte alphabet, so some pieces end inside a character.
