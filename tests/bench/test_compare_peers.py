@@ -24,6 +24,8 @@ from support.command_line import FOUND_IN
 
 pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
+from support.llama_cpp_peer import AMX_NOTE, has_amx
+
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
 
@@ -81,6 +83,7 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
     assert report["complete"]
     assert report["left_out"] == {}
     assert [start["engine"] for start in report["starts"]] == ["imp", "llama.cpp"]
+    assert [start.get("note") for start in report["starts"]] == [None, AMX_NOTE if has_amx() else None]
     cases = [(case["kind"], case["tokens"], case["batch"], case["depth"]) for case in report["cases"]]
     assert cases == [("prefill", 64, 1, 0), ("decode", 8, 1, 0), ("decode", 8, 1, 48), ("decode", 8, 4, 0)]
     for case in report["cases"]:

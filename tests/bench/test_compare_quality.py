@@ -20,6 +20,8 @@ from support.command_line import FOUND_IN
 
 pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
+from support.llama_cpp_peer import AMX_NOTE, has_amx
+
 COMMAND = Path(__file__).with_name("compare_quality")
 TEXT = Path(__file__).parents[1] / "data" / "held_out.txt"
 
@@ -70,7 +72,9 @@ def test_engines_are_compared_with_the_weights_of_the_file(tmp_path: Path) -> No
         env={**os.environ, "PYTHONPATH": str(FOUND_IN)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    (found,) = json.loads(report.read_text())["files"]
+    written = json.loads(report.read_text())
+    assert written["notes"] == ({"llama.cpp": AMX_NOTE} if has_amx() else {})
+    (found,) = written["files"]
     engines = {(engine["engine"], engine["kv"]): engine["mean"]["value"] for engine in found["engines"]}
     ways = ("llama.cpp, prompts", "llama.cpp, steps")
     assert engines.keys() == {("imp", "bf16"), *((way, kv) for way in ways for kv in ("f16", "bf16"))}

@@ -16,6 +16,11 @@ from llama_cpp import _utils as llama_cpp_files
 from numpy.typing import NDArray
 
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15, "bf16": 32}  # llama_ftype
+# Without its extra buffer types, llama.cpp also loads Q4_0 and a few more types without repacking them.
+AMX_NOTE = (
+    "it was built with kernels for AMX, which crash on some shapes, so it runs without them and without repacked "
+    "weights; build it with CFLAGS and CXXFLAGS of -mno-amx-tile -mno-amx-int8 -mno-amx-bf16 to measure it at its best"
+)
 _F32 = 0  # ggml_type
 _NO_FLASH_ATTENTION = 0
 
@@ -49,6 +54,16 @@ def plain_model_params() -> Any:
     params = llama_cpp.llama_model_default_params()
     params.use_extra_bufts = False
     return params
+
+
+def measured_model_params() -> Any:
+    """Returns llama.cpp's default parameters, which use its fastest kernels that do not crash: see AMX_NOTE."""
+    return plain_model_params() if has_amx() else llama_cpp.llama_model_default_params()
+
+
+def has_amx() -> bool:
+    """Returns whether llama.cpp was built with kernels for AMX and runs them here."""
+    return b"AMX" in llama_cpp.llama_print_system_info()
 
 
 @contextmanager

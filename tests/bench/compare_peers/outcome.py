@@ -116,9 +116,18 @@ class Start:
     peak_bytes: Spread
     file_bytes: int
     planned_bytes: int | None = None  # the file, and what the engine plans besides the weights
+    note: str | None = None  # what restricts the engine on this machine
 
     def as_json(self) -> dict[str, object]:
         """Returns all numbers."""
         sizes = {} if self.planned_bytes is None else {"planned_bytes": self.planned_bytes}
+        notes = {} if self.note is None else {"note": self.note}
         spreads = {"first_token_seconds": self.seconds.as_json(), "peak_bytes": self.peak_bytes.as_json()}
-        return {"engine": self.engine, "threads": self.threads, "file_bytes": self.file_bytes, **sizes, **spreads}
+        return {
+            "engine": self.engine,
+            "threads": self.threads,
+            "file_bytes": self.file_bytes,
+            **sizes,
+            **spreads,
+            **notes,
+        }

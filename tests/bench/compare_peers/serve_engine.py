@@ -72,6 +72,7 @@ def main() -> None:
         "release": engine.release,
         "peak": peak_bytes,
         "planned": getattr(engine, "planned_bytes", lambda: None),
+        "note": getattr(engine, "note", lambda: None),
         "work": getattr(engine, "work", dict),
         "probe": getattr(engine, "probe", dict),
     }

@@ -28,6 +28,7 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
     seconds: dict[str, list[float]] = defaultdict(list)
     peaks: dict[str, list[float]] = defaultdict(list)
     planned: dict[str, int | None] = {}
+    notes: dict[str, str | None] = {}
     refusals: dict[str, str] = {}
     task.path.read_bytes()  # into the page cache
     for rep in range(reps):
@@ -42,6 +43,7 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
                     engine.ask("run")
                     peaks[name].append(engine.ask("peak"))
                     planned[name] = engine.ask("planned")
+                    notes[name] = engine.ask("note")
             except RefusedError as refusal:
                 if name == IMP:
                     raise
@@ -51,6 +53,7 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
         Start(
             *(name, task.threads, Spread.of(seconds[name]), Spread.of(peaks[name]), size),
             planned_bytes=None if (beside := planned[name]) is None else size + beside,
+            note=notes[name],
         )
         for name in names
         if name not in refusals

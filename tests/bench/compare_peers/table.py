@@ -41,6 +41,8 @@ def start_lines(start: Start, starts: Sequence[Start]) -> list[str]:
     lines = [f"{label:44} {start.engine:13} {numbers(start.seconds)}  {ratio:>13}  {peak}"]
     if goals := verdict_line(start_verdicts(start)):
         lines.append(f"{'':44} peak of memory {goals}")
+    if start.note:
+        lines.append(f"{'':44} {start.engine}: {start.note}")
     return lines
 
 

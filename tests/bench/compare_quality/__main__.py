@@ -35,12 +35,19 @@ def main() -> None:
     arguments = parsed()
     found = []
     print(HEADING, flush=True)
+    if note := LlamaCppRows.note():
+        print(f"llama.cpp: {note}", flush=True)
     for path in arguments.models:
         comparison = compare(path, arguments)
         print("\n".join(lines(comparison)), flush=True)
         found.append(comparison)
     if arguments.json is not None:
-        report = {"schema": "imp.compare_quality.v1", "files": [comparison.as_json() for comparison in found]}
+        notes = {"llama.cpp": note} if note else {}
+        report = {
+            "schema": "imp.compare_quality.v1",
+            "notes": notes,
+            "files": [comparison.as_json() for comparison in found],
+        }
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 
 

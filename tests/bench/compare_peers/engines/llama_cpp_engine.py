@@ -15,7 +15,7 @@ from imp_service.core.bench.cases import Case
 try:
     import llama_cpp
 
-    from support.llama_cpp_peer import start
+    from support.llama_cpp_peer import AMX_NOTE, has_amx, measured_model_params, start
 except ImportError as missing:
     raise RefusedError(f"not installed: {missing}") from None
 
@@ -32,9 +32,13 @@ class LlamaCppEngine:
         start()
         self._task = task
         self._held = ExitStack()
-        self._model = llama_cpp.llama_model_load_from_file(bytes(task.path), llama_cpp.llama_model_default_params())
+        self._model = llama_cpp.llama_model_load_from_file(bytes(task.path), measured_model_params())
         if not self._model:
             raise RefusedError("does not load the file")
+
+    def note(self) -> str | None:
+        """Returns what restricts this engine here."""
+        return AMX_NOTE if has_amx() else None
 
     def prepare(self, case: Case) -> None:
         self._case = case

@@ -33,10 +33,15 @@ class LlamaCppRows:
         """Returns sources for both ways: as it reads prompts with default settings, and as it generates."""
         return [cls(kv, "prompts", 512), cls(kv, "steps", 1)]
 
+    @staticmethod
+    def note() -> str | None:
+        """Returns what restricts llama.cpp here."""
+        return llama_cpp_peer.AMX_NOTE if llama_cpp_peer.has_amx() else None
+
     def __call__(self, path: Path, threads: int, sequences: Sequences) -> Iterator[Rows]:
         llama_cpp_peer.start()
         with ExitStack() as held:
-            model = llama_cpp.llama_model_load_from_file(bytes(path), llama_cpp.llama_model_default_params())
+            model = llama_cpp.llama_model_load_from_file(bytes(path), llama_cpp_peer.measured_model_params())
             assert model, f"llama.cpp does not load {path}"
             held.callback(llama_cpp.llama_model_free, model)
             n_tokens = len(sequences[0])
