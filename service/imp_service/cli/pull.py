@@ -22,12 +22,15 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.cli.command_line import parse
     from imp_service.cli.hub.get import get_model, list_models
+    from imp_service.cli.hub.reference import PREFIX, read_reference
 
     if arguments.list:
         list_models(arguments.reference, arguments.revision)
         return 0
     folder = None if arguments.to is None else Path(arguments.to)
     path = get_model(arguments.reference, arguments.revision, folder)
-    print(f"— {path}. Next: imp serve -m {path}", file=sys.stderr, flush=True)
+    is_found_by_name = arguments.to is None and arguments.revision is None
+    model = f"{PREFIX}{read_reference(arguments.reference)}" if is_found_by_name else str(path)
+    print(f"— {path}. Next: imp serve -m {model}", file=sys.stderr, flush=True)
     inspect, words = parse(["inspect", str(path)])
     return inspect.module().run(words)

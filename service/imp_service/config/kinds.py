@@ -200,6 +200,19 @@ class ListOf(Kind[tuple[U, ...]]):
         except UnfitError:
             raise UnfitError(self.expected) from None
 
+    def read_text(self, text: str) -> tuple[U, ...]:
+        try:
+            return self.read(read_value(text))
+        except UnfitError:
+            raise UnfitError(f"{self._as_list(text)}{self.expected}") from None
+
+    def _as_list(self, text: str) -> str:
+        """The list of this text alone, to show how a list is written; empty if it is no item."""
+        try:
+            return f"{self.write((self.item.read_text(text),))}, "
+        except UnfitError:
+            return ""
+
     def plain(self, value: object) -> object:
         return [self.item.plain(item) for item in value] if isinstance(value, tuple) else value
 

@@ -9,7 +9,7 @@ from imp_service.config.table import key
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
 ADDRESS = Text(
-    "host:port, [IPv6]:port or unix:///path",
+    "host:port, [IPv6]:port or unix:///path, with a port of at most 65535",
     pattern=rf"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}",
 )
 PATH = Text("a path")

@@ -69,6 +69,7 @@ def test_oai_12_each_dialect_counts_the_same_tokens(call, script, path, has_extr
     report = json.loads(out)
     assert (report["server"], report["answers"]) == ("scripted/1", {"least": 6, "most": 6})
     assert report["prompts"] == {"least": 40, "most": 40}
+    assert report["are_counted"] == (script.usage != "none")
     assert [level["tokens_per_message"] for level in report["levels"]] == [1.0, 1.0]
     assert [level["inter_token"]["n"] for level in report["levels"]] == [5 * 6, 5 * 18]
     measured = script.streamed
@@ -105,6 +106,15 @@ def test_answers_that_end_early_are_shown_with_their_lengths(call, tmp_path):
     assert "prompts of 40 tokens, answers of 5;" in page and "<dt>Device</dt>" not in page
     rows = [re.findall(r"<t[hd]>([^<]*)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", page)]
     assert [re.split(r" {2,}", line) for line in out.splitlines()[-2:]] == rows
+
+
+def test_oai_12_tokens_that_the_server_does_not_count_are_named(call, tmp_path):
+    """Two events of four and two tokens."""
+    with scripted_openai(ScriptedOpenAi(usage="none", tokens_per_event=4)) as url:
+        status, out, _ = call("bench", "--server", url, *ONCE, "--html", "page.html")
+    lengths = "prompts of 40 tokens, answers of 2 messages (the server states no usage: a message counts as a token)"
+    assert status == 0 and out.splitlines()[2] == lengths
+    assert lengths in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_refusals_are_counted_by_their_code_and_not_asked_again(call):

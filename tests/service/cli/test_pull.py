@@ -57,6 +57,13 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
     ]
 
 
+def test_get_1_the_line_to_serve_a_model_of_the_cache_has_its_name(pull, tmp_path: Path) -> None:
+    status, _, err = pull("own/one:tiny-Q8_0.gguf", HF_HOME=str(tmp_path / "home"))
+    assert status == 0 and err.splitlines()[-1].endswith(". Next: imp serve -m hf:own/one:tiny-Q8_0.gguf")
+    status, _, err = pull("own/one", "--revision", "main", HF_HOME=str(tmp_path / "home"))
+    assert status == 0 and f"Next: imp serve -m {tmp_path}/home/" in err
+
+
 BLOCK = 10 * 1024**2  # the library keeps whole blocks of an interrupted download
 
 

@@ -55,7 +55,8 @@ VALUES = [
     ("model.path", '"a\\u0000b"', None, "expected a path, a string"),
     ("model.sha256", '"12"', "12", "expected 64 hexadecimal digits"),
     ("model.overrides.eos_token_ids", "[1, -2]", "[1, -2]", "found [1, -2], expected a list of at most 256"),
-    ("model.overrides.eos_token_ids", "3", "3", "found 3, expected a list of at most 256"),
+    ("model.overrides.eos_token_ids", "3", None, "found 3, expected a list of at most 256"),
+    ("listen.grpc", '["[::1]:65536"]', None, "or unix:///path, with a port of at most 65535"),
     ("model.overrides.eos_token_ids", "[[1]]", None, "found a list of lists or tables, expected a list"),
     ("model.overrides.rope_scaling", '"ntk"', "ntk", 'expected "none", "linear", "yarn" or "llama3"'),
     ("model.overrides.gemm", '"reference"', "reference", 'found "reference", expected a table of keys'),
@@ -91,6 +92,18 @@ def test_cfg_3_l09_a_bad_value_in_set_and_in_a_variable(key: str, _value: str, t
         by_variable = _refusal(load_text, "", **{name: text})
         assert by_variable.message.startswith(f"{name}: {key}")
         assert message in by_variable.message
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("model.overrides.eos_token_ids", "3", "found 3, expected [3], a list of at most 256"),
+        ("model.overrides.eos_token_ids", "-3", "found -3, expected a list of at most 256"),
+        ("listen.grpc", "127.0.0.1:77", 'found 127.0.0.1:77, expected ["127.0.0.1:77"], a list of at most 8'),
+    ],
+)
+def test_cfg_3_an_item_instead_of_a_list_is_shown_as_a_list(key: str, text: str, message: str, load_text):
+    assert message in _refusal(load_text, "", f"{key}={text}").message
 
 
 UNKNOWN = [

@@ -95,7 +95,7 @@ def _write_table(report: "LadderReport") -> None:
 
     server = " at ".join(filter(None, (report.server, report.address)))
     sys.stdout.write(f"{report.title}\n{', '.join(filter(None, (server, report.device)))}\n")
-    sys.stdout.write(f"prompts of {report.prompts} tokens, answers of {report.answers}\n")
+    sys.stdout.write(f"{report.lengths}\n")
     write_table(sys.stdout, HEADINGS, [level_row(level) for level in report.levels])
 
 

@@ -14,6 +14,7 @@ class RequestResult:
     ended_at: float = 0.0
     failure: str = ""
     prompt_tokens: int = 0  # as the server counts them; 0: not stated
+    is_counted: bool = True  # by the server; otherwise each message with text counts as one token
 
     @property
     def first_token_seconds(self) -> float:

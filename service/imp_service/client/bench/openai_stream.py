@@ -58,6 +58,7 @@ class StreamedTokens:
         """Ends the answer, after its last byte."""
         if not self._is_continuous:
             n_tokens, n_texts = self._n_counted or len(self._texts), len(self._texts)
+            self._result.is_counted = self._n_counted > 0
             shares = [n_tokens * (i + 1) // n_texts - n_tokens * i // n_texts for i in range(n_texts)]
             arrivals = zip(self._texts, shares, strict=True)
             self._result.arrivals += [(when, share) for when, share in arrivals if share]

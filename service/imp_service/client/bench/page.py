@@ -23,7 +23,7 @@ def page(report: LadderReport) -> str:
         "Server": " at ".join(filter(None, (report.server, report.address))),
         "Device": report.device,
         "Measured": when,
-        "Requests": f"prompts of {report.prompts} tokens, answers of {report.answers}; "
+        "Requests": f"{report.lengths}; "
         f"{plan.requests} from each stream, {repetitions}, alternately up and down the ladder",
     }
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)

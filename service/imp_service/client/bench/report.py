@@ -78,15 +78,24 @@ class LadderReport:
     server: str
     device: str
     plan: LadderPlan
-    # Tokens as the server counts them in the requests that ended well.
+    # Tokens in the requests that ended well, as the server counts them.
     prompts: Span
     answers: Span
+    are_counted: bool  # else each message with text counts as one token of the answer
     levels: tuple[LevelReport, ...]
 
     @property
     def title(self) -> str:
         """The model, and its weights where the server describes them."""
         return f"{self.model} ({self.weights})" if self.weights else self.model
+
+    @property
+    def lengths(self) -> str:
+        """The lengths of prompts and answers, and how they were counted if the server does not state them."""
+        text = f"prompts of {self.prompts} tokens, answers of {self.answers}"
+        return (
+            text if self.are_counted else f"{text} messages (the server states no usage: a message counts as a token)"
+        )
 
     def as_json(self) -> dict[str, object]:
         return {"version": REPORT_VERSION, **_plain(asdict(self))}
@@ -104,6 +113,7 @@ def report_of(facts: ServerFacts, plan: LadderPlan, runs: Sequence[LevelRun]) ->
         plan=plan,
         prompts=Span.of([result.prompt_tokens for result in good if result.prompt_tokens], plan.prompt_tokens),
         answers=Span.of([result.n_tokens for result in good], plan.output_tokens),
+        are_counted=all(result.is_counted for result in good),
         levels=tuple(_level(level, [run for run in runs if run.level == level]) for level in plan.levels),
     )
 
