@@ -60,7 +60,7 @@ class StopOptions:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What a reply contains besides token ids."""
+    """The parts of a reply besides token ids."""
 
     text: bool = True
     logprobs: bool = False
@@ -82,7 +82,7 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What a step of a session returns at its last position."""
+    """The outputs of a step of a session at its last position."""
 
     sample: bool = True
     top_logprobs: int = 0

@@ -86,7 +86,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StopMatch:
-    """What ended a sequence: exactly one field is set."""
+    """The reason for a sequence's end: exactly one field is set."""
 
     text: str | None = None
     token_id: int | None = None
@@ -104,7 +104,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where a request's time went, in seconds."""
+    """The time of a request by its phases, in seconds."""
 
     queue: float
     prefill: float

@@ -1,4 +1,4 @@
-"""What must happen before libraries are imported: checks of memory and threads, and environment variables."""
+"""Steps before libraries are imported: checks of memory and threads, and environment variables."""
 
 import os
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Where values come from before they are checked: lines of a file, environment variables, `--set`."""
+"""The sources of values that are not checked yet: lines of a file, environment variables, `--set`."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where to look for cuBLASLt, NVIDIA's library of matrix products, which some GPU kernels call.
+"""The paths of cuBLASLt, NVIDIA's library of matrix products, which some GPU kernels call.
 
 imp is not linked with the library. It opens the library only if a model uses such a kernel.
 """

@@ -1,4 +1,4 @@
-"""What this imp was built from and for: the commit, and the devices."""
+"""The commit that this imp was built from, and the devices that it was built for."""
 
 from __future__ import annotations
 

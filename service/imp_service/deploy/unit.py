@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[\w@%+=,./~-]+")
 
 @dataclass(frozen=True, slots=True)
 class UnitFilling:
-    """What a server needs of its unit."""
+    """The needs of a server that its unit states."""
 
     words: Sequence[str]  # the command
     memory_bytes: int

@@ -39,7 +39,7 @@ def page() -> str:
 
 @cache
 def page_headers(text: str) -> Headers:
-    """What a browser may do with the page: run the page's own script, and call the server that it came from."""
+    """The policy for browsers: the page may run its own script, and call the server that it came from."""
     policy = {
         "default-src": "'none'",
         **_sources(text),

@@ -55,7 +55,7 @@ _WHOLE_CONTEXT, _NO_PENALTY = -1, 0
 
 @dataclass(frozen=True, slots=True)
 class FileSampling:
-    """What a model file recommends, and why imp does not use some of it, by the names of SamplingOptions."""
+    """The sampling that a model file recommends, and why imp ignores some of it, by the names of SamplingOptions."""
 
     values: Mapping[str, float]
     warnings: Mapping[str, str]

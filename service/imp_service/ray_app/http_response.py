@@ -1,4 +1,4 @@
-"""What a replica returns for a request over HTTP: Ray sends an answer of Starlette's by calling it."""
+"""The answer of a replica to a request over HTTP: Ray sends an answer of Starlette's by calling it."""
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send

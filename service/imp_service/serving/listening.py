@@ -141,7 +141,7 @@ def bindable(text: str, log: Log) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a server listens."""
+    """The addresses on which a server listens."""
 
     grpc: tuple[Address, ...]
     http: tuple[Address, ...]

@@ -25,7 +25,7 @@ class UsedTokens(Protocol):
 
 
 class SpentTime(Protocol):
-    """Where a request's time went, in seconds."""
+    """The time of a request by its phases, in seconds."""
 
     @property
     def queue(self) -> float: ...

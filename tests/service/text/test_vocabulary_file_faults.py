@@ -85,9 +85,9 @@ def test_hub_8_each_fault_of_tekken_names_its_place(way: tuple[Any, ...], value:
 VOCAB: list[tuple[str, object, str]] = [
     ("a", MISSING, "merges.txt: line 5: 'a' is not a token"),
     ("~", MISSING, "vocab.json: no token for byte 0x7E (1 of 256 are missing)"),
-    ("a", "1", "vocab.json: model.vocab: expected names of tokens, each with an id"),
-    ("a", -1, "vocab.json: model.vocab: expected ids from 0, each once"),
-    ("a", 5, "vocab.json: model.vocab: expected ids from 0, each once"),
+    ("a", "1", "vocab.json: expected names of tokens, each with an id"),
+    ("a", -1, "vocab.json: expected ids from 0, each once"),
+    ("a", 5, "vocab.json: expected ids from 0, each once"),
     ("zzzz", 1 << 40, "vocab.json: 1099511627777 tokens, limit 4194304"),
     (HALF, 700, "vocab.json: a name: holds half of a surrogate pair"),
 ]

@@ -60,7 +60,7 @@ def only_choice(word: str, reference: Reference, repository: Repository) -> Choi
 
 
 def path_in(folder: Path, choice: Choice) -> Path:
-    """Where the model is in a folder with the files of its repository."""
+    """The path of the model in a folder with the files of its repository."""
     return folder if choice.name == "." else folder / choice.files[0].name
 
 

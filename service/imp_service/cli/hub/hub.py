@@ -29,7 +29,7 @@ class Repository(NamedTuple):
 
 
 def read_repository(reference: Reference, revision: str | None) -> Repository:
-    """What the repository holds at this revision. Raises CommandError."""
+    """The files of the repository at this revision. Raises CommandError."""
     with errors_of(str(reference)):
         info = HfApi().model_info(reference.repository, revision=revision, files_metadata=True)
     files = [
@@ -67,7 +67,7 @@ def other_endpoint() -> str | None:
 
 
 def cached_folder(reference: Reference, revision: str | None) -> Path | None:
-    """Where the cache has the files of this revision."""
+    """The folder of the cache with the files of this revision."""
     repository = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=reference.repository, repo_type="model")
     try:
         commit = (repository / "refs" / (revision or constants.DEFAULT_REVISION)).read_text().strip()

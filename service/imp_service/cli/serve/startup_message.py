@@ -74,7 +74,7 @@ def _print_message(service: "Service") -> None:
 
 
 def _http_lines(service: "Service") -> list[str]:
-    """Where OpenAI's API is, and a command that calls it."""
+    """The address of OpenAI's API, and a command that calls it."""
     settings, addresses = service.host.settings, service.http.addresses
     urls = [_url(Address(text), has_tls=settings.tls.cert is not None) for text in addresses]
     if not urls:

@@ -25,7 +25,7 @@ from . import session_calls
 from .async_generation import AsyncGeneration
 from .reception import Reception
 from .session_calls import Calls
-from .session_state import Asked, SessionState
+from .session_state import SessionState, StepRequest
 
 if TYPE_CHECKING:
     from ...pb.inference_pb2_grpc import InferenceServiceAsyncStub
@@ -145,7 +145,7 @@ class AsyncSession:
         **options: Any,
     ) -> StepOutput:
         """Evaluates a prompt after what is held, and samples, as `Session.prefill` does."""
-        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return await self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
 
     @takes_options(STEP_PARAMETERS)
@@ -160,7 +160,7 @@ class AsyncSession:
         **options: Any,
     ) -> StepOutput:
         """Evaluates `tokens`, or the pending one if there are none, and samples."""
-        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return await self._run(session_calls.decode_step(self._state, tokens, asked), timeout)
 
     @takes_options(GENERATION_PARAMETERS)

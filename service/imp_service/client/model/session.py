@@ -25,7 +25,7 @@ from . import session_calls
 from .generation import Generation
 from .reception import Reception
 from .session_calls import Calls
-from .session_state import Asked, SessionState
+from .session_state import SessionState, StepRequest
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class Session:
         holds, nothing happens but the error POSITION_MISMATCH. `base` is where output 0 would be, for a sampler that
         goes on with the draws of an earlier session.
         """
-        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
 
     @takes_options(STEP_PARAMETERS)
@@ -157,7 +157,7 @@ class Session:
         **options: Any,
     ) -> StepOutput:
         """Evaluates `tokens`, or the pending one if there are none, and samples."""
-        asked = Asked(take(step, options), sampling_of(sampling, options), position)
+        asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return self._run(session_calls.decode_step(self._state, tokens, asked), timeout)
 
     @takes_options(GENERATION_PARAMETERS)

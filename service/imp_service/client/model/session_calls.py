@@ -18,7 +18,7 @@ from ..failure import CallFailure
 from ..messages.errors import error_of_failure
 from ..messages.replies import read_step, read_timings, seconds
 from ..messages.requests import Metadata
-from .session_state import Asked, SessionState
+from .session_state import SessionState, StepRequest
 
 T = TypeVar("T")
 Calls: TypeAlias = Generator[Any, Any, T]
@@ -36,7 +36,7 @@ class StepOf:
 
     state: SessionState
     tokens: Sequence[int]
-    asked: Asked
+    asked: StepRequest
 
 
 def parts_of(steps: Sequence[SessionStep], kind: type) -> list[StepOf]:
@@ -45,7 +45,7 @@ def parts_of(steps: Sequence[SessionStep], kind: type) -> list[StepOf]:
     for each in steps:
         if not isinstance(each.session, kind):
             raise TypeError(f"steps: {type(each.session).__name__}, expected sessions of this client")
-        parts.append(StepOf(each.session._state, each.tokens, Asked(each.step)))  # type: ignore[attr-defined]
+        parts.append(StepOf(each.session._state, each.tokens, StepRequest(each.step)))  # type: ignore[attr-defined]
     if len({each.state.name for each in parts}) != len(parts):
         raise invalid("steps", "a session is named twice")
     return parts
@@ -67,13 +67,13 @@ def settle(state: SessionState) -> Calls[None]:
     state.settled()
 
 
-def prefill(state: SessionState, prompt: Prompt, asked: Asked, base: int | None) -> Calls[StepOutput]:
+def prefill(state: SessionState, prompt: Prompt, asked: StepRequest, base: int | None) -> Calls[StepOutput]:
     """Evaluates a prompt after what is held, and samples."""
     yield from settle(state)
     return (yield from _prefilled(state, state.prefill(prompt, asked, base)))
 
 
-def decode_step(state: SessionState, tokens: Sequence[int], asked: Asked) -> Calls[StepOutput]:
+def decode_step(state: SessionState, tokens: Sequence[int], asked: StepRequest) -> Calls[StepOutput]:
     """Evaluates tokens, or the pending one, and samples."""
     yield from settle(state)
     if not state.is_open:

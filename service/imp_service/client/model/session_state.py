@@ -18,8 +18,8 @@ from .reception import Reception
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The request of a caller for a step."""
+class StepRequest:
+    """A step that a caller requests."""
 
     step: StepOptions
     sampling: SamplingOptions | None = None
@@ -107,11 +107,11 @@ class SessionState:
         if not self.is_pending_lost:
             return None
         silent = StepOptions(sample=False)
-        return pb.DecodeStepRequest(steps=[self.step((), Asked(silent))])
+        return pb.DecodeStepRequest(steps=[self.step((), StepRequest(silent))])
 
     # Steps.
 
-    def prefill(self, prompt: Prompt, asked: Asked, base: int | None) -> pb.PrefillRequest:
+    def prefill(self, prompt: Prompt, asked: StepRequest, base: int | None) -> pb.PrefillRequest:
         """Evaluates a prompt after what is held."""
         message, writer = pb.PrefillRequest(session_id=self.name, model=self.model), MessageWriter()
         write_prompt(writer, message, prompt)
@@ -128,13 +128,13 @@ class SessionState:
         self.is_asked = True
         return message
 
-    def first_step(self, tokens: Sequence[int], asked: Asked) -> pb.PrefillRequest:
+    def first_step(self, tokens: Sequence[int], asked: StepRequest) -> pb.PrefillRequest:
         """A step of a session that the server does not have: a prefill, as that alone opens one."""
         if not len(tokens):
             self.require_tokens()
         return self.prefill(tokens, asked, base=None)
 
-    def step(self, tokens: Sequence[int], asked: Asked) -> pb.SessionStep:
+    def step(self, tokens: Sequence[int], asked: StepRequest) -> pb.SessionStep:
         """Evaluates tokens, or the pending one."""
         message, writer = pb.SessionStep(session_id=self.name), MessageWriter()
         if not len(tokens) and self.is_pending_lost and self.pending is not None:
@@ -207,7 +207,7 @@ class SessionState:
             words = "the request has no tokens and none is pending"
             raise error_of(StateError, "NO_PENDING_TOKEN", words, {"held": "0"})
 
-    def _put_opening(self, writer: MessageWriter, message: pb.PrefillRequest, asked: Asked) -> None:
+    def _put_opening(self, writer: MessageWriter, message: pb.PrefillRequest, asked: StepRequest) -> None:
         """Writes the fields that open a session. Position 0 makes the request safe to repeat."""
         if asked.position:
             words = f"position {asked.position} was expected, the session holds 0"

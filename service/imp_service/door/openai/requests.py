@@ -50,7 +50,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one HTTP request asks for."""
+    """One HTTP request, read and checked."""
 
     # One for each prompt. Choices are numbered over all prompts: those of the second follow those of the first.
     requests: Sequence[GenerationRequest]

@@ -107,7 +107,7 @@ def read_constraint(constraint: types_pb2.Constraint) -> ConstraintSpec:
 
 
 def read_output(options: types_pb2.OutputOptions) -> OutputOptions:
-    """What is sent besides token ids. read_chunking() reads how output is cut into messages."""
+    """The options of the output. read_chunking() reads how output is cut into messages."""
     return OutputOptions(
         text=options.text if options.HasField("text") else True,
         logprobs=options.logprobs,
@@ -134,7 +134,7 @@ def read_cache(options: types_pb2.CacheOptions) -> CacheOptions:
 
 
 def read_step(options: inference_pb2.StepOptions) -> StepOptions:
-    """What a step returns. It samples by default."""
+    """The outputs of a step. It samples by default."""
     return StepOptions(
         sample=options.sample if options.HasField("sample") else True,
         top_logprobs=options.top_logprobs,

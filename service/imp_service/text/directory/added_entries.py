@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from imp_service.text.directory.json_files import JsonObject, read_json_object
 from imp_service.text.directory.special_names import SpecialNames
-from imp_service.text.tokens.added_tokens import Matching
+from imp_service.text.tokens.added_tokens import MatchRule
 
 _ADDED_FILE = "added_tokens.json"
 _ID = re.compile(r"[0-9]{1,9}")
@@ -21,7 +21,7 @@ class AddedEntry:
     token_id: int
     text: str
     is_special: bool
-    matching: Matching
+    match_rule: MatchRule
 
 
 def read_added(
@@ -40,7 +40,7 @@ def read_added(
         if text in found:
             found[text] = replace(found[text], is_special=True)
         elif text in named:
-            found[text] = AddedEntry(named[text], text, True, Matching())
+            found[text] = AddedEntry(named[text], text, True, MatchRule())
     return [token for token in found.values() if n_rows is None or token.token_id < n_rows]
 
 
@@ -52,7 +52,7 @@ def read_further(files: Mapping[str, bytes], names: SpecialNames, n_rows: int | 
         token_id = older.token_id(text)
         if not text:
             raise older.fail('""', "expected the name of a token")
-        found[token_id] = AddedEntry(token_id, text, text in names.special, Matching())
+        found[token_id] = AddedEntry(token_id, text, text in names.special, MatchRule())
     for token in _of_config(names.config):
         found[token.token_id] = replace(token, is_special=token.is_special or token.text in names.special)
     return [found[i] for i in sorted(found) if n_rows is None or i < n_rows]
@@ -79,10 +79,10 @@ def _entry(entry: JsonObject, token_id: int) -> AddedEntry:
     if not text:
         raise entry.fail("content", "missing or empty")
     is_special = entry.flag("special")
-    matching = Matching(
+    match_rule = MatchRule(
         strips_left=entry.flag("lstrip"),
         strips_right=entry.flag("rstrip"),
         is_whole_word=entry.flag("single_word"),
         is_normalized=entry.flag("normalized", not is_special),
     )
-    return AddedEntry(token_id, text, is_special, matching)
+    return AddedEntry(token_id, text, is_special, match_rule)

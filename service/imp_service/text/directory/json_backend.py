@@ -99,7 +99,7 @@ def _assembled(
         library.normalizer = normalizer
     if pre_tokenizer is not None:
         library.pre_tokenizer = pre_tokenizer
-    library.add_tokens([library_token(text, vocabulary.matchings.get(i, AS_SPELLED)) for text, i in added.items()])
+    library.add_tokens([library_token(text, vocabulary.match_rules.get(i, AS_SPELLED)) for text, i in added.items()])
     return library
 
 
@@ -130,9 +130,9 @@ def _names(document: JsonObject, vocabulary: Vocabulary) -> list[str]:
     """
     names = [piece.decode() for piece in vocabulary.pieces]
     hidden = set(np.isin(vocabulary.types, SPECIAL_TYPES).nonzero()[0].tolist())
-    own = named_ids(document) if vocabulary.matchings else {}
-    for token_id, matching in vocabulary.matchings.items():
-        if (matching.is_whole_word or matching.is_normalized) and names[token_id] not in own:
+    own = named_ids(document) if vocabulary.match_rules else {}
+    for token_id, match_rule in vocabulary.match_rules.items():
+        if (match_rule.is_whole_word or match_rule.is_normalized) and names[token_id] not in own:
             hidden.add(token_id)
     for token_id in hidden:
         names[token_id] = placeholder(token_id)

@@ -159,15 +159,15 @@ def _merges(content: bytes, vocab: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _described(token: AddedEntry) -> dict[str, object]:
-    matching = token.matching
+    match_rule = token.match_rule
     return {
         "id": token.token_id,
         "content": token.text,
         "special": token.is_special,
-        "lstrip": matching.strips_left,
-        "rstrip": matching.strips_right,
-        "single_word": matching.is_whole_word,
-        "normalized": matching.is_normalized,
+        "lstrip": match_rule.strips_left,
+        "rstrip": match_rule.strips_right,
+        "single_word": match_rule.is_whole_word,
+        "normalized": match_rule.is_normalized,
     }
 
 

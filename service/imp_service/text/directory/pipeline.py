@@ -9,7 +9,7 @@ from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.pattern_cost import FASTER
 from imp_service.text.tokens.piece_types import SPACE_MARK, VocabularyKind
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, Step
-from imp_service.text.tokens.vocabulary import Cutting, Prefix
+from imp_service.text.tokens.vocabulary import CutRules, Prefix
 
 _LIST_OF_PARTS = {
     "normalizer": "normalizers",
@@ -29,7 +29,7 @@ class Pipeline:
 
     kind: VocabularyKind
     prefix: Prefix
-    cutting: Cutting
+    cut_rules: CutRules
     # Text comes back as it went in, but for composition.
     is_lossless: bool
     # The ids around a text.
@@ -48,7 +48,7 @@ def read_pipeline(document: JsonObject) -> Pipeline:
     return Pipeline(
         kind=kind,
         prefix=_prefix_of(normalizers, splitters),
-        cutting=_cutting_of(kind, normalizers, splitters, is_plain=not changes),
+        cut_rules=_cut_rules_of(kind, normalizers, splitters, is_plain=not changes),
         is_lossless=not changes,
         before=before,
         after=after,
@@ -137,16 +137,16 @@ def _prefix_of(normalizers: list[JsonObject], splitters: list[JsonObject]) -> Pr
     return Prefix.NONE
 
 
-def _cutting_of(
+def _cut_rules_of(
     kind: VocabularyKind, normalizers: list[JsonObject], splitters: list[JsonObject], *, is_plain: bool
-) -> Cutting:
+) -> CutRules:
     cuts_at_spaces = any(type_of(part) == "Metaspace" and part.flag("split", True) for part in splitters)
     *before, last = [type_of(part) for part in splitters] or [""]
     spells_last = last == "ByteLevel" and "ByteLevel" not in before
     has_no_space = any(_marks_spaces(part) for part in normalizers)
     is_known = all(_is_known(part, has_no_space=has_no_space) for part in splitters)
     puts_space_into_words = kind is VocabularyKind.BYTE_LEVEL and _prefix_of(normalizers, splitters) is not Prefix.NONE
-    return Cutting(
+    return CutRules(
         has_plain_words=kind is VocabularyKind.BYTE_LEVEL and spells_last,
         splits_at_spaces=kind is VocabularyKind.BYTE_LEVEL or cuts_at_spaces,
         composes=any(type_of(part) == "NFC" for part in normalizers),

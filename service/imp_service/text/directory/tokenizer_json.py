@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from imp_service.text.directory.added_entries import AddedEntry, read_added
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES, JsonObject, read_json_object
+from imp_service.text.directory.pair_files import VOCAB_FILE
 from imp_service.text.directory.pipeline import Pipeline, read_pipeline
 from imp_service.text.directory.special_names import SpecialNames
 from imp_service.text.errors import TokenizerInvalid
-from imp_service.text.tokens.added_tokens import Matching
+from imp_service.text.tokens.added_tokens import MatchRule
 from imp_service.text.tokens.piece_types import TokenType, VocabularyKind, render_pieces
 from imp_service.text.tokens.special_tokens import (
     EOS_OF_CONFIG,
@@ -64,7 +65,7 @@ def vocabulary_of(
         place=document.path,
         pre="",
         rule=None,
-        cutting=pipeline.cutting,
+        cut_rules=pipeline.cut_rules,
         pieces=tuple(pieces),
         token_bytes=render_pieces(pipeline.kind, pieces, types),
         types=types,
@@ -72,7 +73,7 @@ def vocabulary_of(
         merges=(),
         missing_bytes=missing_bytes(document.path, pieces) if pipeline.kind is VocabularyKind.BYTE_LEVEL else b"",
         special=special,
-        matchings={token.token_id: token.matching for token in added if token.matching != Matching()},
+        match_rules={token.token_id: token.match_rule for token in added if token.match_rule != MatchRule()},
         before=before,
         after=after,
         prefix=pipeline.prefix,
@@ -87,22 +88,24 @@ def named_ids(document: JsonObject) -> dict[str, int]:
     """The ids of the model's own vocabulary, without the added tokens, by name."""
     model = document.object("model")
     assert model is not None  # read_pipeline refuses it
+    # vocab.json has the names and nothing else, without a key.
+    place = document.path if document.path == VOCAB_FILE else f"{model.path}.vocab"
     vocab = model.members.get("vocab")
     if isinstance(vocab, list):
         names = [entry[0] if isinstance(entry, list) and entry else None for entry in vocab]
         found: dict[Any, Any] = dict(zip(names, range(len(names)), strict=True))
         if len(found) != len(names):
-            raise model.fail("vocab", "a token twice")
+            raise TokenizerInvalid(place, "a token twice")
     elif isinstance(vocab, dict):
         found = vocab
     else:
-        raise model.fail("vocab", "missing")
+        raise TokenizerInvalid(place, "missing")
     if not found:
-        raise model.fail("vocab", "empty")
+        raise TokenizerInvalid(place, "empty")
     if set(map(type, found)) != {str} or set(map(type, found.values())) != {int}:
-        raise model.fail("vocab", "expected names of tokens, each with an id")
+        raise TokenizerInvalid(place, "expected names of tokens, each with an id")
     if min(found.values()) < 0 or len(set(found.values())) != len(found):
-        raise model.fail("vocab", "expected ids from 0, each once")
+        raise TokenizerInvalid(place, "expected ids from 0, each once")
     return found
 
 

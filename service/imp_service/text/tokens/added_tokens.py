@@ -9,7 +9,7 @@ from tokenizers import AddedToken
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class MatchRule:
     """The flags that the tokenizer library has for an added token."""
 
     # The token takes the white space before it, or behind it, out of the text.
@@ -21,18 +21,18 @@ class Matching:
     is_normalized: bool = False
 
 
-AS_SPELLED = Matching()
+AS_SPELLED = MatchRule()
 # By token id; ids that are missing are found as they are spelled.
-Matchings = Mapping[int, Matching]
+MatchRules = Mapping[int, MatchRule]
 
 
-def library_token(text: str, matching: Matching, *, special: bool = False) -> AddedToken:
+def library_token(text: str, match_rule: MatchRule, *, special: bool = False) -> AddedToken:
     """The library's object for a spelling."""
     return AddedToken(
         text,
-        lstrip=matching.strips_left,
-        rstrip=matching.strips_right,
-        single_word=matching.is_whole_word,
-        normalized=matching.is_normalized,
+        lstrip=match_rule.strips_left,
+        rstrip=match_rule.strips_right,
+        single_word=match_rule.is_whole_word,
+        normalized=match_rule.is_normalized,
         special=special,
     )

@@ -16,7 +16,7 @@ from imp_service.text.tokens.splitter import Splitter
 class Backends:
     """Tokenizers of plain text: they contain no control token, so that no text can become one."""
 
-    # For stretches that take a space before them, and for others. They differ only where there is such a space.
+    # For segments that take a space before them, and for others. They differ only where there is such a space.
     first: Tokenizer
     rest: Tokenizer
     splitter: Splitter
@@ -27,11 +27,11 @@ class Backends:
 
     @classmethod
     def of(cls, library: Tokenizer, splitter: Splitter) -> Backends:
-        """One tokenizer for every stretch."""
+        """One tokenizer for every segment."""
         return cls(library, library, splitter)
 
-    def of_stretch(self, takes_prefix: bool) -> Tokenizer:
-        """The tokenizer of a stretch of text."""
+    def of_segment(self, takes_prefix: bool) -> Tokenizer:
+        """The tokenizer of a segment of text."""
         return self.first if takes_prefix else self.rest
 
     def token_ids(self, found: list[int]) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer, models, normalizers
 
 from imp_service.text.errors import native_boundary
-from imp_service.text.tokens.added_tokens import AS_SPELLED, Matching, library_token
+from imp_service.text.tokens.added_tokens import AS_SPELLED, MatchRule, library_token
 from imp_service.text.tokens.piece_types import TokenType
 from imp_service.text.tokens.vocabulary import Vocabulary
 
@@ -36,13 +36,13 @@ class Splitter:
         """`normalizer` is the one that comes before tokens which are looked for in normalized text."""
         spellings = _parsed_spellings(vocabulary)
         spellings.pop(_OTHER, None)
-        self._matchings = vocabulary.matchings
+        self._match_rules = vocabulary.match_rules
         self._library = Tokenizer(models.WordLevel({_OTHER: 0}, unk_token=_OTHER))
         if normalizer is not None:
             self._library.normalizer = normalizer
         self._keeps_blanks = normalizer is None or " " in normalizer.normalize_str("a b")
-        self._library.add_tokens([library_token(text, self._matching(i)) for text, i in spellings.items()])
-        # By the library's own ids; the stretches between are its id 0.
+        self._library.add_tokens([library_token(text, self._match_rule(i)) for text, i in spellings.items()])
+        # By the library's own ids; the segments between are its id 0.
         self._ids = (-1, *spellings.values())
 
     def split(self, text: str, *, before: str, after: str) -> Iterator[Found | str]:
@@ -52,7 +52,7 @@ class Splitter:
         position = 0
         for split_id, (start, end) in zip(found.ids, found.offsets, strict=True):
             if split_id == 0 or (
-                self._matching(self._ids[split_id]).is_whole_word
+                self._match_rule(self._ids[split_id]).is_whole_word
                 and ((start == 0 and _ends_as_word(before)) or (end == len(text) and _begins_as_word(after)))
             ):
                 continue
@@ -65,22 +65,22 @@ class Splitter:
 
     def strips_left(self, token_id: int) -> bool:
         """The token takes the white space before it out of the text, also across the border of two spans."""
-        return self._matching(token_id).strips_left and self._sees_blanks(token_id)
+        return self._match_rule(token_id).strips_left and self._sees_blanks(token_id)
 
     def strips_right(self, token_id: int) -> bool:
         """The same of the white space behind it."""
-        return self._matching(token_id).strips_right and self._sees_blanks(token_id)
+        return self._match_rule(token_id).strips_right and self._sees_blanks(token_id)
 
-    def ends_stretch(self, token_id: int) -> bool:
+    def ends_segment(self, token_id: int) -> bool:
         """The text behind it is normalized apart from the text before it."""
-        return not self._matching(token_id).is_normalized
+        return not self._match_rule(token_id).is_normalized
 
     def _sees_blanks(self, token_id: int) -> bool:
         """Whether the text in which the token is searched spells a blank as a blank."""
-        return self._keeps_blanks or not self._matching(token_id).is_normalized
+        return self._keeps_blanks or not self._match_rule(token_id).is_normalized
 
-    def _matching(self, token_id: int) -> Matching:
-        return self._matchings.get(token_id, AS_SPELLED)
+    def _match_rule(self, token_id: int) -> MatchRule:
+        return self._match_rules.get(token_id, AS_SPELLED)
 
 
 def _ends_as_word(text: str) -> bool:

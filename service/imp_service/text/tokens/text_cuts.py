@@ -49,14 +49,14 @@ class TextCuts:
     ) -> None:
         """`cuts_prefix`: the library puts a space before every part, whether it takes a prefix or not."""
         self._cuts_prefix = cuts_prefix and vocabulary.adds_space_prefix
-        self._places = _places(vocabulary) if vocabulary.cutting.is_allowed else None
-        self._words = pre_tokenizer if vocabulary.cutting.has_plain_words else None
-        self._composes = vocabulary.cutting.composes
+        self._places = _places(vocabulary) if vocabulary.cut_rules.is_allowed else None
+        self._words = pre_tokenizer if vocabulary.cut_rules.has_plain_words else None
+        self._composes = vocabulary.cut_rules.composes
         self._spellings = _spellings(vocabulary)
         self._longest_spelling = max(map(len, self._spellings), default=0)
 
     def parts(self, text: str, n_chars: int = PART_CHARS) -> Iterator[str]:
-        """The text in parts of about `n_chars`; a stretch without a place to cut stays whole."""
+        """The text in parts of about `n_chars`; a segment without a place to cut stays whole."""
         begin = 0
         while begin < len(text):
             end = self._next(text, begin, n_chars) if len(text) - begin > 2 * n_chars else len(text)
@@ -121,7 +121,7 @@ def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
         return None
     if vocabulary.removes_extra_spaces and not vocabulary.adds_space_prefix:
         return None
-    if not (vocabulary.has_all_bytes or vocabulary.cutting.splits_at_spaces):
+    if not (vocabulary.has_all_bytes or vocabulary.cut_rules.splits_at_spaces):
         return None
     joined = b"\0".join(vocabulary.token_bytes)
     if re.search(rb"[A-Za-z] [A-Za-z]", joined):
@@ -129,7 +129,7 @@ def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
     has_others = re.search(rb"[A-Za-z\x80-\xff] [A-Za-z\x80-\xff]", joined)
     letter = "[A-Za-z]" if has_others else r"[^\W\d_]"
     places = [rf"(?<={letter})(?= {letter})"]
-    strips_left = any(matching.strips_left for matching in vocabulary.matchings.values())
+    strips_left = any(match_rule.strips_left for match_rule in vocabulary.match_rules.values())
     keeps_feeds = not (vocabulary.adds_space_prefix or vocabulary.removes_extra_spaces or strips_left)
     if keeps_feeds and not re.search(rb"\n[^\s\0]", joined):
         places.append(r"(?<=\S\n)(?=\S)")
@@ -159,8 +159,8 @@ def most_token_bytes(vocabulary: Vocabulary) -> int:
         and vocabulary.has_all_bytes
     )
     # A token that strips white space covers any number of blanks.
-    strips = any(matching.strips_left or matching.strips_right for matching in vocabulary.matchings.values())
-    if not is_lossless or strips or not vocabulary.cutting.is_allowed:
+    strips = any(match_rule.strips_left or match_rule.strips_right for match_rule in vocabulary.match_rules.values())
+    if not is_lossless or strips or not vocabulary.cut_rules.is_allowed:
         return 0
-    shrinks = COMPOSED_BYTES if vocabulary.cutting.composes else 1
+    shrinks = COMPOSED_BYTES if vocabulary.cut_rules.composes else 1
     return shrinks * max(map(len, vocabulary.token_bytes))

@@ -185,10 +185,10 @@ class Tokenizer:
         yield before
         batch: list[Found | Part] = []
         n_chars = 0
-        for stretch in self._stretches(spans):
-            batch.append(stretch)
-            if isinstance(stretch, Part):
-                n_chars += len(stretch.encoded)
+        for segment in self._segments(spans):
+            batch.append(segment)
+            if isinstance(segment, Part):
+                n_chars += len(segment.encoded)
             if n_chars >= PART_CHARS:
                 yield self._encode_batch(batch)
                 batch, n_chars = [], 0
@@ -209,17 +209,17 @@ class Tokenizer:
     def offset_parts(
         self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False
     ) -> Iterator[Encoding]:
-        """The same, a stretch of the text at a time."""
+        """The same, a segment of the text at a time."""
         before, after = self._added_ids() if add_special_tokens else ([], [])
         yield Encoding(before, [0] * len(before))
         position = 0
-        for stretch in self._stretches([TextSpan(text, parse_special_tokens)]):
-            if isinstance(stretch, Found):
-                yield Encoding([stretch.token_id], [position])
+        for segment in self._segments([TextSpan(text, parse_special_tokens)]):
+            if isinstance(segment, Found):
+                yield Encoding([segment.token_id], [position])
             else:
-                ids, starts = self._encode_part(stretch)
+                ids, starts = self._encode_part(segment)
                 yield Encoding(ids, (starts + position).tolist())
-            position += len(stretch.text.encode())
+            position += len(segment.text.encode())
         yield Encoding(after, [position] * len(after))
 
     def least_tokens(self, n_bytes: int) -> int:
@@ -259,7 +259,7 @@ class Tokenizer:
     def _added_ids(self) -> tuple[list[int], list[int]]:
         return list(self._vocabulary.before), list(self._vocabulary.after)
 
-    def _stretches(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part]:
+    def _segments(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part]:
         """Special tokens and the joined text between them, long texts in parts.
 
         Blanks that a special token strips are not encoded.
@@ -288,7 +288,7 @@ class Tokenizer:
 
     def _takes_prefix_behind(self, token_id: int) -> bool:
         if self._vocabulary.prefix is Prefix.NORMALIZED:
-            return self._splitter.ends_stretch(token_id)
+            return self._splitter.ends_segment(token_id)
         return self._vocabulary.prefix is Prefix.EACH
 
     def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | str | None]:
@@ -314,7 +314,7 @@ class Tokenizer:
         for takes_prefix in (True, False):
             texts = [each.encoded for each in batch if isinstance(each, Part) and each.takes_prefix == takes_prefix]
             with native_boundary("tokenizers"):
-                encoded[takes_prefix] = iter(_encoded(self._backends.of_stretch(takes_prefix), texts))
+                encoded[takes_prefix] = iter(_encoded(self._backends.of_segment(takes_prefix), texts))
         ids: list[int] = []
         for each in batch:
             if isinstance(each, Found):
@@ -325,7 +325,7 @@ class Tokenizer:
 
     def _encode_part(self, part: Part) -> tuple[list[int], NDArray[np.int64]]:
         with native_boundary("tokenizers"):
-            library = self._backends.of_stretch(part.takes_prefix)
+            library = self._backends.of_segment(part.takes_prefix)
             encoding = library.encode(part.encoded, add_special_tokens=False)
         ids = self._backends.token_ids(encoding.ids)
         pieces = [self._vocabulary.token_bytes[token_id] for token_id in ids]

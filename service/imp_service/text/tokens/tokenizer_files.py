@@ -57,7 +57,7 @@ def tokenizer_json(vocabulary: Vocabulary, backend: Library) -> str:
         read_in_texts = (TokenType.CONTROL, TokenType.UNKNOWN)
         library.add_special_tokens(
             [
-                library_token(text, vocabulary.matchings.get(token_id, AS_SPELLED), special=True)
+                library_token(text, vocabulary.match_rules.get(token_id, AS_SPELLED), special=True)
                 for token_id, text in spellings.items()
                 if vocabulary.types[token_id] in read_in_texts
             ]
@@ -78,14 +78,14 @@ def amended(document: bytes, vocabulary: Vocabulary) -> str:
 
 
 def _described_token(token_id: int, text: str, vocabulary: Vocabulary) -> dict[str, object]:
-    matching = vocabulary.matchings.get(token_id, AS_SPELLED)
+    match_rule = vocabulary.match_rules.get(token_id, AS_SPELLED)
     return {
         "id": token_id,
         "content": text,
-        "single_word": matching.is_whole_word,
-        "lstrip": matching.strips_left,
-        "rstrip": matching.strips_right,
-        "normalized": matching.is_normalized,
+        "single_word": match_rule.is_whole_word,
+        "lstrip": match_rule.strips_left,
+        "rstrip": match_rule.strips_right,
+        "normalized": match_rule.is_normalized,
         "special": bool(vocabulary.types[token_id] != TokenType.USER_DEFINED),
     }
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imp_service.text.errors import TokenizerInvalid, UnknownPreTokenizer
-from imp_service.text.tokens.added_tokens import Matching, Matchings
+from imp_service.text.tokens.added_tokens import MatchRule, MatchRules
 from imp_service.text.tokens.metadata import TokenizerMetadata
 from imp_service.text.tokens.piece_types import BYTE_TO_CHAR, SPECIAL_TYPES, TokenType, VocabularyKind, render_pieces
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer, Step
@@ -35,22 +35,22 @@ _NEEDED_BYTES = frozenset([*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *
 
 
 class Prefix(Enum):
-    """Which stretches of text between special tokens begin with a space that is put there."""
+    """Which segments of text between special tokens begin with a space that is put there."""
 
     NONE = "none"
     FIRST = "the one with which the text begins"
     EACH = "each"
-    # As EACH, but tokens that are found in normalized text do not end a stretch.
+    # As EACH, but tokens that are found in normalized text do not end a segment.
     NORMALIZED = "each that is normalized by itself"
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
+class CutRules:
     """The facts that decide whether a long text may be cut into parts that are encoded separately."""
 
     # The words are split by patterns on the text itself, and each pattern looks ahead only a few words.
     has_plain_words: bool
-    # No token and no unknown stretch reaches across a space.
+    # No token and no unknown segment reaches across a space.
     splits_at_spaces: bool
     # The text is first normalized by canonical composition.
     composes: bool
@@ -68,7 +68,7 @@ class Vocabulary:
     pre: str
     # Only of GGUF files: the library's own files describe their pre-tokenizer.
     rule: PreTokenizer | None
-    cutting: Cutting
+    cut_rules: CutRules
     # As in the file: in the byte alphabet, with space marks, or plain.
     pieces: tuple[bytes, ...]
     # The bytes of each id in text.
@@ -81,7 +81,7 @@ class Vocabulary:
     missing_bytes: bytes
     special: SpecialIds
     # How special tokens, and tokens that are matched in any text, are matched.
-    matchings: Matchings
+    match_rules: MatchRules
     # The ids around a text that gets special tokens.
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -149,7 +149,7 @@ def read_vocabulary(
         place=_TOKENS_KEY,
         pre=pre_name,
         rule=rule,
-        cutting=_read_cutting(kind, rule),
+        cut_rules=_read_cut_rules(kind, rule),
         pieces=tuple(pieces),
         token_bytes=render_pieces(kind, pieces, types),
         types=types,
@@ -157,7 +157,7 @@ def read_vocabulary(
         merges=merges,
         missing_bytes=missing_bytes(_TOKENS_KEY, pieces) if kind is VocabularyKind.BYTE_LEVEL else b"",
         special=special,
-        matchings=dict.fromkeys(read_right_stripping(keys, pieces, types), Matching(strips_right=True)),
+        match_rules=dict.fromkeys(read_right_stripping(keys, pieces, types), MatchRule(strips_right=True)),
         before=before,
         after=after,
         prefix=_read_prefix(keys, kind),
@@ -298,8 +298,8 @@ def _read_additions(
     return added["bos"], (*added["sep"], *added["eos"])
 
 
-def _read_cutting(kind: VocabularyKind, rule: PreTokenizer | None) -> Cutting:
-    return Cutting(
+def _read_cut_rules(kind: VocabularyKind, rule: PreTokenizer | None) -> CutRules:
+    return CutRules(
         has_plain_words=rule is not None
         and not rule.is_sentencepiece
         and bool(rule.steps)
