@@ -91,7 +91,7 @@ def test_lib_4_the_event_loop_goes_on_while_the_engine_works() -> None:
     with held_at(3) as (model, closed, prompt):
 
         async def open_the_gate() -> list[int]:
-            reading = asyncio.create_task(tokens_of(model.generate_async(prompt, max_tokens=6)))
+            reading = asyncio.create_task(tokens_of(model.generate_async(prompt, max_tokens=6, temperature=0)))
             await asyncio.to_thread(closed.wait)
             closed.open(ALL_STEPS)  # a loop that waits for the engine would hang here
             return await reading
@@ -103,7 +103,7 @@ def test_lib_4_cancelling_a_task_ends_its_run() -> None:
     with held_at(3) as (model, closed, prompt):
 
         async def cancel() -> None:
-            generation = model.generate_async(prompt, ignore_eos=True)
+            generation = model.generate_async(prompt, ignore_eos=True, temperature=0)
             await anext(generation)
             reading = asyncio.create_task(tokens_of(generation))
             await asyncio.to_thread(closed.wait)
