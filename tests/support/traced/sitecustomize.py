@@ -49,7 +49,8 @@ def _trace(path: str) -> None:
         # An exception here would make the traced operation fail: a disk may be full, a directory gone.
         with contextlib.suppress(OSError):
             if found := _kind_and_subject(event, arguments):
-                os.write(descriptor, (json.dumps(found) + "\n").encode())
+                # In a line of its own, even after the last line of a process that was killed while it wrote.
+                os.write(descriptor, f"\n{json.dumps(found)}\n".encode())
 
     sys.addaudithook(note)
 
