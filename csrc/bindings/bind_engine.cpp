@@ -48,6 +48,7 @@ void register_options(py::module_& module) {
             self.cache_secret = secret ? std::optional(HashSecret{(*secret)[0], (*secret)[1]}) : std::nullopt;
           })
       .def_readwrite("max_queued_events", &EngineOptions::max_queued_events)
+      .def_readwrite("drafters", &EngineOptions::drafters)
       .def_readwrite("suppressed_tokens", &EngineOptions::suppressed_tokens)
       .def_readwrite("cpu", &EngineOptions::cpu);
 }

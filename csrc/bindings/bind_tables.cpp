@@ -66,7 +66,8 @@ void register_limits(py::module_& module) {
       .def_readonly("priority", &Limits::priority, "The largest magnitude.")
       .def_readonly("tenant_bytes", &Limits::tenant_bytes)
       .def_readonly("scope_bytes", &Limits::scope_bytes)
-      .def_readonly("profile_steps", &Limits::profile_steps);
+      .def_readonly("profile_steps", &Limits::profile_steps)
+      .def_readonly("draft_tokens", &Limits::draft_tokens);
   module.attr("LIMITS") = kLimits;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -37,6 +38,7 @@ struct EngineOptions {
   int max_queued_events = 65536;                            // the loop pauses if nobody drains them
   int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
+  std::vector<std::string> drafters;            // what guesses for speculative decoding, in the order of their use
   std::optional<int> cpu;                       // CPU of the engine's thread: that of the backend's thread 0
 };
 

@@ -117,8 +117,9 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   const std::size_t wanted = sequence.tokens.size() + command.tokens.size() + static_cast<std::size_t>(most) + 1;
   sequence.tokens.reserve(std::min(wanted, static_cast<std::size_t>(state_.options.max_context) + 1));
   sequence.table.blocks.reserve(static_cast<std::size_t>(state_.blocks.blocks_for(state_.options.max_context)));
+  if (run.max_draft_tokens > 0 && !state_.options.drafters.empty()) sequence.reserve_ngrams();
   if (!command.tokens.empty()) {
-    sequence.tokens.resize(static_cast<std::size_t>(sequence.held));
+    sequence.cut_tokens(sequence.held);
     sequence.tokens.insert(sequence.tokens.end(), command.tokens.begin(), command.tokens.end());
   }
   run.start = static_cast<int>(sequence.tokens.size());
@@ -160,6 +161,7 @@ void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
     run.leader = &leader;
     sibling.stream = static_cast<std::uint32_t>(leader.run->siblings.size());
     sibling.tokens.reserve(leader.tokens.capacity());
+    if (leader.ngrams.capacity() > 0) sibling.reserve_ngrams();
     sibling.table.blocks.reserve(leader.table.blocks.capacity());
   }
 }

@@ -26,6 +26,12 @@ void Sequence::set_sampler(const SamplingOptions& options) {
   params = sampler.params();
 }
 
+void Sequence::cut_tokens(int n_tokens) {
+  const auto n_kept = static_cast<std::size_t>(n_tokens);
+  ngrams.truncate(tokens, n_kept);
+  tokens.resize(n_kept);
+}
+
 void Sequence::append_guess(std::int32_t token) {
   tokens.push_back(token);
   ++n_guesses;
@@ -39,7 +45,7 @@ void Sequence::drop_guesses() {
 void Sequence::keep_outputs(int start, int n_kept) {
   const int n_tokens = start + n_kept;
   if (n_tokens > static_cast<int>(tokens.size())) return;
-  tokens.resize(static_cast<std::size_t>(n_tokens));
+  cut_tokens(n_tokens);
   held = std::min(held, start + std::max(n_kept - 1, 0));
 }
 
@@ -53,7 +59,7 @@ std::vector<Sequence*> Sequence::detach_siblings() {
 void Sequence::restore() {
   BeforeRun& before = run->before;
   held = before.held;
-  tokens.resize(static_cast<std::size_t>(before.held));
+  cut_tokens(before.held);
   if (before.pending) tokens.push_back(*before.pending);
   base = before.base;
   if (!before.sampler) return;

@@ -10,6 +10,7 @@
 #include "engine/commands.h"
 #include "engine/events.h"
 #include "engine/kv_blocks.h"
+#include "engine/speculation/ngram_index.h"
 #include "engine/token_mask.h"
 
 namespace imp {
@@ -104,6 +105,7 @@ struct Sequence {
   int held = 0;
   int base = -1;  // tokens held when output index 0 was drawn; -1: nothing was drawn yet
   BlockTable table;
+  NgramIndex ngrams;
 
   std::optional<Run> run;
   Scheduling scheduling;
@@ -122,6 +124,10 @@ struct Sequence {
   std::optional<std::int32_t> pending() const noexcept;
   void set_sampler(const SamplingOptions& options);
 
+  // Keeps the first n_tokens.
+  void cut_tokens(int n_tokens);
+  // So that the index of the tokens does not allocate.
+  void reserve_ngrams() { ngrams.reserve(tokens, tokens.capacity()); }
   void append_guess(std::int32_t token);
   // Allocates nothing; a second call does nothing.
   void drop_guesses();

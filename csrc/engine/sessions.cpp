@@ -65,7 +65,7 @@ void Sessions::truncate(const TruncateCommand& command) {
   check_position(command.position, sequence);
   if (command.position < sequence.held) {
     sequence.held = command.position;
-    sequence.tokens.resize(static_cast<std::size_t>(command.position));
+    sequence.cut_tokens(command.position);
     sequence.base = std::min(sequence.base, command.position);
     sequence.last_start = -1;
     state_.blocks.truncate(sequence.table, command.position);

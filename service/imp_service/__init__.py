@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         OutputOptions,
         SamplingOptions,
         SessionStep,
+        SpeculationOptions,
         StepOptions,
         StopOptions,
     )
@@ -92,6 +93,7 @@ __all__ = [
     "SamplingOptions",
     "Session",
     "SessionStep",
+    "SpeculationOptions",
     "Started",
     "StateError",
     "StepOptions",

@@ -101,6 +101,9 @@ class Limits:
         The largest magnitude.
         """
     @property
+    def draft_tokens(self) -> int:
+        ...
+    @property
     def logit_biases(self) -> int:
         ...
     @property
@@ -772,6 +775,12 @@ class EngineOptions:
         ...
     @decode_per_tenant.setter
     def decode_per_tenant(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def drafters(self) -> list[str]:
+        ...
+    @drafters.setter
+    def drafters(self, arg0: collections.abc.Sequence[str]) -> None:
         ...
     @property
     def max_cached_blocks(self) -> int:

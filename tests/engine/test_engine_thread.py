@@ -177,13 +177,15 @@ import ctypes, sys
 from imp_service import _core, _testing
 allocations = ctypes.CDLL(None).allocations
 allocations.restype = ctypes.c_long
-n_sequences, path = int(sys.argv[1]), sys.argv[2]
-options = _core.EngineOptions(n_blocks=n_sequences * 130, max_context=2000, max_running=64, max_waiting=100)
+n_sequences, path, guesses = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+options = _core.EngineOptions(n_blocks=n_sequences * 130, max_context=2000, max_running=64, max_waiting=100,
+                              drafters=["ngram"] if guesses == "ngram" else [])
 if path:
     model = _core.Model.load(_core.open_model_file(path), threads=2)
     engine = _testing.ManualModelEngine(model, options)
 else:
-    engine = _testing.ManualEngine(_testing.Script("counter", records=False, drafts=float(sys.argv[3])), options)
+    engine = _testing.ManualEngine(_testing.Script("hash" if guesses == "ngram" else "counter", records=False,
+                             drafts=0.0 if guesses == "wrong" else -1.0), options)
     engine.records_draws = False
 for i in range(n_sequences):
     engine.generate(i, i + 1, [i % 16, 3, i // 16], limits=_core.RunLimits(max_outputs=1900), max_draft_tokens=3,
@@ -192,7 +194,7 @@ engine.turns(100)
 before = allocations(); done = engine.turns(300); few = allocations() - before  # an int for Python is one
 before = allocations(); done = engine.turns(1300); many = allocations() - before
 before = allocations(); keep = [bytearray(100) for _ in range(50)]; control = allocations() - before
-print(done, many - few, control >= 50)
+print(done, many - few, control >= 50, engine.stats().drafts.n_drafted > 0)
 """
 
 
@@ -207,7 +209,7 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.sweep(quick=lambda n_sequences, over: n_sequences > 1)
 @pytest.mark.parametrize(
-    ("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5), ("guesses", 8)]
+    ("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5), ("wrong", 8), ("ngram", 8)]
 )
 def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
     counting_library: Path, tmp_path: Path, n_sequences: int, over: str
@@ -217,10 +219,10 @@ def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, "LD_PRELOAD": str(counting_library), "PYTHONPATH": path, "PYTHONMALLOC": "malloc"}
     out = subprocess.run(
-        [sys.executable, "-c", COUNTED, str(n_sequences), model, "0" if over == "guesses" else "-1"],
+        [sys.executable, "-c", COUNTED, str(n_sequences), model, over],
         env=environment,
         check=True,
         capture_output=True,
         text=True,
     )
-    assert out.stdout.split() == ["1300", "0", "True"]
+    assert out.stdout.split() == ["1300", "0", "True", str(over in ("wrong", "ngram"))]

@@ -19,6 +19,13 @@ class Graphs:
 
 
 @dataclass
+class Drafts:
+    n_rounds: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+
+
+@dataclass
 class Numbers:
     n_steps: int = 0
     n_cached_tokens: int = 0
@@ -38,5 +45,6 @@ class Numbers:
     silence_ns: int = 0
     stopped: bool = False
     graphs: Graphs | None = None
+    drafts: Drafts = field(default_factory=Drafts)
     steps: Durations = field(default_factory=Durations)
     cancels: Durations = field(default_factory=Durations)

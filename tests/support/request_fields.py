@@ -90,8 +90,8 @@ GENERATE = {
     "num_sequences": ((1, 8), (0, 9, U32)),
     "sparse_prefill.policy": ((0, 1), (99, -1)),
     "sparse_prefill.keep": ((), (0.0, 1.1, *NOT_FINITE)),
-    "speculation.enabled": ((False,), ()),
-    "speculation.max_draft_tokens": ((), (0, 65, U32)),
+    "speculation.enabled": ((False, True), ()),
+    "speculation.max_draft_tokens": ((1, 64), (0, 65, U32)),
     "tool_choice": (("", "none", "auto"), ("any", "required ", "functions:f")),
 }
 PREFILL = {

@@ -30,6 +30,7 @@ from .api.options import (
     OutputOptions,
     SamplingOptions,
     SessionStep,
+    SpeculationOptions,
     StepOptions,
     StopOptions,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "SamplingOptions",
     "Session",
     "SessionStep",
+    "SpeculationOptions",
     "Started",
     "StateError",
     "StepOptions",

@@ -15,7 +15,7 @@ struct Sequence;
 
 // Asks for the tokens that may follow the sequence's pending token.
 struct DraftRequest {
-  const Sequence* sequence = nullptr;
+  Sequence* sequence = nullptr;
   int n_wanted = 0;
   std::vector<Guess> guesses;  // the answer: at most n_wanted, none if the drafter has no idea
 };

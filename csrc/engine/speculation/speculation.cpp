@@ -2,15 +2,28 @@
 #include "engine/speculation/speculation.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "engine/speculation/ngram_drafter.h"
 #include "engine/step_executor.h"
 
 namespace imp {
+namespace {
+
+std::unique_ptr<Drafter> make_drafter(const std::string& name, std::size_t number) {
+  if (name == NgramDrafter::kName) return std::make_unique<NgramDrafter>();
+  throw FieldInvalid("drafters[" + std::to_string(number) + "]", name + ", expected ngram");
+}
+
+}  // namespace
 
 Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters drafters)
     : state_(state), max_logits_rows_(max_logits_rows), drafters_(std::move(drafters)) {
+  for (std::size_t i = 0; i < state.options.drafters.size(); ++i) {
+    drafters_.push_back(make_drafter(state.options.drafters[i], i));
+  }
   if (drafters_.empty()) return;
   const auto most = static_cast<std::size_t>(max_logits_rows);
   requests_.resize(most);

@@ -81,6 +81,15 @@ class CacheOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationOptions:
+    """Guesses ahead, which the model verifies. They change how fast output comes, and nothing else."""
+
+    # None: as the settings.
+    enabled: bool | None = field(default=None, metadata={"keyword": "speculation_enabled"})
+    max_draft_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepOptions:
     """The outputs of a step of a session at its last position."""
 
@@ -116,6 +125,7 @@ class GenerationRequest:
     tool_choice: str = ""
     # False: if the choice requires a call, the output is exactly one call.
     parallel_tool_calls: bool = True
+    speculation: SpeculationOptions = SpeculationOptions()
 
 
 class HeldSession(Protocol):

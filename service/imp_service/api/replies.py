@@ -100,6 +100,8 @@ class Usage:
     prompt_tokens: int
     cached_prompt_tokens: int
     output_tokens: int
+    draft_tokens: int = 0  # guesses that the model verified,
+    accepted_draft_tokens: int = 0  # and those of them that were right
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from imp_service.config.server_settings import (
     Watchdog,
 )
 from imp_service.config.table import Section, key, named, nodes_of, section
-from imp_service.tables import ENGINE_FIELDS
+from imp_service.tables import ENGINE_FIELDS, LIMITS
 
 
 def engine_key(name: str, kind: Callable[[int, int], Kind[int]] = Integer) -> Any:
@@ -162,6 +162,14 @@ class KvCache:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    drafters: tuple[str, ...] = key(
+        ListOf(Choice("ngram"), 1), (), "what guesses the next tokens: ngram looks for the last ones in the text so far"
+    )
+    max_draft_tokens: int = key(Integer(1, LIMITS.draft_tokens), 8, "most guesses of a request in one step")
+
+
+@dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = engine_key("max_sessions")
     per_tenant: int = key(
@@ -210,6 +218,7 @@ class Settings:
     limits: Limits = section(Limits, "what a request may ask for")
     scheduler: Scheduler = section(Scheduler, "which requests run, wait or are refused")
     kv: KvCache = section(KvCache, "keys and values of held tokens")
+    speculation: Speculation = section(Speculation, "guesses that the model verifies: the same output, sooner")
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
     text: TextBounds = section(TextBounds, "limits of templates and constraints")
     features: Features = section(Features, "features; those switched off fail with FEATURE_DISABLED")

@@ -160,6 +160,7 @@ def _engine_options(
         n_blocks=model.n_blocks,
         n_state_slots=model.n_state_slots,
         max_context=model.max_context,
+        drafters=settings.speculation.drafters,
         n_tokens=n_tokens,
         suppressed_tokens=sorted({*model.suppressed_tokens, *suppressed, *range(n_tokens, model.n_tokens)}),
         cpu=cpus[0] if cpus else None,

@@ -7,6 +7,7 @@ from imp_service.api.options import (
     OutputOptions,
     SamplingOptions,
     SessionStep,
+    SpeculationOptions,
     StepOptions,
     StopOptions,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "SamplingOptions",
     "Session",
     "SessionStep",
+    "SpeculationOptions",
     "Started",
     "StepOptions",
     "StepOutput",

@@ -60,6 +60,7 @@ class GenerationFold:
         constraints: list[ConstraintState | None],
     ) -> None:
         self._seed = seed
+        self._n_drafted = self._n_accepted = 0
         self._prompt_ids = prompt_ids
         self._echo_prompt = output.prompt_token_ids
         self._include_match = include_match
@@ -196,6 +197,8 @@ class GenerationFold:
             token = event.stop_token
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
         stream.is_delivered = True
+        self._n_drafted += event.drafts.n_drafted
+        self._n_accepted += event.drafts.n_accepted
         self._n_undelivered_ends -= 1
         rest, (usage, timings) = stream.rest(), self._totals(event)
         return Finished(stream.index, reason, match, rest.text, usage, timings, rest.reasoning, rest.tool_calls)
@@ -207,5 +210,7 @@ class GenerationFold:
             prompt_tokens=self._n_prompt,
             cached_prompt_tokens=self._n_cached,
             output_tokens=self.n_tokens,
+            draft_tokens=self._n_drafted,
+            accepted_draft_tokens=self._n_accepted,
         )
         return usage, timings_of(last.timings)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from imp_service.api.errors import invalid, refuse
-from imp_service.api.options import GenerationRequest, OutputOptions, Prompt, SamplingOptions, with_seed
+from imp_service.api.options import (
+    GenerationRequest,
+    OutputOptions,
+    Prompt,
+    SamplingOptions,
+    SpeculationOptions,
+    with_seed,
+)
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
@@ -112,6 +119,7 @@ class ModelRuntime:
         resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
         limits, returns = self.limits_of(request), returns_of(request.output)
+        max_draft_tokens = self.max_draft_tokens_of(request.speculation)
 
         def submit(ticket: int) -> None:
             self.client.engine.generate(
@@ -126,6 +134,7 @@ class ModelRuntime:
                 limits=limits,
                 returns=returns,
                 constrained=request.constraint is not None,
+                max_draft_tokens=max_draft_tokens,
                 siblings=sequences[1:],
             )
 
@@ -181,6 +190,16 @@ class ModelRuntime:
     def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
         """The sampler that runs; unset fields take the model's defaults."""
         return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
+
+    def max_draft_tokens_of(self, options: SpeculationOptions) -> int:
+        """The most guesses of a generation in one step; 0 if it does not draft."""
+        settings = self.config.settings.speculation
+        asked = {"enabled": options.enabled, "max_draft_tokens": options.max_draft_tokens}
+        if not settings.drafters and (name := next((name for name, value in asked.items() if value), None)):
+            field = f"speculation.{name}"
+            raise make_error("FEATURE_DISABLED", f"{field}: speculation.drafters is empty", {"feature": field})
+        is_on = bool(settings.drafters) if options.enabled is None else options.enabled
+        return (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
 
     def limits_of(self, request: GenerationRequest) -> RunLimits:
         """Returns the conditions that end a generation."""

@@ -15,6 +15,7 @@ from imp_service.api.options import (
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SpeculationOptions,
     StepOptions,
     StopOptions,
 )
@@ -68,6 +69,7 @@ BIAS = Bounds(_plain(-LIMITS.bias), _plain(LIMITS.bias))
 PRIORITY = Bounds(-LIMITS.priority, LIMITS.priority, whole=True)
 TOP_LOGPROBS = Bounds(0, LIMITS.top_logprobs, whole=True)
 SEQUENCES = Bounds(1, LIMITS.sequences, whole=True)
+DRAFT_TOKENS = Bounds(1, LIMITS.draft_tokens, whole=True)
 
 
 def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sampling") -> Iterator[Violation]:
@@ -107,6 +109,12 @@ def output_violations(options: OutputOptions) -> Iterator[Violation]:
 def cache_violations(options: CacheOptions) -> Iterator[Violation]:
     """The violations of the cache options."""
     yield from _text("cache.salt", options.salt, 0, MAX_SALT_BYTES)
+
+
+def speculation_violations(options: SpeculationOptions) -> Iterator[Violation]:
+    """The violations of the speculation options."""
+    if options.max_draft_tokens is not None:
+        yield from DRAFT_TOKENS.check("speculation.max_draft_tokens", options.max_draft_tokens)
 
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:
@@ -170,6 +178,7 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
     yield from stop_violations(request.stop, n_tokens)
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
+    yield from speculation_violations(request.speculation)
     yield from SEQUENCES.check("num_sequences", request.num_sequences)
     yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)

@@ -32,11 +32,24 @@ class StepGraphs(Protocol):
         """The device's message; empty if none failed."""
 
 
+class Drafts(Protocol):
+    """The core's DraftCounts."""
+
+    @property
+    def n_rounds(self) -> int: ...
+    @property
+    def n_drafted(self) -> int: ...
+    @property
+    def n_accepted(self) -> int: ...
+
+
 class EngineNumbers(Protocol):
     """The part of the core's EngineStats that is exported."""
 
     @property
     def n_preemptions(self) -> int: ...
+    @property
+    def drafts(self) -> Drafts: ...
     @property
     def running(self) -> int: ...
     @property
@@ -109,6 +122,11 @@ class EngineCollector(Collector):
         )
         preempted = "Preempted sequences, which are computed again."
         yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
+        drafts = numbers.drafts
+        rounds = "Steps of a sequence that verified guesses."
+        yield CounterMetricFamily("imp_spec_rounds", rounds, value=drafts.n_rounds)
+        yield CounterMetricFamily("imp_spec_drafted", "Guesses that the model verified.", value=drafts.n_drafted)
+        yield CounterMetricFamily("imp_spec_accepted", "Guesses that were right.", value=drafts.n_accepted)
         silent = "Time since the engine's last progress; 0 while it has no work."
         yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)
         if numbers.graphs is not None:  # no series on a device without step graphs

@@ -55,7 +55,7 @@ SAMPLING = {
     "sampling.dry.window": Case(2, DRY),
     "sampling.dry.breakers": Case(["ay", " in"], DRY),
 }
-NOT_BUILT = ("FEATURE_DISABLED", "FAILED_PRECONDITION")
+SWITCHED_OFF = ("FEATURE_DISABLED", "FAILED_PRECONDITION")
 CASES = {
     **SAMPLING,
     "request_id": Case("mine"),
@@ -83,10 +83,10 @@ CASES = {
     "cache.bypass_prefix": Case(True),
     "cache.salt": Case("other"),
     "num_sequences": Case(2),
-    "sparse_prefill.policy": Case(3, refusal=NOT_BUILT),
-    "sparse_prefill.keep": Case(0.5, refusal=NOT_BUILT),
-    "speculation.enabled": Case(True, refusal=NOT_BUILT),
-    "speculation.max_draft_tokens": Case(4, refusal=NOT_BUILT),
+    "sparse_prefill.policy": Case(3, refusal=SWITCHED_OFF),
+    "sparse_prefill.keep": Case(0.5, refusal=SWITCHED_OFF),
+    "speculation.enabled": Case(True, refusal=SWITCHED_OFF),
+    "speculation.max_draft_tokens": Case(4, refusal=SWITCHED_OFF),
     "tool_choice": Case("required", refusal=("FIELD_INVALID", "INVALID_ARGUMENT")),
 }
 # These fields divide a stream into messages. A unary reply is one message.

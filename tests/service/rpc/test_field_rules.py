@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -35,7 +36,8 @@ from support.request_fields import (
     seconds,
 )
 
-SETTINGS = load_config(None, ["limits.max_prompt_bytes=1KiB", "scheduler.max_running=4"]).settings
+SMALL = ("limits.max_prompt_bytes=1KiB", "scheduler.max_running=4")
+SETTINGS = load_config(None, SMALL).settings
 OPAQUE = ("google.protobuf.Any", "google.protobuf.Struct", "google.protobuf.BytesValue")
 SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS)
 
@@ -124,9 +126,11 @@ def test_rpc_6_rpc_7_p05_p07_p08_p09_p11_p12_p14_p15_p21_p22_p23_p24_p28_p31_all
 ) -> None:
     assert {path for path, _ in leaves(make().DESCRIPTOR)} - APART <= table.keys()
 
+    drafting = replace(SERVED_MODEL, settings=load_config(None, [*SMALL, 'speculation.drafters=["ngram"]']).settings)
+
     def judge(request: Message) -> list[str]:
         whole = pb.DecodeStepRequest(steps=[request]) if isinstance(request, pb.SessionStep) else request
-        return [path.removeprefix("steps[0].") for path in paths_of(whole)]
+        return [path.removeprefix("steps[0].") for path in paths_of(whole, drafting)]
 
     values = [
         (path, value, wrong)

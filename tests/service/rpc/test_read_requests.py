@@ -12,6 +12,7 @@ from imp_service.generation import (
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SpeculationOptions,
     StepOptions,
     StopOptions,
 )
@@ -53,7 +54,7 @@ def test_rpc_4_every_field_is_read() -> None:
             put(request, path, value)
         if all(whole(request) == base for request in changed):
             silent.add(path)
-    refused = {path for path in GENERATE if path.startswith(("sparse_prefill.", "speculation."))}
+    refused = {path for path in GENERATE if path.startswith("sparse_prefill.")}
     # The table has only 0 for stop.min_tokens, since more depends on max_tokens; a test below reads it.
     assert silent == refused | {"request_id", "model", "stop.min_tokens"}
     assert {path for path, _ in leaves(pb.GenerateRequest.DESCRIPTOR)} - APART - READ_ELSEWHERE <= GENERATE.keys()
@@ -138,6 +139,7 @@ def test_a_whole_request_is_read() -> None:
         num_sequences=2,
         tool_choice="auto",
         parallel_tool_calls=False,
+        speculation=types_pb2.SpeculationOptions(enabled=False, max_draft_tokens=4),
     )
     assert read(request) == GenerationRequest(
         [5, 6],
@@ -151,6 +153,7 @@ def test_a_whole_request_is_read() -> None:
         "t",
         "auto",
         False,
+        SpeculationOptions(False, 4),
     )
     assert read_chunking(request.output, SETTINGS) == (5, 0.001)
 

@@ -12,7 +12,7 @@ from support.telemetry_bench import Spent, TelemetryBench, Used
 
 ROOT = Path(__file__).resolve().parents[3]
 # Features that do not exist: a series that is always zero would suggest that they do.
-NOT_BUILT = re.compile(r"imp_(spec|sparse|parity)_|imp_prompt_tokens_total\[kind=sparse")
+NOT_BUILT = re.compile(r"imp_(sparse|parity)_|imp_prompt_tokens_total\[kind=sparse")
 
 
 def test_obs_7_there_are_no_engine_series_before_there_is_an_engine(bench: TelemetryBench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -9,6 +10,7 @@ from unittest import mock
 from imp_service import _core
 from imp_service.config import load as load_config
 from imp_service.core import Error, load
+from imp_service.generation import ModelRuntime, SpeculationOptions
 from support.key_effects.effect import Effect, Observe
 
 SMALL = ("device.threads=1", "device.kind=cpu", "device.cpus=none", "kv.bytes=8MiB")
@@ -37,6 +39,13 @@ def load_argument(name: str) -> Observe:
         raise AssertionError("the core was not asked")
 
     return observe
+
+
+def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
+    """Observes the most guesses of a request that sets none."""
+    runtime = ModelRuntime(load(load_config(None, [*SMALL, *settings])))
+    with closing(runtime.client):
+        return runtime.max_draft_tokens_of(SpeculationOptions())
 
 
 def _sets_again(setting: str, settings: tuple[str, ...]) -> bool:
@@ -146,6 +155,8 @@ CORE_EFFECTS: dict[str, Effect] = {
     "kv.prefix_cache": Effect("false", engine_option("prefix_cache"), True, False),
     "kv.state_snapshot_tokens": Effect("64", engine_option("state_snapshot_tokens"), 512, 64),
     "kv.state_snapshot_bytes": Effect("3MiB", load_argument("state_snapshot_bytes"), None, 3 * 1024**2),
+    "speculation.drafters": Effect('["ngram"]', engine_option("drafters"), (), ("ngram",)),
+    "speculation.max_draft_tokens": Effect("5", most_guesses, 8, 5, ('speculation.drafters=["ngram"]',)),
     "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
 }
 

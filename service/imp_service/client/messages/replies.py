@@ -160,10 +160,20 @@ def _finished(message: inference_pb2.GenerationFinished) -> Finished:
         _finish_reason(message.reason),
         _match(message.match) if message.HasField("match") else None,
         message.text,
-        Usage(usage.prompt_tokens, usage.cached_prompt_tokens, usage.output_tokens) if is_last else None,
+        _usage(usage) if is_last else None,
         read_timings(message.timings) if is_last else None,
         message.reasoning,
         [_tool_call(each) for each in message.tool_calls],
+    )
+
+
+def _usage(usage: types_pb2.Usage) -> Usage:
+    return Usage(
+        usage.prompt_tokens,
+        usage.cached_prompt_tokens,
+        usage.output_tokens,
+        usage.draft_tokens,
+        usage.accepted_draft_tokens,
     )
 
 

@@ -25,7 +25,7 @@ def write_generation(
         message.session_id = session_id
     else:
         write_prompt(writer, message, request.prompt)
-    for name in ("sampling", "stop", "output", "cache"):
+    for name in ("sampling", "stop", "output", "cache", "speculation"):
         options = getattr(request, name)
         if options != type(options)():
             writer.put(message, name, options, name)

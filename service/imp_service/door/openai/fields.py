@@ -82,6 +82,8 @@ SERVING: Table = {
     "model": Sets(kinds.text, "", "a served name; empty or absent: the served model"),
     "cache_salt": Sets(kinds.text, "cache.salt", "requests share cached prefixes only if their salts are equal"),
     "cache_prompt": Sets(kinds.flag, "", "false neither reads nor fills the prefix cache"),
+    "speculation": Sets(kinds.flag, "speculation.enabled", "false verifies no guesses; output is the same"),
+    "max_draft_tokens": Sets(kinds.whole, "speculation.max_draft_tokens", "most guesses that a step verifies"),
     "priority": Sets(kinds.whole, "priority", "as the metadata key `imp-priority`"),
 }
 ANYWAY: Table = {

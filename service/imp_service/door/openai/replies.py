@@ -57,4 +57,6 @@ def sum_of(usages: list[Usage]) -> Usage:
         sum(each.prompt_tokens for each in usages),
         sum(each.cached_prompt_tokens for each in usages),
         sum(each.output_tokens for each in usages),
+        sum(each.draft_tokens for each in usages),
+        sum(each.accepted_draft_tokens for each in usages),
     )

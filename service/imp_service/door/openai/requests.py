@@ -14,7 +14,14 @@ from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids, w
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.tools import read_tool_choice, read_tools
-from imp_service.generation import CacheOptions, GenerationRequest, OutputOptions, SamplingOptions, StopOptions
+from imp_service.generation import (
+    CacheOptions,
+    GenerationRequest,
+    OutputOptions,
+    SamplingOptions,
+    SpeculationOptions,
+    StopOptions,
+)
 from imp_service.generation.validate import request_violations, token_violations
 from imp_service.serving.rules.generation_rules import (
     CHAT,
@@ -181,6 +188,7 @@ def generation_of(
         constraint=read_constraint(reading),
         output=replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
         cache=CacheOptions(bypass_prefix=not reading.get("cache_prompt", True), **reading.options("cache")),
+        speculation=SpeculationOptions(**reading.options("speculation")),
         num_sequences=reading.get("n", 1),
         priority=reading.get("priority", caller.priority),
         tenant=caller.tenant,

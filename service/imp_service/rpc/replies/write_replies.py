@@ -82,6 +82,8 @@ def write_usage(usage: Usage) -> types_pb2.Usage:
         prompt_tokens=usage.prompt_tokens,
         cached_prompt_tokens=usage.cached_prompt_tokens,
         output_tokens=usage.output_tokens,
+        draft_tokens=usage.draft_tokens,
+        accepted_draft_tokens=usage.accepted_draft_tokens,
     )
 
 

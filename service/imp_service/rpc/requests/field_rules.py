@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.generation.validate import Bounds, count_violations
+from imp_service.generation.validate import DRAFT_TOKENS, Bounds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests import message_rules as whole
 from imp_service.rpc.requests.read_requests import read_chat
@@ -97,7 +97,7 @@ def _known(enum: Any) -> frozenset[int]:
 
 ANYTHING, NESTED, NAME = Anything(), Nested(), Name()
 PROMPT_IDS = IdsOf(values.PROMPT_IDS)
-NO_DRAFT_MODEL = Feature(lambda served: False, bool, "speculative decoding is not built into this server")
+DRAFTS = Feature(lambda served: bool(served.settings.speculation.drafters), bool, "speculation.drafters is empty")
 SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
 NOT_SPARSE = "sparse prefill is not built into this server"
 
@@ -181,8 +181,8 @@ RULES: Mapping[str, MessageRules] = {
     ),
     "SpeculationOptions": MessageRules(
         {
-            "enabled": NO_DRAFT_MODEL,
-            "max_draft_tokens": Both(Number(Bounds(1, 64, whole=True)), NO_DRAFT_MODEL),
+            "enabled": DRAFTS,
+            "max_draft_tokens": Both(Number(DRAFT_TOKENS), DRAFTS),
         }
     ),
     # InferenceService.

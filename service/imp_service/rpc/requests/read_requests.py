@@ -16,6 +16,7 @@ from imp_service.generation import (
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SpeculationOptions,
     StepOptions,
     StopOptions,
 )
@@ -37,6 +38,7 @@ def read_generation(
         constraint=read_constraint(request.constraint) if request.HasField("constraint") else None,
         output=read_output(request.output),
         cache=read_cache(request.cache),
+        speculation=read_speculation(request.speculation),
         num_sequences=request.num_sequences if request.HasField("num_sequences") else 1,
         priority=priority,
         tenant=tenant,
@@ -131,6 +133,11 @@ def read_chunking(options: types_pb2.OutputOptions, settings: Settings) -> tuple
 def read_cache(options: types_pb2.CacheOptions) -> CacheOptions:
     """The use of the prefix cache."""
     return CacheOptions(bypass_prefix=options.bypass_prefix, salt=options.salt)
+
+
+def read_speculation(options: types_pb2.SpeculationOptions) -> SpeculationOptions:
+    """The fields that are set."""
+    return SpeculationOptions(**{field.name: value for field, value in options.ListFields()})
 
 
 def read_step(options: inference_pb2.StepOptions) -> StepOptions:

@@ -108,8 +108,10 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
         },
     ),
 }
-# Other tests show the effects of these fields: the order of the queue, and a template's use of its variables.
+# Other tests show the effects of these fields: the order of the queue, a template's use of its variables, and guesses.
 ELSEWHERE = {
+    "speculation",
+    "max_draft_tokens",
     "priority",
     "chat_template_kwargs",
     "documents",
