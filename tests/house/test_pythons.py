@@ -54,13 +54,17 @@ def interpreter(version: str) -> str:
 @pytest.mark.timeout(4 * BUILD_SECONDS)
 @pytest.mark.parametrize("version", others())
 def test_imp_builds_and_works_under_every_supported_python(version: str, tmp_path: Path) -> None:
-    subprocess.run([interpreter(version), "-m", "venv", str(tmp_path / "venv")], check=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
+    # In a folder of this tree and with tools whose paths stay the same, so that ccache knows the files next time.
+    venv = ROOT / "build" / f"ci-python-{version}"
+    subprocess.run([interpreter(version), "-m", "venv", "--clear", str(venv)], check=True)
+    python = str(venv / "bin" / "python")
     # Built without CUDA, because the CUDA code does not depend on the interpreter.
     environment = {**os.environ, "IMP_TESTING": "ON", "IMP_CUDA": "off"}
     environment.pop("PYTHONPATH", None)
-    install = [python, "-m", "pip", "install", "-q", f"{ROOT}[test]"]
-    subprocess.run(install, check=True, env=environment, timeout=2 * BUILD_SECONDS)
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for install in (tools, ["--no-build-isolation", f"{ROOT}[test]"]):
+        command = [python, "-m", "pip", "install", "-q", *install]
+        subprocess.run(command, check=True, env=environment, timeout=2 * BUILD_SECONDS)
     tests = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2", *ROOMS]
     kept = {
         name: value
