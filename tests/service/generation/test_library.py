@@ -21,6 +21,7 @@ from imp_service import (
     GenerationRequest,
     LanguageModel,
     SamplingOptions,
+    SpeculationOptions,
     StepOptions,
     StopOptions,
 )
@@ -51,8 +52,13 @@ def served() -> Iterator[Served]:
 def keywords(request: GenerationRequest) -> dict[str, Any]:
     """Returns a request's options as keywords, without imp's own table of them."""
     given: dict[str, Any] = {}
-    renamed = {"strings": "stop", "token_ids": "stop_token_ids", "salt": "cache_salt"}
-    for group in (request.sampling, request.stop, request.output, request.cache):
+    renamed = {
+        "strings": "stop",
+        "token_ids": "stop_token_ids",
+        "salt": "cache_salt",
+        "enabled": "speculation_enabled",
+    }
+    for group in (request.sampling, request.stop, request.output, request.cache, request.speculation):
         for field in fields(group):
             given[renamed.get(field.name, field.name)] = getattr(group, field.name)
     for name in ("constraint", "num_sequences", "priority", "tenant", "tool_choice", "parallel_tool_calls"):
@@ -83,6 +89,7 @@ def test_lib_1_what_the_service_uses_is_not_shown(name: str) -> None:
 
 def test_lib_2_keywords_make_the_request_that_the_classes_make(model: LanguageModel) -> None:
     requests = random_requests(24, 5, model._runtime.tokenizer)
+    requests += [replace(requests[0], speculation=SpeculationOptions(enabled=False, max_draft_tokens=4))]
     for request in requests:
         assert request_of(request.prompt, keywords(request)) == request
     every = set(inspect.signature(LanguageModel.generate).parameters) - {"self", "prompt"}

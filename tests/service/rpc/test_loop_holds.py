@@ -10,7 +10,7 @@ import pytest
 
 from imp_service.pb import inference_pb2_grpc
 from support.findings import FINDINGS
-from support.loop_holds import FIRST_SECONDS, MOST_SECONDS
+from support.loop_holds import FAR, FIRST_SECONDS, MOST_SECONDS
 from support.loop_thread import loop_thread
 from support.served import ask, serve
 
@@ -37,8 +37,17 @@ def found_after(callback: Callable[[], None]) -> list[str]:
 
 def test_o03_a_step_of_imp_that_holds_the_loop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(burn, "__module__", "imp_service.somewhere")
+    assert found_after(burn) == []
     (found,) = found_after(burn)
     assert found.endswith("ms by imp_service.somewhere.burn")
+
+
+def test_o03_a_step_far_over_the_limit_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def burn_long() -> None:
+        burn((FAR + 1) * MOST_SECONDS)
+
+    monkeypatch.setattr(burn_long, "__module__", "imp_service.elsewhere")
+    assert len(found_after(burn_long)) == 1
 
 
 def test_o03_a_step_of_a_test_or_one_that_waits_for_the_processor_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +61,8 @@ def test_o03_a_call_that_holds_the_loop_is_found(monkeypatch: pytest.MonkeyPatch
         FINDINGS.take()
         monkeypatch.setattr("imp_service.rpc.generate.refuse_late", lambda call: burn(1.5 * FIRST_SECONDS))
         stub = inference_pb2_grpc.InferenceServiceStub(served.channel())
-        list(stub.Generate(ask([1], 1)))
+        for _ in range(2):
+            list(stub.Generate(ask([1], 1)))
         monkeypatch.undo()
         served.wait_for_calls()
         found = FINDINGS.take()
