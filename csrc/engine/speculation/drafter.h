@@ -25,6 +25,9 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const noexcept = 0;
+  // The time that a guess takes, in rows of the model: 1 is as long as a step of the model with one row. It decides how
+  // many guesses are asked for.
+  virtual double cost_of_token() const noexcept { return 0; }
   // Allocates nothing once the lists of guesses have their capacity.
   virtual void draft(std::span<DraftRequest> requests) = 0;
 };
