@@ -15,6 +15,7 @@
 #include "engine/kv_blocks.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
+#include "engine/speculation/drafter.h"
 #include "engine/state_saves.h"
 
 namespace imp {
@@ -29,6 +30,7 @@ struct EngineState {
   std::vector<Event> events;  // of this iteration, oldest first
   EngineStats stats;
   std::int64_t now_ns = 0;  // of this iteration
+  Drafters drafters = {};   // in the order in which they are asked
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);
@@ -62,6 +64,7 @@ struct EngineState {
 
   // The sequence must have no run.
   void erase(Sequence& sequence) {
+    for (const std::unique_ptr<Drafter>& drafter : drafters) drafter->forget(sequence);
     blocks.truncate(sequence.table, 0);
     if (sequence.kind == SequenceKind::session) {
       scheduler.set_busy(sequence);

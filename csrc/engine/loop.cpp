@@ -197,7 +197,10 @@ void Loop::dispatch(AcceptedCommand& accepted) {
                 [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },
                 [&](TruncateCommand& truncate) { sessions_.truncate(truncate); },
                 [&](CloseCommand& close) { sessions_.close(close); },
-                [&](FlushCacheCommand& flush) { sessions_.flush(flush); },
+                [&](FlushCacheCommand& flush) {
+                  sessions_.flush(flush);
+                  speculation_.flush();
+                },
                 [&](ProfileCommand& profile) { recorder_.begin(profile, state_.events); }},
       accepted.command);
 }
@@ -296,6 +299,7 @@ void Loop::end(Step& step) {
   executor_.finish(step);
   state_.now_ns = clock_();
   runs_.complete(step.rows, step.draws, step.scores);
+  speculation_.observe(step);
 }
 
 // Drops the rows of runs that ended after the step began.
@@ -340,6 +344,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
       continue;
     }
     runs_.complete(step.rows, step.draws, step.scores);
+    speculation_.observe(step);
   }
 }
 

@@ -180,6 +180,7 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
                        .id = sequence.id,
                        .ticket = run.ticket,
                        .first_position = sequence.held,
+                       .first_row = sequences_.back().first_row,
                        .n_draws = static_cast<int>(step.draws.size() - n_draws)});
 }
 

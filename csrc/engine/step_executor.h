@@ -43,6 +43,7 @@ struct StepRow {
   SequenceId id = 0;
   Ticket ticket = 0;
   int first_position = 0;
+  int first_row = 0;  // in the batch
   int n_draws = 0;
   // Of models with a recurrent state.
   std::int32_t state = kNoSlot;           // the slot with the state after all rows

@@ -12,6 +12,7 @@
 namespace imp {
 
 struct Sequence;
+struct Step;
 
 // Asks for the tokens that may follow the sequence's pending token.
 struct DraftRequest {
@@ -30,6 +31,14 @@ class Drafter {
   virtual double cost_of_token() const noexcept { return 0; }
   // Allocates nothing once the lists of guesses have their capacity.
   virtual void draft(std::span<DraftRequest> requests) = 0;
+  // A step is complete: its guesses are matched, and each sequence holds what is kept. The forward pass still has the
+  // step's activations, unless a device that runs ahead has begun the next step. In rows of a sequence that has ended,
+  // `planned.sequence` is null. Allocates nothing.
+  virtual void observe(const Step& /*step*/) {}
+  // The sequence ends: what the drafter keeps of it is freed.
+  virtual void forget(const Sequence& /*sequence*/) noexcept {}
+  // Frees what is kept of sequences that have ended.
+  virtual void flush() {}
 };
 
 // In the order in which they are asked.

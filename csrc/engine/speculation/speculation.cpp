@@ -20,7 +20,8 @@ std::unique_ptr<Drafter> make_drafter(const std::string& name, std::size_t numbe
 }  // namespace
 
 Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters drafters)
-    : state_(state), max_logits_rows_(max_logits_rows), drafters_(std::move(drafters)) {
+    : state_(state), max_logits_rows_(max_logits_rows), drafters_(state.drafters) {
+  drafters_ = std::move(drafters);
   for (std::size_t i = 0; i < state.options.drafters.size(); ++i) {
     drafters_.push_back(make_drafter(state.options.drafters[i], i));
   }
@@ -68,6 +69,18 @@ bool Speculation::withdraw(StepPlan& plan) {
   }
   plan.n_guess_rows = 0;
   return had_guesses;
+}
+
+void Speculation::observe(Step& step) {
+  if (drafters_.empty()) return;
+  for (StepRow& row : step.rows) {
+    if (state_.find(row.id) == nullptr) row.planned.sequence = nullptr;
+  }
+  for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->observe(step);
+}
+
+void Speculation::flush() {
+  for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->flush();
 }
 
 bool Speculation::may_follow(const Step& step) const noexcept {

@@ -25,6 +25,10 @@ class Speculation {
   void extend(StepPlan& plan);
   // Takes the guesses out of a plan whose step failed. Returns false if there were none.
   bool withdraw(StepPlan& plan);
+  // Shows a complete step to the drafters.
+  void observe(Step& step);
+  // Frees what the drafters keep of sequences that have ended.
+  void flush();
   // The most guesses of a step.
   std::size_t most_guesses() const noexcept { return requests_.size(); }
   // Whether a sequence of the step may draft in the next one, which then has to wait for this step's tokens.
@@ -37,7 +41,7 @@ class Speculation {
 
   EngineState& state_;
   int max_logits_rows_;
-  Drafters drafters_;
+  Drafters& drafters_;                  // of the state
   std::vector<DraftRequest> requests_;  // scratch of extend(), and below
   std::vector<PlannedRows*> planned_;
   std::vector<BlockCopy> copies_;
