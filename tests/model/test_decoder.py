@@ -51,6 +51,19 @@ def test_decoder_equals_the_definition(name: str, tmp_path: Path) -> None:
     assert distance(got, model.oracle().logits(tokens)) < float32_bound(model)
 
 
+@pytest.mark.parametrize("family", ["llama", "phi3", "olmo2", "exaone4", "gemma3"])
+def test_a_window_of_zero_tokens_is_none(family: str, tmp_path: Path) -> None:
+    """Files of Phi-4 have it."""
+    model = tiny(family, window=0)
+    contents = model.contents()
+    tokens = prompt(70, model.vocab_size)
+    without = logits(load(contents.write(tmp_path / "m.gguf"), tmp_path, kv_dtype="f32"), tokens)
+    assert distance(without, model.oracle().logits(tokens)) < float32_bound(model)
+    contents.keys[f"{family}.attention.sliding_window"] = 0
+    zero = logits(load(contents.write(tmp_path / "m.gguf"), tmp_path, kv_dtype="f32"), tokens)
+    np.testing.assert_array_equal(zero, without)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_decoder_with_the_default_cache(family: str, tmp_path: Path) -> None:
     model = tiny(family)

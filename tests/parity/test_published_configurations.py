@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import SIZES
-from support.forward_runs import load, logits, prompt
+from support.family_cases import SIZES, bound, peer_logits
+from support.forward_runs import distance, load, logits, prompt
 from support.linear_attention_cases import LINEAR_CASES
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -24,6 +24,9 @@ FURTHER: dict[str, dict[str, Any]] = {
                 "no_rope_layer_interval": 4, "pretraining_tp": 2},
     "olmo2": {"attention_bias": False, "attention_dropout": 0.0},
     "granite": {"attention_bias": False, "mlp_bias": False},
+    "granite_4": {"init_method": "mup", "normalization_function": "rmsnorm", "layer_types": ["attention"] * 3,
+                  "output_router_logits": False, "router_aux_loss_coef": 0.01, "rope_scaling": None,
+                  "mamba_chunk_size": 256, "mamba_conv_bias": True, "mamba_proj_bias": False},
     "granitemoe": {"output_router_logits": False, "router_aux_loss_coef": 0.001},
     "granitemoeshared": {"output_router_logits": False, "router_aux_loss_coef": 0.001},
     "phi4_mini": {"attention_bias": False, "auto_map": {"AutoConfig": "x"}, "embd_pdrop": 0.0, "full_attn_mod": 1,
@@ -91,6 +94,55 @@ def test_mod_30_a_configuration_as_it_is_published(name: str, tmp_path: Path) ->
     model = load(tmp_path / "saved", tmp_path, kv_dtype="f32")
     np.testing.assert_array_equal(logits(model, tokens), now)
     assert all(warning.endswith(": not understood and not used") for warning in model.warnings)
+
+
+DELETED = object()
+# A key that is missing has the default of transformers, and so have its consequences.
+CHANGES: list[tuple[str, str, object]] = [
+    ("mixtral", "rope_parameters.rope_theta", DELETED),
+    ("olmo2", "rope_parameters.rope_theta", DELETED),
+    ("qwen3_vl", "text_config.rope_parameters.rope_theta", DELETED),
+    ("qwen3_vl_moe", "text_config.norm_topk_prob", False),
+    ("qwen3", "use_sliding_window", True),
+    ("exaone4", "sliding_window", DELETED),
+    ("gemma2", "query_pre_attn_scalar", DELETED),
+    ("gemma2", "hidden_activation", "silu"),
+    ("gemma3", "hidden_activation", "silu"),
+    ("gemma4_e2b", "hidden_activation", "silu"),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "value"), CHANGES)
+def test_mod_30_a_changed_key_has_the_effect_that_transformers_gives_it(
+    name: str, key: str, value: object, tmp_path: Path
+) -> None:
+    peer = CASES[name].peer()
+    folder = tmp_path / "saved"
+    peer.save_pretrained(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    *sections, last = key.split(".")
+    owner = config
+    for section in sections:
+        owner = owner[section]
+    owner.pop(last, None)
+    if value is not DELETED:
+        owner[last] = value
+    path.write_text(json.dumps(config))
+    tokens = prompt(60, SIZES["vocab_size"])
+    read = type(peer).from_pretrained(folder, attn_implementation="eager").eval()
+    assert distance(logits(load(folder, tmp_path, kv_dtype="f32"), tokens), peer_logits(read, tokens)) < bound(peer)
+
+
+@pytest.mark.parametrize(("written", "shown"), [({}, "4096 in layers 0-2"), ({"sliding_window": None}, "none")])
+def test_mod_30_a_mistral_without_the_key_has_a_window(written: dict[str, Any], shown: str, tmp_path: Path) -> None:
+    CASES["mistral"].peer().save_pretrained(tmp_path / "saved")
+    path = tmp_path / "saved" / "config.json"
+    config = json.loads(path.read_text())
+    del config["sliding_window"]
+    path.write_text(json.dumps(config | written))
+    model = load(tmp_path / "saved", tmp_path)
+    assert next(fact["value"] for fact in model.facts if fact["name"] == "windows") == shown
 
 
 def test_mod_30_whole_numbers_among_the_divisors_of_a_longrope(tmp_path: Path) -> None:

@@ -415,6 +415,16 @@ GRANITE_OFF: dict[str, TurnOff] = {
     "scale of logits": configured(logits_scaling=1.0),
     "scale of the embedding": lambda peer: setattr(peer.model, "embedding_multiplier", 1.0),
 }
+# No layer is one of Mamba, so their sizes have no effect.
+GRANITE_4 = {
+    "layer_types": ["full_attention"] * 3, "num_local_experts": 0, "num_experts_per_tok": 0,
+    "shared_intermediate_size": 72, "mamba_n_heads": 8, "mamba_d_state": 16,
+}  # fmt: skip
+GRANITE_4_KEYS = {
+    "attention.head_count_kv": [2, 2, 2], "ssm.conv_kernel": 4, "ssm.state_size": 16, "ssm.group_count": 1,
+    "ssm.inner_size": 80, "ssm.time_step_rank": 8, "expert_count": 0, "expert_used_count": 0,
+    "expert_shared_feed_forward_length": 72,
+}  # fmt: skip
 COHERE_OFF: dict[str, TurnOff] = {
     "mean of LayerNorm": with_plain_mean,
     "parallel halves": in_sequence,
@@ -567,6 +577,16 @@ CASES: dict[str, FamilyCase] = {
         "olmo2", {"rope.freq_base": 5e5, "attention.sliding_window": 20, **YARN_KEYS}, {**Q_NORM, **NO_WINDOWS},
     ),
     "granite": FamilyCase("Granite", {**ROPE, **GRANITE}, "granite", {**ROPE_KEYS, **GRANITE_KEYS}, GRANITE_OFF),
+    "granite_4": FamilyCase(
+        "GraniteMoeHybrid",
+        {**ROPE, **GRANITE, **GRANITE_4, "position_embedding_type": "rope"}, "granite",
+        {**ROPE_KEYS, **GRANITE_KEYS, **GRANITE_4_KEYS, "rope.scaling.finetuned": True},
+        {**GRANITE_OFF, "rope": lambda peer: setattr(peer.model, "rotary_emb", None)},
+    ),
+    "granite_4_without_rope": FamilyCase(
+        "GraniteMoeHybrid", {**GRANITE, **GRANITE_4}, "granite",
+        {**GRANITE_KEYS, **GRANITE_4_KEYS, "rope.scaling.finetuned": False}, GRANITE_OFF,
+    ),
     "granitemoe": FamilyCase(
         "GraniteMoe", {**ROPE, **GRANITE, "num_local_experts": 5, "num_experts_per_tok": 2},
         "granitemoe", {**ROPE_KEYS, **GRANITE_KEYS, "expert_count": 5, "expert_used_count": 2}, GRANITE_OFF,

@@ -54,16 +54,18 @@ def adjacent_pairs(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
     return heads.swapaxes(1, 2).reshape(rows.shape)
 
 
-def expert_tensors(name: str, values: NDArray[Any]) -> dict[str, Tensor]:
+def expert_tensors(name: str, values: NDArray[Any], has_experts: bool) -> dict[str, Tensor]:
     """Of a stack over all experts, or of the shared one; gate and up lie one above the other."""
     layer = name.split(".")[2]
-    suffix = "shexp" if ".shared_mlp." in name else "exps"
+    suffix = "_shexp" if ".shared_mlp." in name else "_exps"
+    if not has_experts:
+        suffix = ""  # the only feed-forward has the name of a shared expert
     if name.endswith(("down_proj", "output_linear.weight")):
-        return {f"blk.{layer}.ffn_down_{suffix}.weight": Tensor(values)}
+        return {f"blk.{layer}.ffn_down{suffix}.weight": Tensor(values)}
     gate, up = np.split(values, 2, axis=-2)
     return {
-        f"blk.{layer}.ffn_gate_{suffix}.weight": Tensor(np.ascontiguousarray(gate)),
-        f"blk.{layer}.ffn_up_{suffix}.weight": Tensor(np.ascontiguousarray(up)),
+        f"blk.{layer}.ffn_gate{suffix}.weight": Tensor(np.ascontiguousarray(gate)),
+        f"blk.{layer}.ffn_up{suffix}.weight": Tensor(np.ascontiguousarray(up)),
     }
 
 
@@ -163,7 +165,7 @@ def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
         elif ".experts." in name and architecture == "gpt-oss":
             tensors |= transposed_expert_tensors(name, values, in_turn=True)
         elif ".experts." in name or ".shared_mlp." in name:
-            tensors |= expert_tensors(name, values)
+            tensors |= expert_tensors(name, values, has_experts=keys.get("expert_count") != 0)
         elif ".act_fn." not in name:
             tensors[gguf_name(architecture, name)] = Tensor(values)
     sizes = {

@@ -77,6 +77,7 @@ void read_olmo2_hf(FactReader& facts);
 void read_olmo3_hf(FactReader& facts);
 void read_granite_gguf(FactReader& facts);
 void read_granite_hf(FactReader& facts);
+void read_granite_hybrid_hf(FactReader& facts);
 void read_granite_moe_gguf(FactReader& facts);
 void read_granite_moe_hf(FactReader& facts);
 void read_phi3_gguf(FactReader& facts);

@@ -114,7 +114,6 @@ std::vector<bool> windowed_layers(const ModelConfig& config) {
 void set_gemma(ModelConfig& config) {
   config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
   config.norm_placement = NormPlacement::pre_and_post;
-  config.activation = GatedActivation::gelu_tanh;
 }
 
 }  // namespace imp

@@ -28,7 +28,7 @@ void read_exaone4_gguf(FactReader& facts) {
   refuse_gguf_experts(facts);
   set_exaone4(facts.config);
   read_gguf_rope(facts, RopeStyle::halves, 1000000);
-  if (!facts.has("attention.sliding_window")) return;
+  if (!has_gguf_windows(facts)) return;
   read_gguf_windows(facts, {.window = 0, .period = kExaone4Period, .rope = 0});
   rotate_windowed_layers_only(facts.config);
 }
@@ -37,12 +37,12 @@ void read_exaone4_hf(FactReader& facts) {
   read_hf_decoder(facts);
   set_exaone4(facts.config);
   read_hf_rope(facts, RopeStyle::halves, 10000);
-  if (!facts.has("sliding_window")) {
+  if (facts.is_null("sliding_window")) {
     for (const char* key : {"layer_types", "sliding_window_pattern"}) facts.ignore(key);  // no effect
     return;
   }
-  read_hf_windows(facts, {.window = 0, .period = kExaone4Period, .rope = 0});
-  rotate_windowed_layers_only(facts.config);
+  read_hf_windows(facts, {.window = 4096, .period = kExaone4Period, .rope = 0});
+  leave_rope_out(facts.config, windowed_layers(facts.config));
 }
 
 }  // namespace imp

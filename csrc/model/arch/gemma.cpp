@@ -14,6 +14,7 @@ void set_first_gemma(ModelConfig& config) {
 }  // namespace
 
 void read_gemma_gguf(FactReader& facts) {
+  facts.config.activation = GatedActivation::gelu_tanh;
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
   set_first_gemma(facts.config);
@@ -22,6 +23,7 @@ void read_gemma_gguf(FactReader& facts) {
 
 void read_gemma_hf(FactReader& facts) {
   // Early files say "gelu" and mean its approximation by tanh.
+  facts.config.activation = GatedActivation::gelu_tanh;
   read_hf_decoder(facts, {.head_dim = 256, .gelu_is_tanh = true});
   set_first_gemma(facts.config);
   read_hf_rope(facts, RopeStyle::halves, 10000);

@@ -9,6 +9,7 @@ namespace imp {
 
 void read_gemma2_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
+  facts.config.activation = GatedActivation::gelu_tanh;
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
   set_gemma(config);
@@ -27,7 +28,8 @@ void read_gemma2_gguf(FactReader& facts) {
 
 void read_gemma2_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_hf_decoder(facts, {.head_dim = 256});
+  facts.config.activation = GatedActivation::gelu_tanh;
+  read_hf_decoder(facts, {.head_dim = 256, .query_scalar = 256});
   set_gemma(config);
   read_hf_rope(facts, RopeStyle::halves, 10000);
   read_hf_windows(facts, {.window = 4096, .period = 2, .rope = 0});

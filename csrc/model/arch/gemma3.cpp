@@ -21,6 +21,7 @@ constexpr HfDefaults kGemma3Defaults = {.n_heads = 8, .n_kv_heads = 4, .context 
 
 void read_gemma3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
+  facts.config.activation = GatedActivation::gelu_tanh;
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
   set_gemma(config);
@@ -32,7 +33,7 @@ void read_gemma3_gguf(FactReader& facts) {
   for (const char* key : {"rope.freq_base_swa", "rope.local.freq_base"}) {
     facts.find_number("windowed_rope_theta", key, config.ropes[1].theta);
   }
-  read_gguf_windows(facts, {.window = 1024, .period = 6, .rope = 1});
+  if (has_gguf_windows(facts)) read_gguf_windows(facts, {.window = 0, .period = 6, .rope = 1});
   facts.find_number("attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   facts.find_number("logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
   // The 27B model scales scores by hidden size per head. Files do not say so; only its depth identifies it.
@@ -44,7 +45,8 @@ void read_gemma3_gguf(FactReader& facts) {
 
 void read_gemma3_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_hf_decoder(facts, {.head_dim = 256, .defaults = kGemma3Defaults});
+  facts.config.activation = GatedActivation::gelu_tanh;
+  read_hf_decoder(facts, {.head_dim = 256, .query_scalar = 256, .defaults = kGemma3Defaults});
   set_gemma(config);
   config.qk_norm = QkNorm::head;
   read_hf_rope(facts, RopeStyle::halves, 1000000);
@@ -57,7 +59,10 @@ void read_gemma3_hf(FactReader& facts) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "use_bidirectional_attention", "true", "false");
   }
   read_hf_windows(facts, {.window = 4096, .period = 6, .rope = 1});
-  read_hf_soft_cap(facts, "attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
+  // The key is left from Gemma 2, and transformers ignores it.
+  if (facts.has("attn_logit_softcapping")) {
+    facts.refuse(Reason::MODEL_UNSUPPORTED, "attn_logit_softcapping", "a number", "null");
+  }
   read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
 }
 

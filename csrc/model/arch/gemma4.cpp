@@ -160,6 +160,7 @@ constexpr HfDefaults kGemma4Defaults = {.n_heads = 8, .n_kv_heads = 4, .context 
 
 void read_gemma4_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
+  facts.config.activation = GatedActivation::gelu_tanh;
   read_gguf_decoder(facts, NormKind::rms, GgufLayers::different);
   set_gemma4(config);
   read_gguf_rope(facts, RopeStyle::halves, 1000000);
@@ -188,6 +189,7 @@ void read_gemma4_gguf(FactReader& facts) {
 
 void read_gemma4_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
+  facts.config.activation = GatedActivation::gelu_tanh;
   read_hf_decoder(facts, {.head_dim = 256, .defaults = kGemma4Defaults});
   set_gemma4(config);
   const int windowed_dims = config.head_dim;

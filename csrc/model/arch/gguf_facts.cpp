@@ -12,6 +12,8 @@
 namespace imp {
 namespace {
 
+constexpr std::string_view kWindow = "attention.sliding_window";
+
 // The number of tokens that the file lists, if it lists them. Otherwise `vocab_size`, which may be larger: an id beyond
 // the list has no text.
 std::optional<std::int64_t> count_tokens(FactReader& facts) {
@@ -202,9 +204,14 @@ void read_gguf_rope(FactReader& facts, RopeStyle style, double default_theta) {
   facts.config.ropes.push_back(rope);
 }
 
+bool has_gguf_windows(FactReader& facts) {
+  return facts.find_integer(kWindow).value_or(0) != 0;  // files of Phi-4 say 0 for none
+}
+
 void read_gguf_window(FactReader& facts) {
+  if (!has_gguf_windows(facts)) return;
   int window = 0;
-  facts.find_count("windows", "attention.sliding_window", model_limits::kContext, window);
+  facts.count("windows", kWindow, model_limits::kContext, window);
   for (LayerConfig& layer : facts.config.layers) layer.window = window;
 }
 
@@ -212,7 +219,7 @@ void read_gguf_windows(FactReader& facts, const MixedWindows& defaults) {
   ModelConfig& config = facts.config;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
   MixedWindows windows = defaults;
-  facts.find_count("windows", "attention.sliding_window", model_limits::kContext, windows.window);
+  facts.find_count("windows", kWindow, model_limits::kContext, windows.window);
   if (const auto flags = facts.find_flags("windows", kPattern)) {
     if (flags->size() != config.layers.size()) {
       facts.refuse(Reason::MODEL_VALUE, kPattern, std::to_string(flags->size()) + " values",

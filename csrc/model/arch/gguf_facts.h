@@ -21,6 +21,9 @@ void read_gguf_experts(FactReader& facts, bool normalized);
 // RoPE of the layers without a window: ropes[0].
 void read_gguf_rope(FactReader& facts, RopeStyle style, double default_theta);
 
+// Whether the file states a sliding window.
+bool has_gguf_windows(FactReader& facts);
+
 // A sliding window for all layers, if the file has one.
 void read_gguf_window(FactReader& facts);
 

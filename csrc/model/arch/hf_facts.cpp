@@ -38,10 +38,12 @@ void read_heads(FactReader& facts, const HfTraits& traits) {
     }
     config.head_dim = config.hidden_size / config.n_heads;
   }
-  float scalar = static_cast<float>(config.head_dim);
+  float scalar = static_cast<float>(traits.query_scalar == 0 ? config.head_dim : traits.query_scalar);
   facts.find_number("attention_scale", "query_pre_attn_scalar", scalar);
   config.attention_scale = 1 / std::sqrt(scalar);
 }
+
+constexpr int kDefaultWindow = 4096;  // of several families
 
 // The names of activations in config.json.
 constexpr std::array<std::pair<std::string_view, GatedActivation>, 2> kGated = {
@@ -200,16 +202,20 @@ void read_hf_windows(FactReader& facts, const MixedWindows& defaults) {
   set_windows(config, all_but_last_of(config, windows.period), windows);
 }
 
+void read_hf_window(FactReader& facts, int by_default) {
+  const bool is_null = facts.is_null("sliding_window");
+  read_hf_windows(facts, {.window = is_null ? 0 : by_default, .period = facts.config.n_layers + 1, .rope = 0});
+}
+
 void read_hf_optional_windows(FactReader& facts) {
   ModelConfig& config = facts.config;
-  const std::uint64_t n_full = facts.find_integer("max_window_layers").value_or(0);
+  constexpr std::uint64_t kFirst = 28;  // if the file does not say it
+  const std::uint64_t n_full = facts.find_integer("max_window_layers").value_or(kFirst);
   const auto by_types = windowed_by_types(facts);
-  MixedWindows windows;
-  if (!facts.find_flag("use_sliding_window") ||
-      !facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window)) {
-    facts.ignore("sliding_window");
-    return;
-  }
+  MixedWindows windows = {.window = kDefaultWindow};
+  const bool is_null = facts.is_null("sliding_window");
+  if (!facts.find_flag("use_sliding_window") || is_null) return;
+  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);
   std::vector<bool> windowed(config.layers.size());
   for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = i >= n_full;
   set_windows(config, by_types.value_or(windowed), windows);

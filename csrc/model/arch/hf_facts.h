@@ -16,6 +16,7 @@ struct HfDefaults {
 struct HfTraits {
   int head_dim = 0;  // if the file has no head_dim; 0: hidden_size / n_heads
   std::string_view epsilon = "rms_norm_eps";
+  int query_scalar = 0;       // if the file has no query_pre_attn_scalar; 0: the head's size
   bool has_gate = true;       // of the feed-forward
   bool gelu_is_tanh = false;  // "gelu" means its approximation by tanh
   HfDefaults defaults = {};
@@ -37,6 +38,9 @@ void skip_image_axes(FactReader& facts);
 
 // The layers that `layer_types` calls sliding_attention, or those of the period.
 void read_hf_windows(FactReader& facts, const MixedWindows& defaults);
+
+// A sliding window for all layers, or none if the key is null.
+void read_hf_window(FactReader& facts, int by_default);
 
 // For families with a key that enables windows. The layers are those of `layer_types`, or those from max_window_layers.
 void read_hf_optional_windows(FactReader& facts);

@@ -130,6 +130,15 @@ constexpr TensorNames hf_names_of_granite_moe() {
 }
 inline constexpr TensorNames kHfGraniteMoeNames = hf_names_of_granite_moe();
 
+// Granite 4 without experts: its feed-forward has the names of a shared expert.
+constexpr TensorNames hf_names_of_granite_hybrid() {
+  TensorNames names = kHfNames;
+  names.gate_up = "shared_mlp.input_linear";
+  names.down = "shared_mlp.output_linear";
+  return names;
+}
+inline constexpr TensorNames kHfGraniteHybridNames = hf_names_of_granite_hybrid();
+
 // gpt-oss: tensors with all experts, whose names have no end.
 constexpr TensorNames hf_names_of_gpt_oss() {
   TensorNames names = kHfNames;

@@ -23,13 +23,14 @@ void read_llama_hf(FactReader& facts) {
 
 void read_mistral_hf(FactReader& facts) {
   read_llama_hf(facts);
-  read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
+  constexpr int kWindow = 4096;
+  read_hf_window(facts, kWindow);
 }
 
 void read_mixtral_hf(FactReader& facts) {
   read_hf_decoder(facts);
-  read_hf_rope(facts, RopeStyle::adjacent, 10000);
-  read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
+  read_hf_rope(facts, RopeStyle::adjacent, 1000000);
+  read_hf_window(facts, 0);
   facts.config.experts.normalized = true;
   read_hf_experts(facts, "num_local_experts", "intermediate_size");
 }

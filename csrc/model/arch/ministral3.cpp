@@ -20,7 +20,8 @@ void read_mistral3_gguf(FactReader& facts) {
 
 void read_ministral3_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_mistral_hf(facts);
+  read_llama_hf(facts);
+  read_hf_window(facts, 0);
   for (const char* section : {"rope_parameters.", "rope_scaling."}) {
     facts.ignore(std::string(section) + "max_position_embeddings");  // the same as outside the section
     facts.find_number("query_scale_growth", std::string(section) + "llama_4_scaling_beta", config.query_scale.growth);

@@ -20,6 +20,13 @@ void add_unscaled_rope(ModelConfig& config) {
   config.ropes.push_back(rope);
 }
 
+void read_olmo_base_hf(FactReader& facts, double default_theta) {
+  read_hf_decoder(facts);
+  set_olmo2(facts.config);
+  read_hf_rope(facts, RopeStyle::halves, default_theta);
+  read_biases(facts);
+}
+
 }  // namespace
 
 void read_olmo2_gguf(FactReader& facts) {
@@ -27,20 +34,18 @@ void read_olmo2_gguf(FactReader& facts) {
   refuse_gguf_experts(facts);
   set_olmo2(facts.config);
   read_gguf_rope(facts, RopeStyle::halves, 500000);
-  if (!facts.has("attention.sliding_window")) return;
+  if (!has_gguf_windows(facts)) return;
   add_unscaled_rope(facts.config);
+  facts.find_number("windowed_rope_theta", "rope.freq_base_swa", facts.config.ropes[1].theta);
   read_gguf_windows(facts, {.window = 0, .period = kOlmo3Period, .rope = 1});
 }
 
 void read_olmo2_hf(FactReader& facts) {
-  read_hf_decoder(facts);
-  set_olmo2(facts.config);
-  read_hf_rope(facts, RopeStyle::halves, 500000);
-  read_biases(facts);
+  read_olmo_base_hf(facts, 10000);
 }
 
 void read_olmo3_hf(FactReader& facts) {
-  read_olmo2_hf(facts);
+  read_olmo_base_hf(facts, 500000);
   add_unscaled_rope(facts.config);
   facts.find_number("windowed_rope_theta", "rope_parameters.sliding_attention.rope_theta", facts.config.ropes[1].theta);
   require_plain_rope(facts, "rope_parameters.sliding_attention.");

@@ -15,7 +15,7 @@ void read_phi3_gguf(FactReader& facts) {
 void read_phi3_hf(FactReader& facts) {
   read_hf_decoder(facts);
   read_hf_rope(facts, RopeStyle::halves, 10000);
-  read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
+  read_hf_window(facts, 0);
   for (const char* key : {"full_attn_mod", "interpolate_factor"}) require_integer(facts, key, 1);
 }
 

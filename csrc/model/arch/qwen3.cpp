@@ -4,6 +4,26 @@
 #include "model/arch/hf_facts.h"
 
 namespace imp {
+namespace {
+
+constexpr double kVisionTheta = 500000;
+
+void read_qwen3_base_hf(FactReader& facts, double default_theta) {
+  read_hf_decoder(facts, {.head_dim = 128});
+  read_hf_rope(facts, RopeStyle::halves, default_theta);
+  read_hf_optional_windows(facts);
+  read_biases(facts);
+  require_flag(facts, "use_qk_norm", true);
+  facts.config.qk_norm = QkNorm::head;
+}
+
+void read_hf_routing(FactReader& facts) {
+  // Files use both names.
+  read_hf_experts(facts, facts.has("num_experts") ? "num_experts" : "num_local_experts", "moe_intermediate_size");
+  read_hf_dense_layers(facts);
+}
+
+}  // namespace
 
 void read_qwen3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -34,30 +54,25 @@ void read_qwen3_vl_moe_gguf(FactReader& facts) {
 }
 
 void read_qwen3_hf(FactReader& facts) {
-  read_hf_decoder(facts, {.head_dim = 128});
-  read_hf_rope(facts, RopeStyle::halves, 10000);
-  read_hf_optional_windows(facts);
-  read_biases(facts);
-  require_flag(facts, "use_qk_norm", true);
-  facts.config.qk_norm = QkNorm::head;
+  read_qwen3_base_hf(facts, 10000);
 }
 
 void read_qwen3_moe_hf(FactReader& facts) {
   read_qwen3_hf(facts);
-  // Files use both names.
-  read_hf_experts(facts, facts.has("num_experts") ? "num_experts" : "num_local_experts", "moe_intermediate_size");
+  read_hf_routing(facts);
   facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
-  read_hf_dense_layers(facts);
 }
 
 void read_qwen3_vl_hf(FactReader& facts) {
-  read_qwen3_hf(facts);
+  read_qwen3_base_hf(facts, kVisionTheta);
   skip_image_axes(facts);
 }
 
 void read_qwen3_vl_moe_hf(FactReader& facts) {
+  read_qwen3_base_hf(facts, kVisionTheta);
+  read_hf_routing(facts);
   facts.config.experts.normalized = true;
-  read_qwen3_moe_hf(facts);
+  facts.ignore("norm_topk_prob");  // transformers normalizes, whatever it says
   skip_image_axes(facts);
 }
 

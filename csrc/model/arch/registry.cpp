@@ -71,6 +71,7 @@ constexpr std::array kArchitectures = {
     Architecture{ModelFormat::hf, "granite", read_granite_hf, &kHfNames},
     Architecture{ModelFormat::hf, "granitemoe", read_granite_moe_hf, &kHfGraniteMoeNames},
     Architecture{ModelFormat::hf, "granitemoeshared", read_granite_moe_hf, &kHfGraniteMoeNames},
+    Architecture{ModelFormat::hf, "granitemoehybrid", read_granite_hybrid_hf, &kHfGraniteHybridNames},
     Architecture{ModelFormat::hf, "phi3", read_phi3_hf, &kHfPhi3Names},
     Architecture{ModelFormat::hf, "exaone4", read_exaone4_hf, &kHfPostNormNames},
     Architecture{ModelFormat::hf, "seed_oss", read_seed_oss_hf, &kHfNames},

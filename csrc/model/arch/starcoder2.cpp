@@ -19,7 +19,7 @@ void read_starcoder2_hf(FactReader& facts) {
   facts.config.plain_activation = PlainActivation::gelu_tanh;
   read_hf_decoder(facts, {.epsilon = "norm_epsilon", .has_gate = false});
   read_hf_rope(facts, RopeStyle::halves, 10000);
-  read_hf_windows(facts, {.window = 0, .period = facts.config.n_layers + 1, .rope = 0});
+  read_hf_window(facts, 0);
   read_biases(facts);
   require_word(facts, "norm_type", "layer_norm");
   facts.config.norm_kind = NormKind::layer;

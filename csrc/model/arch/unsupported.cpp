@@ -52,7 +52,6 @@ constexpr std::array kFamilies = {
     Unsupported{"lfm2moe", "LFM2 with experts", kOtherEngine},
     Unsupported{"lfm2_moe", "LFM2 with experts", kOtherEngine},
     Unsupported{"granitehybrid", "Granite 4 with Mamba layers", "Granite 3, and Granite 4 without Mamba, run"},
-    Unsupported{"granitemoehybrid", "Granite 4 with Mamba layers", "Granite 3, and Granite 4 without Mamba, run"},
     Unsupported{"nemotron_h", "Nemotron with Mamba layers", kOtherEngine},
     Unsupported{"nemotron_h_moe", "Nemotron with Mamba layers", kOtherEngine},
     Unsupported{"falcon-h1", "Falcon-H1, with Mamba layers", kOtherEngine},
