@@ -1,32 +1,24 @@
 """Reads messages on a terminal: with line editing, over several lines, and with a history."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from imp_service.cli.conversation.commands import COMMANDS
-from imp_service.cli.failure import CommandError, error_line, warning_line
+from imp_service.cli.failure import CommandError, error_line
 from imp_service.cli.options.sampling import number_names
 from imp_service.cli.terminal import decode, variable
+from imp_service.cli.typed_history import open_history
 
 PROMPT = "> "
 CONTINUED = ". "
 ENDS = "Ctrl-C again ends, so do /exit and Ctrl-D."
-
-
-def history_path() -> Path:
-    """In the folder for state of the XDG base directories."""
-    folder = variable("XDG_STATE_HOME")
-    return (Path(folder) if folder.startswith("/") else Path.home() / ".local" / "state") / "imp" / "chat_history"
 
 
 class LineEditor:
@@ -35,7 +27,7 @@ class LineEditor:
         # A terminal that does not report its cursor's position would cause a warning; the prompt needs no report.
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
-            history=_open_history() if keeps_history else InMemoryHistory(),
+            history=open_history() if keeps_history else InMemoryHistory(),
             multiline=True,
             prompt_continuation=CONTINUED,
             key_bindings=_keys(),
@@ -109,24 +101,3 @@ class _CommandCompleter(Completer):
         names = {"": COMMANDS, "/set": number_names()}.get(head, ())
         if typed.startswith("/"):
             yield from (Completion(name, -len(word)) for name in names if name.startswith(word))
-
-
-class _PrivateHistory(FileHistory):
-    """Stores typed messages if possible; a full disk does not end a conversation."""
-
-    def store_string(self, string: str) -> None:
-        with suppress(OSError):
-            super().store_string(string.encode("utf-8", "replace").decode())
-
-
-def _open_history() -> History:
-    path = history_path()
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-        os.fchmod(file, 0o600)
-        os.close(file)
-    except OSError as error:
-        print(warning_line(f"history: {path}: {error.strerror}; --no-history keeps none"), file=sys.stderr)
-        return InMemoryHistory()
-    return _PrivateHistory(path)

@@ -17,6 +17,7 @@ from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFail
 from imp_service.cli.conversation.loop import Conversation
 from imp_service.cli.failure import CommandError
 from imp_service.cli.terminal import print_note
+from imp_service.cli.typed_history import MAX_BYTES, history_path, open_history
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.scripted_server import refuse, scripted_server, story
 from support.server_process import server_process
@@ -367,6 +368,33 @@ def test_cmd_12_what_was_typed_is_there_the_next_time(tmp_path: Path) -> None:
     assert [turns[-1][1] for turns in server.asked] == ["hidden", "hello", "hello again"]
     assert history.stat().st_mode & 0o777 == 0o600
     assert b"hidden" not in history.read_bytes()
+
+
+def test_cmd_12_the_history_keeps_the_newest_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = history_path()
+    typed = [f"{i}\n# {i} {'é' * (i % 500)}" for i in range(6000)]
+    history, sizes = open_history(), []
+    for each in typed:
+        history.append_string(each)
+        sizes.append(path.stat().st_size)
+    assert MAX_BYTES * 0.9 < max(sizes) <= MAX_BYTES and path.stat().st_mode & 0o777 == 0o600
+    kept = list(open_history().load_history_strings())
+    assert len(kept) > 500 and kept == typed[: -len(kept) - 1 : -1]
+    history.append_string("x" * MAX_BYTES)
+    assert path.stat().st_size == sizes[-1]
+
+
+def test_cmd_12_a_large_history_is_cut_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = history_path()
+    path.parent.mkdir()
+    message = b"\n# 2026-01-01 00:00:00\n+%d\n"
+    path.write_bytes(b"\n# now\n+" + b"x" * 3 * MAX_BYTES + b"\n" + b"".join(message % i for i in range(3)))
+    assert list(open_history().load_history_strings()) == ["2", "1", "0"]
+    assert path.stat().st_size < 100
+    path.write_bytes(b"\n# now\n+" + b"x" * 3 * MAX_BYTES)
+    assert list(open_history().load_history_strings()) == []
 
 
 def test_cmd_12_a_history_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
