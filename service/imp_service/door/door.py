@@ -66,7 +66,7 @@ class Door:
             # With the id that a proxy sent, the proxy's log and imp's have the same id.
             given = exchange.headers.get(REQUEST_ID, "")
             if _ID.fullmatch(given):
-                call.request_id = given
+                call.take_id(given)
             call.has_read_body = not route.has_body
             try:
                 await (route.answer(call, part) if part else route.answer(call))  # type: ignore[call-arg]

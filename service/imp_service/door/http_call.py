@@ -25,6 +25,8 @@ class HttpCall(Call):
     # CORS headers: they allow a page of another origin to read the response.
     cors: Headers
     headers: Headers = field(default_factory=list)
+    # Names the answer in its body. No other answer has it.
+    answer_id: str = ""
     # The whole response, if it is no stream.
     body: bytes | None = None
     status: HTTPStatus = HTTPStatus.OK
@@ -35,6 +37,14 @@ class HttpCall(Call):
     failure_event: Callable[[bytes], bytes] = b"data: %s\n\n".__mod__
     # The connection is closed after a response that is sent before the body was read.
     has_read_body: bool = True
+
+    def __post_init__(self) -> None:
+        self.answer_id = self.request_id
+
+    def take_id(self, given: str) -> None:
+        """Takes the id that the client or a proxy chose. A repeated request, or every call of a trace, may have it."""
+        self.request_id, self.shares_id = given, True
+        self.answer_id = f"{given}-{self.answer_id}"
 
     def time_remaining(self) -> float | None:
         """None: HTTP has no deadline. A client that gives up disconnects."""

@@ -37,6 +37,8 @@ class Call(ABC):
     n_sent_tokens: int = 0
     # The error that end() gave the call.
     ending: Exception | None = None
+    # Other running requests may have the same id.
+    shares_id: bool = False
     # The code of a call that its handler itself has ended, without a reason of the error table.
     own_code: str = ""
     # While the identity is being sent, no failure may be sent: end() waits for it.

@@ -81,7 +81,9 @@ class Generations:
         with ExitStack() as holds:
             plan = self._planner(wanted, call, holds)
             request_id = call.request_id + wanted.id_suffix
-            running = holds.enter_context(host.requests.admit(request_id, call.tenant, call.peer, call.end))
+            running = holds.enter_context(
+                host.requests.admit(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
+            )
             queued = host.model.client.engine.stats().queued
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),

@@ -1,7 +1,8 @@
-"""The running generations, by tenant and id. An operator can list and abort them."""
+"""The running generations, with tenant and id. An operator can list and abort them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,32 +69,40 @@ class Requests:
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
-        self._by_name: dict[tuple[str, str], RunningRequest] = {}
+        # In order of admission.
+        self._running: dict[RunningRequest, None] = {}
+        # By tenant and id.
+        self._uses: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._running)
 
     def __iter__(self) -> Iterator[RunningRequest]:
         """In order of admission."""
-        return iter(list(self._by_name.values()))
+        return iter(list(self._running))
 
     @contextmanager
     def admit(
-        self, request_id: str, tenant: str, peer: str, end: Callable[[Exception], None]
+        self, request_id: str, tenant: str, peer: str, end: Callable[[Exception], None], *, shares_id: bool = False
     ) -> Iterator[RunningRequest]:
-        """Registers a request within the `with` block. `end` ends its call with an error. Raises REQUEST_ID_IN_USE.
+        """Registers a request within the `with` block. `end` ends its call with an error.
 
-        Two tenants may use the same id.
+        Raises REQUEST_ID_IN_USE if another request of the tenant has the id, unless the request may share it.
         """
         name = (tenant, request_id)
-        if name in self._by_name:
+        if self._uses[name] and not shares_id:
             message = f"another request with the id {request_id} is running"
             raise Refusal("REQUEST_ID_IN_USE", message, {"request_id": request_id})
-        request = self._by_name[name] = RunningRequest(request_id, tenant, peer, self._wall(), end)
+        request = RunningRequest(request_id, tenant, peer, self._wall(), end)
+        self._running[request] = None
+        self._uses[name] += 1
         try:
             yield request
         finally:
-            del self._by_name[name]
+            del self._running[request]
+            self._uses[name] -= 1
+            if not self._uses[name]:
+                del self._uses[name]
 
     def abort(self, request_ids: Collection[str], tenant: str | None = None) -> list[str]:
         """Ends the running and waiting requests with these ids, of every tenant or of one.

@@ -111,30 +111,53 @@ def test_htp_10_what_can_never_fit_is_not_repeated(http_: HttpServed, monkeypatc
 
 
 @pytest.mark.parametrize("prompt", [[HELD], [[HELD], [HELD]]])
-def test_rpc_8_an_id_is_one_running_request_s_over_both_transports(prompt: Any) -> None:
+def test_rpc_8_requests_over_http_share_an_id_and_a_request_over_grpc_does_not(prompt: Any) -> None:
+    name = {"x-request-id": "mine"}
     with (
         gate() as held,
         serve_http(model=held.model(max_context=2000, n_blocks=200)) as it,
         ThreadPoolExecutor() as pool,
     ):
 
-        def complete(prompt: list[Any], *, stream: bool = False) -> Reply:
-            body = {"prompt": prompt, "stream": stream, "max_tokens": 2, "ignore_eos": True}
-            return it.client.post("/v1/completions", body, **{"x-request-id": "mine"})
+        def completion(prompt: list[Any]) -> tuple[str, dict[str, Any]]:
+            return "/v1/completions", {"prompt": prompt, "max_tokens": 2, "ignore_eos": True}
 
-        running = pool.submit(complete, prompt)
+        first = pool.submit(it.client.post, *completion(prompt), **name)
         held.wait()
         over_grpc = failed(lambda: streamed(it.served, ask([300], 2, request_id="mine")))
         assert (over_grpc.code, over_grpc.reason) == ("ALREADY_EXISTS", "REQUEST_ID_IN_USE")
-        for stream in (False, True):
-            again = complete([300], stream=stream)
-            assert again.refusal == (409, "request_id_in_use", None)
-            assert again.error["message"] == "another request with the id mine is running"
-            assert (again.headers["x-should-retry"], again.headers["x-request-id"]) == ("false", "mine")
+        second = pool.submit(it.client.post, *completion([300]), **name)
+        third = pool.submit(it.client.stream, *completion([300]), **name)
+        n_prompts = len(prompt) if isinstance(prompt[0], list) else 1
+        it.served.wait_until(lambda: len(it.served.host.requests) == n_prompts + 2, "all of them run")
         held.open(ALL_STEPS)
-        assert (running.result().status, running.result().headers["x-request-id"]) == (200, "mine")
+        answers = [first.result(), second.result(), third.result()]
+        assert [(each.status, each.headers["x-request-id"]) for each in answers] == [(200, "mine")] * 3
+        ids = {first.result().json["id"], second.result().json["id"], third.result().objects[0]["id"]}
+        assert len(ids) == 3 and all(each.startswith("cmpl-mine-") for each in ids)
         it.wait_for_rest()
-        assert complete([300]).status == 200
+        assert streamed(it.served, ask([300], 2, request_id="mine")).outputs
+
+
+def test_rpc_8_abort_ends_every_request_with_the_id() -> None:
+    with (
+        gate() as held,
+        serve_http(model=held.model(max_context=2000, n_blocks=200)) as it,
+        ThreadPoolExecutor() as pool,
+    ):
+
+        def complete(name: str) -> Reply:
+            body = {"prompt": [HELD], "max_tokens": 2, "ignore_eos": True}
+            return it.client.post("/v1/completions", body, **{"x-request-id": name})
+
+        named = [pool.submit(complete, "mine") for _ in range(2)]
+        other = pool.submit(complete, "other")
+        it.served.wait_until(lambda: sum(r.stream is not None for r in it.served.host.requests) == 3, "all of them run")
+        aborted = it.served.call(lambda: it.served.host.requests.abort({"mine"}))
+        assert aborted == ["mine", "mine"]
+        held.open(ALL_STEPS)
+        assert [each.result().refusal[1] for each in named] == ["aborted"] * 2
+        assert other.result().status == 200
 
 
 COUNTS = ("imp_requests_started_total", "imp_requests_ended_total", "imp_requests_active")

@@ -181,7 +181,7 @@ class OpenAi:
     def _head(self, call: HttpCall, prefix: str) -> Head:
         model, digest = self._host.model, self._host.digest.sha256
         fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
-        return Head(f"{prefix}{call.request_id}", int(self._host.wall()), public_name(model.name), fingerprint)
+        return Head(f"{prefix}{call.answer_id}", int(self._host.wall()), public_name(model.name), fingerprint)
 
     def _pieces(self, wish: Wish) -> Pieces:
         shows_special = wish.requests[0].output.special_tokens
