@@ -16,6 +16,7 @@ from pathlib import Path
 # In the place of this folder.
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from bench.front_end.behind_smg import behind_smg  # noqa: E402
 from bench.front_end.figure import Figure  # noqa: E402
 from bench.front_end.memory import memory, resident_memory  # noqa: E402
 from bench.front_end.model_and_sessions import abandoned_sessions, model_share  # noqa: E402
@@ -40,6 +41,7 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
         "start": [lambda: start_time(max(2, n(10)))],
         "idle": [lambda: idle(60.0 * scale)],
         "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2)), lambda: resident_memory(max(1, reps - 2))],
+        "gateway": [lambda: behind_smg(16, n(480), reps)],
         "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 1)],
         "model": [
             lambda: model_share("0.6b", "q8_0", 1, n(100), reps=reps, target=3.0),
