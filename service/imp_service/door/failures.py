@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
 
+from imp_service.door.openai.events import dumps
 from imp_service.serving.errors.error_table import Detail, Retry
 from imp_service.serving.errors.failures import MAX_MESSAGE_BYTES, Failure, shown
 
@@ -106,4 +106,4 @@ def error_body(status: HTTPStatus, code: str, message: str, param: str | None = 
     """An error as JSON."""
     usual = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     error = {"message": message, "type": TYPES.get(status, usual), "param": param, "code": code}
-    return json.dumps({"error": error}).encode()
+    return dumps({"error": error}).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from imp_service.door.openai.replies import Head
@@ -10,6 +11,10 @@ from imp_service.door.openai.replies import Head
 DONE = b"data: [DONE]\n\n"
 # A comment: clients skip it.
 WAITING = b": waiting\n\n"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+# Control characters that a terminal would obey, line separators at which some clients cut an event, and halves of
+# surrogate pairs, which UTF-8 does not have.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Events:
@@ -36,5 +41,6 @@ def event_of(value: object) -> bytes:
 
 
 def dumps(value: object) -> str:
-    """JSON without spaces. All of it is ASCII, since some clients treat U+2028 as the end of a line."""
-    return json.dumps(value, separators=(",", ":"))
+    """JSON without spaces. A person can read it in any language."""
+    text = _ENCODER.encode(value)
+    return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from imp_service import __version__
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.generations import Output, Result, in_one, vocabulary
+from support.generations import Output, Result, in_one, saying, spelled, vocabulary
 from support.http_served import HttpServed, serve_http
 from support.openai_types import check_model
 
@@ -345,6 +346,33 @@ def test_oai_2_pkg_1_the_fingerprint_names_version_and_weights(http: HttpServed)
     version = http.client.get("/version").json
     assert (version["version"], version["weights_sha256"]) == (__version__, digest.sha256)
     assert http.chat(max_tokens=1).json["system_fingerprint"] == f"imp-{version['version']}-01234567"
+
+
+READABLE = "Füße, 你好, привет, 🙂 "
+ESCAPED = "\x1b\x7f\x9b\u2028\u2029"
+
+
+def bytes_of(http: HttpServed, body: dict[str, Any]) -> bytes:
+    """Returns all bytes of a response."""
+    content = json.dumps(body).encode()
+    head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    with http.socket() as connection:
+        connection.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_oai_2_text_is_written_so_that_a_person_can_read_it() -> None:
+    said = READABLE + ESCAPED
+    body = {"prompt": [300], "max_tokens": len(said.encode())}
+    with serve_http(model=saying(spelled(said))) as http:
+        assert http.complete(**body).choice["text"] == said
+        refused = {"prompt": [300], said: 1}
+        assert http.complete(**refused).error["param"] == said
+        for each in (body, body | {"stream": True}, refused):
+            written = bytes_of(http, each)
+            assert [letter for letter in READABLE if letter.encode() not in written] == []
+            assert [letter for letter in ESCAPED if letter.encode() in written] == []
+            assert [letter for letter in ESCAPED if f"\\u{ord(letter):04x}".encode() not in written] == []
 
 
 def test_oai_2_every_model_entry_is_of_the_sdk(http: HttpServed) -> None:
