@@ -25,6 +25,7 @@ class ListenError(Exception):
 
     def __init__(self, reason: str, where: str, message: str) -> None:
         self.reason = reason
+        self.where = where
         self.message = f"{where}: {message}"
         super().__init__(f"{reason}: {self.message}")
 
@@ -32,7 +33,7 @@ class ListenError(Exception):
     def from_os(cls, where: str, error: OSError) -> ListenError:
         """The error of the system as a reason of imp."""
         if error.errno in _IN_USE:
-            return cls("ADDRESS_IN_USE", where, "another process listens there; stop it, or choose another address")
+            return cls("ADDRESS_IN_USE", where, "another process listens there")
         if error.errno in _NOT_ALLOWED:
             return cls("ADDRESS_PERMISSION", where, "not allowed to this user")
         return cls("CANNOT_CREATE", where, str(error.strerror or error))
@@ -163,9 +164,23 @@ def checked_addresses(listen: Listen, log: Log) -> Addresses:
         admin=one(listen.admin),
         metrics=one(listen.metrics),
     )
-    others = (found.health, found.admin, found.metrics)
-    check_all([*found.grpc, *found.http, *(address for address in others if address is not None)])
+    _check_free(found.grpc, "other addresses with --listen and --http")
+    _check_free(found.http, "another address with --http")
+    for key in ("health", "admin", "metrics"):
+        if (address := getattr(found, key)) is not None:
+            _check_free([address], f"another address with --set listen.{key}")
     return found
+
+
+def _check_free(addresses: Iterable[Address], advice: str) -> None:
+    """As check_all(). The error about an address that is in use says what to choose."""
+    try:
+        check_all(addresses)
+    except ListenError as error:
+        if error.reason != "ADDRESS_IN_USE":
+            raise
+        said = error.message.removeprefix(f"{error.where}: ")
+        raise ListenError(error.reason, error.where, f"{said}; stop it, or choose {advice}") from None
 
 
 def check_all(addresses: Iterable[Address]) -> None:

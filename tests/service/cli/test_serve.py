@@ -141,14 +141,22 @@ def test_lif_9_l07_l09_l10_l18_a_start_that_cannot_be_ends_with_its_status_and_o
     assert all(other.startswith(("usage:", " ")) for other in others) and (not others or status == 64)
 
 
-def test_lif_9_w18_an_address_in_use_is_told_before_a_model_is_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("--listen=", "other addresses with --listen and --http"),
+        ("--http=", "another address with --http"),
+        ("--set=listen.admin=", "another address with --set listen.admin"),
+    ],
+)
+def test_lif_9_w18_an_address_in_use_is_told_before_a_model_is_loaded(tmp_path: Path, option: str, advice: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        with server_process(tmp_path, "--listen", address, "-m", f"{tmp_path}/none.gguf") as server:
+        with server_process(tmp_path, f"{option}{address}", "-m", f"{tmp_path}/none.gguf") as server:
             assert server.wait_for_end() == 75
             (line,) = server.stderr.splitlines()
-            advice = "another process listens there; stop it, or choose another address"
-            assert line == f"imp: error: ADDRESS_IN_USE: {address}: {advice}"
+            told = f"another process listens there; stop it, or choose {advice}"
+            assert line == f"imp: error: ADDRESS_IN_USE: {address}: {told}"
 
 
 def test_l11_w16_a_killed_server_leaves_nothing_that_is_in_the_way(tmp_path: Path) -> None:
