@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # The load, and the requests if the admin listener was asked too.
 Snapshot = tuple["Load", "list[RequestState] | None"]
 
+NO_PROGRESS = "no progress for"
 REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "peer")
 
 
@@ -24,7 +25,7 @@ def load_rows(load: "Load") -> list[tuple[str, str]]:
         ("output", f"{load.output_tokens_per_second:.1f} tokens/s"),
         ("cache in use", percent(load.kv_usage)),
         ("cache hits", f"{percent(load.cache_hit_rate)} of prompt tokens"),
-        ("silence", f"{silence_seconds(load):.1f} s"),
+        (NO_PROGRESS, f"{silence_seconds(load):.1f} s"),
     ]
 
 

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imp_service.cli.load_text import REQUEST_HEADINGS, Snapshot, percent, request_row, silence_seconds
+from imp_service.cli.load_text import NO_PROGRESS, REQUEST_HEADINGS, Snapshot, percent, request_row, silence_seconds
 from imp_service.cli.top.quit_key import QuitKey
 from imp_service.client.failure import CallFailure
 
@@ -48,16 +48,16 @@ def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[flo
     facts.add_row("waiting", f"{load.waiting} requests, {load.waiting_tokens} prompt tokens")
     facts.add_row("sessions", str(load.sessions))
     facts.add_row("output", f"{load.output_tokens_per_second:.1f} tokens/s  {spark_line(speeds)}")
-    facts.add_row("cache in use", _bar(load.kv_usage))
-    facts.add_row("cache hits", _bar(load.cache_hit_rate))
+    facts.add_row("cache in use", _bar(load.kv_usage, ""))
+    facts.add_row("cache hits", _bar(load.cache_hit_rate, " of prompt tokens"))
     silence = silence_seconds(load)
-    facts.add_row("silence", Text(f"{silence:.1f} s", style="bold red" if silence > LONG_SILENCE_SECONDS else ""))
+    facts.add_row(NO_PROGRESS, Text(f"{silence:.1f} s", style="bold red" if silence > LONG_SILENCE_SECONDS else ""))
     state = Text("draining", style="bold yellow") if load.draining else Text("accepts calls", style="green")
     time = f"{load.time.ToDatetime():%Y-%m-%d %H:%M:%S} UTC"
     head = Text.assemble("imp top  ", (address, "bold"), "  ", time, "  ", state)
     parts: list[RenderableType] = [head, Panel(facts)]
     if requests is not None:
-        parts.append(_request_table(requests, load))
+        parts.append(_request_table(requests, load) if requests else "no requests")
     parts.append(Text("q quits", style="dim"))
     return Group(*parts)
 
@@ -70,9 +70,9 @@ def spark_line(values: "deque[float]") -> str:
     return "".join(_SPARKS[min(len(_SPARKS) - 1, int(value / top * len(_SPARKS)))] for value in values)
 
 
-def _bar(share: float) -> RenderableType:
+def _bar(share: float, of: str) -> RenderableType:
     line = Table.grid(padding=(0, 1))
-    line.add_row(ProgressBar(total=1.0, completed=share, width=30, complete_style="cyan"), percent(share))
+    line.add_row(ProgressBar(total=1.0, completed=share, width=30, complete_style="cyan"), percent(share) + of)
     return line
 
 
