@@ -33,6 +33,11 @@ circle.s1, svg text.s1 { fill: var(--s1); }
 circle.s2, svg text.s2 { fill: var(--s2); }
 circle.s3, svg text.s3 { fill: var(--s3); }
 svg text.name { stroke: none; font-weight: 600; }
+/* A whole chart on a phone, with letters that stay readable. */
+@media (max-width: 36rem) {
+  svg { min-width: 0; }
+  svg text { font-size: 15px; }
+}
 /* The table has more columns than the text is wide. */
 .wide {
   overflow-x: auto; width: fit-content; max-width: calc(100vw - 2rem); margin-left: 50%; transform: translateX(-50%);
@@ -40,4 +45,5 @@ svg text.name { stroke: none; font-weight: 600; }
 .chart { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--grid); white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; }
 """
