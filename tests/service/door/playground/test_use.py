@@ -58,7 +58,7 @@ def test_ply_2_the_figures_are_those_of_the_api(http: HttpServed, visit: Any) ->
         it.ask("Name three fruits.")
         usage = http.chat("Name three fruits.", seed=1, max_tokens=5, temperature=0).json["usage"]
         figures = it.page.locator(".answer .soft").last.text_content()
-        assert figures.startswith(f"{usage['prompt_tokens']} prompt (")
+        assert figures.startswith(f"{usage['prompt_tokens']} prompt tokens (")
         assert f" + {usage['completion_tokens']} output · " in figures
         assert "it reached your limit of 5 tokens" in figures
 

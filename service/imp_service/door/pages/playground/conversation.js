@@ -86,5 +86,5 @@ function figures({ n, usage, first, last, began, end, request, problem }) {
 	const speed = `${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s · first token in ${Math.round(first.at - began)} ms`
 	if (!end) return `${sum(n, 'token')} · ${speed}`
 	const { prompt_tokens: p, prompt_tokens_details: { cached_tokens: c } } = usage
-	return `${p} prompt (${c} cached) + ${n} output · ${speed} · ${end} · seed ${request.body.seed}`
+	return `${p} prompt tokens (${c} cached) + ${n} output · ${speed} · ${end} · seed ${request.body.seed}`
 }
