@@ -92,6 +92,8 @@ class KvBlocks {
   std::int32_t take_state() { return states_.take(allocator_); }
   std::int32_t take_snapshot() { return states_.take_for_snapshot(allocator_); }
   void release_state(std::int32_t slot) { states_.release(slot); }
+  // Evicts snapshots until n slots are free, if it can. Returns the number of free slots.
+  int make_states_free(int n) { return states_.make_free(allocator_, n); }
   // Keeps the state after n_tokens as a snapshot of the block that they end in.
   void keep_snapshot(const BlockTable& table, int n_tokens, std::int32_t slot);
   // The table's state is now that after n_tokens, in a slot that take_state() returned.

@@ -144,7 +144,8 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
   const std::size_t most_draws = most_running + static_cast<std::size_t>(forward.limits().max_logits_rows);
-  for (Step& step : steps_) step.reserve(most_running, most_draws, state_.states.most(step_tokens, most_running));
+  const std::size_t most_saves = state_.states.most(step_tokens, most_running, speculation_.most_guesses());
+  for (Step& step : steps_) step.reserve(most_running, most_draws, most_saves);
   plan_.rows.reserve(most_running);
   // A sequence copies its last block before it writes to it, or all that it evaluates again for the recurrent state.
   plan_.copies.reserve(most_running + static_cast<std::size_t>(options.n_state_slots > 0 ? options.n_blocks : 0));

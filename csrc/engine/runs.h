@@ -37,7 +37,8 @@ class Runs {
 
   bool store_scores(std::span<Score> scores, Sequence& sequence);
   void on_evaluated(Sequence& sequence, std::span<Draw> draws);
-  void verify(Sequence& sequence, std::span<Draw> draws);
+  void verify(const StepRow& row, std::span<Draw> draws);
+  int verify_rows(const StepRow& row, std::span<Draw> draws);
   void hold(Sequence& sequence, int n_tokens);
   void start(Sequence& sequence, Draw& draw);
   // These return false if the run ended. A generation is closed then.

@@ -47,7 +47,7 @@ void Runs::complete(std::span<const StepRow> rows, std::span<Draw> draws, std::s
     const std::span<Draw> drawn = draws.first(static_cast<std::size_t>(row.n_draws));
     draws = draws.subspan(drawn.size());
     if (row.planned.n_guesses > 0) {
-      verify(sequence, drawn);
+      verify(row, drawn);
       continue;
     }
     hold(sequence, row.planned.n_rows);
@@ -68,26 +68,35 @@ void Runs::hold(Sequence& sequence, int n_tokens) {
                        std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
 }
 
-// Goes through the rows as if each were a step of its own, up to the first draw that is not the next guess. What later
-// rows wrote to the cache is beyond the tokens held.
-void Runs::verify(Sequence& sequence, std::span<Draw> draws) {
+void Runs::verify(const StepRow& row, std::span<Draw> draws) {
+  const int n_rows = verify_rows(row, draws);
+  state_.states.release_guessed(row, n_rows);
+}
+
+// Goes through the rows as if each were a step of its own, up to the first draw that is not the next guess, and returns
+// how many count. What later rows wrote to the cache is beyond the tokens held.
+int Runs::verify_rows(const StepRow& row, std::span<Draw> draws) {
+  Sequence& sequence = *row.planned.sequence;
   Run& run = *sequence.run;
   sequence.drop_guesses();
   for (DraftCounts* counts : {&run.drafts, &state_.stats.drafts}) {
     ++counts->n_rounds;
     counts->n_drafted += draws.size() - 1;
   }
+  int n_rows = 0;
   for (Draw& draw : draws) {
     hold(sequence, 1);
+    state_.states.commit_guessed(row, ++n_rows);
     const bool is_guessed = draw.result.status == SampleStatus::ok && draw.result.token == draw.guess;
     if (draw.n_guesses_before > 0) {
       ++run.drafts.n_accepted;
       ++state_.stats.drafts.n_accepted;
     }
-    if (!deliver(draw)) return;
+    if (!deliver(draw)) return n_rows;
     if (!is_guessed) break;
   }
   state_.blocks.truncate(sequence.table, sequence.held);
+  return n_rows;
 }
 
 // Returns false if a score of the sequence is not finite.

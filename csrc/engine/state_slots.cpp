@@ -25,22 +25,31 @@ std::int32_t StateSlots::take_for_snapshot(const BlockAllocator& blocks) {
   return take(blocks, Rank::running);
 }
 
-std::int32_t StateSlots::take(const BlockAllocator& blocks, Rank last) {
-  if (free_.empty()) {
-    const Slot* best = nullptr;
-    const auto order = [&](const Slot& slot) { return std::pair(rank(slot, blocks), slot.last_use); };
-    for (const Slot& slot : slots_) {
-      if (slot.n_holders > 0 || rank(slot, blocks) > last) continue;
-      if (best == nullptr || order(slot) < order(*best)) best = &slot;
-    }
-    if (best == nullptr) return kNoSlot;
-    drop(best->block);
+int StateSlots::make_free(const BlockAllocator& blocks, int n) {
+  while (n_free() < n && evict(blocks, Rank::running)) {
   }
+  return n_free();
+}
+
+std::int32_t StateSlots::take(const BlockAllocator& blocks, Rank last) {
+  if (free_.empty() && !evict(blocks, last)) return kNoSlot;
   const std::int32_t slot = free_.back();
   free_.pop_back();
   at(slot).n_holders = 1;
   ++n_held_;
   return slot;
+}
+
+bool StateSlots::evict(const BlockAllocator& blocks, Rank last) {
+  const Slot* best = nullptr;
+  const auto order = [&](const Slot& slot) { return std::pair(rank(slot, blocks), slot.last_use); };
+  for (const Slot& slot : slots_) {
+    if (slot.n_holders > 0 || slot.block == kNone || rank(slot, blocks) > last) continue;
+    if (best == nullptr || order(slot) < order(*best)) best = &slot;
+  }
+  if (best == nullptr) return false;
+  drop(best->block);
+  return true;
 }
 
 void StateSlots::retain(std::int32_t slot) {

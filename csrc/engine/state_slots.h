@@ -40,6 +40,8 @@ class StateSlots {
   std::int32_t take(const BlockAllocator& blocks);
   // The same for a new snapshot. It does not evict the state of an idle session.
   std::int32_t take_for_snapshot(const BlockAllocator& blocks);
+  // Evicts snapshots until n slots are free, but not the state of an idle session. Returns the number of free slots.
+  int make_free(const BlockAllocator& blocks, int n);
   void retain(std::int32_t slot);
   // The last holder's release frees the slot, unless it is a snapshot.
   void release(std::int32_t slot);
@@ -70,6 +72,8 @@ class StateSlots {
   Snapshot& of(std::int32_t block);
   Rank rank(const Slot& slot, const BlockAllocator& blocks) const;
   std::int32_t take(const BlockAllocator& blocks, Rank last);
+  // Evicts one snapshot of at most this rank. Returns false if there is none.
+  bool evict(const BlockAllocator& blocks, Rank last);
   void drop(std::int32_t block);
 
   std::vector<Slot> slots_;

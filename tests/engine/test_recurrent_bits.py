@@ -240,6 +240,22 @@ def test_det_1_det_7_sch_1_company_on_every_instruction_set_changes_no_bit(
     assert stats.n_steps < stats.n_decode_rows
 
 
+@pytest.mark.sweep(quick=lambda models, **_: models in QUICK)
+@pytest.mark.parametrize("n_guesses", [1, 5, 16])
+def test_spc_1_spc_2_rec_1_guesses_change_no_bit(models: Models, n_guesses: int) -> None:
+    """The state after the last output that counts goes on, however many guesses behind it are wrong."""
+    engine = models.engine(drafters=["ngram"], threads=2)
+    engine.max_draft_tokens = n_guesses
+    for n_repeats, sampler in ((1, SAMPLERS[0]), (3, SAMPLERS[0]), (3, SAMPLERS[1])):
+        tokens = prompt(40) * n_repeats
+        assert run(engine, tokens, 90, sampling=sampler)[1] == models.alone(tokens, 90, sampler)
+    for ticket, tokens, n, sampler in mixed(engine):
+        assert drawn(engine, ticket) == models.alone(tokens, n, sampler)
+    drafts = engine.core.stats().drafts
+    assert 0 < drafts.n_accepted < drafts.n_drafted
+    assert engine.core.states()[0] == 0
+
+
 def test_det_7_hon_2_instruction_sets_have_kernels_of_their_own(models: Models) -> None:
     """Sets of which a later one has a kernel for these weights that an earlier one has not."""
     for isa in ISAS:
@@ -256,8 +272,9 @@ class Commands:
         self.engine = models.engine(
             rng.choice(ISAS[1:] or ISAS), rng.choice([1, 2]), prefill_chunk=rng.choice([1, 7, 64, 512]),
             prefix_cache=rng.random() < 0.8, n_state_slots=rng.choice([5, 9, 16]), max_running=rng.choice([2, 4]),
-            state_snapshot_tokens=rng.choice([16, EVERY, 512]),
+            state_snapshot_tokens=rng.choice([16, EVERY, 512]), drafters=rng.choice([[], ["ngram"]]),
         )  # fmt: skip
+        self.engine.max_draft_tokens = 7
         self.sessions: dict[int, list[int]] = {}
         self.generations: dict[int, tuple[int, list[int], int]] = {}  # ticket -> sequence, prompt, outputs
 

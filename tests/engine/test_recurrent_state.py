@@ -81,17 +81,52 @@ def test_det_5_rec_3_preemption_after_every_token_changes_none(prefix_cache: boo
     engine = state_engine(prefix_cache=prefix_cache)
     sequence, prompt = engine.sequence(), prompt_of(37)
     ticket = engine.generate(prompt, sequence=sequence, max_outputs=60, sampling=SEEDED)
-    n_outputs = 0
+    n_outputs = n_preempted = 0
     while engine.turn():
         if n_outputs < len(engine.tokens(ticket)) < 60:
-            n_outputs += 1
+            n_outputs = len(engine.tokens(ticket))
+            n_preempted += 1
             assert engine.core.preempt(sequence)
     assert engine.tokens(ticket) == continuation(prompt, 60, SEEDED)
-    assert engine.finished(ticket).n_preemptions == 59
-    lowest = min(first for step in engine.evaluated()[-10:] for first, _ in step)
-    assert lowest == (80 if prefix_cache else 0)
+    assert engine.finished(ticket).n_preemptions == n_preempted
+    assert n_preempted == 59 or (ScriptEngine.drafts > 0 and n_preempted > 12)
+    lowest = min(first for step in engine.evaluated()[-6:] for first, _ in step)
+    assert lowest in ((64, 80) if prefix_cache else (0,))
     engine.assert_at_rest()
     assert n_held(engine) == 0
+
+
+@pytest.mark.parametrize(("n_state_slots", "most"), [(2, 0), (4, 1), (9, 2), (40, 10), (400, 16)])
+def test_spc_11_rec_2_guesses_take_a_quarter_of_the_slots_for_their_step(n_state_slots: int, most: int) -> None:
+    """They evict snapshots, but no more than that."""
+    engine = state_engine(n_state_slots, script={"drafts": 1.0, "ahead": False})
+    for i in range(12):
+        engine.complete(prompt_of(40, i), max_outputs=1, max_draft_tokens=0)
+    n_before, n_steps, prompt = engine.core.states()[1], len(engine.evaluated()), prompt_of(21, 13)
+    ticket = engine.generate(prompt, max_outputs=40, max_draft_tokens=16)
+    fewest = n_before
+    while engine.turn():
+        fewest = min(fewest, engine.core.states()[1])
+    assert engine.tokens(ticket) == continuation(prompt, 40)
+    assert max(n for step in engine.evaluated()[n_steps:] for first, n in step if first >= 21) == 1 + most
+    assert fewest >= n_before - most - 2
+    assert n_held(engine) == 0
+
+
+@pytest.mark.parametrize("right", [0.0, 0.5, 1.0])
+def test_spc_5_rec_3_rounds_leave_the_snapshots_of_single_steps(right: float) -> None:
+    """A state that is kept within a round is that of its position, and those after it do not count."""
+    engine = state_engine(400, script={"drafts": right, "ahead": False})
+    prompt = prompt_of(10)
+    reply = engine.complete(prompt, max_outputs=60, max_draft_tokens=9)
+    assert reply == continuation(prompt, 60)
+    assert engine.core.states()[1:] == (5, 395)  # after 8, 16, 32, 48 and 64 tokens
+    for n_common in (17, 33, 50, 69):
+        again = [*prompt, *reply][:n_common]
+        ticket = engine.generate(again, max_outputs=4, max_draft_tokens=0)
+        engine.turn_until_idle()
+        assert engine.tokens(ticket) == continuation(again, 4)
+        assert engine.started(ticket).n_cached_tokens == max(p for p in (16, 32, 48, 64) if p < n_common)
 
 
 def test_pfx_1_rec_3_a_prefix_is_found_up_to_its_last_snapshot() -> None:

@@ -39,6 +39,8 @@ void Speculation::extend(StepPlan& plan) {
   for (PlannedRows& planned : plan.rows) {
     if (planned.last && planned.n_rows == 1 && n_wanted(*planned.sequence) > 0) planned_.push_back(&planned);
   }
+  if (planned_.empty()) return;
+  n_state_slots_ = state_slots_of(plan);
   for (const std::unique_ptr<Drafter>& drafter : drafters_) {
     if (planned_.empty()) return;
     for (std::size_t i = 0; i < planned_.size(); ++i) {
@@ -92,7 +94,7 @@ bool Speculation::may_follow(const Step& step) const noexcept {
 // The most guesses that the run can use now. The last output needs none: nothing follows it.
 int Speculation::n_wanted(const Sequence& sequence) const noexcept {
   const Run& run = *sequence.run;
-  if (!run.started || run.constrained || state_.blocks.states().is_used()) return 0;
+  if (!run.started || run.constrained) return 0;
   const int n_outputs_left =
       run.limits.max_outputs < 0 ? kLimits.draft_tokens : run.limits.max_outputs - run.n_outputs - 1;
   const int n_positions_left = state_.options.max_context - static_cast<int>(sequence.tokens.size());
@@ -106,10 +108,20 @@ int Speculation::n_writable(const Sequence& sequence) const noexcept {
   return n_blocks * blocks.block_tokens() - static_cast<int>(sequence.tokens.size());
 }
 
+// A sequence with a recurrent state saves it after each row, so a guess takes a slot for the time of the step. Guesses
+// evict the snapshots in up to a quarter of the slots.
+int Speculation::state_slots_of(const StepPlan& plan) {
+  const StateSlots& states = state_.blocks.states();
+  if (!states.is_used()) return max_logits_rows_;
+  const int n_most = states.n_slots() / 4;
+  const auto n_of_rows = static_cast<int>(plan.rows.size());
+  return std::clamp(state_.blocks.make_states_free(n_of_rows + n_most) - n_of_rows, 0, n_most);
+}
+
 void Speculation::append(PlannedRows& planned, std::span<const Guess> guesses, StepPlan& plan) {
   Sequence& sequence = *planned.sequence;
   const int n = std::min({static_cast<int>(guesses.size()), state_.options.step_tokens - plan.n_rows(),
-                          max_logits_rows_ - plan.n_logits_rows, n_writable(sequence)});
+                          max_logits_rows_ - plan.n_logits_rows, n_writable(sequence), n_state_slots_});
   if (n <= 0) return;
   const auto end = static_cast<int>(sequence.tokens.size());
   for (const Guess& guess : guesses.first(static_cast<std::size_t>(n))) sequence.append_guess(guess.token);
@@ -119,6 +131,7 @@ void Speculation::append(PlannedRows& planned, std::span<const Guess> guesses, S
   planned.n_guesses = n;
   plan.n_guess_rows += n;
   plan.n_logits_rows += n;
+  n_state_slots_ -= n;
   state_.scheduler.charge(sequence, n);
 }
 

@@ -37,6 +37,7 @@ class Speculation {
  private:
   int n_wanted(const Sequence& sequence) const noexcept;
   int n_writable(const Sequence& sequence) const noexcept;
+  int state_slots_of(const StepPlan& plan);
   void append(PlannedRows& planned, std::span<const Guess> guesses, StepPlan& plan);
 
   EngineState& state_;
@@ -45,6 +46,7 @@ class Speculation {
   std::vector<DraftRequest> requests_;  // scratch of extend(), and below
   std::vector<PlannedRows*> planned_;
   std::vector<BlockCopy> copies_;
+  int n_state_slots_ = 0;  // left in this step for guesses
 };
 
 }  // namespace imp
