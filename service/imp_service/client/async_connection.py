@@ -39,12 +39,21 @@ class AsyncConnection:
 
     async def close(self) -> None:
         """Ends every call, but waits a moment for those of start()."""
-        if self._started:
-            await asyncio.wait(self._started, timeout=LAST_CALLS_SECONDS)
+        await self.wait_for_started()
         self._is_closed = True
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether work of start() runs."""
+        return bool(self._started)
+
+    async def wait_for_started(self) -> None:
+        """Waits a moment for the work of start()."""
+        if self._started:
+            await asyncio.wait(self._started, timeout=LAST_CALLS_SECONDS)
 
     async def unary(
         self,

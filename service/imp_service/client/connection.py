@@ -15,7 +15,7 @@ from .target import Target, open_channel
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Metadata = tuple[tuple[str, str], ...]
-# How long close() waits for calls whose replies nobody wants.
+# How long to wait for calls whose replies nobody wants.
 LAST_CALLS_SECONDS = 1.0
 
 
@@ -39,11 +39,20 @@ class Connection:
 
     def close(self) -> None:
         """Ends every call, but waits a moment for those of start()."""
+        self.wait_for_started()
+        self.channel.close()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a call of start() runs."""
+        return bool(self._started)
+
+    def wait_for_started(self) -> None:
+        """Waits a moment for the calls of start()."""
         deadline = time.monotonic() + LAST_CALLS_SECONDS
         for call in tuple(self._started):
             with suppress(grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError):
                 call.exception(timeout=max(0.0, deadline - time.monotonic()))
-        self.channel.close()
 
     def unary(
         self,

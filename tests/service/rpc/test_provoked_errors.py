@@ -20,6 +20,7 @@ from imp_service.generation import ModelRuntime
 from imp_service.pb import admin_pb2, inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
+from imp_service.rpc.replies.statuses import LONGEST_PUSHBACK
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
@@ -330,8 +331,9 @@ def check_row(row: DocumentedRow, call: FailedCall) -> None:
     assert set(details.others) == set(row.details)
     assert bool(row.pushback) == (details.pushback_ms is not None)
     if row.pushback:
-        never = row.pushback == "pushback never"
-        assert details.pushback_ms == (-1 if never else math.ceil(1000 * (details.retry_seconds or 0)))
+        delay = details.retry_seconds or 0
+        is_left_to_caller = row.pushback == "pushback never" or delay > LONGEST_PUSHBACK
+        assert details.pushback_ms == (-1 if is_left_to_caller else math.ceil(1000 * delay))
     # A refusal is trailers-only, so that it may be retried. An error of a running stream comes after its headers.
     told, silent = (call.initial, call.trailing) if row.reason == "NON_FINITE" else (call.trailing, call.initial)
     assert {"imp-request-id", "imp-instance-id"} <= told.keys()

@@ -161,6 +161,7 @@ class AsyncClient:
         metadata = caller_metadata(request.tenant, request.priority)
 
         async def begin() -> AsyncReplies[GenerateResponse]:
+            self._sessions.release_dropped()
             return self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
 
         return AsyncGeneration(begin, Reception(request))

@@ -92,12 +92,22 @@ class AsyncSessionServer:
         if isinstance(request, float):
             await asyncio.sleep(request)
             return partial(calls.send, None)
-        method = self._methods[type(request)]
         try:
-            reply = await self._connection.unary(method, request, metadata=metadata, timeout=timeout)
+            reply = await self._reply(request, metadata, timeout)
         except CallFailure as failure:
             return partial(calls.throw, failure)
         return partial(calls.send, reply)
+
+    async def _reply(self, request: Any, metadata: Metadata, timeout: float | None) -> Any:
+        """The reply. A server that is full while it frees dropped sessions is asked again after that."""
+        method, is_freeing = self._methods[type(request)], self._connection.has_started
+        try:
+            return await self._connection.unary(method, request, metadata=metadata, timeout=timeout)
+        except CallFailure as failure:
+            if not is_freeing or failure.reason not in session_calls.FULL:
+                raise
+        await self._connection.wait_for_started()
+        return await self._connection.unary(method, request, metadata=metadata, timeout=timeout)
 
 
 class AsyncSession:

@@ -205,6 +205,7 @@ class Client:
         message = write_generation(request, self._model)
         metadata = caller_metadata(request.tenant, request.priority)
         reception = Reception(request)
+        self._sessions.release_dropped()
         messages = self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
         return Generation(messages, reception)
 

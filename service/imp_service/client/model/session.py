@@ -85,10 +85,21 @@ class SessionServer:
             time.sleep(request)
             return partial(calls.send, None)
         try:
-            reply = self._connection.unary(self._methods[type(request)], request, metadata=metadata, timeout=timeout)
+            reply = self._reply(request, metadata, timeout)
         except CallFailure as failure:
             return partial(calls.throw, failure)
         return partial(calls.send, reply)
+
+    def _reply(self, request: Any, metadata: Metadata, timeout: float | None) -> Any:
+        """The reply. A server that is full while it frees dropped sessions is asked again after that."""
+        method, is_freeing = self._methods[type(request)], self._connection.has_started
+        try:
+            return self._connection.unary(method, request, metadata=metadata, timeout=timeout)
+        except CallFailure as failure:
+            if not is_freeing or failure.reason not in session_calls.FULL:
+                raise
+        self._connection.wait_for_started()
+        return self._connection.unary(method, request, metadata=metadata, timeout=timeout)
 
 
 class Session:

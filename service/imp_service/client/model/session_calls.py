@@ -26,6 +26,8 @@ Calls: TypeAlias = Generator[Any, Any, T]
 # While the server still ends a generation that was left, the session is busy.
 BUSY_SECONDS = 0.05
 MOST_WAITS = 200
+# Reasons of a server that has no room. Sessions that this client has dropped may be what fills it.
+FULL = {"SESSIONS_FULL", "TENANT_LIMIT", "KV_FULL"}
 # Failures of the call, whatever its sessions are.
 _OF_THE_CALL = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 

@@ -24,6 +24,8 @@ DETAILS_KEY = "grpc-status-details-bin"
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
 # gRPC retries by status code, also RESOURCE_EXHAUSTED. A negative pushback stops it.
 NEVER_MS = -1
+# gRPC waits for a pushback in silence, however long it is. A longer wait is the caller's decision.
+LONGEST_PUSHBACK = 10.0  # seconds
 
 TrailingMetadata = tuple[tuple[str, str | bytes], ...]
 
@@ -58,7 +60,8 @@ def _pushback_ms(failure: Failure) -> int | None:
         case Pushback.NEVER:
             return NEVER_MS
         case Pushback.AS_RETRY_INFO:
-            return NEVER_MS if failure.can_never_fit else math.ceil(failure.delay * 1000)
+            is_left_to_caller = failure.can_never_fit or failure.delay > LONGEST_PUSHBACK
+            return NEVER_MS if is_left_to_caller else math.ceil(failure.delay * 1000)
     return None
 
 
