@@ -55,25 +55,25 @@ template <class Visit>
 void visit_adjustments(const SampleRequest& request, const AdjustmentScratch& scratch, const Visit& visit) {
   const SamplerParams& params = *request.params;
   if (params.repetition_penalty != 1) {
-    const TokenIds said = last(request.history, params.penalty_window);
-    count_tokens(said, scratch);
-    take_counts(said, scratch, [&](std::int32_t id, std::int32_t) {
+    const TokenIds tokens = last(request.history, params.penalty_window);
+    count_tokens(tokens, scratch);
+    take_counts(tokens, scratch, [&](std::int32_t id, std::int32_t) {
       visit(AdjustmentStep::repetition, id, params.repetition_penalty);
     });
   }
   if (params.frequency_penalty != 0 || params.presence_penalty != 0) {
     const TokenIds output = request.history.last(static_cast<std::size_t>(request.n_output));
-    const TokenIds said = last(output, params.penalty_window);
-    count_tokens(said, scratch);
-    take_counts(said, scratch, [&](std::int32_t id, std::int32_t count) {
+    const TokenIds tokens = last(output, params.penalty_window);
+    count_tokens(tokens, scratch);
+    take_counts(tokens, scratch, [&](std::int32_t id, std::int32_t count) {
       const float penalty = params.frequency_penalty * static_cast<float>(count) + params.presence_penalty;
       visit(AdjustmentStep::counts, id, -penalty);
     });
   }
   if (params.dry_multiplier != 0) {
-    const TokenIds said = last(request.history, params.dry_window);
-    measure_repeats(said, params.dry_breakers, scratch);
-    take_counts(said, scratch, [&](std::int32_t id, std::int32_t longest) {
+    const TokenIds tokens = last(request.history, params.dry_window);
+    measure_repeats(tokens, params.dry_breakers, scratch);
+    take_counts(tokens, scratch, [&](std::int32_t id, std::int32_t longest) {
       if (longest - 1 >= params.dry_allowed_length) visit(AdjustmentStep::dry, id, -dry_penalty(params, longest - 1));
     });
   }

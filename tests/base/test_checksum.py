@@ -65,7 +65,7 @@ def test_mod_23_every_flipped_bit_and_every_two_changed_words_show() -> None:
     assert len(tops) == n * (n - 1) // 2 + 1
 
 
-def test_mod_23_places_and_lengths_are_told_apart() -> None:
+def test_mod_23_places_and_lengths_are_distinguished() -> None:
     data = random_bytes(256)
     assert core.checksum(data, 1) != core.checksum(data, 2)
     assert core.checksum(data[64:] + data[:64], 1) != core.checksum(data, 1)

@@ -128,7 +128,7 @@ def test_y21_an_array_may_be_changed_once_it_is_handed_over(engine: Any) -> None
         assert [e.token for e in told if isinstance(e, _core.TokenEvent) and e.ticket == ticket] == expected
 
 
-def test_y21_rows_that_are_told_are_the_callers_own(engine: Any) -> None:
+def test_y21_reported_rows_are_the_callers_own(engine: Any) -> None:
     engine.generate(1, 1, [1, 2], limits=N, returns=_core.RunReturns(logits=True))
     rows = [event.logits for event in collect_from(engine, 1) if isinstance(event, _core.TokenEvent)]
     assert all(row.dtype == np.float32 and row.flags.owndata and row.flags.writeable for row in rows) and len(rows) == 2

@@ -105,7 +105,7 @@ def test_pfx_8_flushing_in_mid_stream_harms_nobody() -> None:
     assert engine.tokens(ticket) == continuation(prompt_of(40), 20)
 
 
-def test_kv_7_live_cached_and_free_are_told_apart() -> None:
+def test_kv_7_live_cached_and_free_are_distinguished() -> None:
     engine = ScriptEngine(n_blocks=16)
     sequence = engine.sequence()
     ticket = engine.generate(prompt_of(40), sequence=sequence, max_outputs=50)

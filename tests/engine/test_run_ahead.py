@@ -79,7 +79,7 @@ def test_sch_16_a_mask_holds_its_own_step_back(engine: ScriptEngine) -> None:
     assert (engine.core.n_forwards, n_ahead(engine)) == (1, 0)  # all but the last row of the prompt
 
 
-def test_sch_16_events_of_a_step_are_told_while_the_next_is_under_way(engine: ScriptEngine) -> None:
+def test_sch_16_events_of_a_step_are_reported_while_the_next_is_under_way(engine: ScriptEngine) -> None:
     ticket = engine.generate(prompt_of(5), max_outputs=20)
     for n in range(2, 12):
         engine.turn()
@@ -97,7 +97,7 @@ def cut(engine: ScriptEngine, sequence: int, ticket: int) -> None:
 
 
 @pytest.mark.parametrize("end", [cancel, cut])
-def test_sch_16_hon_11_what_a_run_drew_after_its_end_is_told_to_nobody(
+def test_sch_16_hon_11_what_a_run_drew_after_its_end_is_sent_to_nobody(
     engine: ScriptEngine, end: Callable[[ScriptEngine, int, int], None]
 ) -> None:
     """A session's run ends while one of its steps is in flight; the next run begins in the same turn. The neighbour's

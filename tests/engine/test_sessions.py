@@ -318,7 +318,7 @@ def test_ses_18_s12_beyond_the_limit_opening_is_refused_until_one_closes() -> No
 
 
 @pytest.mark.parametrize("evict", [False, True])
-def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise(evict: bool) -> None:
+def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_configured_otherwise(evict: bool) -> None:
     """Idle sessions fill a pool of 8 blocks: new work is refused, or evicts the longest idle session."""
     engine = ScriptEngine(n_blocks=8, max_context=128, evict_sessions=evict)
     sessions = []

@@ -35,7 +35,7 @@ def test_rpc_29_cnt_4_a_text_is_printed_as_the_model_says_it(language, target, r
 
 @pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
-def test_rpc_29_cnt_4_a_failure_is_told_with_code_and_reason(language, target, run):
+def test_rpc_29_cnt_4_a_failure_is_reported_with_code_and_reason(language, target, run):
     result = run(language, "generate", target, "Once", "100000")
     assert (result.returncode, result.stdout.strip()) == (1, "")
     assert result.stderr.strip().startswith("OUT_OF_RANGE CONTEXT_TOO_LONG: ")

@@ -91,6 +91,6 @@ def test_hon_16_a_mutant_lives_in_the_import_and_the_file_stays_as_it_is(
     assert importlib.import_module("breakable").TWO == 2
 
 
-def test_hon_16_lines_that_run_at_import_are_told_from_those_of_functions(source: Path) -> None:
+def test_hon_16_lines_that_run_at_import_are_distinguished_from_those_of_functions(source: Path) -> None:
     of_import = {mutation.line for mutation in mutations_of(source) if mutation.at_import}
     assert of_import == {8, 11}  # the constant and the default

@@ -50,7 +50,7 @@ def test_mod_10_the_cache_is_as_exact_as_most_weights(
         (["model.overrides.kv_dtype=f32"], "f32"),
     ],
 )
-def test_cfg_8_what_auto_became_is_told(settings: list[str], expected: str) -> None:
+def test_cfg_8_what_auto_became_is_reported(settings: list[str], expected: str) -> None:
     """The built-in model is quantized."""
     config = load_config(None, ["kv.bytes=4MiB", *settings], variables={})
     assert load_model(config).config.settings.kv.dtype == expected

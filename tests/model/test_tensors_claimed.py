@@ -194,7 +194,7 @@ def test_padding_rows_are_never_drawn(tmp_path: Path) -> None:
     assert (loaded.vocab_size, loaded.suppressed_tokens) == (51, [48, 49, 50])
 
 
-def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
+def test_progress_is_reported_in_bytes_of_the_file(tmp_path: Path) -> None:
     contents = tiny("llama").contents()
     seen: list[tuple[int, int]] = []
     _core.Model.load(

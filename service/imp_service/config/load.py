@@ -101,8 +101,8 @@ def _listeners(tree: Tree) -> Tree:
     return branch(("listen", "http"), Value((), Origin("auto", "another address of [listen] is set")))
 
 
-def _assignment(said: str | Assignment) -> Assignment:
-    return read_assignment(said) if isinstance(said, str) else said
+def _assignment(text_or_assignment: str | Assignment) -> Assignment:
+    return read_assignment(text_or_assignment) if isinstance(text_or_assignment, str) else text_or_assignment
 
 
 def _parts(node: Node, raw: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

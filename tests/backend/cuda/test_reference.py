@@ -102,7 +102,7 @@ def test_gemm_7_a_gate_and_what_it_gates(gpu: core.Device, kind: str, gate_type:
 @pytest.mark.parametrize("kind", GPU_KINDS)
 @pytest.mark.parametrize("n_rows", [1, 8, 512])
 @pytest.mark.parametrize("dtype", ["q8_0", "bf16", "iq3_s"])
-def test_gemm_9_scratch_is_as_told(kind: str, dtype: str, n_rows: int) -> None:
+def test_gemm_9_scratch_is_as_reported(kind: str, dtype: str, n_rows: int) -> None:
     weight = random_weight(dtype, 48, 256)
     told, held = core.Device(kind=kind).scratch_for(dtype, weight.file, 48, 256, n_rows)
     assert told == held

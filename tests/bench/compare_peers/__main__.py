@@ -22,7 +22,7 @@ from bench.compare_peers.engines.protocol import RefusedError, Task  # noqa: E40
 from bench.compare_peers.goals import scaling  # noqa: E402
 from bench.compare_peers.outcome import IMP  # noqa: E402
 from bench.compare_peers.report import Report  # noqa: E402
-from bench.compare_peers.rounds import Tell, compare  # noqa: E402
+from bench.compare_peers.rounds import ShowProgress, compare  # noqa: E402
 from bench.compare_peers.scenarios import QUICK, Scenarios  # noqa: E402
 from bench.compare_peers.serve_engine import ENGINES  # noqa: E402
 from bench.compare_peers.starts import compare_starts  # noqa: E402
@@ -113,11 +113,11 @@ def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[s
             report.outcomes.append(outcome)
 
 
-def opened(held: ExitStack, task: Task, names: list[str], tell: Tell) -> list[EngineProcess]:
+def opened(held: ExitStack, task: Task, names: list[str], show: ShowProgress) -> list[EngineProcess]:
     """Loads all engines. They run until `held` closes."""
     engines = []
     for name in names:
-        tell(f"loading {name}")
+        show(f"loading {name}")
         engines.append(held.enter_context(engine_process(name, task)))
     return engines
 

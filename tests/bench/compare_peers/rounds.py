@@ -11,13 +11,13 @@ from bench.compare_peers.outcome import Outcome, Round, Sample
 from bench.compare_peers.scenarios import Scenarios
 from imp_service.core.bench.cases import Case
 
-Tell = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 
 CLOCK_ERROR = 0.03  # seconds; the kernel counts CPU time in hundredths
 TRIES_PER_ROUND = 3
 
 
-def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, tell: Tell) -> Outcome:
+def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, show: ShowProgress) -> Outcome:
     """Runs rounds over all engines that accept the case. The first of `engines` is imp.
 
     Raises RefusedError if imp refuses the case, or if an engine fails after it accepted the case.
@@ -25,7 +25,7 @@ def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, 
     reps = scenarios.reps
     imp, refusals, ready = engines[0], {}, []
     for engine in engines:
-        tell(f"{case.label}: preparing {engine.name}")
+        show(f"{case.label}: preparing {engine.name}")
         try:
             engine.ask("prepare", case)
             engine.timed_run()  # warms up
@@ -38,7 +38,7 @@ def compare(case: Case, engines: Sequence[EngineProcess], scenarios: Scenarios, 
                 engine.ask("release")
     rounds: list[Round] = []
     while sum(not round_.is_disturbed for round_ in rounds) < reps and len(rounds) < TRIES_PER_ROUND * reps:
-        tell(f"{case.label}: round {len(rounds) + 1}")
+        show(f"{case.label}: round {len(rounds) + 1}")
         rounds.append(one_round(imp, ready, len(rounds), scenarios.others))
     work = imp.ask("work")
     for engine in ready:

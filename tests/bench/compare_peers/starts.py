@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from bench.compare_peers.engine_process import EngineProcess, engine_process
 from bench.compare_peers.engines.protocol import RefusedError, Task
 from bench.compare_peers.outcome import IMP, Start
-from bench.compare_peers.rounds import Tell
+from bench.compare_peers.rounds import ShowProgress
 from imp_service.core.bench.cases import Case
 from imp_service.core.bench.report import Spread
 
@@ -18,7 +18,9 @@ from imp_service.core.bench.report import Spread
 PROMPT_TOKENS, CACHE_TOKENS = 512, 768
 
 
-def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> tuple[list[Start], dict[str, str]]:
+def compare_starts(
+    task: Task, names: Sequence[str], reps: int, show: ShowProgress
+) -> tuple[list[Start], dict[str, str]]:
     """Starts the engines in turn, with the file in the page cache. Returns also why engines do not load it.
 
     Raises RefusedError if imp does not load it.
@@ -35,7 +37,7 @@ def compare_starts(task: Task, names: Sequence[str], reps: int, tell: Tell) -> t
         for name in names:
             if name in refusals:
                 continue
-            tell(f"start {rep + 1}: {name}")
+            show(f"start {rep + 1}: {name}")
             try:
                 with engine_process(name, task) as engine:
                     seconds[name].append(engine.load_seconds + first_token_seconds(engine, task))

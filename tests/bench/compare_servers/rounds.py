@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from bench.compare_peers.engine_process import busy_seconds, settle
-from bench.compare_peers.rounds import Tell
+from bench.compare_peers.rounds import ShowProgress
 from bench.compare_servers.limit import Limit
 from bench.compare_servers.load import Load, Run, run_load
 from bench.compare_servers.outcome import Outcome, Sample
@@ -19,10 +19,10 @@ from support.process_numbers import thread_seconds
 WARM_UP_TOKENS = 4
 
 
-def compare(load: Load, servers: Sequence[Server], limit: Limit, reps: int, tell: Tell) -> Outcome:
+def compare(load: Load, servers: Sequence[Server], limit: Limit, reps: int, show: ShowProgress) -> Outcome:
     """Runs all rounds. The server that goes first alternates."""
     for server in servers:
-        tell(f"{load.label}: warming up {server.name}")
+        show(f"{load.label}: warming up {server.name}")
         asked(server, dataclasses.replace(load, output_tokens=WARM_UP_TOKENS, requests=1), limit)
         settle(server.pid)
     rounds = []
@@ -30,7 +30,7 @@ def compare(load: Load, servers: Sequence[Server], limit: Limit, reps: int, tell
         first = number % len(servers)
         found = {}
         for server in [*servers[first:], *servers[:first]]:
-            tell(f"{load.label}: round {number + 1} of {reps}, {server.name}")
+            show(f"{load.label}: round {number + 1} of {reps}, {server.name}")
             found[server.name] = sample(server, load, limit)
         rounds.append(found)
     return Outcome(load, rounds, {server.name: server.start_seconds for server in servers})

@@ -98,7 +98,7 @@ def test_cmd_9_a_profile_is_a_trace(admin, endless) -> None:
     assert (status, out, "steps" in err) == (64, "", True)
 
 
-def test_cmd_9_a_drain_is_told_until_it_is_over_and_taken_back(admin, endless) -> None:
+def test_cmd_9_a_drain_is_reported_until_it_is_over_and_taken_back(admin, endless) -> None:
     status, out, _ = admin("drain", "--timeout", "300ms")
     first, *_, last = out.splitlines()
     assert (status, first.startswith("draining: running 1, waiting 0, "), last) == (0, True, "drained")
@@ -133,7 +133,7 @@ def test_cmd_9_ages_are_by_the_servers_clock(call) -> None:
     assert 20 <= float(age) < 35 and 20 <= float(unused) < 35 and 25 < float(left) <= 40
 
 
-def test_cmd_9_a_bad_address_is_told_with_where_it_was_read(call, monkeypatch) -> None:
+def test_cmd_9_a_bad_address_is_reported_with_where_it_was_read(call, monkeypatch) -> None:
     monkeypatch.setenv("IMP_ADMIN", "http://imp")
     for words, origin in (((), "$IMP_ADMIN"), (("--target", "http://imp"), "--target")):
         status, _, err = call("admin", "requests", *words)

@@ -72,7 +72,7 @@ def test_info_names_the_model_and_the_server(call, server):
     assert told_server["threads"] == 1
 
 
-def test_load_is_told_at_rest(call, server):
+def test_load_is_reported_at_rest(call, server):
     status, out, _ = call("call", "load", "--target", server.address)
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines())
     assert (status, rows["state"], rows["running"]) == (0, "accepts calls", "0")

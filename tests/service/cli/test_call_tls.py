@@ -48,7 +48,7 @@ def test_a_server_is_trusted_by_its_authority_only(call, files):
     "words",
     [("call", "hello", *ONCE), ("top", "--once", "--attempts", "1"), ("bench", "--reps", "1", "--streams", "1")],
 )
-def test_tls_to_a_port_that_speaks_none_is_told_in_one_line(imp, words: tuple[str, ...]):
+def test_tls_to_a_port_that_speaks_none_is_reported_in_one_line(imp, words: tuple[str, ...]):
     """gRPC's own log lines do not appear."""
     with scripted_server(Generate=lambda request, context: iter(story("Once"))) as address:
         option = "--server" if words[0] == "bench" else "--target"

@@ -43,7 +43,7 @@ def test_lines_of_a_pipe_are_turns_of_one_conversation(imp, model):
     assert b"Ctrl-D" not in result.stderr
 
 
-def test_quit_ends_it_and_the_system_message_is_told(imp, model):
+def test_quit_ends_it_and_the_system_message_is_reported(imp, model):
     result = imp("chat", *GREEDY, "--system", "You are a cat.", stdin=b"Hello!\n /quit \nWho is there?\n")
     assert (result.returncode, result.stdout.decode()) == (
         0,
@@ -51,7 +51,7 @@ def test_quit_ends_it_and_the_system_message_is_told(imp, model):
     )
 
 
-def test_t33_a_model_without_a_template_is_told_before_anything_is_read(imp, tmp_path):
+def test_t33_a_model_without_a_template_is_reported_before_anything_is_read(imp, tmp_path):
     demo_with(tmp_path / "m.gguf", b"tokenizer.chat_template", b"tokenizer.chat_untitled")
     result = imp("chat", "-m", "m.gguf", stdin=b"Hello\n")
     assert (result.returncode, result.stdout) == (64, b"")

@@ -98,7 +98,7 @@ def test_cmd_8_a_shell_offers_what_may_be_typed(shell: str, words: tuple[str, ..
     assert all(word.startswith(words[-1]) for word in offered)
 
 
-def test_cmd_8_another_shell_is_told(call) -> None:
+def test_cmd_8_another_shell_is_reported(call) -> None:
     status, out, err = call("completion", "tcsh")
     assert (status, out) == (64, "")
     assert "invalid choice: 'tcsh'" in err

@@ -125,7 +125,7 @@ def test_cmd_2_as_many_as_it_takes_are_dropped_with_a_notice(capfd) -> None:
     assert capfd.readouterr().err == "— the 3 oldest messages are no longer part of the conversation, 1 remain.\n"
 
 
-def test_cmd_2_a_message_that_is_too_long_by_itself_is_told_and_replaced(capfd) -> None:
+def test_cmd_2_a_message_that_is_too_long_by_itself_is_reported_and_replaced(capfd) -> None:
     responder = Script(room=0)
     assert held(responder, "a", drops_oldest=True) == ["a"]
     assert "— the message is too long: " in capfd.readouterr().err
@@ -397,7 +397,7 @@ def test_cmd_12_a_large_history_is_cut_when_it_is_opened(tmp_path: Path, monkeyp
     assert list(open_history().load_history_strings()) == []
 
 
-def test_cmd_12_a_history_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+def test_cmd_12_a_history_that_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     server = Scripted()
     with (

@@ -69,7 +69,7 @@ def test_a_model_that_is_not_there_blocks_and_names_the_reason(call):
     assert _found(out)["model"]["message"].startswith("MODEL_MISSING: gone.gguf")
 
 
-def test_a_tokenizer_or_a_template_that_cannot_be_used_is_told(call, tmp_path):
+def test_a_tokenizer_or_a_template_that_cannot_be_used_is_reported(call, tmp_path):
     def told(*words: str) -> tuple[int, str, str]:
         status, out, _ = call("doctor", "--json", *words)
         text = _found(out)["text"]
@@ -117,7 +117,7 @@ def test_an_instruction_set_that_the_cpu_lacks_blocks(call):
     assert _found(out)["model"]["message"].startswith("DEVICE_MISSING: ")
 
 
-def test_all_that_is_wrong_with_settings_and_files_is_told(call, tmp_path):
+def test_all_that_is_wrong_with_settings_and_files_is_reported(call, tmp_path):
     status, out, _ = call("doctor", "--json", "--set", "kv.dtype=1", "--set", "nonsense")
     assert (status, _found(out)["config"]["message"].count("CONFIG_INVALID: ")) == (1, 2)
     (tmp_path / "imp.conf").write_text("".join(f"name_{n} = 1\n" for n in range(15)))
@@ -208,7 +208,7 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_a_container_leaves_is_told_with_its_source(machine: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_a_container_leaves_is_reported_with_its_source(machine: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(machine)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     found = {check.id: check for check in checks.run_checks(Namespace(config=None, assignments=[]), machine)}

@@ -46,7 +46,7 @@ def test_cmd_6_every_command_shows_two_examples(prog: str, call, capfd) -> None:
     assert shown.endswith("examples:\n" + "".join(f"  {example}\n" for example in parser.examples))
 
 
-def test_gemm_16_nobody_is_offered_the_emulated_gpu_or_told_of_kernels_that_await_hardware(call) -> None:
+def test_gemm_16_nobody_is_offered_the_emulated_gpu_or_kernels_that_await_hardware(call) -> None:
     told = [parser.format_help() for prog, parser in PARSERS.items() if prog != "imp kernels"]
     told += [render(), call("run", "x", "--set", "device.kind=gpu")[2]]
     assert len(told) > 10 and '"auto" or "cpu" or "cuda"' in told[-1]

@@ -68,7 +68,7 @@ def test_the_memory_is_what_loading_then_takes(call):
     assert memory["fits"] is True
 
 
-def test_what_does_not_fit_is_told_with_the_largest_context_that_does(call, monkeypatch: pytest.MonkeyPatch):
+def test_what_does_not_fit_is_reported_with_the_largest_context_that_does(call, monkeypatch: pytest.MonkeyPatch):
     from imp_service.config import host
     from imp_service.core import inspect
 
@@ -137,7 +137,7 @@ def test_l18_values_without_check(call):
     assert "imp: error: USAGE: --values: given without --check" in err
 
 
-def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_told_and_ends_nothing(call, tmp_path):
+def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_reported_and_ends_nothing(call, tmp_path):
     base = "general.sampling."
     keys = (Key(base + "penalty_last_n", I32, -1), Key(base + "top_k", I32, -1), Key(base + "min_p", F32, math.nan))
     path = str(demo_with_keys(tmp_path / "odd.gguf", *keys))

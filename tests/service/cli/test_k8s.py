@@ -131,7 +131,7 @@ def test_the_configuration_is_a_new_object_when_it_changes(call):
     assert len(names) == 2
 
 
-def test_the_built_in_model_needs_no_volume_and_placeholders_are_told(call, tmp_path):
+def test_the_built_in_model_needs_no_volume_and_placeholders_are_reported(call, tmp_path):
     documents, err = _manifests(call, "--image", "r.example/imp:1")
     assert "model" not in {v["name"] for v in pod_of(documents)["volumes"]}
     assert "/model" not in {m["mountPath"] for c in containers_of(pod_of(documents)) for m in c["volumeMounts"]}

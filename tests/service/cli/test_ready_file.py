@@ -85,7 +85,7 @@ def test_lif_17_l19_what_is_no_regular_file_ends_the_start_and_stays(tmp_path: P
     assert path.lstat() == before
 
 
-def test_lif_17_a_folder_that_is_missing_is_told_before_a_model_is_loaded(tmp_path: Path) -> None:
+def test_lif_17_a_folder_that_is_missing_is_reported_before_a_model_is_loaded(tmp_path: Path) -> None:
     ran = start_to_its_end(tmp_path, "--ready-file", f"{tmp_path}/none/ready", "-m", f"{tmp_path}/none.gguf")
     assert (ran.returncode, ran.stderr.count("CANNOT_CREATE"), ran.stderr.count("\n")) == (73, 1, 1)
 

@@ -92,7 +92,7 @@ def test_a_refusal_names_the_option_that_was_typed(call):
     assert "--seed: -1, expected 0 … " in call("run", "x", "--max-tokens", "-3", "--seed", "-1")[2]
 
 
-def test_a_variable_that_lacks_an_underscore_is_told(imp):
+def test_a_variable_that_lacks_an_underscore_is_reported(imp):
     expected = "IMP_DEVICE_KIND: is not read, expected IMP_DEVICE__KIND for device.kind"
     # One warning, whatever the command loads.
     for words in (("kernels", "--json"), ("bench", "--threads", "1,2", "-m", "no.gguf")):
@@ -105,7 +105,7 @@ def test_a_variable_that_lacks_an_underscore_is_told(imp):
     assert (found["config"]["status"], found["config"]["message"]) == ("warning", expected)
 
 
-def test_what_is_odd_about_the_model_is_told_and_ends_nothing(call):
+def test_what_is_odd_about_the_model_is_reported_and_ends_nothing(call):
     status, out, err = call("run", "Once", "--max-tokens", "2", "--set", "kv.bytes=64KiB")
     assert (status, out != "") == (0, True)
     assert "\nimp: warning: max_context is 32, not 512: the KV cache holds no more\n" in err

@@ -149,7 +149,9 @@ def test_lif_9_l07_l09_l10_l18_a_start_that_cannot_be_ends_with_its_status_and_o
         ("--set=listen.admin=", "another address with --set listen.admin"),
     ],
 )
-def test_lif_9_w18_an_address_in_use_is_told_before_a_model_is_loaded(tmp_path: Path, option: str, advice: str) -> None:
+def test_lif_9_w18_an_address_in_use_is_reported_before_a_model_is_loaded(
+    tmp_path: Path, option: str, advice: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         with server_process(tmp_path, f"{option}{address}", "-m", f"{tmp_path}/none.gguf") as server:

@@ -57,7 +57,7 @@ def test_m48_a_terabyte_of_weights_is_refused_before_a_byte_is_allocated(tmp_pat
     assert need
 
 
-def test_y03_a_limit_below_the_weights_is_told_with_need_and_available(tmp_path: Path) -> None:
+def test_y03_a_limit_below_the_weights_is_reported_with_need_and_available(tmp_path: Path) -> None:
     path = written(tmp_path, TinyModel(n_layers=4, hidden_size=1 << 13, ffn_size=1 << 15, **LARGE))
     limit = limited(**{"as": 4096 * MIB})
     with server_process(tmp_path, "-m", str(path), inside=limit) as server:
@@ -68,7 +68,7 @@ def test_y03_a_limit_below_the_weights_is_told_with_need_and_available(tmp_path:
     assert available < 4 < weights < needed
 
 
-def test_y03_a_cache_beyond_the_memory_is_told_with_need_and_available(tmp_path: Path) -> None:
+def test_y03_a_cache_beyond_the_memory_is_reported_with_need_and_available(tmp_path: Path) -> None:
     with server_process(tmp_path, settings=("kv.bytes=60TiB",)) as server:
         assert re.search(r"kv 60\.0 TiB, .*; in all 60\.\d TiB of [\d.]+ [GT]iB$", refused_start(server))
 

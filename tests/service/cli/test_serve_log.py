@@ -86,7 +86,7 @@ def test_y08_nothing_gets_the_number_of_a_closed_stderr(tmp_path: Path) -> None:
         assert server.terminate() == 0
 
 
-def test_obs_5_lif_5_the_end_of_a_server_is_told_step_by_step(tmp_path: Path) -> None:
+def test_obs_5_lif_5_the_end_of_a_server_is_reported_step_by_step(tmp_path: Path) -> None:
     settings = ("drain.delay=10ms", "drain.grace=20s")
     with server_process(tmp_path, settings=settings) as server, server.inference() as stub:
         stream = stub.Generate(ask("Once upon a time", 100, stop={"max_tokens": 100, "ignore_eos": True}))
@@ -105,7 +105,7 @@ def test_obs_5_lif_5_the_end_of_a_server_is_told_step_by_step(tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.parametrize(("level", "n_lines"), [("info", 0), ("debug", 3)])
-def test_obs_5_health_checks_are_told_at_debug_alone(tmp_path: Path, level: str, n_lines: int) -> None:
+def test_obs_5_health_checks_are_reported_at_debug_alone(tmp_path: Path, level: str, n_lines: int) -> None:
     """A kubelet sends a check every few seconds, and a watching client may leave at any time."""
     with server_process(tmp_path, settings=(f"log.level={level}",)) as server:
         with server.connection() as channel:

@@ -73,7 +73,7 @@ def test_lif_18_a_running_stream_goes_on_over_a_reload(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_lif_18_the_operator_is_told_what_changed(tmp_path: Path) -> None:
+def test_lif_18_the_log_says_what_changed(tmp_path: Path) -> None:
     with configured(tmp_path) as (server, conf), admin_of(server) as admin:
         conf.write_text(WITHOUT_SCORES)
         reply = admin.Reload(admin_pb2.ReloadRequest())

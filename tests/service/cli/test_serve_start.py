@@ -65,7 +65,7 @@ def test_gemm_13_a_start_names_the_kernels_that_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_mod_14_weights_are_those_whose_digest_is_told(tmp_path: Path) -> None:
+def test_mod_14_weights_are_those_whose_digest_is_reported(tmp_path: Path) -> None:
     """A pinned digest is known from the first call on. If a byte differs, the server does not start."""
     content = bytearray(demo_model_path().read_bytes())
     digest = hashlib.sha256(content).hexdigest()
@@ -191,7 +191,7 @@ def test_lif_10_a_server_exits_with_0_while_a_background_thread_is_in_native_cod
     assert process.returncode == 0, errors
 
 
-def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_told_and_the_model_is_served(tmp_path: Path) -> None:
+def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_reported_and_the_model_is_served(tmp_path: Path) -> None:
     keys = (Key("general.sampling.penalty_last_n", I32, -1), Key("general.sampling.min_p", F32, math.nan))
     path = demo_with_keys(tmp_path / "odd.gguf", *keys)
     with server_process(tmp_path, settings=(f"model.path={path}",)) as server:

@@ -152,7 +152,7 @@ def test_help_lists_every_command():
         assert re.search(rf"^    {command.name} +{re.escape(command.text)}$", result.stdout, re.MULTILINE)
 
 
-def test_pkg_1_the_version_is_told_where_the_extension_does_not_load():
+def test_pkg_1_the_version_is_reported_where_the_extension_does_not_load():
     code = (
         "import sys\nsys.modules['imp_service._core'] = None\n"
         "from imp_service.cli.shell import main\nmain(['--version'])"

@@ -64,7 +64,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join([case[0], *case[1]]))
-def test_cmd_5_tls_that_does_not_fit_is_told(case, call, files: Path) -> None:
+def test_cmd_5_tls_that_does_not_fit_is_reported(case, call, files: Path) -> None:
     speaks, options, status, words = case
     with server(files, speaks) as address:
         ended, out, err = call("call", "hello", "--target", address, *ONCE, *options)
@@ -127,14 +127,14 @@ COMMANDS = {
     ("place", "words"),
     [(_free_port, "nothing listens there"), (_absent_socket, "nothing listens there"), (_web_server, "speaks HTTP/1")],
 )
-def test_cmd_5_nothing_that_answers_is_told(place, words: str, command: str, call) -> None:
+def test_cmd_5_nothing_that_answers_is_reported(place, words: str, command: str, call) -> None:
     with place() as address:
         status, out, err = call(*COMMANDS[command], address)
     assert (status, out) == (69, "")
     assert err.splitlines()[-1].startswith(f"imp: error: UNAVAILABLE: {address}: ") and words in err
 
 
-def test_cmd_5_an_unknown_host_is_told(call) -> None:
+def test_cmd_5_an_unknown_host_is_reported(call) -> None:
     status, _, err = call("call", "hello", *ONCE, "--target", "no-such-host.invalid")
     assert (status, "no-such-host.invalid:50051: the name of the host is not known" in err) == (69, True)
 

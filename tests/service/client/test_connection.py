@@ -80,7 +80,7 @@ def test_what_failed_after_a_message_is_not_asked_for_again():
     assert (calls, caught.value.reason) == (["hello"], "DRAINING")
 
 
-def test_every_violation_is_told():
+def test_every_violation_is_reported():
     bad = BadRequest()
     bad.field_violations.add(field="sampling.temperature", description="200, expected 0 to 100")
     bad.field_violations.add(field="stop.strings", description="17, expected at most 16")

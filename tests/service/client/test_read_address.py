@@ -41,7 +41,7 @@ def test_cmd_5_an_address_without_a_port_has_imps(typed: str, address: str) -> N
 
 
 @pytest.mark.parametrize(("typed", "words"), REFUSED.items())
-def test_cmd_5_what_is_no_address_is_told(typed: str, words: str) -> None:
+def test_cmd_5_what_is_no_address_is_reported(typed: str, words: str) -> None:
     with pytest.raises(ValueError, match="expected") as caught:
         read_address(typed)
     assert words in str(caught.value)

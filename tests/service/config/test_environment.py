@@ -41,7 +41,7 @@ def test_cfg_5_names_with_two_underscores_are(load_text):
     assert origins["model.overrides.rope_theta"] == "IMP_MODEL__OVERRIDES__ROPE_THETA"
 
 
-def test_p4_a_name_that_lacks_an_underscore_to_be_a_key_is_told():
+def test_p4_a_name_that_lacks_an_underscore_to_be_a_key_is_reported():
     names = {*NOT_OURS, "IMP_DEVICE_KIND", "IMP_MODEL_OVERRIDES_KV_DTYPE", "IMP_MAX_RUNNING", "IMP_device_kind"}
     assert misspelled_variables(sorted(names)) == [
         "IMP_DEVICE_KIND: is not read, expected IMP_DEVICE__KIND for device.kind",

@@ -126,7 +126,7 @@ def test_htp_5_a_body_of_many_chunks_is_read(http: HttpServed) -> None:
 
 
 @pytest.mark.long
-def test_htp_5_a_client_that_waits_to_send_is_told_to(http: HttpServed) -> None:
+def test_htp_5_a_client_that_waits_to_send_is_asked_to(http: HttpServed) -> None:
     with http.socket() as connection:
         assert send_on(connection, chat_head(len(BODY), "Expect: 100-continue"), 1).statuses == [100]
         assert send_on(connection, BODY, 1).statuses == [200]
@@ -177,7 +177,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize(("method", "path"), METHODS)
-def test_htp_5_a_wrong_method_is_told_with_the_right_ones(http: HttpServed, method: str, path: str) -> None:
+def test_htp_5_a_wrong_method_is_reported_with_the_right_ones(http: HttpServed, method: str, path: str) -> None:
     reply = http.client.request(method, path, None, {})
     assert (reply.status, reply.headers["allow"]) == (405, METHODS[method, path])
     assert reply.error["code"] == "method_not_allowed"

@@ -223,7 +223,9 @@ def too_many_tokens(folder: Path) -> None:
         (too_many_tokens, r"^TOKENIZER_INVALID: m/tokenizer\.json: 500 tokens, the model has 304 embedding rows"),
     ],
 )
-def test_hub_8_what_is_wrong_is_told_with_its_file(breaks: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+def test_hub_8_what_is_wrong_is_reported_with_its_file(
+    breaks: Callable[[Path], None], said: str, tmp_path: Path
+) -> None:
     library = library_of("byte level")
     folder = write_directory(tmp_path / "m", library, model_for(library))
     breaks(folder)

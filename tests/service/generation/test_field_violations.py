@@ -8,7 +8,7 @@ from imp_service.generation import GenerationRequest, SamplingOptions, StopOptio
 from imp_service.generation.validate import request_violations
 
 
-def test_rpc_6_all_violations_are_told_at_once() -> None:
+def test_rpc_6_all_violations_are_reported_at_once() -> None:
     request = GenerationRequest(
         "a",
         sampling=SamplingOptions(temperature=101, top_p=0),

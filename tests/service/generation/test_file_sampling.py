@@ -45,7 +45,7 @@ def test_smp_27_llama_cpp_s_words_for_off_and_for_all_mean_the_same_here() -> No
     assert warned(penalty_last_n=0, penalty_repeat=1.1, temp=-1.0) == []
 
 
-def test_smp_27_a_penalty_holds_only_over_a_window_that_can_be_told() -> None:
+def test_smp_27_a_penalty_holds_only_over_a_window_that_is_known() -> None:
     unfit = {BASE + "penalty_last_n": -2, BASE + "penalty_repeat": 1.5}
     assert default_sampling(unfit, DefaultSampling()).repetition_penalty == 1.0
     assert sampling_warnings(unfit, DefaultSampling()) == [
@@ -59,7 +59,7 @@ def test_smp_27_a_penalty_holds_only_over_a_window_that_can_be_told() -> None:
         assert default_sampling(metadata, DefaultSampling(repetition_penalty=1.2)).repetition_penalty == 1.2
 
 
-def test_smp_27_samplers_that_imp_has_not_are_told_together() -> None:
+def test_smp_27_samplers_that_imp_lacks_are_reported_together() -> None:
     assert changed(xtc_probability=0.5, mirostat=2, top_k=7) == {"top_k": 7}
     assert warned(xtc_probability=0.5, mirostat=2, top_k=7) == [
         f"{BASE}xtc_probability, {BASE}mirostat: imp has no such sampler; not used"
@@ -86,7 +86,7 @@ def test_smp_27_samplers_that_imp_has_not_are_told_together() -> None:
         ("penalty_last_n", -2, f"-2, expected 0 … {2**32 - 1}"),
     ],
 )
-def test_smp_27_what_is_out_of_range_is_left_out_and_told(key: str, value: object, said: str) -> None:
+def test_smp_27_what_is_out_of_range_is_left_out_and_reported(key: str, value: object, said: str) -> None:
     assert changed(**{key: value, "min_p" if key != "min_p" else "top_k": 0.5 if key != "min_p" else 7}) == (
         {"top_k": 7} if key == "min_p" else {"min_p": 0.5}
     )

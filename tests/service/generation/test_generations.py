@@ -242,7 +242,7 @@ def test_txt_21_constraints_hold_in_any_batch(model: LanguageModel) -> None:
     assert run_together(model, requests, 4) == alone
 
 
-def test_violations_are_told_all_at_once(model: LanguageModel) -> None:
+def test_violations_are_reported_all_at_once(model: LanguageModel) -> None:
     bad = request(4, sampling=SamplingOptions(temperature=-1.0, top_p=float("nan")), num_sequences=9)
     with pytest.raises(InvalidArgument) as caught:
         model.generate(bad)

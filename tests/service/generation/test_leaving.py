@@ -159,7 +159,7 @@ def test_what_is_of_another_type_is_refused_by_name(model: LanguageModel, reques
         model.generate(request_)
 
 
-def test_whoever_waits_for_a_model_that_is_closed_is_told() -> None:
+def test_a_wait_for_a_closed_model_fails() -> None:
     model = imp_service.load()
     generation = model.generate(GenerationRequest(PROMPT, GREEDY, StopOptions(max_tokens=400, ignore_eos=True)))
     next(generation)

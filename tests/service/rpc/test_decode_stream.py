@@ -58,7 +58,7 @@ def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_eac
     assert streamed == alone
 
 
-def test_rpc_14_ses_27_a_bug_in_a_stream_is_told_in_band_and_logged_under_the_request_id() -> None:
+def test_rpc_14_ses_27_a_bug_in_a_stream_is_reported_in_band_and_logged_under_the_request_id() -> None:
     with serve(model=scripted(script={"failing_token": 700})) as served:
         began = served.log_bytes
         answers = list(served.inference.DecodeStream(iter([opening("a", [700]), opening("b")]), timeout=30))

@@ -89,7 +89,7 @@ def test_rpc_40_every_reason_of_the_core_has_a_row_or_ends_a_start() -> None:
     }
 
 
-def test_rpc_40_a_request_that_can_never_fit_is_not_told_to_come_back() -> None:
+def test_rpc_40_a_request_that_can_never_fit_is_not_asked_to_retry() -> None:
     soon = failure_of(make_error("KV_FULL", "9 of 7", {"needed": "9", "available": "7"}), request_id="")
     never = failure_of(make_error("KV_FULL", "9 of 8", {"needed": "9", "available": "8", "total": "8"}), request_id="")
     assert (details_of(soon).retry_seconds, details_of(soon).pushback_ms) == (1.0, 1000)

@@ -188,7 +188,7 @@ def test_p01_something_to_evaluate_is_required() -> None:
     assert paths_of(pb.PrefillRequest(session_id="", text="a")) == []
 
 
-def test_p03_p04_ids_beyond_the_vocabulary_are_told_with_their_index() -> None:
+def test_p03_p04_ids_beyond_the_vocabulary_are_reported_with_their_index() -> None:
     for token in (2048, 2**31, U32):
         ids = types_pb2.TokenIds(ids=[0, 2047, token])
         assert paths_of(pb.GenerateRequest(token_ids=ids)) == ["token_ids.ids[2]"]

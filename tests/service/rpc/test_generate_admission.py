@@ -73,7 +73,7 @@ def test_rpc_8_an_id_that_is_not_given_is_chosen(served: Served) -> None:
 
 
 @BOTH
-def test_rpc_7_more_sequences_than_may_ever_wait_are_not_told_to_come_again(run: object) -> None:
+def test_rpc_7_more_sequences_than_may_ever_wait_are_not_asked_to_retry(run: object) -> None:
     with serve("scheduler.max_waiting=2", model=scripted()) as served:
         refused = failed(lambda: run(served, ask([300], 1, num_sequences=3)))  # type: ignore[operator]
         assert (refused.code, refused.reason) == ("INVALID_ARGUMENT", "FIELD_INVALID")

@@ -92,7 +92,7 @@ def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served)
     assert refusal.details.retry_seconds is None
 
 
-def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_told(served: Served) -> None:
+def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_reported(served: Served) -> None:
     stream, messages = stalled(served, chatty(300, N_LONG))
     served.jump(200)
     messages += list(stream)

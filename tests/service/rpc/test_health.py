@@ -48,7 +48,7 @@ def test_rpc_20_w28_unknown_names_are_as_the_standard_says(served: Served) -> No
             assert HealthCheckResponse.FromString(watched.replies[0]).status == HealthCheckResponse.SERVICE_UNKNOWN
 
 
-def test_rpc_20_lif_5_a_watcher_is_told_of_each_change_and_liveness_of_none(served: Served) -> None:
+def test_rpc_20_lif_5_a_watcher_is_notified_of_each_change_and_liveness_of_none(served: Served) -> None:
     with grpc.insecure_channel(served.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         ready, alive = (stub.Watch(HealthCheckRequest(service=name)) for name in ("", "liveness"))
@@ -113,7 +113,7 @@ def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Ser
     assert served.run(watch()) == [SERVING, NOT_SERVING]
 
 
-def test_l04_who_only_watches_does_not_hold_a_stop_and_is_told_why_it_ends() -> None:
+def test_l04_who_only_watches_does_not_hold_a_stop_and_is_sent_why_it_ends() -> None:
     """The grace period of a minute is for requests: watchers of health and load end at once, with a drain's status."""
     with serve() as served:
         served.is_checked = False  # the test stops this server

@@ -128,7 +128,7 @@ def test_rpc_26_w17_a_folder_where_anyone_could_put_another_socket_is_refused(
         assert exit_status(refusal(address).reason) == status
 
 
-def test_rpc_26_w18_a_port_in_use_is_told_at_once_and_its_owner_goes_on() -> None:
+def test_rpc_26_w18_a_port_in_use_is_reported_at_once_and_its_owner_goes_on() -> None:
     with serve() as first, grpc.insecure_channel(first.address) as channel:
         port = first.address.rpartition(":")[2]
         for address in (first.address, f"0.0.0.0:{port}", f"[::]:{port}", f"localhost:{port}"):

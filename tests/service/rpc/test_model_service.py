@@ -177,7 +177,7 @@ def test_rpc_16_the_load_and_the_metrics_say_the_same() -> None:
     assert unset_fields(load) == {"time", "cache_hit_rate", "output_tokens_per_second"}
 
 
-def test_rpc_16_a_watcher_is_told_of_changes_once_an_interval() -> None:
+def test_rpc_16_a_watcher_is_notified_of_changes_once_an_interval() -> None:
     with serve(model=scripted()) as served:
         watch = stub_of(served).WatchLoad(pb.WatchLoadRequest(min_interval=Duration(seconds=10)))
         assert next(watch).load.output_tokens_per_second == 0

@@ -214,7 +214,7 @@ def hung() -> Iterator[Hung]:
     found.close()
 
 
-def test_obs_8_rpc_16_silence_is_told_by_load_and_by_metrics(hung: Hung) -> None:
+def test_obs_8_rpc_16_silence_is_reported_by_load_and_by_metrics(hung: Hung) -> None:
     served = hung.served
     stub = model_pb2_grpc.ModelServiceStub(served.channel())
     served.wait_for_rest()

@@ -48,7 +48,7 @@ def test_rpc_13_p41_bad_values_are_refused(key: str, value: str) -> None:
     assert [violation.path for violation in raised.value.violations] == [key]
 
 
-def test_rpc_13_both_are_told_at_once_and_neither_may_be_given_twice() -> None:
+def test_rpc_13_both_are_reported_at_once_and_neither_may_be_given_twice() -> None:
     with pytest.raises(FieldsInvalid) as raised:
         read_request_metadata([("imp-priority", "1"), ("imp-tenant", " "), ("imp-priority", "1")])
     assert [violation.path for violation in raised.value.violations] == ["imp-priority", "imp-tenant"]

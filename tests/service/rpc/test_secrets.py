@@ -84,7 +84,7 @@ def holds_it(content: bytes) -> bool:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_n10_obs_5_secrets_of_prompts_and_salts_are_told_to_nobody(log_format: str) -> None:
+def test_n10_obs_5_secrets_of_prompts_and_salts_appear_nowhere(log_format: str) -> None:
     settings = (LISTENS, "log.level=debug", f"log.format={log_format}", "scheduler.max_running=2")
     with gate() as held, serve(*settings, model=held.model()) as served:
         good_calls(served)

@@ -46,7 +46,7 @@ class HeldLoad:
         return make_model(config, progress)
 
 
-def test_lif_1_lif_4_l01_calls_before_the_model_are_told_to_come_again_and_one_load_serves_all() -> None:
+def test_lif_1_lif_4_l01_calls_before_the_model_are_asked_to_retry_and_one_load_serves_all() -> None:
     load = HeldLoad()
     with running(load) as it, grpc.insecure_channel(it.address) as channel:
         watch = HealthStub(channel).Watch(HealthCheckRequest())
@@ -139,7 +139,9 @@ def test_y12_a_stop_while_loading_ends_the_load_at_its_next_read() -> None:
         assert call(channel, f"/{HEALTH}/Check").code == "UNAVAILABLE"
 
 
-def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_answered_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(service_module, "QUIET_SECONDS", 3600.0)
     monkeypatch.setattr(service_module, "LAST_SECONDS", 7200.0)
     content = ask("Once", 2).SerializeToString()

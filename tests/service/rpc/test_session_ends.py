@@ -194,7 +194,7 @@ def test_ses_18_places_are_given_back_on_every_way_out(calls: SessionCalls) -> N
     assert reason(lambda: calls.step("failed")) == "SESSION_NOT_FOUND"
 
 
-def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_told_otherwise() -> None:
+def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_configured_otherwise() -> None:
     """Two idle sessions fill a cache of 8 blocks of 16 tokens."""
     for evict in (False, True):
         model = scripted(n_blocks=8, max_context=128, evict_sessions=evict)

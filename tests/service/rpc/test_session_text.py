@@ -50,7 +50,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionCalls]:
         yield SessionCalls(running)
 
 
-def test_ses_30_a_character_is_told_when_it_is_whole(calls: SessionCalls) -> None:
+def test_ses_30_a_character_is_reported_when_it_is_whole(calls: SessionCalls) -> None:
     spoken = Spoken(calls)
     texts = [spoken.open(EMOJI[0]), *(spoken.say(byte) for byte in EMOJI[1:]), spoken.say(ord("!"))]
     assert texts == ["", "", "", "😀", "!"]

@@ -68,7 +68,7 @@ def test_rpc_24_w22_a_missing_file_is_refused(tmp_path: Path) -> None:
         read_tokens(tmp_path / "tokens")
 
 
-def test_w22_a_file_that_everyone_may_read_is_told_apart(tmp_path: Path) -> None:
+def test_w22_a_file_that_everyone_may_read_is_distinguished(tmp_path: Path) -> None:
     path = written(tmp_path, f"{A} data *\n")
     path.chmod(0o644)
     assert is_readable_by_all(path)

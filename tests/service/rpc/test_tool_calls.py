@@ -42,7 +42,7 @@ def request_with(tools: str = TOOLS, **fields: Any) -> pb.GenerateRequest:
     )
 
 
-def test_tol_2_chn_9_a_call_is_streamed_as_it_is_told_whole(served: Served) -> None:
+def test_tol_2_chn_9_a_call_is_streamed_as_it_is_sent_whole(served: Served) -> None:
     request = request_with(tool_choice="function:get_weather")
     replies = list(served.inference.Generate(request))
     parts = [reply.chunk for reply in replies[1:-1]] + [replies[-1].finished]
@@ -60,7 +60,7 @@ def test_tol_2_chn_9_a_call_is_streamed_as_it_is_told_whole(served: Served) -> N
     assert (sequence.output.text, sequence.reason) == ("", types_pb2.FINISH_REASON_STOP)
 
 
-def test_chn_9_reasoning_is_streamed_as_it_is_told_whole(served: Served) -> None:
+def test_chn_9_reasoning_is_streamed_as_it_is_sent_whole(served: Served) -> None:
     request = request_with("", constraint=types_pb2.Constraint(regex="<think>\\nWhy [a-z]{5}\\n</think>\\n\\nSo"))
     replies = list(served.inference.Generate(request))
     parts = [reply.chunk for reply in replies[1:-1]] + [replies[-1].finished]

@@ -34,7 +34,7 @@ def test_a_missing_file_is_raised_to_every_caller(tmp_path: Path) -> None:
     assert missing.stop(STOP_SECONDS)
 
 
-def test_a_file_that_is_cut_short_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_short_is_reported(tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
     whole = demo_model_path().read_bytes()
     cut.write_bytes(whole[: len(whole) - 4096])

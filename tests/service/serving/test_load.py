@@ -84,7 +84,7 @@ def test_rpc_16_samples_have_a_bound(at: Meter) -> None:
     assert len(at.meter._samples) <= 62
 
 
-def test_rpc_16_r19_a_watcher_is_told_of_changes_only(at: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rpc_16_r19_a_watcher_is_notified_of_changes_only(at: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes are skipped while nobody reads: the meter keeps nothing for a watcher."""
     waits: list[float] = []
     changes = iter([{"running": 1}, {}, {}, {"running": 2}])

@@ -101,7 +101,7 @@ def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(ya
     assert [line["event"] for line in yard.lines()] == ["engine stalled", "engine alive"]
 
 
-def test_y01_lif_2_an_engine_that_has_ended_without_a_word_is_told_of(yard: Yard) -> None:
+def test_y01_lif_2_an_engine_that_has_ended_without_a_word_is_reported(yard: Yard) -> None:
     assert yard.numbers is not None  # narrows the type
     yard.look_for(5, steps=1)
     yard.numbers.stopped = True
@@ -123,7 +123,7 @@ def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> No
     assert yard.told == []
 
 
-def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_told_of(yard: Yard) -> None:
+def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_reported(yard: Yard) -> None:
     """Other requests make progress; only this one gets nothing."""
     stuck, other = Request(), Request("r-2")
     yard.requests = [stuck, other]

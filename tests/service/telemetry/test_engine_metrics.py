@@ -44,7 +44,7 @@ def test_obs_7_a_model_with_a_recurrent_state_has_series_of_its_slots(bench: Tel
     assert [series[f"imp_state_slots[use={use}]"] for use in ("held", "snapshot", "free")] == [3, 5, 1]
 
 
-def test_obs_7_captures_are_told_where_steps_are_captured(bench: TelemetryBench) -> None:
+def test_obs_7_captures_are_reported_where_steps_are_captured(bench: TelemetryBench) -> None:
     numbers = Numbers()
     bench.telemetry.metrics.watch_engine(lambda: numbers, 16)
     assert [name for name in bench.series() if "graph" in name] == []

@@ -133,7 +133,7 @@ def test_obs_5_text_for_people(file: LogFile, make_log: Callable[..., Log]) -> N
     assert file.path.read_text() == f'{expected} seconds=0.25 names=["x", "y"]\n'
 
 
-def test_obs_5_a_value_of_any_type_is_told(file: LogFile, make_log: Callable[..., Log]) -> None:
+def test_obs_5_a_value_of_any_type_is_reported(file: LogFile, make_log: Callable[..., Log]) -> None:
     """The writing thread survives it."""
     log = make_log()
     log.info("odd", path=Path("/x"), nothing=None, many=["a\n", 1], ratio=float("nan"))  # type: ignore[arg-type]
@@ -167,7 +167,7 @@ def test_obs_5_a_level_is_a_threshold(file: LogFile, make_log: Callable[..., Log
     assert [line["event"] for line in file.lines()] == ["d", "e"]
 
 
-def test_an_error_is_told_with_where_it_came_from(file: LogFile, make_log: Callable[..., Log]) -> None:
+def test_an_error_is_reported_with_where_it_came_from(file: LogFile, make_log: Callable[..., Log]) -> None:
     log = make_log()
 
     def inner(secret: str) -> None:

@@ -74,7 +74,7 @@ def test_obs_6_without_a_good_parent_a_trace_begins_here(traceparent: str) -> No
     assert f"{span.context.trace_id:032x}" != TRACE
 
 
-def test_obs_6_a_failure_is_told_by_its_reason() -> None:
+def test_obs_6_a_failure_is_reported_by_its_reason() -> None:
     traced = Traced()
     traced.telemetry.call(GENERATE.path, "r", "", "").ended("RESOURCE_EXHAUSTED", "QUEUE_FULL")
     (span,) = traced.exporter.get_finished_spans()

@@ -272,7 +272,7 @@ def test_chn_3_text_behind_a_call_is_content() -> None:
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
-def test_chn_4_a_call_that_is_cut_is_told_as_far_as_it_came(writer: Callable[[Said], str]) -> None:
+def test_chn_4_a_call_that_is_cut_is_returned_as_far_as_it_came(writer: Callable[[Said], str]) -> None:
     dialect, text = WRITERS[writer], writer(Said("", "", [("find", {"text": "abc", "count": 12})]))
     whole = read(dialect, text).tool_calls[0]
     lengths = []

@@ -172,7 +172,7 @@ def test_hub_8_a_file_that_is_no_json_object_is_refused(content: bytes, said: st
 
 
 @pytest.mark.parametrize(("config", "said"), TEMPLATES, ids=[said for _, said in TEMPLATES])
-def test_hub_8_each_fault_of_a_template_s_place_is_told(config: Any, said: str) -> None:
+def test_hub_8_each_fault_of_a_template_s_place_is_reported(config: Any, said: str) -> None:
     with pytest.raises(TokenizerInvalid) as info:
         read_templates({"tokenizer_config.json": json.dumps(config).encode()})
     assert str(info.value).startswith(said)

@@ -128,7 +128,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("source", WRONG)
-def test_txt_23_what_is_wrong_is_told_with_its_place(source: str) -> None:
+def test_txt_23_what_is_wrong_is_reported_with_its_place(source: str) -> None:
     with pytest.raises(FieldInvalid) as caught:
         parsed(source)
     assert (caught.value.path, caught.value.message) == ("constraint.gbnf", WRONG[source])

@@ -59,7 +59,7 @@ def run_server(arguments: Namespace) -> int:
     )
     progress = Progress()
     try:
-        report = asyncio.run(_climb(arguments, plan, progress))
+        report = asyncio.run(_run_ladder(arguments, plan, progress))
     finally:
         progress.clear()
     if arguments.html is not None:
@@ -72,21 +72,21 @@ def run_server(arguments: Namespace) -> int:
     return 0
 
 
-async def _climb(arguments: Namespace, plan: "LadderPlan", progress: Progress) -> "LadderReport":
-    from imp_service.client.bench import climb, open_imp_server
+async def _run_ladder(arguments: Namespace, plan: "LadderPlan", progress: Progress) -> "LadderReport":
+    from imp_service.client.bench import open_imp_server, run_ladder
 
     if URL.match(arguments.server):
         from imp_service.client.bench.openai_server import open_openai_server
 
         headers, tls = http_caller_of(arguments, arguments.server, "--server")
         async with open_openai_server(arguments.server, plan, headers, tls, arguments.served_model) as openai_server:
-            return await climb(openai_server, plan, progress.show)
+            return await run_ladder(openai_server, plan, progress.show)
     if arguments.served_model is not None:
         raise CommandError("USAGE", "--served-model: has no effect with an imp.v1 server, which serves one model")
     # No retries: a refusal is a result of the measurement.
     target = target_of(arguments, arguments.server, attempts=1, option="--server")
     async with open_imp_server(target, plan) as imp_server:
-        return await climb(imp_server, plan, progress.show)
+        return await run_ladder(imp_server, plan, progress.show)
 
 
 def _write_table(report: "LadderReport") -> None:

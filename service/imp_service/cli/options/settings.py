@@ -133,8 +133,8 @@ def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" 
     """Like load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
     from imp_service.config import load
 
-    said = [*arguments.assignments, *overrides, *context_assignments(arguments)]
-    return _selected(load(arguments.config, said), arguments)
+    assignments = [*arguments.assignments, *overrides, *context_assignments(arguments)]
+    return _selected(load(arguments.config, assignments), arguments)
 
 
 def _selected(config: "Config", arguments: Namespace) -> "Config":

@@ -1,7 +1,7 @@
 """A server's speed as its clients see it, with more and more of them at once."""
 
 from .imp_server import open_imp_server
-from .ladder import climb
+from .ladder import run_ladder
 from .level_table import HEADINGS, level_row
 from .measured_server import ServerFacts
 from .page import page
@@ -16,8 +16,8 @@ __all__ = [
     "Percentiles",
     "PlanRefused",
     "ServerFacts",
-    "climb",
     "level_row",
     "open_imp_server",
     "page",
+    "run_ladder",
 ]

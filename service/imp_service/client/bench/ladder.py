@@ -11,7 +11,7 @@ from .report import LadderReport, report_of
 WARM_UP = -1  # instead of a repetition's number
 
 
-async def climb(server: MeasuredServer, plan: LadderPlan, report: Callable[[str], None]) -> LadderReport:
+async def run_ladder(server: MeasuredServer, plan: LadderPlan, report: Callable[[str], None]) -> LadderReport:
     """Runs the plan. `report` is called with progress messages."""
     plan.check(server.facts)
     for level in plan.levels:

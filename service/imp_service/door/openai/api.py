@@ -19,7 +19,7 @@ from imp_service.door.openai.kinds import shown
 from imp_service.door.openai.logprobs import Pieces
 from imp_service.door.openai.replies import Head
 from imp_service.door.openai.reply_size import check_size
-from imp_service.door.openai.requests import Caller, Wish, read_chat, read_completion
+from imp_service.door.openai.requests import Caller, ParsedRequest, read_chat, read_completion
 from imp_service.door.openai.response_requests import read_response
 from imp_service.door.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.door.openai.running import Numbered, replies_of
@@ -62,57 +62,57 @@ class OpenAi:
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
-        wish = await self._read(call, partial(read_chat, has_developer=self._has_developer))
-        head, pieces = self._head(call, "chatcmpl-"), self._pieces(wish)
-        if wish.is_streamed:
-            await self._stream(call, wish, ChatEvents(head, wish, pieces))
+        parsed = await self._read(call, partial(read_chat, has_developer=self._has_developer))
+        head, pieces = self._head(call, "chatcmpl-"), self._pieces(parsed)
+        if parsed.is_streamed:
+            await self._stream(call, parsed, ChatEvents(head, parsed, pieces))
         else:
-            await self._gather(call, wish, ChatCompletion(head, wish, pieces))
+            await self._gather(call, parsed, ChatCompletion(head, parsed, pieces))
 
     async def completions(self, call: HttpCall) -> None:
         """A completion of one prompt or more."""
-        wish = await self._read(call, read_completion)
-        head, pieces = self._head(call, "cmpl-"), self._pieces(wish)
-        if wish.is_streamed:
-            await self._stream(call, wish, CompletionEvents(head, wish, pieces))
+        parsed = await self._read(call, read_completion)
+        head, pieces = self._head(call, "cmpl-"), self._pieces(parsed)
+        if parsed.is_streamed:
+            await self._stream(call, parsed, CompletionEvents(head, parsed, pieces))
         else:
-            await self._gather(call, wish, Completion(head, wish, pieces))
+            await self._gather(call, parsed, Completion(head, parsed, pieces))
 
     async def responses(self, call: HttpCall) -> None:
         """A response."""
-        wish = await self._read(call, partial(read_response, has_developer=self._has_developer))
-        response = Response(self._head(call, PREFIX), wish, self._pieces(wish))
-        if wish.is_streamed:
+        parsed = await self._read(call, partial(read_response, has_developer=self._has_developer))
+        response = Response(self._head(call, PREFIX), parsed, self._pieces(parsed))
+        if parsed.is_streamed:
             events = ResponseEvents(response)
             call.failure_event = events.failure
-            await self._stream(call, wish, events)
+            await self._stream(call, parsed, events)
         else:
-            await self._gather(call, wish, WholeResponse(response))
+            await self._gather(call, parsed, WholeResponse(response))
 
     @property
     def _has_developer(self) -> bool:
         """The template knows the role `developer`."""
         return "developer" in (self._host.model.text.template_source or "")
 
-    async def _read(self, call: HttpCall, read: Callable[..., Wish]) -> Wish:
+    async def _read(self, call: HttpCall, read: Callable[..., ParsedRequest]) -> ParsedRequest:
         host = self._host
         served = host.served
         ignores_unknown = host.settings.http.unknown_fields == "ignore"
 
-        def read_object(body: Mapping[str, Any]) -> Wish:
-            wish = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
+        def read_object(body: Mapping[str, Any]) -> ParsedRequest:
+            parsed = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
             require_served(body.get("model"), served.names)
-            return wish
+            return parsed
 
-        wish = await read_body(call, host, read_object)
-        if wish.ignored:
-            call.headers.append(("imp-ignored", ", ".join(map(shown, wish.ignored[:MAX_NAMED]))))
-        return wish
+        parsed = await read_body(call, host, read_object)
+        if parsed.ignored:
+            call.headers.append(("imp-ignored", ", ".join(map(shown, parsed.ignored[:MAX_NAMED]))))
+        return parsed
 
-    async def _gather(self, call: HttpCall, wish: Wish, whole: Whole) -> None:
+    async def _gather(self, call: HttpCall, parsed: ParsedRequest, whole: Whole) -> None:
         """Answers with one body."""
         n_tokens, has_large = 0, False
-        async with self._replies(call, wish) as replies:
+        async with self._replies(call, parsed) as replies:
             async for prompt, reply in replies:
                 n_tokens += len(getattr(reply, "token_ids", ()))
                 has_large = has_large or is_large(reply)
@@ -120,9 +120,9 @@ class OpenAi:
         is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
         call.answer_with(whole.body() if is_small else await self._host.workers.write(whole.body))
 
-    async def _stream(self, call: HttpCall, wish: Wish, events: Written) -> None:
+    async def _stream(self, call: HttpCall, parsed: ParsedRequest, events: Written) -> None:
         """Answers with events."""
-        async with self._replies(call, wish) as replies:
+        async with self._replies(call, parsed) as replies:
             pending = await self._first(call, replies)
             while pending is not None:
                 prompt, reply = pending
@@ -136,30 +136,30 @@ class OpenAi:
                 pending = await anext(replies, None)
         await call.write(events.end())
 
-    def _replies(self, call: HttpCall, wish: Wish) -> AbstractAsyncContextManager[AsyncIterator[Numbered]]:
+    def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AbstractAsyncContextManager[AsyncIterator[Numbered]]:
         served = self._host.served
         began = self._host.clock()
 
         def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
             wanted = Wanted(
                 request=request,
-                delivery=self._delivery(wish),
+                delivery=self._delivery(parsed),
                 began=began,
-                check_size=lambda n_prompt: check_size(wish, request, n_prompt, served),
+                check_size=lambda n_prompt: check_size(parsed, request, n_prompt, served),
                 id_suffix=f"-{prompt}" if prompt else "",
-                rename=lambda path: wish.caller_path(path, prompt),
+                rename=lambda path: parsed.caller_path(path, prompt),
             )
             return self._generations.running(wanted, call)
 
-        return replies_of(wish.requests, start)
+        return replies_of(parsed.requests, start)
 
-    def _delivery(self, wish: Wish) -> Delivery:
+    def _delivery(self, parsed: ParsedRequest) -> Delivery:
         chunk = self._host.settings.chunk
-        if wish.token_by_token:
+        if parsed.token_by_token:
             return TOKEN_BY_TOKEN
-        if not wish.is_streamed:
+        if not parsed.is_streamed:
             return WHOLE
-        return Delivery(wish.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
+        return Delivery(parsed.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
 
     async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
         """The first reply. While it takes long, comments are sent so that proxies do not close an idle connection."""
@@ -183,6 +183,6 @@ class OpenAi:
         fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
         return Head(f"{prefix}{call.answer_id}", int(self._host.wall()), public_name(model.name), fingerprint)
 
-    def _pieces(self, wish: Wish) -> Pieces:
-        shows_special = wish.requests[0].output.special_tokens
-        return Pieces(self._host.model.tokenizer.table, shows_special, shows_ids=wish.returns_token_ids)
+    def _pieces(self, parsed: ParsedRequest) -> Pieces:
+        shows_special = parsed.requests[0].output.special_tokens
+        return Pieces(self._host.model.tokenizer.table, shows_special, shows_ids=parsed.returns_token_ids)

@@ -11,7 +11,7 @@ from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.door.openai.events import DONE, Events, dumps
 from imp_service.door.openai.logprobs import Pieces, chat_entries, prompt_entries
 from imp_service.door.openai.replies import Head, finish_reason, usage_fields
-from imp_service.door.openai.requests import Wish
+from imp_service.door.openai.requests import ParsedRequest
 
 
 @dataclass(slots=True)
@@ -61,11 +61,11 @@ class Message:
 class ChatCompletion:
     """Gathers the replies of one generation into a chat completion."""
 
-    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
         self._head = head
-        self._wish = wish
+        self._parsed = parsed
         self._pieces = pieces
-        request = wish.requests[0]
+        request = parsed.requests[0]
         self._has_logprobs = request.output.logprobs
         self._messages = [Message() for _ in range(request.num_sequences)]
         self._usage: Usage | None = None
@@ -75,8 +75,8 @@ class ChatCompletion:
         """Adds a reply."""
         match reply:
             case Started():
-                output = self._wish.requests[0].output
-                if self._wish.returns_token_ids:
+                output = self._parsed.requests[0].output
+                if self._parsed.returns_token_ids:
                     self._extra["prompt_token_ids"] = reply.prompt.token_ids
                 if output.prompt_logprobs:
                     self._extra["prompt_logprobs"] = prompt_entries(self._pieces, reply.prompt)
@@ -109,17 +109,17 @@ class ChatCompletion:
             "logprobs": {"content": message.logprobs, "refusal": None} if self._has_logprobs else None,
             "finish_reason": message.finish_reason,
         }
-        return {**choice, "token_ids": message.token_ids} if self._wish.returns_token_ids else choice
+        return {**choice, "token_ids": message.token_ids} if self._parsed.returns_token_ids else choice
 
 
 class ChatEvents:
     """Writes the replies of one generation as events."""
 
-    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
-        self._wish = wish
+    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+        self._parsed = parsed
         self._pieces = pieces
-        self._request = wish.requests[0]
-        self._events = Events(head, "chat.completion.chunk", has_usage=wish.includes_usage)
+        self._request = parsed.requests[0]
+        self._events = Events(head, "chat.completion.chunk", has_usage=parsed.includes_usage)
         self._has_called = [False] * self._request.num_sequences
         self._n_prompt = self._n_cached = self._n_output = 0
         self._usage: Usage | None = None
@@ -141,7 +141,7 @@ class ChatEvents:
 
     def end(self) -> bytes:
         """The last events."""
-        if not self._wish.includes_usage:
+        if not self._parsed.includes_usage:
             return DONE
         assert self._usage is not None  # the last reply has it
         return self._events.usage(usage_fields(self._usage)) + DONE
@@ -149,7 +149,7 @@ class ChatEvents:
     def _begin(self, started: Started) -> bytes:
         self._n_prompt, self._n_cached = started.prompt_tokens, started.cached_prompt_tokens
         extra = ""
-        if self._wish.returns_token_ids:
+        if self._parsed.returns_token_ids:
             extra += f',"prompt_token_ids":{dumps(started.prompt.token_ids)}'
         if self._request.output.prompt_logprobs:
             extra += f',"prompt_logprobs":{dumps(prompt_entries(self._pieces, started.prompt))}'
@@ -158,13 +158,13 @@ class ChatEvents:
         )
 
     def _chunk(self, chunk: Chunk) -> bytes:
-        if not self._request.output.logprobs and not self._wish.returns_token_ids:
+        if not self._request.output.logprobs and not self._parsed.returns_token_ids:
             return self._deltas(chunk.index, chunk.text, chunk.reasoning, chunk.tool_calls)
         logprobs, extra = "null", ""
         if self._request.output.logprobs:
             entries = chat_entries(self._pieces, chunk.token_ids, chunk.logprobs, chunk.candidates)
             logprobs = dumps({"content": entries, "refusal": None})
-        if self._wish.returns_token_ids:
+        if self._parsed.returns_token_ids:
             extra = f',"token_ids":{dumps(chunk.token_ids)}'
         others = self._deltas(chunk.index, "", chunk.reasoning, chunk.tool_calls)
         return others + self._event(chunk.index, f'{{"content":{dumps(chunk.text)}}}', logprobs, extra)
@@ -184,7 +184,7 @@ class ChatEvents:
     def _event(self, index: int, delta: str, logprobs: str = "null", extra: str = "", finish: str = "") -> bytes:
         reason = f'"{finish}"' if finish else "null"
         choice = f'{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}{extra}}}'
-        return self._events.choice(choice, self._usage_so_far() if self._wish.continuous_usage else None)
+        return self._events.choice(choice, self._usage_so_far() if self._parsed.continuous_usage else None)
 
     def _usage_so_far(self) -> dict[str, Any]:
         return usage_fields(Usage(self._n_prompt, self._n_cached, self._n_output))

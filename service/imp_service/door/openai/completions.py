@@ -9,7 +9,7 @@ from imp_service.api.replies import Chunk, Finished, Reply, Started, TokenScores
 from imp_service.door.openai.events import DONE, Events, dumps
 from imp_service.door.openai.logprobs import CompletionLogprobs, Pieces, prompt_entries
 from imp_service.door.openai.replies import Head, finish_reason, sum_of, usage_fields
-from imp_service.door.openai.requests import Wish
+from imp_service.door.openai.requests import ParsedRequest
 
 KIND = "text_completion"
 
@@ -28,14 +28,14 @@ class Text:
 class Choices:
     """The choices of all prompts. Prompt p has the n choices from index p · n."""
 
-    def __init__(self, wish: Wish, pieces: Pieces) -> None:
-        self._wish = wish
+    def __init__(self, parsed: ParsedRequest, pieces: Pieces) -> None:
+        self._parsed = parsed
         self._pieces = pieces
-        self._n = wish.requests[0].num_sequences
-        output = wish.requests[0].output
+        self._n = parsed.requests[0].num_sequences
+        output = parsed.requests[0].output
         self.all = [
             Text(CompletionLogprobs(pieces, output.top_logprobs) if output.logprobs else None)
-            for _ in range(self._n * len(wish.requests))
+            for _ in range(self._n * len(parsed.requests))
         ]
         self.usages: list[Usage] = []
 
@@ -45,17 +45,17 @@ class Choices:
 
     def start(self, prompt: int, started: Started) -> None:
         """Adds the prompt where it is asked for."""
-        wish = self._wish
-        output = wish.requests[prompt].output
+        parsed = self._parsed
+        output = parsed.requests[prompt].output
         for i in self.of_prompt(prompt):
             text = self.all[i]
-            if wish.echo:
+            if parsed.echo:
                 text.texts.append(self._echoed(prompt, started))
                 if text.logprobs is not None:
                     text.logprobs.add(started.prompt)
-            if wish.returns_token_ids:
+            if parsed.returns_token_ids:
                 text.extra["prompt_token_ids"] = started.prompt.token_ids
-            if output.prompt_logprobs and not wish.echo:
+            if output.prompt_logprobs and not parsed.echo:
                 text.extra["prompt_logprobs"] = prompt_entries(self._pieces, started.prompt)
 
     def add(self, prompt: int, chunk: Chunk) -> int:
@@ -78,7 +78,7 @@ class Choices:
         return index
 
     def _echoed(self, prompt: int, started: Started) -> str:
-        asked = self._wish.requests[prompt].prompt
+        asked = self._parsed.requests[prompt].prompt
         if isinstance(asked, str):
             return asked
         return b"".join(self._pieces.content(token) for token in asked).decode("utf-8", "replace")  # type: ignore[union-attr]
@@ -87,10 +87,10 @@ class Choices:
 class Completion:
     """Gathers replies into a completion."""
 
-    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
         self._head = head
-        self._wish = wish
-        self._choices = Choices(wish, pieces)
+        self._parsed = parsed
+        self._choices = Choices(parsed, pieces)
 
     def add(self, prompt: int, reply: Reply) -> None:
         """Adds a reply to the generation of a prompt."""
@@ -119,19 +119,19 @@ class Completion:
             "logprobs": None if text.logprobs is None else text.logprobs.take(),
             "finish_reason": text.finish_reason,
             **text.extra,
-            **({"token_ids": text.token_ids} if self._wish.returns_token_ids else {}),
+            **({"token_ids": text.token_ids} if self._parsed.returns_token_ids else {}),
         }
 
 
 class CompletionEvents:
     """Writes replies as events."""
 
-    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
-        self._wish = wish
-        self._choices = Choices(wish, pieces)
-        self._events = Events(head, KIND, has_usage=wish.includes_usage)
+    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+        self._parsed = parsed
+        self._choices = Choices(parsed, pieces)
+        self._events = Events(head, KIND, has_usage=parsed.includes_usage)
         # By prompt: tokens of the prompt, cached tokens, output so far.
-        self._used = [Usage(0, 0, 0) for _ in wish.requests]
+        self._used = [Usage(0, 0, 0) for _ in parsed.requests]
 
     def write(self, prompt: int, reply: Reply) -> bytes:
         """The events of a reply to one prompt. May be empty."""
@@ -154,7 +154,7 @@ class CompletionEvents:
 
     def end(self) -> bytes:
         """The last events."""
-        if not self._wish.includes_usage:
+        if not self._parsed.includes_usage:
             return DONE
         return self._events.usage(usage_fields(sum_of(self._used))) + DONE
 
@@ -162,7 +162,7 @@ class CompletionEvents:
         """An event with the new output of a choice, if there is any."""
         text = self._choices.all[index]
         has_new = any(text.texts) or text.extra or (text.logprobs is not None and text.logprobs.tokens)
-        return self._event(index) if has_new or (self._wish.returns_token_ids and text.token_ids) else b""
+        return self._event(index) if has_new or (self._parsed.returns_token_ids and text.token_ids) else b""
 
     def _event(self, index: int, finish: str = "") -> bytes:
         text = self._choices.all[index]
@@ -171,8 +171,8 @@ class CompletionEvents:
         choice["logprobs"] = text.logprobs.take() if text.logprobs is not None and has_entries else None
         choice["finish_reason"] = finish or None
         choice |= text.extra
-        if self._wish.returns_token_ids:
+        if self._parsed.returns_token_ids:
             choice["token_ids"] = text.token_ids
         text.texts, text.token_ids, text.extra = [], [], {}
-        usage = usage_fields(sum_of(self._used)) if self._wish.continuous_usage else None
+        usage = usage_fields(sum_of(self._used)) if self._parsed.continuous_usage else None
         return self._events.choice(dumps(choice), usage)

@@ -17,27 +17,27 @@ ITEM_REFERENCE = "item_reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class InputMessage:
     """A message, and where the input has it."""
 
     where: str
     message: ChatMessage
 
 
-def read_input(value: Any, *, has_developer: bool) -> list[Said]:
+def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
     """The messages of an input. `has_developer`: as for read_messages(). Raises Mismatch."""
     if isinstance(value, str):
-        return [Said("", ChatMessage("user", value))]
+        return [InputMessage("", ChatMessage("user", value))]
     if not isinstance(value, list):
         raise Mismatch(f"{shown(value)}, expected a text or a list of items")
-    found: list[Said] = []
+    found: list[InputMessage] = []
     for i, each in enumerate(value):
         where = f"[{i}]"
         message = within(where, _message_of, each, has_developer)
         if found and _goes_on(found[-1].message, message):
             found[-1] = replace(found[-1], message=_joined(found[-1].message, message))
         else:
-            found.append(Said(where, message))
+            found.append(InputMessage(where, message))
     return found
 
 

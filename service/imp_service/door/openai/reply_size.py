@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imp_service.api.errors import invalid
-from imp_service.door.openai.requests import Wish
+from imp_service.door.openai.requests import ParsedRequest
 from imp_service.generation import GenerationRequest
 from imp_service.serving.served_model import ServedModel
 
@@ -11,19 +11,19 @@ from imp_service.serving.served_model import ServedModel
 ENTRY_BYTES, CANDIDATE_BYTES = 128, 96
 
 
-def check_size(wish: Wish, request: GenerationRequest, n_prompt: int, served: ServedModel) -> None:
+def check_size(parsed: ParsedRequest, request: GenerationRequest, n_prompt: int, served: ServedModel) -> None:
     """Raises FIELD_INVALID if log probabilities could take more than a reply may have."""
     output = request.output
     per_token = ENTRY_BYTES + CANDIDATE_BYTES * output.top_logprobs
-    if wish.returns_token_ids:
+    if parsed.returns_token_ids:
         # A completion has each entry twice: in the older form and in the form of chats.
         per_token *= 2
     n_tokens = n_prompt if output.prompt_logprobs else 0
-    if output.logprobs and (wish.repeats_answer or not wish.is_streamed):
+    if output.logprobs and (parsed.repeats_answer or not parsed.is_streamed):
         n_tokens += request.num_sequences * _most_outputs(request, n_prompt, served)
     most = served.settings.limits.max_message_bytes
     if n_tokens * per_token > most:
-        field = wish.reading.caller_path("output.top_logprobs")
+        field = parsed.reading.caller_path("output.top_logprobs")
         words = (
             f"the reply could have {n_tokens * per_token} bytes, at most limits.max_message_bytes = {most} can be sent"
         )

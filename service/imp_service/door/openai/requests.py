@@ -56,7 +56,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ParsedRequest:
     """One HTTP request, read and checked."""
 
     # One for each prompt. Choices are numbered over all prompts: those of the second follow those of the first.
@@ -84,7 +84,7 @@ class Wish:
 
 def read_chat(
     body: Mapping[str, Any], served: ServedModel, caller: Caller, *, has_developer: bool, ignores_unknown: bool
-) -> Wish:
+) -> ParsedRequest:
     """A chat completion. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
     reading.require("messages")
@@ -105,10 +105,12 @@ def read_chat(
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
     choice = reading.read("tool_choice", read_tool_choice, "")
-    return wish_of(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice)])
+    return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice)])
 
 
-def read_completion(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> Wish:
+def read_completion(
+    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
+) -> ParsedRequest:
     """A completion of one prompt or more. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.COMPLETIONS, ignores_unknown=ignores_unknown)
     reading.require("prompt")
@@ -131,7 +133,7 @@ def read_completion(body: Mapping[str, Any], served: ServedModel, caller: Caller
     )
     first = generation_of(reading, prompts[0], served, caller, output)
     return replace(
-        wish_of(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
+        parsed_request(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
     )
 
 
@@ -202,7 +204,7 @@ def generation_of(
     return request
 
 
-def wish_of(reading: Reading, requests: Sequence[GenerationRequest]) -> Wish:
+def parsed_request(reading: Reading, requests: Sequence[GenerationRequest]) -> ParsedRequest:
     """The generations, and the form of their answer. Raises FieldsInvalid with everything that is wrong."""
     no_options: dict[str, bool] = {}
     options = reading.read("stream_options", _stream_options, no_options)
@@ -212,7 +214,7 @@ def wish_of(reading: Reading, requests: Sequence[GenerationRequest]) -> Wish:
     if chunk_tokens is not None:
         reading.add(CHUNK_TOKENS.bounds.check("max_chunk_tokens", chunk_tokens))
     reading.refuse()
-    return Wish(
+    return ParsedRequest(
         requests,
         reading,
         is_streamed=reading.get("stream", False),

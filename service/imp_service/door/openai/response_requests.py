@@ -8,10 +8,10 @@ from typing import Any
 
 from imp_service.door.openai import fields
 from imp_service.door.openai.flat_tools import read_flat_choice, read_flat_tools
-from imp_service.door.openai.items import Said, read_input
+from imp_service.door.openai.items import InputMessage, read_input
 from imp_service.door.openai.kinds import Mismatch, only, read_members, shown
 from imp_service.door.openai.reading import Reading
-from imp_service.door.openai.requests import Caller, Wish, generation_of, template_variables, wish_of
+from imp_service.door.openai.requests import Caller, ParsedRequest, generation_of, parsed_request, template_variables
 from imp_service.generation import OutputOptions
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
@@ -33,32 +33,32 @@ REASONING = {
 
 def read_response(
     body: Mapping[str, Any], served: ServedModel, caller: Caller, *, has_developer: bool, ignores_unknown: bool
-) -> Wish:
+) -> ParsedRequest:
     """A response. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.RESPONSES, ignores_unknown=ignores_unknown)
     reading.require("input")
-    no_input: list[Said] = []
-    said = reading.read("input", lambda value: read_input(value, has_developer=has_developer), no_input)
+    no_input: list[InputMessage] = []
+    conversation = reading.read("input", lambda value: read_input(value, has_developer=has_developer), no_input)
     no_reasoning: dict[str, Any] = {}
     reasoning = reading.read("reasoning", lambda value: read_members(value, REASONING), no_reasoning)
     chat = ChatPrompt(
-        messages=_messages(reading, said),
+        messages=_messages(reading, conversation),
         tools_json=_tools(reading),
         template_kwargs_json=template_variables(reading, reasoning.get("effort")),
     )
     choice = reading.read("tool_choice", read_flat_choice, "")
     request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice)
-    return replace(wish_of(reading, [request]), repeats_answer=True, token_by_token=request.output.logprobs)
+    return replace(parsed_request(reading, [request]), repeats_answer=True, token_by_token=request.output.logprobs)
 
 
-def _messages(reading: Reading, said: Sequence[Said]) -> tuple[ChatMessage, ...]:
+def _messages(reading: Reading, conversation: Sequence[InputMessage]) -> tuple[ChatMessage, ...]:
     """The instructions, then the input. Errors name where each message came from."""
     instructions = reading.get("instructions")
     messages = [] if instructions is None else [ChatMessage("system", instructions)]
-    for i, each in enumerate(said, len(messages)):
+    for i, each in enumerate(conversation, len(messages)):
         reading.set_by(f"chat.messages[{i}]", f"input{each.where}")
         reading.set_by(f"chat.messages[{i}].tool_call_id", f"input{each.where}.call_id")
-    return (*messages, *(each.message for each in said))
+    return (*messages, *(each.message for each in conversation))
 
 
 def _tools(reading: Reading) -> str:

@@ -9,7 +9,7 @@ from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.door.openai.events import dumps
 from imp_service.door.openai.logprobs import Pieces, chat_entries
 from imp_service.door.openai.replies import Head, finish_reason
-from imp_service.door.openai.requests import Wish
+from imp_service.door.openai.requests import ParsedRequest
 from imp_service.door.openai.response_items import COMPLETED, IN_PROGRESS, INCOMPLETE, Entry, Event, Output
 
 PREFIX = "resp_"
@@ -29,11 +29,11 @@ REPEATED = (
 class Response:
     """One response while it grows."""
 
-    def __init__(self, head: Head, wish: Wish, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
         self._head = head
-        self._reading = wish.reading
+        self._reading = parsed.reading
         self._pieces = pieces
-        self._has_logprobs = wish.requests[0].output.logprobs
+        self._has_logprobs = parsed.requests[0].output.logprobs
         self._output = Output(head.id.removeprefix(PREFIX))
         # Log probabilities of tokens whose text was not sent yet.
         self._waiting: list[Entry] = []

@@ -67,7 +67,7 @@ def test_cnt_1_a_call_is_made_again_where_the_server_refused_it_for_a_while() ->
     assert len(calls) == 2
 
 
-def test_cnt_1_a_lost_message_is_told() -> None:
+def test_cnt_1_a_lost_message_is_reported() -> None:
     whole = story("a", "b", "c")
     for kept in (whole[:2] + whole[3:], whole[:-1], whole[1:]):
         with scripted_server(Generate=lambda request, context, kept=kept: iter(kept)) as address:

@@ -233,7 +233,7 @@ def test_cnt_3_a_task_s_session_that_is_left_is_freed(served: Served) -> None:
     served.wait_for_rest()
 
 
-def test_cnt_1_a_session_that_the_server_lost_is_told() -> None:
+def test_cnt_1_a_session_that_the_server_lost_is_reported() -> None:
     with serve("sessions.ttl=1s") as server, imp_service.connect(server.address) as client:
         session = client.open(ttl=0.5)
         session.prefill(PROMPT)

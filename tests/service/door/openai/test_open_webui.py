@@ -72,7 +72,7 @@ def test_oai_7_models_are_listed_for_its_key(http: HttpServed, path: str) -> Non
     assert [entry["id"] for entry in http.client.get(path, **USER).json["data"]] == [DEMO_MODEL]
 
 
-def test_oai_7_a_wrong_key_is_told_as_json(http: HttpServed) -> None:
+def test_oai_7_a_wrong_key_is_reported_as_json(http: HttpServed) -> None:
     reply = http.connect("wrong").get("/v1/models")
     assert (reply.status, reply.error["code"]) == (401, "invalid_api_key")
     assert reply.headers["content-type"] == "application/json"

@@ -325,7 +325,7 @@ def test_htp_2_each_of_many_prompts_waits_for_its_reader(http: HttpServed) -> No
     assert [len(ids) for _, _, ids, _ in joined_completion(events.objects, 16)] == [20] * 16
 
 
-def test_oai_2_usage_is_told_where_it_is_asked_for(http: HttpServed) -> None:
+def test_oai_2_usage_is_reported_where_it_is_asked_for(http: HttpServed) -> None:
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6, "max_chunk_tokens": 1}
     plain = http.client.stream(CHAT, body).objects
     assert all("usage" not in each for each in plain)

@@ -267,7 +267,7 @@ def test_oai_11_best_of_may_ask_for_what_happens_anyway(
     assert (reply.status == 200) if param is None else (reply.refusal == (400, INVALID, param))
 
 
-def test_htp_5_an_unknown_field_is_told_with_the_nearest_name(http: HttpServed) -> None:
+def test_htp_5_an_unknown_field_is_reported_with_the_nearest_name(http: HttpServed) -> None:
     for path, body in ((CHAT, {"messages": SAID}), (COMPLETIONS, {"prompt": "x"})):
         reply = http.client.post(path, {**body, "temprature": 1})
         assert reply.refusal == (400, "unknown_parameter", "temprature")
@@ -338,7 +338,7 @@ def test_oai_5_clients_that_read_messages_see_that_the_context_is_exceeded(http:
             assert "Input tokens exceed the configured limit" in reply.error["message"]
 
 
-def test_htp_5_an_unknown_model_is_told_with_those_that_are_served(http: HttpServed) -> None:
+def test_htp_5_an_unknown_model_is_reported_with_those_that_are_served(http: HttpServed) -> None:
     reply = http.chat(model="nosuch")
     assert reply.refusal == (404, "model_not_found", None) and "imp-demo" in reply.error["message"]
     for name in ("imp-demo", "imp demo", "", None):

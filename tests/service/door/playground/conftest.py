@@ -97,7 +97,7 @@ class Visit:
         plain = self.button("Plain text")
         if plain.get_attribute("aria-pressed") == "false":
             plain.click()
-        return self.page.locator(".said").last.text_content() or ""
+        return self.page.locator(".reply").last.text_content() or ""
 
     @property
     def left_origin(self) -> list[str]:

@@ -188,23 +188,23 @@ def test_ply_6_an_answer_is_formatted_and_its_text_can_be_shown_and_copied(
 ) -> None:
     with visit(formatted) as it:
         it.ask("Hi")
-        said = it.page.locator(".said")
-        expect(said.locator("h2")).to_have_text("Sorting in Python")
-        expect(said.locator("pre")).to_have_text("def biggest(n):\n    return sorted(n)[-1]  # <b>")
-        expect(said.locator("td")).to_have_text(["a_b", "1"])
+        reply = it.page.locator(".reply")
+        expect(reply.locator("h2")).to_have_text("Sorting in Python")
+        expect(reply.locator("pre")).to_have_text("def biggest(n):\n    return sorted(n)[-1]  # <b>")
+        expect(reply.locator("td")).to_have_text(["a_b", "1"])
         it.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        said.get_by_role("button", name="Copy this code").click()
-        expect(said.get_by_text("Copied")).to_be_visible()
-        assert it.page.evaluate("navigator.clipboard.readText()") == said.locator("pre").text_content()
+        reply.get_by_role("button", name="Copy this code").click()
+        expect(reply.get_by_text("Copied")).to_be_visible()
+        assert it.page.evaluate("navigator.clipboard.readText()") == reply.locator("pre").text_content()
         it.button("Plain text").click()
-        assert it.page.locator(".said").text_content() == sample
+        assert it.page.locator(".reply").text_content() == sample
         it.button("Tokens").click()
-        assert it.page.locator(".said").text_content() == sample
+        assert it.page.locator(".reply").text_content() == sample
         # Later answers keep the choice of plain text.
         it.button("Plain text").click()
         it.button("New chat").click()
         it.ask("Hi")
-        assert it.page.locator(".said").text_content() == sample
+        assert it.page.locator(".reply").text_content() == sample
         it.button("Plain text").click()
-        expect(said.locator("h2")).to_be_visible()
+        expect(reply.locator("h2")).to_be_visible()
         assert (it.console, it.left_origin) == ([], [])

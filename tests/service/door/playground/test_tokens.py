@@ -112,5 +112,5 @@ def test_ply_3_what_a_model_says_is_text(visit: Any, text: str) -> None:
         assert "".join(texts_of(it)) == text
         assert len(texts_of(it)) == len(text.encode())
         assert it.page.title() == "imp-demo · imp"
-        assert it.page.locator(".said b, .said img, .said script").count() == 0
+        assert it.page.locator(".reply b, .reply img, .reply script").count() == 0
         assert it.console == []

@@ -29,8 +29,8 @@ SKY = "Why is the sky blue?"
 def asked(http: HttpServed, *messages: str, **fields: Any) -> str:
     """Returns the API's answer to a conversation. The messages alternate between user and assistant."""
     roles = ("user", "assistant")
-    said = [{"role": roles[i % 2], "content": text} for i, text in enumerate(messages)]
-    return str(http.chat(said, **fields).choice["message"]["content"])
+    reply = [{"role": roles[i % 2], "content": text} for i, text in enumerate(messages)]
+    return str(http.chat(reply, **fields).choice["message"]["content"])
 
 
 @pytest.mark.sweep
@@ -67,7 +67,7 @@ def test_ply_2_an_answer_grows_and_stops_when_it_is_stopped(visit: Any) -> None:
     with serve_http(NO_END, model=scripted(**ENDLESS)) as http, visit(http) as it:
         for stop in (lambda: it.button("Stop").click(), lambda: it.page.keyboard.press("Escape")):
             it.say("count")
-            expect(it.page.locator(".said").last).not_to_be_empty()
+            expect(it.page.locator(".reply").last).not_to_be_empty()
             assert http.served.metric("imp_requests_active") == 1
             stop()
             it.button("Same again").wait_for()
@@ -81,7 +81,7 @@ def test_ply_2_leaving_the_page_frees_its_request(visit: Any) -> None:
     with serve_http(NO_END, model=scripted(**ENDLESS)) as http:
         with visit(http) as it:
             it.say("count")
-            expect(it.page.locator(".said").last).not_to_be_empty()
+            expect(it.page.locator(".reply").last).not_to_be_empty()
         http.wait_for_rest()
 
 
@@ -110,9 +110,9 @@ def test_ply_2_parameters_reach_the_model_and_are_marked(http: HttpServed, visit
         it.button("New chat").click()
         it.set(seed=3, response_format=json.dumps(schema), system="Be short.")
         it.ask("Who are you?")
-        said = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Who are you?"}]
+        reply = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Who are you?"}]
         wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-        assert it.answer == http.chat(said, seed=3, response_format=wanted).choice["message"]["content"]
+        assert it.answer == http.chat(reply, seed=3, response_format=wanted).choice["message"]["content"]
 
 
 @pytest.mark.long
@@ -163,7 +163,7 @@ def output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_ply_2_errors_are_told_in_words(visit: Any) -> None:
+def test_ply_2_errors_are_reported_in_words(visit: Any) -> None:
     with serve_http() as http, visit(http) as it:
         problem = it.page.get_by_role("alert")
         it.say("word " * 600)

@@ -139,14 +139,14 @@ struct CublasLt::Algorithms {
 CublasLt::Algorithms CublasLt::query(const Shape& shape, int m, std::uint32_t reductions) const {
   PreferenceData* made = nullptr;
   IMP_CHECK(api_.make_preference(&made) == kSuccess);
-  const Owned<PreferenceData> wish(made, api_.free_preference);
-  set(api_.set_preference, wish, kPreferenceWorkspace, std::uint64_t{CublasLtLimits::workspace_bytes});
-  set(api_.set_preference, wish, kPreferenceReductions, reductions);
+  const Owned<PreferenceData> preference(made, api_.free_preference);
+  set(api_.set_preference, preference, kPreferenceWorkspace, std::uint64_t{CublasLtLimits::workspace_bytes});
+  set(api_.set_preference, preference, kPreferenceReductions, reductions);
   Algorithms found;
   shape.set_rows(api_, m, x_stride_of(shape.is_bfloat16, shape.k));
   LayoutData* const out = shape.out.get();
   found.code =
-      api_.find_algorithms(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out, wish.get(),
+      api_.find_algorithms(handle_, shape.product.get(), shape.weights.get(), shape.x.get(), out, out, preference.get(),
                            static_cast<int>(found.candidates.size()), found.candidates.data(), &found.n);
   if (found.code != kSuccess) found.n = 0;
   return found;

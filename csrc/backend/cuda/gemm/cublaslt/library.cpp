@@ -45,8 +45,8 @@ const char* bind_all(void* library, cublaslt::Api& api) {
 }
 
 std::string why_not_opened() {
-  const char* const said = dlerror();
-  return said != nullptr ? said : "it cannot be opened";
+  const char* const error = dlerror();
+  return error != nullptr ? error : "it cannot be opened";
 }
 
 }  // namespace

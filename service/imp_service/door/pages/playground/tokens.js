@@ -7,25 +7,25 @@ const percent = ({ logprob }) => {
 const shown = ({ token, bytes }) => token.includes('\ufffd')
 	? bytes.map(each => each.toString(16).padStart(2, '0')).join(' ')
 	: token.replaceAll(' ', '␣').replaceAll('\n', '↵').replaceAll('\t', '⇥')
-function addTokens(said, answer) {
+function addTokens(reply, answer) {
 	const entries = all(answer), done = !!(answer.end || answer.problem)
-	said.decoder ??= new TextDecoder()
-	for (let i = said.children.length; i < entries.length; i++) {
+	reply.decoder ??= new TextDecoder()
+	for (let i = reply.children.length; i < entries.length; i++) {
 		const stream = !(done && i === entries.length - 1)
-		let text = said.decoder.decode(new Uint8Array(entries[i].bytes), { stream })
+		let text = reply.decoder.decode(new Uint8Array(entries[i].bytes), { stream })
 		// The tokens of a stop text are no part of the answer.
-		if (done && answer.request.body.stop && !answer.thought) text = text.slice(0, Math.max(0, answer.text.length - said.textContent.length))
+		if (done && answer.request.body.stop && !answer.thought) text = text.slice(0, Math.max(0, answer.text.length - reply.textContent.length))
 		const token = make('span', { className: 'token', role: 'button', tabIndex: i ? -1 : 0, textContent: text, ariaLabel: `${shown(entries[i])}, ${percent(entries[i])}` })
 		token.classList.toggle('part', !text)
 		token.classList.toggle('line', text.startsWith('\n'))
 		token.style.setProperty('--doubt', 1 - Math.exp(entries[i].logprob))
-		said.append(token)
+		reply.append(token)
 	}
 }
 function watch(turn) {
-	const { said } = turn, node = said.parentNode
+	const { reply } = turn, node = reply.parentNode
 	const card = make('div', { className: 'card', role: 'group', ariaLabel: 'What could stand here', hidden: true })
-	said.after(make('p', { className: 'soft', textContent: 'The stronger the colour, the less certain the model was. Point at a token, or use the arrow keys, to see its alternatives.' }), card)
+	reply.after(make('p', { className: 'soft', textContent: 'The stronger the colour, the less certain the model was. Point at a token, or use the arrow keys, to see its alternatives.' }), card)
 	let open
 	const close = () => { card.hidden = true; open?.classList.remove('open'); open = undefined }
 	const show = token => {
@@ -33,9 +33,9 @@ function watch(turn) {
 		close()
 		open = token
 		token.classList.add('open')
-		for (const each of said.querySelectorAll('[tabindex="0"]')) each.tabIndex = -1
+		for (const each of reply.querySelectorAll('[tabindex="0"]')) each.tabIndex = -1
 		token.tabIndex = 0
-		const at = [...said.children].indexOf(token), entry = all(now(turn))[at]
+		const at = [...reply.children].indexOf(token), entry = all(now(turn))[at]
 		const items = entry.top_logprobs.some(each => each.token_id === entry.token_id) ? entry.top_logprobs : [...entry.top_logprobs, entry]
 		card.replaceChildren(make('p', { className: 'soft', textContent: 'Choose one to continue from it:' }), ...items.map(each => {
 			const choice = button('', () => goOn(turn, at, each))
@@ -52,14 +52,14 @@ function watch(turn) {
 		card.style.left = `${Math.max(0, Math.min(left - box.left - 12, box.width - card.offsetWidth))}px`
 	}
 	const of = event => event.target.closest('.token')
-	said.onpointerover = event => of(event) && show(of(event))
-	said.addEventListener('focusin', event => of(event) && show(of(event)))
-	said.onclick = event => of(event)?.focus()
+	reply.onpointerover = event => of(event) && show(of(event))
+	reply.addEventListener('focusin', event => of(event) && show(of(event)))
+	reply.onclick = event => of(event)?.focus()
 	node.onpointerleave = () => node.contains(document.activeElement) || close()
 	node.addEventListener('focusout', event => node.contains(event.relatedTarget) || close())
 	node.onkeydown = event => {
 		const here = document.activeElement, token = of(event)
-		const steps = { ArrowLeft: here.previousSibling, ArrowRight: here.nextSibling, Home: said.firstChild, End: said.lastChild }
+		const steps = { ArrowLeft: here.previousSibling, ArrowRight: here.nextSibling, Home: reply.firstChild, End: reply.lastChild }
 		const choices = [...card.querySelectorAll('button:enabled')], i = choices.indexOf(here)
 		let to
 		if (token) to = ['ArrowDown', 'Enter', ' '].includes(event.key) ? choices[0] : steps[event.key]

@@ -3,20 +3,20 @@
 function draw(turn) {
 	const answer = now(turn), busy = !answer.end && !answer.problem
 	const asked = make('div', { className: 'asked' }, make('p', { textContent: turn.text }), make('div', { className: 'row' }, button('Edit', () => edit(turn))))
-	const said = turn.said = make('div', { className: 'said', ariaLive: 'polite', ariaBusy: String(busy) })
+	const reply = turn.reply = make('div', { className: 'reply', ariaLive: 'polite', ariaBusy: String(busy) })
 	const thought = turn.thought = make('p')
 	const details = turn.details = make('details', { open: busy }, make('summary', { textContent: 'What it thought first' }), thought)
 	turn.figures = make('p', { className: 'soft' })
-	const node = make('div', { className: 'answer' }, details, said)
+	const node = make('div', { className: 'answer' }, details, reply)
 	if (answer.problem) node.append(make('p', { className: 'problem', role: 'alert', textContent: answer.problem.message }))
 	node.append(turn.figures)
 	if (answer.note) node.append(make('p', { className: 'soft note', role: 'status', textContent: answer.note }))
 	if (!busy) node.append(actions(turn, answer))
 	turn.node.replaceChildren(asked, node)
-	said.classList.add(answer.view)
+	reply.classList.add(answer.view)
 	if (answer.view === 'tokens') {
-		said.role = 'group'
-		said.ariaLabel = 'Tokens of the answer'
+		reply.role = 'group'
+		reply.ariaLabel = 'Tokens of the answer'
 		watch(turn)
 	}
 	grow(turn)
@@ -27,14 +27,14 @@ function draw(turn) {
 const isInView = ({ node }) => node.getBoundingClientRect().bottom < innerHeight
 const reveal = turn => turn.node.scrollIntoView({ block: turn === turns.at(-1) ? 'end' : 'nearest' })
 function grow(turn) {
-	const answer = now(turn), { said } = turn
+	const answer = now(turn), { reply } = turn
 	const follows = isInView(turn)
 	turn.details.hidden = !answer.thought
 	turn.thought.textContent = answer.thought
 	turn.figures.textContent = figures(answer)
-	if (answer.view === 'tokens') addTokens(said, answer)
-	else if (answer.view === 'formatted') drawMarkdown(said, answer.text)
-	else (said.firstChild ?? said.appendChild(new Text())).appendData(answer.text.slice(said.firstChild?.length))
+	if (answer.view === 'tokens') addTokens(reply, answer)
+	else if (answer.view === 'formatted') drawMarkdown(reply, answer.text)
+	else (reply.firstChild ?? reply.appendChild(new Text())).appendData(answer.text.slice(reply.firstChild?.length))
 	if (follows) reveal(turn)
 }
 function actions(turn, answer) {
