@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from imp_service import __version__
+from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Reply
 from imp_service.door.bodies import read_body
 from imp_service.door.http_call import HttpCall
@@ -16,14 +17,13 @@ from imp_service.door.openai.chat import ChatCompletion, ChatEvents
 from imp_service.door.openai.completions import Completion, CompletionEvents
 from imp_service.door.openai.events import WAITING
 from imp_service.door.openai.kinds import shown
-from imp_service.door.openai.logprobs import Pieces
+from imp_service.door.openai.logprobs import TokenTexts
 from imp_service.door.openai.replies import Head
 from imp_service.door.openai.reply_size import check_size
 from imp_service.door.openai.requests import Caller, ParsedRequest, read_chat, read_completion
 from imp_service.door.openai.response_requests import read_response
 from imp_service.door.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.door.openai.running import Numbered, replies_of
-from imp_service.generation import GenerationRequest
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
 from imp_service.serving.host import Host
@@ -63,25 +63,25 @@ class OpenAi:
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
         parsed = await self._read(call, partial(read_chat, has_developer=self._has_developer))
-        head, pieces = self._head(call, "chatcmpl-"), self._pieces(parsed)
+        head, token_texts = self._head(call, "chatcmpl-"), self._token_texts(parsed)
         if parsed.is_streamed:
-            await self._stream(call, parsed, ChatEvents(head, parsed, pieces))
+            await self._stream(call, parsed, ChatEvents(head, parsed, token_texts))
         else:
-            await self._gather(call, parsed, ChatCompletion(head, parsed, pieces))
+            await self._gather(call, parsed, ChatCompletion(head, parsed, token_texts))
 
     async def completions(self, call: HttpCall) -> None:
         """A completion of one prompt or more."""
         parsed = await self._read(call, read_completion)
-        head, pieces = self._head(call, "cmpl-"), self._pieces(parsed)
+        head, token_texts = self._head(call, "cmpl-"), self._token_texts(parsed)
         if parsed.is_streamed:
-            await self._stream(call, parsed, CompletionEvents(head, parsed, pieces))
+            await self._stream(call, parsed, CompletionEvents(head, parsed, token_texts))
         else:
-            await self._gather(call, parsed, Completion(head, parsed, pieces))
+            await self._gather(call, parsed, Completion(head, parsed, token_texts))
 
     async def responses(self, call: HttpCall) -> None:
         """A response."""
         parsed = await self._read(call, partial(read_response, has_developer=self._has_developer))
-        response = Response(self._head(call, PREFIX), parsed, self._pieces(parsed))
+        response = Response(self._head(call, PREFIX), parsed, self._token_texts(parsed))
         if parsed.is_streamed:
             events = ResponseEvents(response)
             call.failure_event = events.failure
@@ -183,6 +183,6 @@ class OpenAi:
         fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
         return Head(f"{prefix}{call.answer_id}", int(self._host.wall()), public_name(model.name), fingerprint)
 
-    def _pieces(self, parsed: ParsedRequest) -> Pieces:
+    def _token_texts(self, parsed: ParsedRequest) -> TokenTexts:
         shows_special = parsed.requests[0].output.special_tokens
-        return Pieces(self._host.model.tokenizer.table, shows_special, shows_ids=parsed.returns_token_ids)
+        return TokenTexts(self._host.model.tokenizer.table, shows_special, shows_ids=parsed.returns_token_ids)

@@ -9,7 +9,7 @@ from typing import Any
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.door.openai.events import DONE, Events, dumps
-from imp_service.door.openai.logprobs import Pieces, chat_entries, prompt_entries
+from imp_service.door.openai.logprobs import TokenTexts, chat_entries, prompt_entries
 from imp_service.door.openai.replies import Head, finish_reason, usage_fields
 from imp_service.door.openai.requests import ParsedRequest
 
@@ -25,14 +25,14 @@ class Message:
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str = ""
 
-    def add(self, chunk: Chunk, pieces: Pieces, *, has_logprobs: bool) -> None:
+    def add(self, chunk: Chunk, token_texts: TokenTexts, *, has_logprobs: bool) -> None:
         """Adds new tokens."""
         self.content.append(chunk.text)
         self.reasoning.append(chunk.reasoning)
         self.token_ids += chunk.token_ids
         self.add_calls(chunk.tool_calls)
         if has_logprobs:
-            self.logprobs += chat_entries(pieces, chunk.token_ids, chunk.logprobs, chunk.candidates)
+            self.logprobs += chat_entries(token_texts, chunk.token_ids, chunk.logprobs, chunk.candidates)
 
     def add_calls(self, deltas: Sequence[ToolCallDelta]) -> None:
         """Adds the pieces of calls to the calls that they belong to."""
@@ -61,10 +61,10 @@ class Message:
 class ChatCompletion:
     """Gathers the replies of one generation into a chat completion."""
 
-    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
         self._head = head
         self._parsed = parsed
-        self._pieces = pieces
+        self._token_texts = token_texts
         request = parsed.requests[0]
         self._has_logprobs = request.output.logprobs
         self._messages = [Message() for _ in range(request.num_sequences)]
@@ -79,9 +79,9 @@ class ChatCompletion:
                 if self._parsed.returns_token_ids:
                     self._extra["prompt_token_ids"] = reply.prompt.token_ids
                 if output.prompt_logprobs:
-                    self._extra["prompt_logprobs"] = prompt_entries(self._pieces, reply.prompt)
+                    self._extra["prompt_logprobs"] = prompt_entries(self._token_texts, reply.prompt)
             case Chunk():
-                self._messages[reply.index].add(reply, self._pieces, has_logprobs=self._has_logprobs)
+                self._messages[reply.index].add(reply, self._token_texts, has_logprobs=self._has_logprobs)
             case Finished():
                 message = self._messages[reply.index]
                 message.content.append(reply.text)
@@ -115,9 +115,9 @@ class ChatCompletion:
 class ChatEvents:
     """Writes the replies of one generation as events."""
 
-    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
         self._parsed = parsed
-        self._pieces = pieces
+        self._token_texts = token_texts
         self._request = parsed.requests[0]
         self._events = Events(head, "chat.completion.chunk", has_usage=parsed.includes_usage)
         self._has_called = [False] * self._request.num_sequences
@@ -152,7 +152,7 @@ class ChatEvents:
         if self._parsed.returns_token_ids:
             extra += f',"prompt_token_ids":{dumps(started.prompt.token_ids)}'
         if self._request.output.prompt_logprobs:
-            extra += f',"prompt_logprobs":{dumps(prompt_entries(self._pieces, started.prompt))}'
+            extra += f',"prompt_logprobs":{dumps(prompt_entries(self._token_texts, started.prompt))}'
         return b"".join(
             self._event(i, '{"role":"assistant","content":""}', extra=extra) for i in range(self._request.num_sequences)
         )
@@ -162,7 +162,7 @@ class ChatEvents:
             return self._deltas(chunk.index, chunk.text, chunk.reasoning, chunk.tool_calls)
         logprobs, extra = "null", ""
         if self._request.output.logprobs:
-            entries = chat_entries(self._pieces, chunk.token_ids, chunk.logprobs, chunk.candidates)
+            entries = chat_entries(self._token_texts, chunk.token_ids, chunk.logprobs, chunk.candidates)
             logprobs = dumps({"content": entries, "refusal": None})
         if self._parsed.returns_token_ids:
             extra = f',"token_ids":{dumps(chunk.token_ids)}'

@@ -7,7 +7,7 @@ from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, TokenScores, Usage
 from imp_service.door.openai.events import DONE, Events, dumps
-from imp_service.door.openai.logprobs import CompletionLogprobs, Pieces, prompt_entries
+from imp_service.door.openai.logprobs import CompletionLogprobs, TokenTexts, prompt_entries
 from imp_service.door.openai.replies import Head, finish_reason, sum_of, usage_fields
 from imp_service.door.openai.requests import ParsedRequest
 
@@ -28,13 +28,13 @@ class Text:
 class Choices:
     """The choices of all prompts. Prompt p has the n choices from index p · n."""
 
-    def __init__(self, parsed: ParsedRequest, pieces: Pieces) -> None:
+    def __init__(self, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
         self._parsed = parsed
-        self._pieces = pieces
+        self._token_texts = token_texts
         self._n = parsed.requests[0].num_sequences
         output = parsed.requests[0].output
         self.all = [
-            Text(CompletionLogprobs(pieces, output.top_logprobs) if output.logprobs else None)
+            Text(CompletionLogprobs(token_texts, output.top_logprobs) if output.logprobs else None)
             for _ in range(self._n * len(parsed.requests))
         ]
         self.usages: list[Usage] = []
@@ -56,7 +56,7 @@ class Choices:
             if parsed.returns_token_ids:
                 text.extra["prompt_token_ids"] = started.prompt.token_ids
             if output.prompt_logprobs and not parsed.echo:
-                text.extra["prompt_logprobs"] = prompt_entries(self._pieces, started.prompt)
+                text.extra["prompt_logprobs"] = prompt_entries(self._token_texts, started.prompt)
 
     def add(self, prompt: int, chunk: Chunk) -> int:
         """Adds new tokens. Returns the number of their choice."""
@@ -81,16 +81,16 @@ class Choices:
         asked = self._parsed.requests[prompt].prompt
         if isinstance(asked, str):
             return asked
-        return b"".join(self._pieces.content(token) for token in asked).decode("utf-8", "replace")  # type: ignore[union-attr]
+        return b"".join(self._token_texts.content(token) for token in asked).decode("utf-8", "replace")  # type: ignore[union-attr]
 
 
 class Completion:
     """Gathers replies into a completion."""
 
-    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
         self._head = head
         self._parsed = parsed
-        self._choices = Choices(parsed, pieces)
+        self._choices = Choices(parsed, token_texts)
 
     def add(self, prompt: int, reply: Reply) -> None:
         """Adds a reply to the generation of a prompt."""
@@ -126,9 +126,9 @@ class Completion:
 class CompletionEvents:
     """Writes replies as events."""
 
-    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
         self._parsed = parsed
-        self._choices = Choices(parsed, pieces)
+        self._choices = Choices(parsed, token_texts)
         self._events = Events(head, KIND, has_usage=parsed.includes_usage)
         # By prompt: tokens of the prompt, cached tokens, output so far.
         self._used = [Usage(0, 0, 0) for _ in parsed.requests]

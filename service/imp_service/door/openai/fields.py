@@ -53,7 +53,7 @@ SAMPLING: Table = {
     "seed": Sets(kinds.seed, "sampling.seed", "the same seed gives the same answer under any load; -1: a random seed"),
 }
 ENDS: Table = {
-    "stop": Sets(kinds.text_or_texts, "stop.strings", "a text or a list of texts that end the output"),
+    "stop": Sets(kinds.text_or_texts, "stop.strings", "a string or a list of strings that end the output"),
     "stop_token_ids": Sets(kinds.token_ids, "stop.token_ids", "token ids that end the output"),
     "min_tokens": Sets(
         kinds.whole, "stop.min_tokens", "end tokens and stop strings are ignored before this many tokens"
@@ -132,7 +132,7 @@ CHAT: Table = {
     **COMMON,
 }
 COMPLETIONS: Table = {
-    "prompt": Sets(kinds.anything, "prompt", "a text, token ids, or a list of either"),
+    "prompt": Sets(kinds.anything, "prompt", "a string, token ids, or a list of either"),
     "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as OpenAI's"),
     "logprobs": Sets(kinds.number_or_flag, "output.top_logprobs", "log probabilities with this many candidates"),
     "echo": Sets(kinds.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
@@ -140,7 +140,9 @@ COMPLETIONS: Table = {
     **COMMON,
 }
 RESPONSES: Table = {
-    "input": Sets(kinds.anything, "chat.messages", "a text, or a list of messages, calls, their outputs and reasoning"),
+    "input": Sets(
+        kinds.anything, "chat.messages", "a string, or a list of messages, calls, their outputs and reasoning"
+    ),
     "instructions": Sets(kinds.text, "", "the system's message before the input"),
     "max_output_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: up to the context's end"),
     "include": Sets(kinds.texts, "", "only `message.output_text.logprobs`"),
@@ -180,7 +182,7 @@ RESPONSES: Table = {
 }
 TOKENIZE: Table = {
     "model": SERVING["model"],
-    "prompt": Sets(kinds.text, "", "a text"),
+    "prompt": Sets(kinds.text, "", "a string"),
     "messages": CHAT["messages"],
     "tools": CHAT["tools"],
     "documents": CHAT["documents"],

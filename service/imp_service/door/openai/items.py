@@ -29,7 +29,7 @@ def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
     if isinstance(value, str):
         return [InputMessage("", ChatMessage("user", value))]
     if not isinstance(value, list):
-        raise Mismatch(f"{shown(value)}, expected a text or a list of items")
+        raise Mismatch(f"{shown(value)}, expected a string or a list of items")
     found: list[InputMessage] = []
     for i, each in enumerate(value):
         where = f"[{i}]"

@@ -45,9 +45,9 @@ def shown(value: object) -> str:
 
 
 def text(value: Any) -> str:
-    """A text."""
+    """A string."""
     if not isinstance(value, str):
-        raise expected("a text", value)
+        raise expected("a string", value)
     return value
 
 
@@ -66,19 +66,19 @@ def number(value: Any) -> float:
 
 
 def whole(value: Any) -> int:
-    """A whole number."""
+    """An integer."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise expected("a whole number", value)
+        raise expected("an integer", value)
     return value
 
 
 def whole_or_all(value: Any) -> int:
-    """A whole number. -1 is 0: both mean all."""
+    """An integer. -1 is 0: both mean all."""
     return 0 if whole(value) == -1 else whole(value)
 
 
 def seed(value: Any) -> int | None:
-    """A whole number. -1 means no seed, as in other servers."""
+    """An integer. -1 means no seed, as in other servers."""
     return None if whole(value) == -1 else value
 
 
@@ -102,7 +102,7 @@ def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
 
 
 def labels(value: Any) -> Mapping[str, str]:
-    """A JSON object whose values are texts."""
+    """A JSON object whose values are strings."""
     if len(members(value)) > MAX_LABELS:
         raise Mismatch(f"{len(value)} entries, expected at most {MAX_LABELS}")
     for name, each in value.items():
@@ -119,19 +119,19 @@ def entries(value: Any) -> list[Any]:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts. Their number and sizes are checked with the option that they become."""
+    """A list of strings. Their number and sizes are checked with the option that they become."""
     for i, each in enumerate(entries(value)):
         if not isinstance(each, str):
-            raise expected("a text", each, f"[{i}]")
+            raise expected("a string", each, f"[{i}]")
     return tuple(value)
 
 
 def text_or_texts(value: Any) -> tuple[str, ...]:
-    """A text, or a list of texts."""
+    """A string, or a list of strings."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
-        raise expected("a text or a list of texts", value)
+        raise expected("a string or a list of strings", value)
     return texts(value)
 
 
@@ -176,5 +176,5 @@ def anything(value: Any) -> Any:
 
 
 def number_or_flag(value: Any) -> int | None:
-    """A whole number. true means 1, and false means unset."""
+    """An integer. true means 1, and false means unset."""
     return whole(value) if not isinstance(value, bool) else 1 if value else None

@@ -17,7 +17,7 @@ UTF_8 = codecs.getincrementaldecoder("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class TokenTexts:
     """The text of single tokens."""
 
     table: TokenTable
@@ -37,28 +37,28 @@ class Pieces:
 
 
 def chat_entries(
-    pieces: Pieces, tokens: Iterable[int], logprobs: Iterable[float], candidates: Sequence[Sequence[Candidate]]
+    token_texts: TokenTexts, tokens: Iterable[int], logprobs: Iterable[float], candidates: Sequence[Sequence[Candidate]]
 ) -> list[dict[str, Any]]:
     """An entry for each token."""
     ranked = candidates or ((),) * len(list(tokens := list(tokens)))
-    return [_chat_entry(pieces, *each) for each in zip(tokens, logprobs, ranked, strict=True)]
+    return [_chat_entry(token_texts, *each) for each in zip(tokens, logprobs, ranked, strict=True)]
 
 
-def _chat_entry(pieces: Pieces, token: int, logprob: float, candidates: Sequence[Candidate]) -> dict[str, Any]:
-    top = [_entry(pieces, each.token_id, each.logprob) for each in candidates]
-    return {**_entry(pieces, token, logprob), "top_logprobs": top}
+def _chat_entry(token_texts: TokenTexts, token: int, logprob: float, candidates: Sequence[Candidate]) -> dict[str, Any]:
+    top = [_entry(token_texts, each.token_id, each.logprob) for each in candidates]
+    return {**_entry(token_texts, token, logprob), "top_logprobs": top}
 
 
-def _entry(pieces: Pieces, token: int, logprob: float) -> dict[str, Any]:
-    entry = {"token": pieces.text(token), "bytes": list(pieces.content(token)), "logprob": finite(logprob)}
-    return {**entry, "token_id": token} if pieces.shows_ids else entry
+def _entry(token_texts: TokenTexts, token: int, logprob: float) -> dict[str, Any]:
+    entry = {"token": token_texts.text(token), "bytes": list(token_texts.content(token)), "logprob": finite(logprob)}
+    return {**entry, "token_id": token} if token_texts.shows_ids else entry
 
 
 @dataclass(slots=True)
 class CompletionLogprobs:
     """The parallel lists of a completion. Offsets count the characters of the choice's text."""
 
-    pieces: Pieces
+    token_texts: TokenTexts
     n_top: int
     tokens: list[str] = field(default_factory=list)
     token_logprobs: list[float | None] = field(default_factory=list)
@@ -75,13 +75,13 @@ class CompletionLogprobs:
         ranked = scores.candidates or [[]] * len(scores.token_ids)
         for token, logprob, items in zip(scores.token_ids, scores.logprobs, ranked, strict=True):
             is_first = math.isnan(logprob)
-            self.tokens.append(self.pieces.text(token))
+            self.tokens.append(self.token_texts.text(token))
             self.token_logprobs.append(None if is_first else finite(logprob))
             self.top_logprobs.append(None if is_first or not self.n_top else self._top(items))
             self.text_offset.append(self._n_characters)
-            self._n_characters += len(self._decoder.decode(self.pieces.content(token)))
-            if self.pieces.shows_ids:
-                self.content.append(_chat_entry(self.pieces, token, logprob, items))
+            self._n_characters += len(self._decoder.decode(self.token_texts.content(token)))
+            if self.token_texts.shows_ids:
+                self.content.append(_chat_entry(self.token_texts, token, logprob, items))
 
     def take(self) -> dict[str, Any]:
         """Returns what was added since the last call, and removes it."""
@@ -91,7 +91,7 @@ class CompletionLogprobs:
             "top_logprobs": self.top_logprobs if self.n_top else None,
             "text_offset": self.text_offset,
         }
-        if self.pieces.shows_ids:
+        if self.token_texts.shows_ids:
             taken["content"] = self.content
         self.tokens, self.token_logprobs, self.top_logprobs, self.text_offset, self.content = [], [], [], [], []
         return taken
@@ -100,11 +100,11 @@ class CompletionLogprobs:
         """Log probabilities by text. If two tokens have the same text, the likelier one, which comes first, is kept."""
         found: dict[str, float] = {}
         for each in items:
-            found.setdefault(self.pieces.text(each.token_id), finite(each.logprob))
+            found.setdefault(self.token_texts.text(each.token_id), finite(each.logprob))
         return found
 
 
-def prompt_entries(pieces: Pieces, scores: TokenScores) -> list[dict[str, Any] | None]:
+def prompt_entries(token_texts: TokenTexts, scores: TokenScores) -> list[dict[str, Any] | None]:
     """The prompt's scores in the form of vLLM: for each token its id, log probability and text; None for the first."""
     found: list[dict[str, Any] | None] = []
     ranked = scores.candidates or [[]] * len(scores.token_ids)
@@ -114,7 +114,10 @@ def prompt_entries(pieces: Pieces, scores: TokenScores) -> list[dict[str, Any] |
             continue
         known = {each.token_id: each.logprob for each in items} | {token: logprob}
         found.append(
-            {str(each): {"logprob": finite(value), "decoded_token": pieces.text(each)} for each, value in known.items()}
+            {
+                str(each): {"logprob": finite(value), "decoded_token": token_texts.text(each)}
+                for each, value in known.items()
+            }
         )
     return found
 

@@ -45,7 +45,7 @@ def content_of(value: Any) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise expected("a text or a list of parts", value)
+        raise expected("a string or a list of parts", value)
     return "".join(within(f"[{i}]", _part, each) for i, each in enumerate(value))
 
 

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from imp_service.api.options import Prompt
+from imp_service.api.options import (
+    CacheOptions,
+    GenerationRequest,
+    OutputOptions,
+    Prompt,
+    SamplingOptions,
+    SpeculationOptions,
+    StopOptions,
+)
 from imp_service.door.openai import fields
 from imp_service.door.openai.constraints import read_constraint
 from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids, within
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.tools import read_tool_choice, read_tools
-from imp_service.generation import (
-    CacheOptions,
-    GenerationRequest,
-    OutputOptions,
-    SamplingOptions,
-    SpeculationOptions,
-    StopOptions,
-)
 from imp_service.generation.validate import request_violations, token_violations
 from imp_service.serving.rules.generation_rules import (
     CHAT,
@@ -142,7 +142,7 @@ def read_prompts(value: Any) -> list[Prompt]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list) or not value:
-        raise expected("a text, token ids, or a list of either", value)
+        raise expected("a string, token ids, or a list of either", value)
     if all(type(each) is int for each in value):
         return [_ids(value)]
     if len(value) > MAX_PROMPTS:
@@ -154,7 +154,7 @@ def _prompt(value: Any, where: str) -> Prompt:
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise expected("a text or a list of token ids", value, where)
+        raise expected("a string or a list of token ids", value, where)
     return within(where, _ids, value)  # type: ignore[no-any-return]
 
 

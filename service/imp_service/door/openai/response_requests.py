@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from imp_service.api.options import OutputOptions
 from imp_service.door.openai import fields
 from imp_service.door.openai.flat_tools import read_flat_choice, read_flat_tools
 from imp_service.door.openai.items import InputMessage, read_input
 from imp_service.door.openai.kinds import Mismatch, only, read_members, shown
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.requests import Caller, ParsedRequest, generation_of, parsed_request, template_variables
-from imp_service.generation import OutputOptions
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 

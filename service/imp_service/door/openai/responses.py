@@ -7,7 +7,7 @@ from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.door.openai.events import dumps
-from imp_service.door.openai.logprobs import Pieces, chat_entries
+from imp_service.door.openai.logprobs import TokenTexts, chat_entries
 from imp_service.door.openai.replies import Head, finish_reason
 from imp_service.door.openai.requests import ParsedRequest
 from imp_service.door.openai.response_items import COMPLETED, IN_PROGRESS, INCOMPLETE, Entry, Event, Output
@@ -29,10 +29,10 @@ REPEATED = (
 class Response:
     """One response while it grows."""
 
-    def __init__(self, head: Head, parsed: ParsedRequest, pieces: Pieces) -> None:
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
         self._head = head
         self._reading = parsed.reading
-        self._pieces = pieces
+        self._token_texts = token_texts
         self._has_logprobs = parsed.requests[0].output.logprobs
         self._output = Output(head.id.removeprefix(PREFIX))
         # Log probabilities of tokens whose text was not sent yet.
@@ -45,7 +45,7 @@ class Response:
         match reply:
             case Chunk():
                 if self._has_logprobs:
-                    self._waiting += chat_entries(self._pieces, reply.token_ids, reply.logprobs, reply.candidates)
+                    self._waiting += chat_entries(self._token_texts, reply.token_ids, reply.logprobs, reply.candidates)
                 return self._grow(reply)
             case Finished():
                 events = self._grow(reply)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Reply
-from imp_service.generation import GenerationRequest
 from imp_service.serving.generation_stream import GenerationStream
 
 # The number of a prompt, and a reply of its generation.

@@ -18,7 +18,7 @@ def read_tools(value: Any) -> str:
         if not isinstance(function, dict):
             raise expected("an object", function, f"[{i}].function")
         if not isinstance(function.get("name"), str) or not function["name"]:
-            raise expected("a text", function.get("name"), f"[{i}].function.name")
+            raise expected("a string", function.get("name"), f"[{i}].function.name")
     return json.dumps(value, ensure_ascii=False) if value else ""
 
 
