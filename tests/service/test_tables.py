@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from imp_service import _core, _testing
+from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.config.kinds import Kind, UnfitError
 from imp_service.config.overrides import DefaultSampling
 from imp_service.config.settings import TABLE
 from imp_service.config.table import Key, find, nodes_of
 from imp_service.core import InvalidArgument
-from imp_service.generation import DryOptions, SamplingOptions
 from imp_service.generation.validate import SAMPLING_BOUNDS
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests.rules import shortest

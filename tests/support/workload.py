@@ -11,7 +11,8 @@ from typing import Protocol
 
 import imp_service.text
 from imp_service import GenerationRequest, LanguageModel, OutputOptions, SamplingOptions, StepOptions, StopOptions
-from imp_service.generation import Chunk, DryOptions, Finished
+from imp_service.api.options import DryOptions
+from imp_service.api.replies import Chunk, Finished
 from imp_service.text import ConstraintKind, ConstraintSpec, StopRules, StopStrings, TextStream
 
 PHRASES = (

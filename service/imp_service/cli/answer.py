@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imp_service.api.replies import Reply
+    from imp_service.api.replies import Finished, Reply, Started
     from imp_service.cli.terminal import TextWriter
-    from imp_service.generation import Finished, Started
 
 _ENDS = {
     "max_tokens": "ended by the limit of tokens (--max-tokens)",
@@ -58,7 +57,7 @@ class Answer:
 
 def collect(answer: Answer, replies: "Iterable[Reply]", writer: "TextWriter | None") -> None:
     """Adds the replies to `answer` as they come, so that an interrupted answer is not lost."""
-    from imp_service.generation import Finished, Started
+    from imp_service.api.replies import Finished, Started
 
     for reply in replies:
         if isinstance(reply, Started):

@@ -12,7 +12,8 @@ from imp_service.cli.run import add_output_options, check_output_options, sample
 from imp_service.cli.terminal import answer_writer, is_interactive, print_dim
 
 if TYPE_CHECKING:
-    from imp_service.generation import GenerationRequest, LanguageModel, ModelRuntime
+    from imp_service.api.options import GenerationRequest
+    from imp_service.generation import LanguageModel, ModelRuntime
 
 # After one of these errors, another message or a shorter conversation may be answered.
 _RECOVERABLE = ("CONTEXT_TOO_LONG", "FIELD_INVALID", "KV_FULL", "NO_CANDIDATE", "TEMPLATE_FAILED")

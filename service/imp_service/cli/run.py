@@ -15,7 +15,8 @@ from imp_service.cli.options.sampling import (
 from imp_service.cli.options.settings import add_model_options, load_model_settings
 
 if TYPE_CHECKING:
-    from imp_service.generation import GenerationRequest, LanguageModel, ModelRuntime
+    from imp_service.api.options import GenerationRequest
+    from imp_service.generation import LanguageModel, ModelRuntime
     from imp_service.text import ConstraintSpec
 
 # The built-in model rarely ends a story by itself.
@@ -89,8 +90,8 @@ def run(arguments: Namespace) -> int:
 
 def sampled_request(model: "ModelRuntime", prompt: object, arguments: Namespace) -> "GenerationRequest":
     """The request for `prompt`, text or chat, with the options of the command line."""
+    from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
     from imp_service.cli.banner import is_built_in
-    from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
 
     ids = model.prompt_ids(prompt, begins=True)  # type: ignore[arg-type]
     max_tokens = arguments.max_tokens

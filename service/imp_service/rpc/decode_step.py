@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from imp_service.api.replies import Scores
-from imp_service.generation import SamplingOptions, StepOptions, StepOutput
+from imp_service.api.options import SamplingOptions, StepOptions
+from imp_service.api.replies import Scores, StepOutput
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.statuses import step_error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from imp_service.api.replies import Reply
-from imp_service.generation import Chunk, Finished, GenerationRequest, Started
+from imp_service.api.options import GenerationRequest
+from imp_service.api.replies import Chunk, Finished, Reply, Started
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded

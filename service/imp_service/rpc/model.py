@@ -8,11 +8,12 @@ import re
 from google.protobuf.struct_pb2 import Struct
 
 from imp_service import __version__
+from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.api.revision import API_REVISION
 from imp_service.config.render import as_json
 from imp_service.core.installation import revision
 from imp_service.core.weights import count_parameters, weight_format
-from imp_service.generation import DryOptions, ModelRuntime, SamplingOptions
+from imp_service.generation import ModelRuntime
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.call import GrpcCall

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from imp_service.api.errors import invalid
-from imp_service.api.replies import Scores
-from imp_service.generation import ModelRuntime, SamplingOptions, StepOutput
+from imp_service.api.options import SamplingOptions
+from imp_service.api.replies import Scores, StepOutput
+from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings

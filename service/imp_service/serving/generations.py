@@ -8,9 +8,9 @@ from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
-from imp_service.api.replies import Reply
+from imp_service.api.options import GenerationRequest
+from imp_service.api.replies import Chunk, Finished, Reply, Started
 from imp_service.config.server_settings import SlowClient
-from imp_service.generation import Chunk, Finished, GenerationRequest, Started
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.generation.output_stream import unread_token_bytes
 from imp_service.generation.run import GenerationPlan

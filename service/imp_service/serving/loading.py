@@ -6,20 +6,11 @@ import math
 from collections.abc import Callable
 from importlib import import_module
 
+from imp_service.api.options import CacheOptions, GenerationRequest, OutputOptions, SamplingOptions, StopOptions
 from imp_service.config import Config
 from imp_service.core import InternalError, Progress, make_error
 from imp_service.core.background_load import WeightsLoad
-from imp_service.generation import (
-    CacheOptions,
-    Generation,
-    GenerationRequest,
-    ModelRuntime,
-    OutputOptions,
-    SamplingOptions,
-    StopOptions,
-    finish_load,
-    load_model,
-)
+from imp_service.generation import Generation, ModelRuntime, finish_load, load_model
 
 # A prefill of several rows, then steps of one.
 PROMPT_TOKENS = 4

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from imp_service.api.options import Prompt
-from imp_service.generation import GenerationRequest
+from imp_service.api.options import GenerationRequest, Prompt
 from imp_service.serving.workers import SMALL_BYTES
 from imp_service.text import ChatPrompt
 

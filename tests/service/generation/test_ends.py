@@ -16,7 +16,8 @@ from imp_service import (
     StepOptions,
     StopOptions,
 )
-from imp_service.generation import Finished, Generation
+from imp_service.api.replies import Finished
+from imp_service.generation import Generation
 from imp_service.rpc.model import write_model_info
 from imp_service.serving.served_model import ServedModel
 from support.worded_models import write_worded

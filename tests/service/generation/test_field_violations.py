@@ -3,8 +3,8 @@
 import pytest
 
 from imp_service.api.errors import FieldsInvalid, invalid, refuse
+from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.core import Error, InvalidArgument
-from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.generation.validate import request_violations
 
 

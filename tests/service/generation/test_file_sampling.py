@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import imp_service
+from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.config.overrides import DefaultSampling
-from imp_service.generation import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.generation.defaults import OFF, default_sampling, sampling_warnings
 from support.command_line import demo_with_keys
 from support.gguf_writer import F32, I32, Key

@@ -23,9 +23,10 @@ from imp_service import (
     StopOptions,
     core,
 )
+from imp_service.api.replies import Chunk, Finished, Started
 from imp_service.config import load as load_config
 from imp_service.core import InvalidArgument
-from imp_service.generation import Chunk, Finished, ModelRuntime, Started
+from imp_service.generation import ModelRuntime
 from support import tolerances
 from support.workload import run, run_together
 

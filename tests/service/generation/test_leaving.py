@@ -15,8 +15,9 @@ from imp_service import (
     SamplingOptions,
     StopOptions,
 )
+from imp_service.api.replies import Chunk, Started
 from imp_service.core import EngineClient, Error, Event, FinishedEvent, InvalidArgument
-from imp_service.generation import Chunk, Session, Started
+from imp_service.generation import Session
 from imp_service.generation.run import GenerationRun
 from imp_service.text import FieldInvalid
 

@@ -8,8 +8,7 @@ import pytest
 
 import imp_service
 from imp_service import ConstraintKind, ConstraintSpec, GenerationRequest, LanguageModel, SamplingOptions, StopOptions
-from imp_service.api.replies import Reply
-from imp_service.generation import Chunk, Finished
+from imp_service.api.replies import Chunk, Finished, Reply
 from imp_service.generation.fold import AllowNext
 from imp_service.generation.run import Done, GenerationRun
 

@@ -9,9 +9,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from imp_service.api.errors import FieldsInvalid, refuse
-from imp_service.api.options import DryOptions
-from imp_service.generation import (
+from imp_service.api.options import (
     CacheOptions,
+    DryOptions,
     GenerationRequest,
     OutputOptions,
     SamplingOptions,

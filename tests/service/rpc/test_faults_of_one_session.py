@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import imp_service
+from imp_service.api.options import SamplingOptions, SessionStep
 from imp_service.core import Error
-from imp_service.generation import EngineSession, SamplingOptions, SessionStep
+from imp_service.generation import EngineSession
 from imp_service.generation.session_text import SessionText
 from imp_service.pb import inference_pb2 as pb
 from support.served import Served, serve

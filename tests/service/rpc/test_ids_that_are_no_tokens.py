@@ -9,8 +9,8 @@ import pytest
 
 import imp_service
 from imp_service import GenerationRequest, SamplingOptions, StepOptions, StopOptions
+from imp_service.api.options import SessionStep
 from imp_service.core import Error, InvalidArgument
-from imp_service.generation import SessionStep
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb.model_pb2 import GetModelInfoRequest

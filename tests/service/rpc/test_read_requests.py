@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from imp_service.config import load as load_config
-from imp_service.generation import (
+from imp_service.api.options import (
     CacheOptions,
     DryOptions,
     GenerationRequest,
@@ -16,6 +15,7 @@ from imp_service.generation import (
     StepOptions,
     StopOptions,
 )
+from imp_service.config import load as load_config
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.model import write_sampling

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import imp_service
-from imp_service.generation import CacheOptions, EngineSession
+from imp_service.api.options import CacheOptions
+from imp_service.generation import EngineSession
 from imp_service.serving.session.expiry import SessionExpiry
 from imp_service.serving.session.held_session import HeldSession
 

@@ -8,9 +8,10 @@ from typing import Any
 from unittest import mock
 
 from imp_service import _core
+from imp_service.api.options import SpeculationOptions
 from imp_service.config import load as load_config
 from imp_service.core import Error, load
-from imp_service.generation import ModelRuntime, SpeculationOptions
+from imp_service.generation import ModelRuntime
 from support.key_effects.effect import Effect, Observe
 
 SMALL = ("device.threads=1", "device.kind=cpu", "device.cpus=none", "kv.bytes=8MiB")

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from imp_service.api.replies import Reply, Scores, Usage
-from imp_service.generation import Candidate, Chunk, Finished, Started, StepOutput, StopMatch, Timings, ToolCallDelta
+from imp_service.api.replies import (
+    Candidate,
+    Chunk,
+    Finished,
+    Reply,
+    Scores,
+    Started,
+    StepOutput,
+    StopMatch,
+    Timings,
+    Usage,
+)
+from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.encoded import Encoded, Pieces

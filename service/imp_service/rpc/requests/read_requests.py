@@ -8,18 +8,18 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from imp_service.api.options import Prompt
-from imp_service.config.settings import Settings
-from imp_service.generation import (
+from imp_service.api.options import (
     CacheOptions,
     DryOptions,
     GenerationRequest,
     OutputOptions,
+    Prompt,
     SamplingOptions,
     SpeculationOptions,
     StepOptions,
     StopOptions,
 )
+from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.requests.rules import shortest

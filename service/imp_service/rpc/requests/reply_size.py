@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from imp_service.api.errors import invalid
-from imp_service.generation import GenerationRequest, StepOptions
+from imp_service.api.options import GenerationRequest, StepOptions
 from imp_service.serving.served_model import ServedModel
 
 # Bytes of everything with a fixed size: ids, text of a few tokens, usage, timings.

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from imp_service.api.errors import invalid
+from imp_service.api.options import SamplingOptions, StepOptions
+from imp_service.api.replies import StepOutput
 from imp_service.core import Event
-from imp_service.generation import ModelRuntime, SamplingOptions, StepOptions, StepOutput
+from imp_service.generation import ModelRuntime
 from imp_service.generation.step import StepFold
 from imp_service.serving.engine_events import begin_command, failure_in
 from imp_service.serving.refusal import Refusal

@@ -6,7 +6,8 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from imp_service.generation import CacheOptions, EngineSession
+from imp_service.api.options import CacheOptions
+from imp_service.generation import EngineSession
 
 RANDOM_BYTES = 16
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from imp_service.api.options import DEFAULT_CACHE
+from imp_service.api.options import DEFAULT_CACHE, CacheOptions, SamplingOptions
 from imp_service.config.settings import Sessions as SessionSettings
 from imp_service.core import EngineClient, Event, FailedEvent
-from imp_service.generation import CacheOptions, EngineSession, ModelRuntime, SamplingOptions
+from imp_service.generation import EngineSession, ModelRuntime
 from imp_service.serving.lifecycle import loading
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.session.expiry import SessionExpiry, seconds_until_blocks, seconds_until_places
