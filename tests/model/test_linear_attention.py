@@ -50,7 +50,7 @@ def test_hon_1_the_other_order_of_value_heads_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_mod_5_draft_layers_are_listed_and_not_run(family: str, tmp_path: Path) -> None:
+def test_mod_5_mod_13_draft_layers_are_listed_and_not_run(family: str, tmp_path: Path) -> None:
     plain, drafting = tiny(family), tiny(family, n_draft_layers=2)
     (tmp_path / "drafting").mkdir()
     model = load(drafting, tmp_path / "drafting", kv_dtype="f32")

@@ -60,6 +60,14 @@ def deep(n: int) -> Any:
     return value
 
 
+def replaced(content: str) -> JSON:
+    return {"type": "Replace", "pattern": {"String": "a"}, "content": content}
+
+
+def sequence(*parts: JSON) -> JSON:
+    return {"type": "Sequence", "normalizers": list(parts)}
+
+
 BYTES, PAIRS, PIECES = "byte level", "pairs, prepended", "unigram"
 WORDS = ("pre_tokenizer", "pretokenizers", 0, "pattern")
 # A kind of tokenizer, a change of its file, and the message after the file's name.
@@ -96,15 +104,19 @@ CHANGES: list[tuple[str, Callable[[JSON], object], str]] = [
     (BYTES, at("pre_tokenizer", "pretokenizers", 0, value=3), "pre_tokenizer.pretokenizers[0]: a"),
     (BYTES, at(*WORDS, value={"Regex": "("}), "refused"),
     (BYTES, at(*WORDS, value={"Regex": r"\p{L}+(?=\d)"}), r"pre_tokenizer.pretokenizers[0].pattern: "),
+    (BYTES, at(*WORDS, value={"Regex": "(a+)+$"}), "pre_tokenizer.pretokenizers[0].pattern: "),
     (BYTES, at("post_processor", value={"type": "Own"}), "post_processor.type: Own, expected Te"),
     (BYTES, at("added_tokens", value={}), "added_tokens: an object, expected a list"),
     (BYTES, at("added_tokens", 0, value=3), "added_tokens[0]: a number, expected an object"),
     (BYTES, at("added_tokens", 0, "id", value="3"), "added_tokens[0].id: '3', expected a token"),
     (BYTES, at("added_tokens", 0, "id", value=-1), "added_tokens[0].id: -1, expected a token id"),
     (BYTES, at("added_tokens", 0, "id", value=64), "added_tokens: '<|im_start|>': id 64 is anoth"),
+    (BYTES, at("added_tokens", 0, "id", value=4 << 20), "4194305 tokens, limit 4194304"),
     (BYTES, at("added_tokens", 0, "content", value=""), "added_tokens[0].content: missing or em"),
     (BYTES, at("added_tokens", 0, "lstrip", value="no"), "added_tokens[0].lstrip: a string, exp"),
     (BYTES, at("padding", value=deep(70)), "nested more than 64 deep"),
+    (PAIRS, at("normalizer", value=replaced("a" * 1000)), "normalizer: may make a text 1000 times"),
+    (PAIRS, at("normalizer", value=sequence(*[replaced("aa")] * 10)), "normalizer: may make a text 1024 times"),
     (PAIRS, at("normalizer", value=None), "pre_tokenizer: none, expected with BPE"),
     (PAIRS, without("post_processor", "special_tokens", "<s>"), "post_processor.single[0]."),
     (PAIRS, at("post_processor", "special_tokens", "<s>", "ids", value=["a"]), "post_proc"),
@@ -129,6 +141,7 @@ CONFIGS: list[tuple[Any, str]] = [
     ({"added_tokens_decoder": {"5": 3}}, "added_tokens_decoder.5: a number, expected an object"),
     ({"added_tokens_decoder": {"5": {}}}, "added_tokens_decoder.5.content: missing or empty"),
 ]
+NESTED = b'{"type": "Sequence", "normalizers": ['
 RAW: list[tuple[bytes, str]] = [
     (b"", "tokenizer.json: not JSON: Expecting value at line 1"),
     (b"{", "tokenizer.json: not JSON: Expecting property name"),
@@ -138,6 +151,7 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"a": ' + b"9" * 5000 + b"}", "tokenizer.json: not JSON: "),
     (b"[" * 100_000, "tokenizer.json: nested too deep, limit 64"),
     (b'{"a":' * 100_000, "tokenizer.json: nested too deep, limit 64"),
+    (b'{"normalizer":' + NESTED * 1000 + b'{"type": "NFC"}' + b"]}" * 1000 + b"}", "tokenizer.json: nested too deep"),
 ]
 TEMPLATES: list[tuple[Any, str]] = [
     ({"chat_template": 3}, "tokenizer_config.json: chat_template: a number, expected a string"),
@@ -154,7 +168,7 @@ def refusal(files: dict[str, bytes]) -> str:
 
 
 @pytest.mark.parametrize(("kind", "change", "said"), CHANGES, ids=[said for _, _, said in CHANGES])
-def test_hub_8_each_fault_of_a_tokenizer_names_its_place(
+def test_hub_8_t07_t08_t09_each_fault_of_a_tokenizer_names_its_place(
     kind: str, change: Callable[[JSON], object], said: str
 ) -> None:
     assert refusal(changed(kind, change)).startswith(f"tokenizer.json: {said}")
@@ -167,7 +181,7 @@ def test_hub_8_each_fault_of_a_configuration_names_its_place(config: Any, said: 
 
 
 @pytest.mark.parametrize(("content", "said"), RAW, ids=[f"{said} {len(content)}" for content, said in RAW])
-def test_hub_8_a_file_that_is_no_json_object_is_refused(content: bytes, said: str) -> None:
+def test_hub_8_t07_t09_a_file_that_is_no_json_object_is_refused(content: bytes, said: str) -> None:
     assert refusal({"tokenizer.json": content}).startswith(said)
 
 
@@ -178,7 +192,7 @@ def test_hub_8_each_fault_of_a_template_s_place_is_reported(config: Any, said: s
     assert str(info.value).startswith(said)
 
 
-def test_hub_8_a_file_has_a_most_size_and_word_pieces_are_refused_by_name() -> None:
+def test_hub_8_t07_a_file_has_a_most_size_and_word_pieces_are_refused_by_name() -> None:
     assert refusal({"tokenizer.json": b" " * (MAX_TOKENIZER_BYTES + 1)}) == "tokenizer.json: more than 134217728 bytes"
     config = {**changed("byte level", lambda _: None), "tokenizer_config.json": b" " * (4 << 20) + b"{}"}
     assert refusal(config) == "tokenizer_config.json: more than 4194304 bytes"

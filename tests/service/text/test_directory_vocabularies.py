@@ -27,6 +27,20 @@ def test_hub_11_ids_are_those_of_sentencepiece(name: str) -> None:
     assert any(other.encode(text) != tokenizer.encode(text) for text in texts())
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_hub_11_t11_a_cut_model_and_a_piece_of_an_unknown_type_are_refused(name: str) -> None:
+    content = trained(**MODELS[name])
+    unknown = b"\x18\x02"  # the type of the first piece
+    for broken, said in (
+        (content[:-1], "tokenizer.model: is no SentencePiece model"),
+        (content[:5], "tokenizer.model: is no SentencePiece model"),
+        (content.replace(unknown, b"\x18\x63", 1), "tokenizer.model: token_type: token 0: unknown type 99"),
+    ):
+        with pytest.raises(TokenizerInvalid) as info:
+            Tokenizer.from_directory({"tokenizer.model": broken})
+        assert str(info.value).startswith(said)
+
+
 def test_hub_11_vocab_and_merges_are_the_pairs_of_their_class() -> None:
     library = library_of("byte level")
     files = files_of_pairs(library, tokenizer_class="Qwen2TokenizerFast", eos_token="<|im_end|>")

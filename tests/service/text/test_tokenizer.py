@@ -31,6 +31,16 @@ def test_txt_17_t15_special_tokens_in_text_are_text() -> None:
         assert CHATML.decode(ids) == spelling
 
 
+def test_rpc_34_txt_17_t15_placeholders_of_images_are_text() -> None:
+    placeholders = ["<|image_pad|>", "<image_soft_token>", "[IMG]", "<|vision_start|>"]
+    tokenizer = Tokenizer.from_metadata(byte_level(control=placeholders))
+    for spelling in placeholders:
+        ids = tokenizer.encode(f"a{spelling}b")
+        assert not set(ids) & tokenizer.special_ids
+        assert tokenizer.decode(ids) == f"a{spelling}b"
+        assert set(tokenizer.encode(spelling, parse_special_tokens=True)) & tokenizer.special_ids
+
+
 def test_txt_17_special_tokens_are_read_where_asked_for() -> None:
     ids = CHATML.encode("the<|im_end|>\n<|im_start|>", parse_special_tokens=True)
     assert ids == [257, IM_END, 10, IM_START]

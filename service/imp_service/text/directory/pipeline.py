@@ -17,6 +17,8 @@ _LIST_OF_PARTS = {
     "post_processor": "processors",
 }
 _MODELS = ("BPE", "Unigram")
+# How many times longer than a text its normalized form may be. Spaces spelled U+2581 make it 3 times as long.
+MAX_GROWTH = 16
 # Patterns whose words may be encoded one by one: those of GGUF files, which the tests try on long texts.
 KNOWN_PATTERNS = frozenset(
     step for rule in PRE_TOKENIZERS.values() for step in rule.steps if not isinstance(step, Step)
@@ -42,6 +44,7 @@ def read_pipeline(document: JsonObject) -> Pipeline:
     model = _model_of(document)
     normalizers = list(parts_of(document, "normalizer"))
     splitters = list(parts_of(document, "pre_tokenizer"))
+    _check_growth(document, normalizers)
     kind = _kind_of(document, model, normalizers, splitters)
     before, after = _around(document)
     changes = [part for part in normalizers if not _keeps_text(part)]
@@ -106,6 +109,20 @@ def _kind_of(
     expected = "ByteLevel, or spaces spelled \u2581" if model == "BPE" else "spaces spelled \u2581"
     found = ", ".join(type_of(part) for part in splitters) or "none"
     raise document.fail("pre_tokenizer", f"{found}, expected with {model}: {expected}")
+
+
+def _check_growth(document: JsonObject, normalizers: list[JsonObject]) -> None:
+    """Refuses replacements that together could make a text much longer."""
+    growth = 1.0
+    for part in normalizers:
+        content, pattern = part.members.get("content"), part.members.get("pattern")
+        if type_of(part) != "Replace" or not isinstance(content, str) or not isinstance(pattern, dict):
+            continue
+        n_bytes, replaced = len(content.encode()), pattern.get("String")
+        # A regular expression matches one byte or more, or between two bytes.
+        growth *= max(1.0, n_bytes / len(replaced.encode())) if isinstance(replaced, str) and replaced else 1 + n_bytes
+    if growth > MAX_GROWTH:
+        raise document.fail("normalizer", f"may make a text {growth:.0f} times as long, limit {MAX_GROWTH}")
 
 
 def _marks_spaces(part: JsonObject) -> bool:

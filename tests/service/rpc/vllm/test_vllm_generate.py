@@ -188,7 +188,7 @@ def test_gwy_3_a_caller_that_leaves_frees_its_sequence(counting: Served) -> None
     assert raised.value.code() is grpc.StatusCode.CANCELLED
 
 
-def test_gwy_3_abort_ends_requests_of_the_same_tenant(counting: Served) -> None:
+def test_gwy_3_n12_abort_ends_requests_of_the_same_tenant(counting: Served) -> None:
     engine = stub(counting)
     acme = (("imp-tenant", "acme"),)
     call = engine.Generate(asking([300], stream=True, request_id="r", ignore_eos=True), metadata=acme)
