@@ -8,7 +8,7 @@ namespace imp {
 class Vector;
 
 // Each value head has a state S [key_dim, value_dim] and uses the q and k of a key head. A row multiplies S by the
-// head's decay, then adds k · strength · (v - Sᵀ·k), and yields Sᵀ·q. Before that, q and k are divided by their
+// head's decay, then adds k · beta · (v - Sᵀ·k), and yields Sᵀ·q. Before that, q and k are divided by their
 // lengths, and q also by sqrt(key_dim).
 struct DeltaRule {
   int n_key_heads = 0;
@@ -30,13 +30,13 @@ inline constexpr int kMaxDeltaKeyDim = 512;
 inline constexpr int kMaxConvTaps = 16;              // the row itself included
 inline constexpr float kDeltaLengthEpsilon = 1e-6F;  // added to the squared lengths of q and k
 
-// The rows of the batch. The op overwrites qkv, steps and strengths.
+// The rows of the batch. The op overwrites qkv, alpha and beta.
 struct DeltaRows {
   Rows qkv;                             // [n, width()]: q and k of all key heads, v of all value heads
-  Rows steps;                           // [n, n_value_heads]: decay = exp(rate · softplus(step + step_bias))
-  Rows strengths;                       // [n, n_value_heads]: strength = sigmoid of this
-  const Vector* rates = nullptr;        // [n_value_heads], negative
-  const Vector* step_biases = nullptr;  // [n_value_heads]
+  Rows alpha;                           // [n, n_value_heads]: decay = exp(decay_rate · softplus(alpha + dt_bias))
+  Rows beta;                            // [n, n_value_heads]: beta = sigmoid of this
+  const Vector* decay_rates = nullptr;  // [n_value_heads], negative
+  const Vector* dt_bias = nullptr;      // [n_value_heads]
 };
 
 }  // namespace imp

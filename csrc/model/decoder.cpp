@@ -22,7 +22,7 @@ void add_matrices(const Weights& weights, WorkspaceNeeds& needs) {
   for (const Matrix* weight : {&weights.embedding, &weights.layer_table, &weights.layer_projection}) add(*weight);
   for (const LayerWeights& w : weights.layers) {
     for (const Matrix* weight :
-         {&w.q, &w.k, &w.v, &w.output_gate, &w.steps, &w.strengths, &w.output, &w.gate, &w.up, &w.down, &w.router,
+         {&w.q, &w.k, &w.v, &w.output_gate, &w.alpha, &w.beta, &w.output, &w.gate, &w.up, &w.down, &w.router,
           &w.shared_router, &w.shared_gate, &w.shared_up, &w.shared_down, &w.embedding_gate, &w.embedding_output}) {
       add(*weight);
     }
@@ -94,8 +94,8 @@ void Decoder::embed(const Batch& batch) {
                      &output_gate_,
                      &mixed_,
                      &convolved_,
-                     &steps_,
-                     &strengths_,
+                     &alpha_,
+                     &beta_,
                      &linear_gate_,
                      &read_}) {
     *rows = first(*rows, n);

@@ -74,7 +74,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows output_gate_;  // as attended_, of layers with such a gate
   // of linear attention
   Rows mixed_, convolved_;   // [rows, q, k and v]
-  Rows steps_, strengths_;   // [rows, value heads]
+  Rows alpha_, beta_;        // [rows, value heads]
   Rows linear_gate_, read_;  // [rows, value heads · value_dim]
   Rows gate_;                // [rows, ffn], of layers without experts
   // of layers with experts

@@ -35,7 +35,7 @@ void Decoder::make_workspace() {
   if (config_.n_state_layers() > 0) {
     const DeltaRule& rule = config_.delta;
     for (Rows* each : {&mixed_, &convolved_}) *each = backend_.make_rows(rows, rule.width());
-    for (Rows* each : {&steps_, &strengths_}) *each = backend_.make_rows(rows, rule.n_value_heads);
+    for (Rows* each : {&alpha_, &beta_}) *each = backend_.make_rows(rows, rule.n_value_heads);
     for (Rows* each : {&linear_gate_, &read_}) *each = backend_.make_rows(rows, rule.value_width());
   }
   if (config_.has_dense_layers()) gate_ = backend_.make_rows(rows, config_.most(&LayerConfig::ffn_size));

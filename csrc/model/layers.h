@@ -34,10 +34,10 @@ struct LayerWeights {
   NormWeights post_attention_norm;
 
   // Of linear attention.
-  Matrix steps, strengths;    // [value heads, hidden]
-  Values rates, step_biases;  // [value heads]
-  Values conv;                // [taps, width of q, k and v]
-  Values linear_norm;         // [value_dim], of each head of its output
+  Matrix alpha, beta;           // [value heads, hidden]
+  Values decay_rates, dt_bias;  // [value heads]
+  Values conv;                  // [taps, width of q, k and v]
+  Values linear_norm;           // [value_dim], of each head of its output
 
   // Of layers with experts and a dense feed-forward.
   NormWeights post_dense_norm;

@@ -198,16 +198,17 @@ void place_linear_qkv(Places& places, const ModelConfig& config, const TensorNam
   place(gate, rule.value_width(), values_of_key, layer.output_gate);
 }
 
-void place_steps(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+void place_alpha_and_beta(Places& places, const ModelConfig& config, const TensorNames& names, int i,
+                          LayerWeights& layer) {
   const DeltaRule& rule = config.delta;
-  const std::string_view both = names.linear.strengths_steps;
-  places.matrix(names.weight(i, both.empty() ? names.linear.strengths : both), rule.n_value_heads, config.hidden_size,
-                layer.strengths);
+  const std::string_view both = names.linear.alpha_beta;
+  places.matrix(names.weight(i, both.empty() ? names.linear.beta : both), rule.n_value_heads, config.hidden_size,
+                layer.beta);
   const std::int64_t of_key = rule.n_value_heads / rule.n_key_heads;
   const RowGroups groups = {.size = of_key, .stride = 2 * of_key};
   if (!both.empty()) places.group_last(0, 2 * std::int64_t{rule.n_value_heads}, groups);
-  places.matrix(names.weight(i, both.empty() ? names.linear.steps : both), rule.n_value_heads, config.hidden_size,
-                layer.steps);
+  places.matrix(names.weight(i, both.empty() ? names.linear.alpha : both), rule.n_value_heads, config.hidden_size,
+                layer.alpha);
   if (!both.empty()) places.group_last(of_key, 2 * std::int64_t{rule.n_value_heads}, groups);
 }
 
@@ -216,11 +217,11 @@ void place_linear_attention(Places& places, const ModelConfig& config, const Ten
   const DeltaRule& rule = config.delta;
   const LinearAttentionNames& linear = names.linear;
   place_linear_qkv(places, config, names, i, layer);
-  place_steps(places, config, names, i, layer);
+  place_alpha_and_beta(places, config, names, i, layer);
   places.values(names.weight(i, linear.conv), rule.width(), layer.conv).k = config.conv_taps;
-  places.values(names.in_layer(i, linear.rates), rule.n_value_heads, layer.rates).map =
-      linear.rates_are_logarithms ? ValueMap::negative_exp : ValueMap::none;
-  places.values(names.in_layer(i, linear.step_biases), rule.n_value_heads, layer.step_biases);
+  places.values(names.in_layer(i, linear.decay_rates), rule.n_value_heads, layer.decay_rates).map =
+      linear.decay_rates_are_logarithms ? ValueMap::negative_exp : ValueMap::none;
+  places.values(names.in_layer(i, linear.dt_bias), rule.n_value_heads, layer.dt_bias);
   places.values(names.weight(i, linear.norm), rule.value_dim, layer.linear_norm);
   places.matrix(names.weight(i, linear.output), config.hidden_size, rule.value_width(), layer.output);
 }

@@ -177,11 +177,11 @@ void put_sampling(const SamplingOps& ops, Results& results) {
   ops.block_masses(logits.data(), n, logits[static_cast<std::size_t>(scan.index)], 0.7F, masses.data());
   results.put_whole<std::uint64_t>("block_masses", masses);
   for (std::uint64_t& weight : weights) weight += 1;
-  std::vector<double> surprises(n);
-  ops.surprises(weights.data(), n, 0x1p45, surprises.data());
+  std::vector<double> surprisals(n);
+  ops.surprisals(weights.data(), n, 0x1p45, surprisals.data());
   std::vector<std::uint64_t> words(n);
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = std::bit_cast<std::uint64_t>(surprises[i]);
-  results.put_whole<std::uint64_t>("surprises", words);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = std::bit_cast<std::uint64_t>(surprisals[i]);
+  results.put_whole<std::uint64_t>("surprisals", words);
 }
 
 Results results_of(const CpuOps& ops) {

@@ -94,11 +94,11 @@ struct DeltaRun {
   const float* k;
   const float* v;  // at the first column
   const float* decay;
-  const float* strength;
+  const float* beta;
   float* out;                 // at the first column
   std::ptrdiff_t qkv_stride;  // floats from row to row
   std::ptrdiff_t decay_stride;
-  std::ptrdiff_t strength_stride;
+  std::ptrdiff_t beta_stride;
   std::ptrdiff_t out_stride;
   int n_rows;     // at least 1
   int n_columns;  // at most kDeltaColumns
@@ -140,8 +140,8 @@ struct SamplingOps {
   void (*weigh)(const float* values, int n, float greatest, float temperature, std::uint64_t* weights);
   // The sums of these weights per started block.
   void (*block_masses)(const float* values, int n, float greatest, float temperature, std::uint64_t* masses);
-  // surprises[i] = -log(weights[i] / total); undefined if the weight is 0.
-  void (*surprises)(const std::uint64_t* weights, int n, double total, double* surprises);
+  // surprisals[i] = -log(weights[i] / total); undefined if the weight is 0.
+  void (*surprisals)(const std::uint64_t* weights, int n, double total, double* surprisals);
 };
 
 // Some rows of a matrix, each with a weight.
@@ -183,8 +183,8 @@ struct CpuOps {
   void (*short_conv)(const float* const* rows, const float* weight, std::ptrdiff_t weight_stride, int n_rows, int n,
                      float* out);
   void (*scale_to_length)(float* x, int n, float epsilon, float length);  // x *= length / sqrt(sum(x²) + epsilon)
-  // steps = exp(rates · softplus(steps + biases)), strengths = sigmoid(strengths)
-  void (*delta_gates)(float* steps, float* strengths, const float* rates, const float* biases, int n);
+  // alpha = exp(decay_rates · softplus(alpha + dt_bias)), beta = sigmoid(beta)
+  void (*delta_gates)(float* alpha, float* beta, const float* decay_rates, const float* dt_bias, int n);
   void (*delta_rule)(const DeltaRun& run);
   // out = sum of weight · row, in the given order.
   void (*mix)(const WeightedRows& rows, int n, float* out);

@@ -48,7 +48,8 @@ constexpr CpuOps kTable = {
            {.append = append_quantized, .attend_split = attend_split<Q8Storage>}},
     .merge = merge,
     .finish = finish,
-    .sampling = {.scan = scan, .gather = gather, .weigh = weigh, .block_masses = block_masses, .surprises = surprises},
+    .sampling =
+        {.scan = scan, .gather = gather, .weigh = weigh, .block_masses = block_masses, .surprisals = surprisals},
 };
 
 }  // namespace

@@ -100,7 +100,7 @@ class DeltaColumns {
     run.k += n_rows * run.qkv_stride;
     run.v += n_rows * run.qkv_stride;
     run.decay += n_rows * run.decay_stride;
-    run.strength += n_rows * run.strength_stride;
+    run.beta += n_rows * run.beta_stride;
     run.out += n_rows * run.out_stride;
   }
 
@@ -129,8 +129,8 @@ void prepare_rows(const CpuOps& ops, ThreadPool& threads, const DeltaRule& rule,
         ops.scale_to_length(qk + std::ptrdiff_t{head} * rule.key_dim, rule.key_dim, kDeltaLengthEpsilon,
                             head < rule.n_key_heads ? q_length : 1.0F);
       }
-      ops.delta_gates(rows.steps.data + row * rows.steps.stride, rows.strengths.data + row * rows.strengths.stride,
-                      rows.rates->data(), rows.step_biases->data(), rule.n_value_heads);
+      ops.delta_gates(rows.alpha.data + row * rows.alpha.stride, rows.beta.data + row * rows.beta.stride,
+                      rows.decay_rates->data(), rows.dt_bias->data(), rule.n_value_heads);
     }
   });
 }
@@ -172,12 +172,12 @@ void run_delta_rule(const CpuOps& ops, ThreadPool& threads, const RecurrentLayer
         .run(ops, {.q = qkv + key,
                    .k = qkv + rule.key_width() + key,
                    .v = qkv + 2 * rule.key_width() + value,
-                   .decay = at_row(rows.steps, sequence.first_row) + head,
-                   .strength = at_row(rows.strengths, sequence.first_row) + head,
+                   .decay = at_row(rows.alpha, sequence.first_row) + head,
+                   .beta = at_row(rows.beta, sequence.first_row) + head,
                    .out = out.data + sequence.first_row * out.stride + value,
                    .qkv_stride = rows.qkv.stride,
-                   .decay_stride = rows.steps.stride,
-                   .strength_stride = rows.strengths.stride,
+                   .decay_stride = rows.alpha.stride,
+                   .beta_stride = rows.beta.stride,
                    .out_stride = out.stride,
                    .n_rows = 0,
                    .n_columns = 0,

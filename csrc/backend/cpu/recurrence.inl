@@ -37,16 +37,16 @@ inline float softplus(float x, float exp_of_x) {
   return x <= 20.0F ? static_cast<float>(log_of(1.0 + static_cast<double>(exp_of_x))) : x;
 }
 
-void delta_gates(float* steps, float* strengths, const float* rates, const float* biases, int n) {
+void delta_gates(float* alpha, float* beta, const float* decay_rates, const float* dt_bias, int n) {
   for (int i = 0; i < n; i += kLanes) {
     const int n_heads = n - i < kLanes ? n - i : kLanes;
-    const Lanes step = load_up_to(steps + i, n - i) + load_up_to(biases + i, n - i);
-    float step_of[kLanes], exp_of[kLanes];
-    store(step_of, step);
-    store(exp_of, exp(step));
-    for (int head = 0; head < n_heads; ++head) step_of[head] = softplus(step_of[head], exp_of[head]);
-    store_up_to(steps + i, exp(load(step_of) * load_up_to(rates + i, n - i)), n - i);
-    store_up_to(strengths + i, sigmoid(load_up_to(strengths + i, n - i)), n - i);
+    const Lanes sum = load_up_to(alpha + i, n - i) + load_up_to(dt_bias + i, n - i);
+    float dt[kLanes], exp_of[kLanes];
+    store(dt, sum);
+    store(exp_of, exp(sum));
+    for (int head = 0; head < n_heads; ++head) dt[head] = softplus(dt[head], exp_of[head]);
+    store_up_to(alpha + i, exp(load(dt) * load_up_to(decay_rates + i, n - i)), n - i);
+    store_up_to(beta + i, sigmoid(load_up_to(beta + i, n - i)), n - i);
   }
 }
 
@@ -143,9 +143,9 @@ void run_delta_rule(const DeltaRun& run) {
     }
     const float* const k = run.k + row * run.qkv_stride;
     const Lanes decay = broadcast(run.decay[row * run.decay_stride]);
-    const Lanes strength = broadcast(run.strength[row * run.strength_stride]);
+    const Lanes beta = broadcast(run.beta[row * run.beta_stride]);
     const Columns v = load_columns<is_full>(run.v + row * run.qkv_stride, n);
-    const Columns change = strength * (v - decay * times_key<is_full>(k, state, run.key_dim, n));
+    const Columns change = beta * (v - decay * times_key<is_full>(k, state, run.key_dim, n));
     const Columns out = update<is_full>(run.q + row * run.qkv_stride, k, decay, change, state, run.key_dim, n);
     store_columns<is_full>(run.out + row * run.out_stride, out, n);
     state.from = kept;

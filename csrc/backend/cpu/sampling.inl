@@ -126,7 +126,7 @@ void block_masses(const float* values, int n, float greatest, float temperature,
   }
 }
 
-void surprises(const std::uint64_t* weights, int n, double total, double* out) {
+void surprisals(const std::uint64_t* weights, int n, double total, double* out) {
   for (int i = 0; i < n; ++i) out[i] = -log_of(static_cast<double>(weights[i]) / total);
 }
 

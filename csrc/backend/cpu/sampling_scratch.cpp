@@ -26,7 +26,7 @@ std::size_t lay_out(SamplingScratch& scratch, std::byte* memory, int vocab_size,
   layout.take(scratch.values, vocab_size);
   layout.take(scratch.weights, vocab_size);
   layout.take(scratch.order, vocab_size);
-  layout.take(scratch.surprises, vocab_size);
+  layout.take(scratch.surprisals, vocab_size);
   layout.take(scratch.masses, vocab_size / kMassBlock + 1);
   layout.take(scratch.chunk_keys, vocab_size / kScanChunk + 1);
   layout.take(scratch.counts, vocab_size);

@@ -12,7 +12,7 @@ struct SamplingScratch {
   float* values = nullptr;             // [vocab] their logits
   std::uint64_t* weights = nullptr;    // [vocab] their weights
   std::uint64_t* order = nullptr;      // [vocab] keys of an order
-  double* surprises = nullptr;         // [vocab] negative log-probabilities
+  double* surprisals = nullptr;        // [vocab] negative log-probabilities
   std::uint64_t* masses = nullptr;     // sum of the weights of each block
   std::int32_t* chunk_keys = nullptr;  // greatest key of each chunk
   std::int32_t* counts = nullptr;      // [vocab] counts for the penalties

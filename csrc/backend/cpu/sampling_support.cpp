@@ -110,14 +110,14 @@ std::uint64_t gather_for_top_p(Shortlist& list, LogitKey least, float top_p) {
 void keep_typical(Shortlist& list, float typical_p) {
   const SamplingScratch& scratch = list.scratch;
   const std::uint64_t total = sum(scratch.weights, list.n);
-  list.ops.surprises(scratch.weights, static_cast<int>(list.n), static_cast<double>(total), scratch.surprises);
+  list.ops.surprisals(scratch.weights, static_cast<int>(list.n), static_cast<double>(total), scratch.surprisals);
   double entropy = 0;
   for (std::int64_t i = 0; i < list.n; ++i) {
     if (scratch.weights[i] == 0) continue;
-    entropy += static_cast<double>(scratch.weights[i]) / static_cast<double>(total) * scratch.surprises[i];
+    entropy += static_cast<double>(scratch.weights[i]) / static_cast<double>(total) * scratch.surprisals[i];
   }
   for (std::int64_t i = 0; i < list.n; ++i) {
-    const double distance = scratch.surprises[i] - entropy;
+    const double distance = scratch.surprisals[i] - entropy;
     // Non-negative doubles have the order of their bits; the complement puts the smallest first. Weight zero is last.
     const auto nearness = ~std::bit_cast<std::uint64_t>(distance < 0 ? -distance : distance);
     scratch.order[i] = scratch.weights[i] == 0 ? 0 : nearness;

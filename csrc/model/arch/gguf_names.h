@@ -86,12 +86,12 @@ constexpr LinearAttentionNames kGgufLinearNames = {
     .qkv = "attn_qkv",
     .gate = "attn_gate",
     .qkv_gate = "",
-    .steps = "ssm_alpha",
-    .strengths = "ssm_beta",
-    .strengths_steps = "",
+    .alpha = "ssm_alpha",
+    .beta = "ssm_beta",
+    .alpha_beta = "",
     .conv = "ssm_conv1d",
-    .rates = "ssm_a",
-    .step_biases = "ssm_dt.bias",
+    .decay_rates = "ssm_a",
+    .dt_bias = "ssm_dt.bias",
     .norm = "ssm_norm",
     .output = "ssm_out",
 };
@@ -104,7 +104,7 @@ inline constexpr TensorNames kGgufQwen35Names = gguf_names_of_qwen35();
 
 constexpr TensorNames gguf_names_of_qwen3next() {
   TensorNames names = kGgufQwen35Names;
-  names.linear.strengths_steps = "ssm_ba";
+  names.linear.alpha_beta = "ssm_ba";
   return names;
 }
 inline constexpr TensorNames kGgufQwen3NextNames = gguf_names_of_qwen3next();

@@ -168,13 +168,13 @@ constexpr LinearAttentionNames kHfLinearNames = {
     .qkv = "linear_attn.in_proj_qkv",
     .gate = "linear_attn.in_proj_z",
     .qkv_gate = "",
-    .steps = "linear_attn.in_proj_a",
-    .strengths = "linear_attn.in_proj_b",
-    .strengths_steps = "",
+    .alpha = "linear_attn.in_proj_a",
+    .beta = "linear_attn.in_proj_b",
+    .alpha_beta = "",
     .conv = "linear_attn.conv1d",
-    .rates = "linear_attn.A_log",
-    .rates_are_logarithms = true,
-    .step_biases = "linear_attn.dt_bias",
+    .decay_rates = "linear_attn.A_log",
+    .decay_rates_are_logarithms = true,
+    .dt_bias = "linear_attn.dt_bias",
     .norm = "linear_attn.norm",
     .output = "linear_attn.out_proj",
 };
@@ -189,7 +189,7 @@ inline constexpr TensorNames kHfQwen35Names = hf_names_of_qwen3_5();
 constexpr TensorNames hf_names_of_qwen3_next() {
   TensorNames names = kHfQwen35Names;
   names.linear.qkv_gate = "linear_attn.in_proj_qkvz";
-  names.linear.strengths_steps = "linear_attn.in_proj_ba";
+  names.linear.alpha_beta = "linear_attn.in_proj_ba";
   return names;
 }
 inline constexpr TensorNames kHfQwen3NextNames = hf_names_of_qwen3_next();

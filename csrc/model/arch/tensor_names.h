@@ -12,13 +12,13 @@ struct LinearAttentionNames {
   std::string_view qkv;
   std::string_view gate;
   std::string_view qkv_gate;  // both of these in one tensor, by key head; empty: separate
-  std::string_view steps;
-  std::string_view strengths;
-  std::string_view strengths_steps;  // both of these in one tensor, by key head; empty: separate
+  std::string_view alpha;
+  std::string_view beta;
+  std::string_view alpha_beta;  // both of these in one tensor, by key head; empty: separate
   std::string_view conv;
-  std::string_view rates;  // the whole name in a layer
-  bool rates_are_logarithms = false;
-  std::string_view step_biases;  // the whole name in a layer
+  std::string_view decay_rates;  // the whole name in a layer
+  bool decay_rates_are_logarithms = false;
+  std::string_view dt_bias;  // the whole name in a layer
   std::string_view norm;
   std::string_view output;
 };

@@ -88,7 +88,7 @@ class TestingStates {
     return device_->to_array(out);
   }
 
-  // The rows are (qkv, steps, strengths); the vectors are (rates, biases of steps).
+  // The rows are (qkv, alpha, beta); the vectors are (decay_rates, dt_bias).
   Floats delta_rule(int layer, const std::vector<Sequence>& sequences, int n_key_heads, bool is_interleaved,
                     const std::array<Floats, 3>& rows, const std::array<Floats, 2>& vectors) {
     const StateGeometry& state = pool_->geometry().state;
@@ -97,12 +97,12 @@ class TestingStates {
                             .key_dim = state.key_dim,
                             .value_dim = state.value_dim,
                             .is_interleaved = is_interleaved};
-    const auto rates = vector(vectors[0]), biases = vector(vectors[1]);
+    const auto decay_rates = vector(vectors[0]), dt_bias = vector(vectors[1]);
     const Rows qkv = device_->to_rows(rows[0]);
     const Rows out = device_->empty_rows(qkv.n_rows, rule.value_width());
     device_->backend().delta_rule(
         *pool_, layer, StateBatch(sequences).rows(), rule,
-        {qkv, device_->to_rows(rows[1]), device_->to_rows(rows[2]), rates.get(), biases.get()}, out);
+        {qkv, device_->to_rows(rows[1]), device_->to_rows(rows[2]), decay_rates.get(), dt_bias.get()}, out);
     return device_->to_array(out);
   }
 
