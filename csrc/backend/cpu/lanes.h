@@ -42,9 +42,6 @@ namespace imp::cpu {
 namespace {
 
 // bfloat16 storage: the upper half of a float32, rounded to nearest even; NaN stays NaN.
-inline Lanes load_bf16(const std::uint16_t* from) {
-  return from_bits(shift_left<16>(load_u16(from)));
-}
 inline IntLanes round_bf16(Lanes x) {  // in the upper halves; the lower ones are undefined
   const IntLanes word = bits(x);
   const IntLanes odd = shift_right_logical<16>(word) & broadcast_int(1);

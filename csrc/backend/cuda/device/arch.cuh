@@ -20,9 +20,6 @@ namespace imp::cuda::arch {
 __device__ __forceinline__ float f16_to_float(std::uint16_t bits) {
   return __half2float(__ushort_as_half(bits));
 }
-__device__ __forceinline__ float bf16_to_float(std::uint16_t bits) {
-  return __uint_as_float(static_cast<unsigned>(bits) << 16);
-}
 // To nearest, ties to even.
 __device__ __forceinline__ std::uint16_t float_to_f16(float value) {
   return __half_as_ushort(__float2half_rn(value));
@@ -140,14 +137,6 @@ __device__ __forceinline__ Vec16 load_streamed(const void* from) {
                : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                : "l"(from));
   return v;
-}
-
-// Programmatic dependent launch; see LaunchShape::overlaps_predecessor.
-__device__ __forceinline__ void wait_for_predecessor() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-__device__ __forceinline__ void let_successor_begin() {
-  asm volatile("griddepcontrol.launch_dependents;");
 }
 
 }  // namespace imp::cuda::arch

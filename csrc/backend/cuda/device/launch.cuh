@@ -14,16 +14,11 @@ void launch(Stream& stream, void (*kernel)(P...), const LaunchShape& shape, A&&.
     stream.keep(to_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(shape.shared_bytes))));
   }
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream.handle);
-  config.attrs = &attribute;
-  config.numAttrs = shape.overlaps_predecessor ? 1 : 0;
   stream.keep(to_status(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...)));
 }
 

@@ -12,8 +12,6 @@ namespace imp::cuda {
 struct LaunchShape {
   dim3 grid, block;
   std::size_t shared_bytes = 0;  // dynamic
-  // Programmatic dependent launch: needs arch::wait_for_predecessor() before accesses to other kernels' data.
-  bool overlaps_predecessor = false;
 };
 
 inline Stream& stream_of(const GemmLaunch& launch) noexcept {

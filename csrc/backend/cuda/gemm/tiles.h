@@ -84,9 +84,6 @@ constexpr int pair_shift(int k) {
 constexpr int bit_offset(int row, int k) {
   return byte_in_fragment(row, k);
 }
-constexpr int bit_shift(int k) {
-  return k / 32;
-}
 constexpr int half_offset(int row, int k) {
   const int lane = row % 8 * 4 + k % 8 / 2, in_register = row / 8 + k % 16 / 8 * 2;
   return k / 16 * kFragmentBytes + lane * kLaneBytes + in_register * 4 + k % 2 * 2;

@@ -28,7 +28,6 @@ class CudaKvPool final : public KvPool {
 
   std::byte* layer(int layer) const noexcept { return memory_.get() + static_cast<std::size_t>(layer) * layer_bytes_; }
   KvLayerView layer_view(int layer) const noexcept;
-  std::size_t layer_bytes() const noexcept { return layer_bytes_; }
   std::size_t block_bytes() const noexcept { return block_bytes_; }  // of one layer
   std::int32_t spare_block() const noexcept { return geometry_.n_blocks; }
 

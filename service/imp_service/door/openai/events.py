@@ -35,11 +35,6 @@ class Events:
         return f'{self._prefix}"choices":[],"usage":{dumps(usage)}}}\n\n'.encode()
 
 
-def event_of(value: object) -> bytes:
-    """An event with any JSON value."""
-    return f"data: {dumps(value)}\n\n".encode()
-
-
 def dumps(value: object) -> str:
     """JSON without spaces. A person can read it in any language."""
     text = _ENCODER.encode(value)

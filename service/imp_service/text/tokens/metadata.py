@@ -18,9 +18,6 @@ class TokenizerMetadata:
     def __init__(self, metadata: Mapping[str, object]) -> None:
         self.metadata = metadata
 
-    def has(self, name: str) -> bool:
-        return PREFIX + name in self.metadata
-
     def fail(self, name: str, message: str) -> TokenizerInvalid:
         return TokenizerInvalid(PREFIX + name, message)
 

@@ -17,9 +17,6 @@ namespace imp::cuda::arch {
 inline float f16_to_float(std::uint16_t bits) {
   return f16_to_f32(bits);
 }
-inline float bf16_to_float(std::uint16_t bits) {
-  return bf16_to_f32(bits);
-}
 inline std::uint16_t float_to_f16(float value) {
   return f32_to_f16(value);
 }
@@ -159,8 +156,5 @@ inline Vec16 load_streamed(const void* from) {
   std::memcpy(&v, from, sizeof v);
   return v;
 }
-
-inline void wait_for_predecessor() {}
-inline void let_successor_begin() {}
 
 }  // namespace imp::cuda::arch
