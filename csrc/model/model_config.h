@@ -63,9 +63,9 @@ struct RopeScaling {
 // One kind of rotary embedding (RoPE). A model has one, or two: one for windowed layers and one for the others.
 struct RopeConfig {
   RopeStyle style = RopeStyle::halves;
-  int dims = 0;           // rotated elements of each head, the first ones
-  double theta = 10000;   // frequency of pair i is theta^(-2i / dims)
-  int turning_pairs = 0;  // the first ones; the others keep the angle 0; 0: all turn
+  int dims = 0;             // rotated elements of each head, the first ones
+  double theta = 10000;     // frequency of pair i is theta^(-2i / dims)
+  int n_rotated_pairs = 0;  // the first ones are rotated, the others are not; 0: all are
   RopeScaling scaling;
   bool file_factors = false;  // the file holds a divisor for each frequency (`rope_freqs.weight`)
 };

@@ -20,15 +20,15 @@ struct Ramp {
   }
 };
 
-// The pair that rotates `turns` times over the original context, as a real number.
-double pair_of_turns(const RopeConfig& rope, double turns) {
+// The index, as a real number, of the pair that rotates `turns` times over the original context.
+double pair_of_rotations(const RopeConfig& rope, double turns) {
   const double context = rope.scaling.original_context;
   return rope.dims * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
 }
 
 Ramp yarn_ramp(const RopeConfig& rope) {
-  double first = pair_of_turns(rope, rope.scaling.beta_fast);
-  double last = pair_of_turns(rope, rope.scaling.beta_slow);
+  double first = pair_of_rotations(rope, rope.scaling.beta_fast);
+  double last = pair_of_rotations(rope, rope.scaling.beta_slow);
   if (rope.scaling.truncated) {
     first = std::floor(first);
     last = std::ceil(last);
@@ -37,7 +37,7 @@ Ramp yarn_ramp(const RopeConfig& rope) {
 }
 
 // 1 for frequencies with many rotations in the original context, 0 for those with few.
-double turning_part(const RopeScaling& scaling, double frequency) {
+double unscaled_fraction(const RopeScaling& scaling, double frequency) {
   const double turns = scaling.original_context * frequency / (2 * std::numbers::pi);
   if (scaling.high_freq_factor <= scaling.low_freq_factor) return turns < scaling.low_freq_factor ? 0 : 1;
   const double part = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
@@ -59,7 +59,7 @@ double scaling_of(const RopeScaling& scaling, const Ramp& ramp, int pair, double
       return scaled * (1 - unscaled_part) + unscaled_part;
     }
     case RopeScalingKind::wavelength: {
-      const double unscaled_part = turning_part(scaling, frequency);
+      const double unscaled_part = unscaled_fraction(scaling, frequency);
       return scaled * (1 - unscaled_part) + unscaled_part;
     }
   }
@@ -104,8 +104,8 @@ Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
     double frequency = std::pow(theta, -2.0 * i / config.dims);
     frequency *= scaling_of(config.scaling, ramp, i, frequency);
     if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<std::size_t>(i)]);
-    const bool is_still = config.turning_pairs > 0 && i >= config.turning_pairs;
-    rope.frequencies.push_back(is_still ? 0 : frequency);
+    const bool is_rotated = config.n_rotated_pairs == 0 || i < config.n_rotated_pairs;
+    rope.frequencies.push_back(is_rotated ? frequency : 0);
   }
   return rope;
 }

@@ -90,7 +90,7 @@ class Rules {
     count("delta_value_dim", rule.value_dim, model_limits::kHeadDim);
     require(rule.n_value_heads % rule.n_key_heads == 0, "delta_value_heads", std::to_string(rule.n_value_heads),
             "a multiple of the " + std::to_string(rule.n_key_heads) + " key heads");
-    require(config_.n_kv_layers() > 0, "linear_layers", "all", "at least one layer with attention over keys");
+    require(config_.n_kv_layers() > 0, "linear_layers", "all", "at least one layer with softmax attention");
   }
 
   void check_cache() const {

@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "key size": ({"ssm.state_size": 1024}, "key qwen35.ssm.state_size: 1024, expected 1 to 512"),
     "no attention": (
         {"attention.recurrent_layers": [True] * 5},
-        "expected at least one layer with attention over keys",
+        "expected at least one layer with softmax attention",
     ),
     "flags": ({"attention.recurrent_layers": [True] * 4}, "4 values, expected one for each of 5 layers"),
     "drafts": ({"nextn_predict_layers": 5}, "key qwen35.nextn_predict_layers: 5, expected less than the 5 layers"),

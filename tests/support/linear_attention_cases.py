@@ -67,7 +67,7 @@ _OFF: dict[str, TurnOff] = {
 _EXPERTS_OFF = {
     **_OFF, "shared expert": _without_shared_expert, "gate of the shared expert": _shared_expert_without_gate,
 }  # fmt: skip
-# Three layers with linear attention, one with attention over keys, and one more.
+# Three layers with linear attention, one with softmax attention, and one more.
 _LAYERS = {"num_hidden_layers": 5}
 _ROPE: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24,

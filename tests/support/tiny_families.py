@@ -37,7 +37,7 @@ class Family:
     windowed_unscaled: bool = False  # their rope has no scaling
     rope_period: int = 0  # the last of so many layers has no rope; 0: all have one
     rope_in_windows_only: bool = False
-    linear_period: int = 0  # the last of so many layers has attention over keys, the others linear attention; 0: all
+    linear_period: int = 0  # the last of so many layers has softmax attention, the others linear attention; 0: all
     value_heads_interleaved: bool = False  # value head h has key head h % their number, not h // the values of each
     output_gate: bool = False  # of attention, head by head in the tensor of q
 

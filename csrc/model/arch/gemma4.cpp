@@ -132,7 +132,7 @@ void require_equal_heads(const FactReader& facts, int windowed_head_dim) {
 void read_hf_gemma4_ropes(FactReader& facts, int windowed_dims) {
   ModelConfig& config = facts.config;
   read_hf_rope(facts, RopeStyle::halves, 1000000);
-  if (!facts.has("rope_parameters.full_attention.rope_type")) config.ropes[0].turning_pairs = config.head_dim / 8;
+  if (!facts.has("rope_parameters.full_attention.rope_type")) config.ropes[0].n_rotated_pairs = config.head_dim / 8;
   add_windowed_rope(config, windowed_dims);
   constexpr const char* kWindowed = "rope_parameters.sliding_attention.";
   require_plain_rope(facts, kWindowed);

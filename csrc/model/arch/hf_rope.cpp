@@ -126,7 +126,7 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, floa
   facts.find_number("rope_dims", section + "partial_rotary_factor", rotated);
   rope.dims = static_cast<int>(static_cast<float>(facts.config.head_dim) * rotated);
   if (facts.find_word("", section + "rope_type") == kProportional) {
-    rope.turning_pairs = rope.dims / 2;
+    rope.n_rotated_pairs = rope.dims / 2;
     rope.dims = facts.config.head_dim;
   }
   read_hf_scaling(facts, section, rope.scaling);

@@ -12,7 +12,8 @@
 
 namespace imp::cuda {
 
-// In the order of the requests. An exception of `read` or `progress` ends the loading and frees what was loaded.
+// Returns the weights in the order of the requests. An exception of `read` or `progress` ends the loading and frees
+// what was loaded.
 std::vector<std::unique_ptr<Linear>> load_cuda_linears(std::span<const LinearRequest> requests, DeviceArena& memory,
                                                        ThreadPool& threads, Stream& stream, const BytesRead& progress);
 

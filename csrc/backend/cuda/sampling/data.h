@@ -16,7 +16,7 @@ struct Adjustment {
 // A request to sample a token or to score one.
 struct DeviceRequest {
   std::uint64_t random;  // bits of the draw
-  SamplerValues values;  // top_k as active_top_k() has it
+  SamplerValues values;  // top_k is that of active_top_k()
   std::int32_t logits_row;
   std::int32_t token;                        // to score, or -1
   std::int32_t n_candidates;                 // to list, at most the vocabulary
