@@ -55,7 +55,7 @@ COMMANDS = (
     Command("tune", "measure which kernels are fastest on this machine", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("kernels", "list the matrix kernels, or explain which one runs"),
     Command("k8s", "print Kubernetes manifests, sized for a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
-    Command("systemd", "print a unit of systemd for a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("systemd", "print a systemd unit for a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command(
         "doctor",
         "check whether imp can run here, and show what it detects",

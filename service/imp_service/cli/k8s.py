@@ -34,7 +34,7 @@ EXAMPLES = (
 def configure(parser: ArgumentParser) -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--standalone", action="store_true", help="a service of its own (this is the default)")
-    kind.add_argument("--sidecar", action="store_true", help="imp beside an application, in the same pod")
+    kind.add_argument("--sidecar", action="store_true", help="imp as a sidecar in the pod of an application")
     what = (
         "the model file to size for; pods find a file of this name in their volume, or download hf:OWNER/NAME:TYPE "
         "when they start (default: the built-in demo)"
@@ -52,7 +52,7 @@ def configure(parser: ArgumentParser) -> None:
         "--model-image",
         metavar="REF",
         action=Once,
-        help="the OCI image that holds it, on clusters with image volumes (feature gate ImageVolume)",
+        help="the OCI image that holds the model file, on clusters with image volumes (feature gate ImageVolume)",
     )
     parser.add_argument("--name", action=Once, help="the name of all objects (default: imp, app-with-imp)")
     parser.add_argument("--image", metavar="REF", action=Once, help="imp's image")

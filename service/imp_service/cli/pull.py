@@ -13,8 +13,10 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("reference", metavar="REF", help="OWNER/NAME, perhaps with :FILE or :TYPE, as :Q4_K_M")
-    parser.add_argument("--to", metavar="DIR", action=Once, help="where the files go (default: the cache of the hub)")
+    parser.add_argument("reference", metavar="REF", help="OWNER/NAME, optionally with :FILE or :TYPE, such as :Q4_K_M")
+    parser.add_argument(
+        "--to", metavar="DIR", action=Once, help="the directory for the files (default: the cache of Hugging Face)"
+    )
     parser.add_argument("--revision", metavar="R", action=Once, help="a branch, a tag or a commit (default: main)")
     parser.add_argument("--list", action="store_true", help="list the models of the repository, and download nothing")
 

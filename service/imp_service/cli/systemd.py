@@ -1,4 +1,4 @@
-"""imp systemd: a unit of systemd on stdout, with the memory and the times of a model and its settings."""
+"""imp systemd: a systemd unit on stdout, with the memory and the times of a model and its settings."""
 
 import sys
 from argparse import ArgumentParser, Namespace

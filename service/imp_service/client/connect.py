@@ -66,7 +66,7 @@ def target_of(address: str | None, options: ConnectOptions) -> Target:
     attempts, token = options.get("attempts", MOST_ATTEMPTS), options.get("token")
     ca, cert, key = options.get("ca"), options.get("cert"), options.get("key")
     if (cert is None) != (key is None):
-        raise invalid("cert", "cert and key: one without the other")
+        raise invalid("cert", "cert and key: expected both or neither")
     if not 1 <= attempts <= MOST_ATTEMPTS:
         raise invalid("attempts", f"{attempts}, expected 1 … {MOST_ATTEMPTS}")
     if token is not None and not is_header(token):

@@ -19,7 +19,7 @@ MESSAGES = 8
 
 
 def reserve_bytes(settings: Settings) -> int:
-    """The bytes of all this, from the settings in [limits], [scheduler] and [text]."""
+    """The reserved bytes, from the settings in [limits], [scheduler] and [text]."""
     limits, text = settings.limits, settings.text
     return (
         PROCESS_BYTES
@@ -31,6 +31,6 @@ def reserve_bytes(settings: Settings) -> int:
 
 
 def has_room_for_text(settings: Settings) -> bool:
-    """Whether the memory limit is at least that. If it is not, loading a model fails."""
+    """Whether the memory limit is at least reserve_bytes(). If it is not, loading a model fails."""
     limit = memory_limit().limit_bytes
     return limit is None or limit >= reserve_bytes(settings)

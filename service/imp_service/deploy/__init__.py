@@ -1,4 +1,4 @@
-"""Writes manifests for Kubernetes and a unit of systemd, with the resources that a model needs."""
+"""Writes manifests for Kubernetes and a systemd unit, with the resources that a model needs."""
 
 from imp_service.deploy.bases import Base, BaseName, Document, read_base
 from imp_service.deploy.conf import pod_conf

@@ -1,4 +1,4 @@
-"""A unit of systemd: conf/systemd/imp.service, filled in with a command, its memory and its times."""
+"""A systemd unit: conf/systemd/imp.service, filled in with a command, its memory and its times."""
 
 from __future__ import annotations
 

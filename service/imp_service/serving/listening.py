@@ -47,7 +47,7 @@ WITHOUT_OTHERS = 0o117
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Within the `with` block a socket may be bound at the path. An old socket there was checked and removed.
+    """Within the `with` block a socket may be bound at the path. A stale socket there was checked and removed.
 
     A lock on the folder makes two processes that start at once do this one after the other.
     """
@@ -69,7 +69,7 @@ def claimed(path: Path) -> Iterator[None]:
 
 
 def check(path: Path) -> bool:
-    """Whether an old socket at the path must be removed before binding. Raises ListenError if binding is impossible."""
+    """Whether binding must first remove a stale socket at the path. Raises ListenError if binding is impossible."""
     where = f"unix://{path}"
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise ListenError("CANNOT_CREATE", where, f"{len(os.fsencode(path))} bytes, at most {MAX_PATH_BYTES} fit")
@@ -81,11 +81,11 @@ def check(path: Path) -> bool:
     except OSError as error:
         raise ListenError.from_os(where, error) from None
     if not stat.S_ISSOCK(found.st_mode):
-        raise ListenError("CANNOT_CREATE", where, f"found {_kind(found.st_mode)}, expected nothing or an old socket")
+        raise ListenError("CANNOT_CREATE", where, f"found {_kind(found.st_mode)}, expected nothing or a stale socket")
     if _is_answered(where, path):
         raise ListenError("ADDRESS_IN_USE", where, "a live process answers there")
     if found.st_uid != os.geteuid():
-        raise ListenError("ADDRESS_PERMISSION", where, f"found an old socket of user {found.st_uid}")
+        raise ListenError("ADDRESS_PERMISSION", where, f"found a stale socket of user {found.st_uid}")
     return True
 
 

@@ -135,7 +135,7 @@ class EngineCollector(Collector):
             failed = "Failed captures; such steps are launched op by op."
             yield CounterMetricFamily("imp_graph_capture_failures", failed, value=numbers.graphs.failures)
         yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
-        freed = "From the command that cancels a run to its blocks being free."
+        freed = "Time from the command that cancels a run until its blocks are free."
         yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)
 
     def _cache_config(self, numbers: EngineNumbers) -> Metric:

@@ -224,14 +224,14 @@ def test_tokens_both_ways(call):
 
 USAGE = {
     ("hello", "--token-env", "NO_SUCH"): "$NO_SUCH: no token there",
-    ("hello", "--cert", "a.pem"): "--cert and --key: one without the other",
+    ("hello", "--cert", "a.pem"): "--cert and --key: expected both or neither",
     ("hello", "--deadline", "3"): "--deadline: 3: expected 1ms to 24h, with its unit",
     ("hello", "--metadata", "imp-tenant"): "expected key=value",
     ("hello", "--fields", "{"): "--fields: Failed to load JSON",
     ("hello", "--fields", '{"no_such": 1}'): '"no_such"',
     ("hello", "--fields", '{"text": "x"}'): "PROMPT: expected one",
     ("hello", "--fields", '{"num_sequences": 2}'): "expected --json too",
-    ("chat", "hello", "--fields", '{"text": "x"}'): "a chat has one answer",
+    ("chat", "hello", "--fields", '{"text": "x"}'): "--fields: a chat takes no prompt",
     ("generate",): "PROMPT: expected one",
     ("health", "--temperature", "0"): "unrecognized arguments: --temperature",
 }

@@ -59,8 +59,9 @@ def _options(word: str, options: Any) -> dict[str, float]:
         raise _unfit(word, "options are not an object")
     found: dict[str, float] = {}
     for name, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int if is_whole(require_name(name)) else int | float):
-            raise _unfit(word, f"{name} is no number that it takes")
+        whole = is_whole(require_name(name))
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise _unfit(word, f"{name} is not {'an integer' if whole else 'a number'}")
         found[name] = value
     return found
 

@@ -40,7 +40,7 @@ def add_connection_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
 def _add_tls_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
     parser.add_argument("--tls", action="store_true", help="speak TLS; --ca, --cert and --key imply it")
     for option, text in (
-        ("--ca", "trust servers whose certificate is of these (default: gRPC's own roots)"),
+        ("--ca", "trust servers with a certificate of these authorities (default: gRPC's own)"),
         ("--cert", "the caller's certificate, for mutual TLS"),
         ("--key", "its private key"),
     ):
@@ -71,7 +71,7 @@ def add_attempts_option(parser: ArgumentParser) -> None:
         type=int,
         choices=range(1, 6),
         action=Once,
-        help="attempts in all, 5 at most (default), if the server refuses a call for a while; 1: no retry",
+        help="most attempts if the server refuses a call for a while, 1 to 5 (default: 5); 1: no retry",
     )
 
 
@@ -162,7 +162,7 @@ def _tls_files(arguments: Namespace) -> "TlsFiles | None":
     from imp_service.client.target import TlsFiles
 
     if (arguments.cert is None) != (arguments.key is None):
-        raise CommandError("USAGE", "--cert and --key: one without the other")
+        raise CommandError("USAGE", "--cert and --key: expected both or neither")
     if not (arguments.tls or arguments.ca or arguments.cert):
         return None
     tls = TlsFiles(arguments.ca, arguments.cert, arguments.key)

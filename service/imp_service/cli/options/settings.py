@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 MODEL_HELP = (
-    "a model file, hf:OWNER/NAME:TYPE as imp pull downloads it, or a name of [models] in imp.conf "
+    "a model file, hf:OWNER/NAME:TYPE, which imp downloads, or a name of [models] in imp.conf "
     "(default: model.path of imp.conf, else the built-in demo)"
 )
 
@@ -91,7 +91,7 @@ def add_model_options(parser: ArgumentParser, *, as_word: bool = False) -> None:
 def add_model_option(parser: "ArgumentParser | _MutuallyExclusiveGroup", text: str, *, as_word: bool = False) -> None:
     parser.add_argument("-m", "--model", metavar="PATH", action=Once, help=text)
     if as_word:
-        parser.add_argument("model", metavar="MODEL", nargs="?", action=ModelWord, help="the model, without -m")
+        parser.add_argument("model", metavar="MODEL", nargs="?", action=ModelWord, help="the model, in place of -m")
 
 
 def add_context_option(parser: ArgumentParser) -> None:

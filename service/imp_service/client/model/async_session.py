@@ -74,7 +74,7 @@ class AsyncSessionServer:
         return self._connection.stream(self._stub.Generate, message, metadata=metadata, timeout=timeout)
 
     async def release(self, state: SessionState) -> None:
-        """Frees a session. If the server cannot be reached, it frees the session after its ttl."""
+        """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
         request = session_calls.release(state)
         if request is not None:
             with suppress(CallFailure):
@@ -177,7 +177,7 @@ class AsyncSession:
     def generate(
         self, request: GenerationRequest = NO_PROMPT, *, timeout: float | None = None, **options: Any
     ) -> AsyncGeneration:
-        """Goes on by itself after what is held. It takes the options of `AsyncClient.generate`."""
+        """Generates after the held tokens. It takes the options of `AsyncClient.generate`."""
         state, request = self._state, request_of(request, options)
         message = state.generation(request)
         reception = Reception(request)
@@ -208,7 +208,7 @@ class AsyncSession:
 async def decode_together(
     server: AsyncSessionServer, steps: Sequence[SessionStep], timeout: float | None
 ) -> list[StepOutput | Error]:
-    """Steps sessions of one server, those of one caller in one call."""
+    """Steps sessions of one server. Sessions of one caller are stepped in one call."""
     parts = session_calls.parts_of(steps, AsyncSession)
     results: dict[int, StepOutput | Error] = {}
     for metadata, places in session_calls.by_caller(parts).items():

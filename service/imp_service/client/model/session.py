@@ -65,7 +65,7 @@ class SessionServer:
         return Generation(messages, reception)
 
     def release(self, state: SessionState) -> None:
-        """Frees a session. If the server cannot be reached, it frees the session after its ttl."""
+        """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
         request = session_calls.release(state)
         if request is not None:
             with suppress(CallFailure):
@@ -106,9 +106,9 @@ class Session:
     """A sequence of tokens that its caller extends, forks and truncates. For one thread at a time.
 
     It holds `position` tokens, and perhaps a pending one: sampled, but not yet evaluated. A step evaluates the tokens
-    that it is given, or the pending one, and samples the next. Sampling options that are given to a step hold from then
-    on. The first step opens the session on the server; closing it, by close() or a `with` block, frees it there. The
-    server frees a session that is not used for its `ttl`.
+    that it is given, or the pending one, and samples the next. Sampling options that are given to a step stay in force
+    for later steps. The first step opens the session on the server; closing it, by close() or a `with` block, frees it
+    there. The server frees a session that is not used for its `ttl`.
     """
 
     def __init__(self, server: SessionServer, state: SessionState) -> None:
@@ -149,9 +149,9 @@ class Session:
     ) -> StepOutput:
         """Evaluates a prompt after what is held, and samples.
 
-        Text gets the model's special tokens if nothing is held yet. If `position` is given and is not what the session
-        holds, nothing happens but the error POSITION_MISMATCH. `base` is where output 0 would be, for a sampler that
-        goes on with the draws of an earlier session.
+        Text gets the model's special tokens if nothing is held yet. If `position` is given and differs from the number
+        of held tokens, the error is POSITION_MISMATCH and nothing changes. `base` is the position of output 0, for a
+        sampler that continues the draws of an earlier session.
         """
         asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
@@ -175,7 +175,7 @@ class Session:
     def generate(
         self, request: GenerationRequest = NO_PROMPT, *, timeout: float | None = None, **options: Any
     ) -> Generation:
-        """Goes on by itself after what is held. It takes the options of `Client.generate`."""
+        """Generates after the held tokens. It takes the options of `Client.generate`."""
         state, request = self._state, request_of(request, options)
         message = state.generation(request)
         self._run(session_calls.begin_generation(state), timeout)
@@ -202,7 +202,7 @@ class Session:
 def decode_together(
     server: SessionServer, steps: Sequence[SessionStep], timeout: float | None
 ) -> list[StepOutput | Error]:
-    """Steps sessions of one server, those of one caller in one call."""
+    """Steps sessions of one server. Sessions of one caller are stepped in one call."""
     parts = session_calls.parts_of(steps, Session)
     results: dict[int, StepOutput | Error] = {}
     for metadata, places in session_calls.by_caller(parts).items():

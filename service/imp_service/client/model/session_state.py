@@ -65,7 +65,7 @@ class SessionState:
     # A generation.
 
     def generation(self, request: GenerationRequest) -> pb.GenerateRequest:
-        """Goes on by itself after what is held. Without a sampling option it keeps the sampler."""
+        """Generates after the held tokens. Without a sampling option it keeps the sampler."""
         if request.prompt:
             raise invalid("prompt", "given, expected none: the session holds it")
         self.require_tokens()

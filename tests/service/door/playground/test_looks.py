@@ -119,7 +119,7 @@ def test_ply_4_it_can_be_used_by_keyboard_alone(http: HttpServed, visit: Any) ->
         press("ArrowDown")
         press("Enter")
         expect(it.page.get_by_text("2 of 2")).to_be_visible()
-        tab_to("The answer before")
+        tab_to("Previous answer")
         press("Enter")
         expect(it.page.get_by_text("1 of 2")).to_be_visible()
         tab_to("As code")

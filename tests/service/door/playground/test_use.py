@@ -126,7 +126,7 @@ def test_ply_2_the_same_seed_gives_the_same_answer_and_the_page_says_so(http: Ht
         it.button("Another answer").click()
         expect(it.page.get_by_text("2 of 2")).to_be_visible()
         assert it.answer != first
-        it.button("The answer before").click()
+        it.button("Previous answer").click()
         assert it.answer == first
 
 

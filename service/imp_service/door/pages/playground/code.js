@@ -29,7 +29,7 @@ function showCode(request) {
 }
 async function copy(text, by) {
 	try { await navigator.clipboard.writeText(text) } catch {
-		// Without TLS, browsers have the older way alone.
+		// Without TLS, browsers do not offer navigator.clipboard.
 		const area = make('textarea', { value: text })
 		by.after(area)
 		area.select()

@@ -5,7 +5,7 @@ function draw(turn) {
 	const asked = make('div', { className: 'asked' }, make('p', { textContent: turn.text }), make('div', { className: 'row' }, button('Edit', () => edit(turn))))
 	const reply = turn.reply = make('div', { className: 'reply', ariaLive: 'polite', ariaBusy: String(busy) })
 	const thought = turn.thought = make('p')
-	const details = turn.details = make('details', { open: busy }, make('summary', { textContent: 'What it thought first' }), thought)
+	const details = turn.details = make('details', { open: busy }, make('summary', { textContent: 'Reasoning' }), thought)
 	turn.figures = make('p', { className: 'soft' })
 	const node = make('div', { className: 'answer' }, details, reply)
 	if (answer.problem) node.append(make('p', { className: 'problem', role: 'alert', textContent: answer.problem.message }))
@@ -59,8 +59,8 @@ function actions(turn, answer) {
 	if (turn.answers[1]) {
 		const step = by => () => { turn.at = (turn.at + by + turn.answers.length) % turn.answers.length; draw(turn) }
 		const [back, next] = [button('‹', step(-1)), button('›', step(1))]
-		back.ariaLabel = 'The answer before'
-		next.ariaLabel = 'The next answer'
+		back.ariaLabel = 'Previous answer'
+		next.ariaLabel = 'Next answer'
 		row.append(back, make('span', { className: 'soft', textContent: `${turn.at + 1} of ${turn.answers.length}` }), next)
 	}
 	return row
@@ -81,7 +81,7 @@ async function again(turn) {
 	}
 	draw(turn)
 }
-// What came after a turn goes.
+// Removes the turns after a turn.
 function cut(turn) {
 	for (const later of turns.splice(turns.indexOf(turn) + 1)) later.node.remove()
 }
