@@ -17,15 +17,11 @@ from support.linear_attention_cases import LINEAR_CASES
 from support.llama_cpp_converter import convert
 
 pytest.importorskip("transformers", reason="transformers is not installed")
+from safetensors.torch import load_file, save_file
 
 SOURCE = os.environ.get("IMP_LLAMA_CPP_SOURCE", "")
-# The converter gives Granite 4 without Mamba layers a rope, whatever the configuration says. It reads the experts of
-# Qwen 3 VL transposed, as published files have them and transformers no longer saves them.
-CASES = {
-    name: case
-    for name, case in (OTHER_CASES | LINEAR_CASES).items()
-    if name not in ("granite_4_without_rope", "qwen3_vl_moe")
-}
+# The converter gives Granite 4 without Mamba layers a rope, whatever the configuration says.
+CASES = {name: case for name, case in (OTHER_CASES | LINEAR_CASES).items() if name != "granite_4_without_rope"}
 QUICK = ("llama", "gemma4_e2b", "granite_4", "olmo3", "phi4_mini", "gpt_oss", "qwen3_5_grouped", "qwen3_next")
 # The converter ignores the head size of these.
 OF_PLAIN_HEADS = ("granite", "granite_4", "granitemoe", "granitemoeshared")
@@ -56,6 +52,15 @@ def case_of(name: str) -> FamilyCase:
     return dataclasses.replace(case, traits=case.traits | WIDE) if name in OF_PLAIN_HEADS else case
 
 
+def transpose_experts(path: Path) -> None:
+    """Stores the experts of Qwen 3 VL as published files do, and transformers no longer does."""
+    tensors = {
+        name: tensor.swapaxes(1, 2).contiguous() if ".experts." in name else tensor
+        for name, tensor in load_file(path).items()
+    }
+    save_file(tensors, path, {"format": "pt"})
+
+
 def save(name: str, directory: Path) -> Path:
     """Saves a case as transformers does, with what the converter needs besides."""
     peer = case_of(name).peer()
@@ -64,6 +69,8 @@ def save(name: str, directory: Path) -> Path:
     path.write_text(json.dumps(json.loads(path.read_text()) | PUBLISHED.get(name, {})))
     # The converter counts the tokens, to cut the embedding of Gemma.
     vocabulary = {str(token): token for token in range(peer.config.get_text_config().vocab_size)}
+    if name == "qwen3_vl_moe":
+        transpose_experts(directory / "model.safetensors")
     (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": []}))
     return directory
 
