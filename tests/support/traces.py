@@ -17,7 +17,9 @@ from support.command_line import FOUND_IN
 
 HOOK = Path(__file__).parent / "traced"
 
-_CODE = (sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), str(FOUND_IN), str(HOOK))
+# Packages may also be in another environment, which a .pth file adds.
+_PACKAGES = [folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")]
+_CODE = (sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), str(FOUND_IN), str(HOOK), *_PACKAGES)
 # Files of the loader, libc and OpenSSL; information from the kernel.
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/proc", "/sys")
 # The only program that a server starts; it compiles constraints.
