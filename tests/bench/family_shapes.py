@@ -34,7 +34,7 @@ EXPERTS = {"num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size":
 EXPERT_KEYS = {"expert_count": 32, "expert_used_count": 4, "expert_feed_forward_length": 512}
 _S, _F = "sliding_attention", "full_attention"
 _GEMMA4_LAYERS = ([_S] * 5 + [_F]) * 4
-_GEMMA4_SHARED = 8
+_GEMMA4_SHARED = 6  # llama.cpp wants a layer without a window right before these
 
 
 def shape_of(case: FamilyCase, traits: dict[str, Any], keys: dict[str, Any]) -> FamilyCase:
