@@ -59,6 +59,20 @@ def test_mod_7_mod_31_a_family_is_refused_with_advice(name: str, words: str, tmp
 
 
 @pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layer_types": ["attention", "mamba"]}, "key layer_types: mamba, expected attention for every layer"),
+        ({}, "key layer_types: none, expected attention for every layer: imp has no Mamba"),
+        ({"layer_types": ["attention"], "num_local_experts": 4}, "key num_local_experts: 4, expected 0"),
+    ],
+)
+def test_mod_7_mod_31_granite_4_with_mamba_layers_or_experts_is_refused(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    assert words in refusal(hub(tmp_path, model_type="granitemoehybrid", **changes))
+
+
+@pytest.mark.parametrize(
     ("keys", "words"),
     [
         ({"general__type": "adapter"}, "a LoRA adapter, not a model; merge it into its base model"),
