@@ -153,7 +153,7 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
   if (std::ranges::any_of(sequences, is_decode)) count(Op::attend_decode);
   if (!only_decode) count(Op::attend_prefill);
   if (params.sinks != nullptr) count(Op::attend_sinks);
-  // One pass over both; the longer one names it.
+  // One pass over sequences of both kinds. It is timed as prefill, which takes longer, if there is any.
   const OpTimer timer = timed(only_decode ? Op::attend_decode : Op::attend_prefill);
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
 }

@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
 
 @contextmanager
 def _local_model(arguments: Namespace) -> Iterator[str | None]:
-    """Makes the model of a reference readable. Yields the reference if it is not downloaded: then only headers are."""
+    """Makes the model of a reference readable. Yields the reference if only the model's headers are downloaded."""
     from imp_service.cli.hub.reference import PREFIX
 
     word = arguments.model or ""

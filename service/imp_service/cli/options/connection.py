@@ -104,7 +104,7 @@ def target_of(arguments: Namespace, address: str | None, attempts: int | None, o
 
 
 def http_caller_of(arguments: Namespace, url: str, option: str) -> "tuple[dict[str, str], SSLContext | None]":
-    """The headers of the caller at a server of OpenAI's API, and its TLS; None: what the system trusts.
+    """The caller's headers for an OpenAI-compatible server, and its TLS; None: what the system trusts.
 
     Without an option for the token, it is the one of OpenAI's own clients.
     """

@@ -198,7 +198,7 @@ class Sessions:
         return self._settings.ttl.total_seconds() if wanted is None else wanted
 
     def why_missing(self, tenant: str, session_id: str) -> Refusal:
-        """The error for an id without a session: it has expired, was on another start of a server, or is unknown."""
+        """The error for an id without a session: it has expired, is of another server process, or is unknown."""
         details = {"session_id": session_id}
         if (tenant, session_id) in self._expired:
             return Refusal(
@@ -210,7 +210,7 @@ class Sessions:
         return Refusal("SESSION_NOT_FOUND", "there is no such session", details)
 
     def is_of_another_instance(self, session_id: str) -> bool:
-        """Whether another start of a server issued the id."""
+        """Whether another server process issued the id."""
         return instance_of(session_id) not in (None, self._instance_id)
 
     @property

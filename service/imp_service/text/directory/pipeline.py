@@ -32,7 +32,7 @@ class Pipeline:
     kind: VocabularyKind
     prefix: Prefix
     cut_rules: CutRules
-    # Text comes back as it went in, but for composition.
+    # Decoding restores the text, except that its characters are composed (NFC).
     is_lossless: bool
     # The ids around a text.
     before: tuple[int, ...]
