@@ -48,29 +48,28 @@ def inspect(imp, hub: Hub) -> Run:
 
 
 @pytest.mark.parametrize("reference", ["own/one", "own/dir"])
-def test_get_6_the_report_of_headers_is_that_of_the_model(inspect: Run, hub: Hub, reference: str) -> None:
+def test_get_6_lif_19_headers_give_the_report_and_the_manifests_of_the_model(
+    inspect: Run, hub: Hub, tmp_path: Path, reference: str
+) -> None:
+    most = sum(map(len, hub.repositories[reference].values())) - 2 * 1024**2
     status, out, err = inspect("--json", f"hf:{reference}")
     assert status == 0, err
-    assert hub.n_sent < sum(map(len, hub.repositories[reference].values())) - 2 * 1024**2
-    assert inspect(command="ls")[1] == ""  # the cache is empty
+    assert hub.n_sent < most
+    n_sent = hub.n_sent
+    words = ("-m", f"hf:{reference}", "--image", "r.example/imp:1")
+    manifests = inspect(*words, command="k8s")
+    # One warning: of the bytes after the last tensor.
+    assert (manifests[0], manifests[2].count("warning")) == (0, reference == "own/one")
+    assert hub.n_sent - n_sent < most
+    assert list(tmp_path.rglob("snapshots")) == []  # the cache is empty
     assert inspect(reference, command="pull")[0] == 0
+    assert len(list(tmp_path.rglob("snapshots"))) == 1
     n_sent = hub.n_sent
     whole = json.loads(inspect("--json", f"hf:{reference}", HF_ENDPOINT="http://127.0.0.1:1")[1])
     found = json.loads(out)
     assert found.pop("path") == f"hf:{reference}" and Path(whole.pop("path")).exists()
-    assert found == whole and hub.n_sent == n_sent
-
-
-@pytest.mark.parametrize("reference", ["own/one", "own/dir"])
-def test_lif_19_manifests_need_only_headers(inspect: Run, hub: Hub, reference: str) -> None:
-    words = ("-m", f"hf:{reference}", "--image", "r.example/imp:1")
-    status, out, err = inspect(*words, command="k8s")
-    assert (status, err.count("warning")) == (0, reference == "own/one")  # of the bytes after the last tensor
-    assert hub.n_sent < sum(map(len, hub.repositories[reference].values())) - 2 * 1024**2
-    assert inspect(command="ls")[1] == ""  # the cache is empty
-    assert inspect(reference, command="pull")[0] == 0
-    n_sent = hub.n_sent
-    assert inspect(*words, command="k8s") == (0, out, err) and hub.n_sent == n_sent
+    assert found == whole
+    assert inspect(*words, command="k8s") == manifests and hub.n_sent == n_sent
 
 
 def test_lif_19_the_pods_get_the_commit_of_the_hub_now(inspect: Run, hub: Hub, tmp_path: Path) -> None:
