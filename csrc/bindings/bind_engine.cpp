@@ -4,10 +4,12 @@
 #include <pybind11/stl.h>
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "bindings/bind_events.h"
 #include "bindings/keywords.h"
 #include "engine/engine.h"
+#include "engine/speculation/draft_report.h"
 #include "model/loaded_model.h"
 
 namespace py = pybind11;
@@ -24,6 +27,15 @@ namespace imp::bindings {
 namespace {
 
 using Secret = std::array<std::uint64_t, 2>;
+
+py::dict skips_by_name(const SkipCounts& counts) {
+  py::dict skips;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::string_view name = name_of(static_cast<DraftSkip>(i));
+    skips[py::str(name.data(), name.size())] = counts[i];
+  }
+  return skips;
+}
 
 void register_options(py::module_& module) {
   py::class_<EngineOptions> options(module, "EngineOptions",
@@ -49,6 +61,7 @@ void register_options(py::module_& module) {
           })
       .def_readwrite("max_queued_events", &EngineOptions::max_queued_events)
       .def_readwrite("drafters", &EngineOptions::drafters)
+      .def_readwrite("fixed_depth", &EngineOptions::fixed_depth)
       .def_readwrite("suppressed_tokens", &EngineOptions::suppressed_tokens)
       .def_readwrite("cpu", &EngineOptions::cpu);
 }
@@ -78,6 +91,9 @@ void register_stats(py::module_& module) {
       .def_readonly("n_outputs", &EngineStats::n_outputs)
       .def_readonly("n_preemptions", &EngineStats::n_preemptions)
       .def_readonly("drafts", &EngineStats::drafts)
+      .def_property_readonly("drafters", [](const EngineStats& self) { return dict_of(self.drafters); })
+      .def_property_readonly("draft_skips", [](const EngineStats& self) { return skips_by_name(self.draft_skips); })
+      .def_readonly("draft_ns", &EngineStats::draft_ns)
       .def_readonly("n_wakeups", &EngineStats::n_wakeups)
       .def_readonly("running", &EngineStats::running)
       .def_readonly("waiting", &EngineStats::waiting)

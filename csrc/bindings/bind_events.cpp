@@ -135,7 +135,9 @@ void register_events(py::module_& module) {
       .def_readonly("pending", &FinishedEvent::pending)
       .def_readonly("timings", &FinishedEvent::timings)
       .def_readonly("n_preemptions", &FinishedEvent::n_preemptions)
-      .def_readonly("drafts", &FinishedEvent::drafts);
+      .def_readonly("drafts", &FinishedEvent::drafts)
+      .def_property_readonly("drafters", [](const FinishedEvent& event) { return dict_of(event.drafters); })
+      .def_property_readonly("drafts_off", [](const FinishedEvent& event) { return std::string(event.drafts_off); });
   bind_event<FailedEvent>(module, "FailedEvent", "A command failed, or a run ended by a failure.")
       .def_readonly("stream", &FailedEvent::stream)
       .def_property_readonly("reason", [](const FailedEvent& event) { return row_of(event.reason).name; })
@@ -150,6 +152,14 @@ void register_events(py::module_& module) {
       .def_readonly("existed", &DoneEvent::existed)
       .def_readonly("freed_blocks", &DoneEvent::freed_blocks);
   register_profile(module);
+}
+
+py::dict dict_of(const CountsByDrafter& counts) {
+  py::dict by_name;
+  for (const DrafterCounts& each : counts) {
+    if (!each.name.empty()) by_name[py::str(each.name.data(), each.name.size())] = each.counts;
+  }
+  return by_name;
 }
 
 py::list event_list(std::vector<Event>& events) {

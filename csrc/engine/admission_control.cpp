@@ -128,6 +128,7 @@ void AdmissionControl::check(const OpenCommand& command) const {
 
 void AdmissionControl::check(const RunCommand& command) const {
   check_tokens("tokens", command.tokens);
+  check_tokens("forced", command.forced);
   if (command.resume && !command.tokens.empty()) refuse("resume", "set together with tokens", "one of the two");
   if (command.position) check_at_least("position", *command.position, 0);
   if (command.base) check_at_least("base", *command.base, 0);

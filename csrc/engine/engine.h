@@ -28,6 +28,9 @@ struct EngineStats {
   std::uint64_t n_outputs = 0;
   std::uint64_t n_preemptions = 0;
   DraftCounts drafts;
+  CountsByDrafter drafters;
+  SkipCounts draft_skips{};     // by DraftSkip
+  std::int64_t draft_ns = 0;    // total time of choosing and making guesses
   std::uint64_t n_wakeups = 0;  // times the eventfd was signalled
   int running = 0;
   int waiting = 0;

@@ -39,6 +39,7 @@ struct EngineOptions {
   int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
   std::vector<std::string> drafters;            // what guesses for speculative decoding, in the order of their use
+  bool fixed_depth = false;                     // take every guess that there is room for: only for tests
   std::optional<int> cpu;                       // CPU of the engine's thread: that of the backend's thread 0
 };
 

@@ -1,15 +1,18 @@
 // Events of the engine: plain data, queued per step and drained in one call.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "backend/op_trace.h"
 #include "base/error.h"
 #include "engine/commands.h"
+#include "engine/speculation/guess.h"
 
 namespace imp {
 
@@ -64,6 +67,18 @@ struct DraftCounts {
   std::uint64_t n_accepted = 0;  // outputs that came from a guess's row
 };
 
+struct DrafterCounts {
+  std::string_view name;  // empty: there is no such drafter
+  DraftCounts counts;
+};
+// In the order of the drafters.
+using CountsByDrafter = std::array<DrafterCounts, kMaxDrafters>;
+
+// Why a step of a sequence verified no guess, although its request allows guesses.
+enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room, constraint };
+inline constexpr int kDraftSkips = 4;
+using SkipCounts = std::array<std::uint64_t, kDraftSkips>;
+
 enum class FinishReason : std::uint8_t { stop, max_tokens, context_full, time_limit, aborted, cancelled };
 
 struct RunTimings {
@@ -89,6 +104,8 @@ struct FinishedEvent {
   RunTimings timings;
   std::int32_t n_preemptions = 0;
   DraftCounts drafts;
+  CountsByDrafter drafters;
+  std::string_view drafts_off;  // why no guesses were verified at its end; empty: some were, or none were found
 };
 
 // A command failed and changed nothing. A run that had started ended, and its sequence is as before the failed step (a

@@ -8,10 +8,12 @@
 namespace imp {
 namespace {
 
-// The device can draw the next token alone: the host has no mask, no penalty and no sibling to handle.
+// The device can draw the next token alone: the host has no mask, no penalty, no forced output and no sibling to
+// handle.
 bool draws_on_device(const Sequence& sequence) noexcept {
   const Run& run = *sequence.run;
-  return run.started && run.siblings.empty() && !run.constrained && !has_penalties(sequence.params);
+  return run.started && run.siblings.empty() && !run.constrained && run.forced.empty() &&
+         !has_penalties(sequence.params);
 }
 
 // The run ends with the token that it draws now, whatever the token is.

@@ -238,7 +238,7 @@ bool Loop::iterate() {
     step.begun_ns = clock_();
     plan_step();
     if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
-    speculation_.extend(plan_);
+    extend_plan();
     thrown = begin(step);
   }
   if (thrown) {
@@ -247,8 +247,16 @@ bool Loop::iterate() {
     in_flight_ = begin_after(step);
     end(step);
   }
-  count(step);
+  const std::int64_t step_ns = count(step);
+  if (!thrown) speculation_.learn(step, step_ns);
   return true;
+}
+
+void Loop::extend_plan() {
+  if (!speculation_.is_on()) return;
+  const std::int64_t begin = clock_();
+  speculation_.extend(plan_);
+  state_.stats.draft_ns += clock_() - begin;
 }
 
 void Loop::plan_step() {
@@ -300,6 +308,7 @@ void Loop::end(Step& step) {
   executor_.finish(step);
   state_.now_ns = clock_();
   runs_.complete(step.rows, step.draws, step.scores);
+  speculation_.count(step);
   speculation_.observe(step);
 }
 
@@ -349,7 +358,8 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
   }
 }
 
-void Loop::count(const Step& step) {
+// Returns the time of the step.
+std::int64_t Loop::count(const Step& step) {
   EngineStats& stats = state_.stats;
   // A step that began early also waited for the step before it.
   const std::int64_t begin = std::max(step.begun_ns, stats.last_step_ns);
@@ -357,9 +367,10 @@ void Loop::count(const Step& step) {
   stats.n_decode_rows += static_cast<std::uint64_t>(step.n_decode_rows);
   stats.n_prefill_rows += static_cast<std::uint64_t>(step.n_prefill_rows);
   stats.last_step_ns = clock_();
-  stats.step_ns += stats.last_step_ns - begin;
-  stats.steps.add(stats.last_step_ns - begin);
-  if (!step.is_recorded || !recorder_.is_recording()) return;
+  const std::int64_t step_ns = stats.last_step_ns - begin;
+  stats.step_ns += step_ns;
+  stats.steps.add(step_ns);
+  if (!step.is_recorded || !recorder_.is_recording()) return step_ns;
   recorder_.add({.whole = {begin, stats.last_step_ns},
                  .forward = step.forward,
                  .sample = step.sample,
@@ -367,6 +378,7 @@ void Loop::count(const Step& step) {
                  .n_prefill_rows = step.n_prefill_rows,
                  .n_guess_rows = step.n_guess_rows},
                 state_.events);
+  return step_ns;
 }
 
 const EngineStats& Loop::stats() {

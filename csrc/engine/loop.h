@@ -49,12 +49,13 @@ class Loop {
 
  private:
   void plan_step();
+  void extend_plan();
   std::exception_ptr begin(Step& step);
   Step* begin_after(const Step& step);
   void end(Step& step);
   void end_failed(Step& step, const std::exception_ptr& thrown);
   void drop_ended_rows(Step& step);
-  void count(const Step& step);
+  std::int64_t count(const Step& step);
   std::size_t events_of(const Command& command) noexcept;
   std::size_t events_of_iteration() const noexcept;
   bool reserve_for_iteration() noexcept;

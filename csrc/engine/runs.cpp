@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/speculation/draft_report.h"
+
 namespace imp {
 namespace {
 
@@ -111,6 +113,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.allowed = std::move(command.allowed);
   run.constrained = command.constrained;
   run.max_draft_tokens = command.max_draft_tokens;
+  run.forced = std::move(command.forced);
 
   // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
@@ -276,6 +279,8 @@ void Runs::report_finished(Sequence& sequence, FinishReason reason, Draw* stop) 
                    .blocked_ns = run.blocked_ns + (run.paused() ? now - run.paused_ns : 0)};
   event.n_preemptions = run.n_preemptions;
   event.drafts = run.drafts;
+  event.drafters = counts_of(run, state_.stats.drafters);
+  event.drafts_off = why_off(run, sequence.drafting, !state_.stats.drafters.front().name.empty());
   state_.events.emplace_back(std::move(event));
 }
 

@@ -26,7 +26,7 @@ class Runs {
 
   // The scheduler and the device call these to report events.
   void on_scheduled(Sequence& sequence);
-  void complete(std::span<const StepRow> rows, std::span<Draw> draws, std::span<Score> scores);
+  void complete(std::span<StepRow> rows, std::span<Draw> draws, std::span<Score> scores);
 
  private:
   void check(const RunCommand& command, const Sequence& sequence) const;
@@ -37,8 +37,8 @@ class Runs {
 
   bool store_scores(std::span<Score> scores, Sequence& sequence);
   void on_evaluated(Sequence& sequence, std::span<Draw> draws);
-  void verify(const StepRow& row, std::span<Draw> draws);
-  int verify_rows(const StepRow& row, std::span<Draw> draws);
+  void verify(StepRow& row, std::span<Draw> draws);
+  int verify_rows(StepRow& row, std::span<Draw> draws);
   void hold(Sequence& sequence, int n_tokens);
   void start(Sequence& sequence, Draw& draw);
   // These return false if the run ended. A generation is closed then.

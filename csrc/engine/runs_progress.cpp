@@ -1,5 +1,6 @@
 // Applies a completed step to its runs: tokens held, outputs, ends.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -41,8 +42,8 @@ void Runs::leave_queue(Sequence& sequence) {
   run.n_queued = 0;
 }
 
-void Runs::complete(std::span<const StepRow> rows, std::span<Draw> draws, std::span<Score> scores) {
-  for (const StepRow& row : rows) {
+void Runs::complete(std::span<StepRow> rows, std::span<Draw> draws, std::span<Score> scores) {
+  for (StepRow& row : rows) {
     Sequence& sequence = *row.planned.sequence;
     const std::span<Draw> drawn = draws.first(static_cast<std::size_t>(row.n_draws));
     draws = draws.subspan(drawn.size());
@@ -68,20 +69,23 @@ void Runs::hold(Sequence& sequence, int n_tokens) {
                        std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
 }
 
-void Runs::verify(const StepRow& row, std::span<Draw> draws) {
+void Runs::verify(StepRow& row, std::span<Draw> draws) {
   const int n_rows = verify_rows(row, draws);
   state_.states.release_guessed(row, n_rows);
 }
 
 // Goes through the rows as if each were a step of its own, up to the first draw that is not the next guess, and returns
 // how many count. What later rows wrote to the cache is beyond the tokens held.
-int Runs::verify_rows(const StepRow& row, std::span<Draw> draws) {
+int Runs::verify_rows(StepRow& row, std::span<Draw> draws) {
   Sequence& sequence = *row.planned.sequence;
   Run& run = *sequence.run;
+  const auto drafter = static_cast<std::size_t>(row.planned.drafter);
+  const std::array counts = {&run.drafts, &run.drafts_by_drafter[drafter], &state_.stats.drafts,
+                             &state_.stats.drafters[drafter].counts};
   sequence.drop_guesses();
-  for (DraftCounts* counts : {&run.drafts, &state_.stats.drafts}) {
-    ++counts->n_rounds;
-    counts->n_drafted += draws.size() - 1;
+  for (DraftCounts* each : counts) {
+    ++each->n_rounds;
+    each->n_drafted += draws.size() - 1;
   }
   int n_rows = 0;
   for (Draw& draw : draws) {
@@ -89,9 +93,9 @@ int Runs::verify_rows(const StepRow& row, std::span<Draw> draws) {
     state_.states.commit_guessed(row, ++n_rows);
     const bool is_guessed = draw.result.status == SampleStatus::ok && draw.result.token == draw.guess;
     if (draw.n_guesses_before > 0) {
-      ++run.drafts.n_accepted;
-      ++state_.stats.drafts.n_accepted;
+      for (DraftCounts* each : counts) ++each->n_accepted;
     }
+    if (is_guessed) ++row.n_right;
     if (!deliver(draw)) return n_rows;
     if (!is_guessed) break;
   }

@@ -18,6 +18,8 @@ struct PlannedRows {
   int n_rows = 0;
   bool last = false;  // the last of the sequence's tokens is among them: outputs are drawn
   int n_guesses = 0;  // the last rows that evaluate guesses; an output is drawn after each, and before the first
+  int drafter = 0;    // index of the drafter that made them
+  int round = 0;      // index by which Speculation knows them
 };
 
 // A run that is refused because blocks are lacking.

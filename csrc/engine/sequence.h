@@ -10,6 +10,7 @@
 #include "engine/commands.h"
 #include "engine/events.h"
 #include "engine/kv_blocks.h"
+#include "engine/speculation/draft_history.h"
 #include "engine/speculation/ngram_index.h"
 #include "engine/token_mask.h"
 
@@ -41,6 +42,7 @@ struct Run {
   TokenMask allowed;  // for the first output; empty: all
   bool constrained = false;
   std::int32_t max_draft_tokens = 0;
+  std::vector<std::int32_t> forced;
   std::vector<OutputMask> masks;
   BeforeRun before;
 
@@ -64,6 +66,8 @@ struct Run {
   std::int64_t blocked_ns = 0;  // total time of earlier pauses
   int n_preemptions = 0;
   DraftCounts drafts;
+  std::array<DraftCounts, kMaxDrafters> drafts_by_drafter{};
+  SkipCounts draft_skips{};
 
   bool paused() const noexcept { return paused_ns >= 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
@@ -106,6 +110,7 @@ struct Sequence {
   int base = -1;  // tokens held when output index 0 was drawn; -1: nothing was drawn yet
   BlockTable table;
   NgramIndex ngrams;
+  DraftHistory drafting;
 
   std::optional<Run> run;
   Scheduling scheduling;

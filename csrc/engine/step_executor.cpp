@@ -45,9 +45,18 @@ void add_draws(const PlannedRows& planned, int n_behind, int logits_row, Step& s
   for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
 }
 
+// An output that is given takes the place of the token that was drawn.
+void force(Draw& draw) {
+  const Run& run = *draw.sequence->run;
+  const auto output = static_cast<std::size_t>(run.n_outputs + draw.n_guesses_before);
+  if (output < run.forced.size() && draw.result.status == SampleStatus::ok) draw.result.token = run.forced[output];
+}
+
 void assign_results(Step& step) {
   for (Draw& draw : step.draws) {
-    if (draw.is_drawn()) draw.result = step.results[static_cast<std::size_t>(draw.request)];
+    if (!draw.is_drawn()) continue;
+    draw.result = step.results[static_cast<std::size_t>(draw.request)];
+    force(draw);
   }
 }
 

@@ -45,6 +45,7 @@ struct StepRow {
   int first_position = 0;
   int first_row = 0;  // in the batch
   int n_draws = 0;
+  int n_right = 0;  // guesses that are right, once the step is completed
   // Of models with a recurrent state.
   std::int32_t state = kNoSlot;           // the slot with the state after all rows
   bool is_snapshot = false;               // it is kept as a snapshot

@@ -82,15 +82,63 @@ def run_all(engine: ScriptEngine, requests: list[dict[str, Any]], rng: random.Ra
 
 @pytest.mark.parametrize("right", [1.0, 0.6, 0.0])
 @pytest.mark.parametrize("ahead", [False, True], ids=["waited-for", "ahead"])
-def test_spc_1_guesses_change_nothing_that_a_client_sees(right: float, ahead: bool) -> None:
+@pytest.mark.parametrize("fixed", [False, True], ids=["adaptive", "fixed"])
+def test_spc_1_guesses_change_nothing_that_a_client_sees(right: float, ahead: bool, fixed: bool) -> None:
     """1,000 random requests in random company with guesses equal the same requests one by one without."""
     n = N_REQUESTS // 6
     requests = random_requests(int(10 * right) + ahead, n)
     plain = run_all(ScriptEngine(max_running=8), requests, random.Random(1), [0])
-    engine = drafting(right, ahead=ahead, n_blocks=90, max_running=8)
+    engine = drafting(right, ahead=ahead, n_blocks=90, max_running=8, fixed_depth=fixed)
     assert run_all(engine, requests, random.Random(2), [1, 3, 16]) == plain
+    if not fixed:
+        return
     drafts = engine.core.stats().drafts
     assert drafts.n_drafted > n and (drafts.n_accepted > 0) == (right > 0)
+
+
+@pytest.mark.parametrize("jumps_ns", [0, 10**6, 10**9, 10**17], ids=["frozen", "random", "wild", "adversarial"])
+@pytest.mark.parametrize("right", [1.0, 0.6])
+def test_spc_26_no_clock_changes_a_token(right: float, jumps_ns: int) -> None:
+    """The times of steps decide how many guesses there are, and so which rows are evaluated together."""
+    requests = random_requests(11, 60)
+    plain = run_all(ScriptEngine(max_running=8), requests, random.Random(1), [0])
+    engine = drafting(right, n_blocks=90, max_running=8, fixed_depth=False)
+    engine.core.clock_jumps_ns = jumps_ns
+    assert run_all(engine, requests, random.Random(2), [3, 16]) == plain
+    assert engine.core.stats().drafts.n_drafted > 0
+
+
+def test_spc_27_counts_by_drafter_and_reason_add_up() -> None:
+    """Every step of a run that may draft verified guesses or was skipped for one reason."""
+    engine = drafting(0.5, fixed_depth=False)
+    tickets = [engine.generate(prompt_of(9, i), max_outputs=40, max_draft_tokens=4 if i else 0) for i in range(5)]
+    constrained = engine.sequence()
+    asked = engine.generate([3, 4], sequence=constrained, max_outputs=2, constrained=True, max_draft_tokens=4)
+    for output in range(2):
+        engine.core.mask(asked, constrained, output, b"\xff\xff\0\0")
+    engine.turn_until_idle()
+    stats = engine.core.stats()
+    ends = [engine.finished(ticket) for ticket in tickets]
+    assert list(stats.drafters) == ["script"] == list(ends[0].drafters)
+    for name in ("n_rounds", "n_drafted", "n_accepted"):
+        total = getattr(stats.drafts, name)
+        assert getattr(stats.drafters["script"], name) == total > 0
+        assert sum(getattr(end.drafters["script"], name) for end in ends) == total
+    n_singles = sum(1 for step in engine.evaluated() for first, n in step if first >= 9 and n == 1)
+    n_skips = sum(stats.draft_skips.values())
+    assert n_skips == n_singles - 39 + stats.draft_skips["constraint"]
+    assert stats.draft_skips["constraint"] == 1
+    assert [end.drafts_off for end in ends] == ["disabled", "", "", "", ""]
+    assert engine.finished(asked).drafts_off == "constraint"
+
+
+def test_spc_25_guesses_that_are_never_right_stop() -> None:
+    engine = drafting(0.0, fixed_depth=False, max_context=1000, n_blocks=100)
+    ticket = engine.generate(prompt_of(9), max_outputs=400, max_draft_tokens=8)
+    engine.turn_until_idle()
+    end = engine.finished(ticket)
+    assert 0 < end.drafts.n_rounds < 64 and end.drafts.n_accepted == 0
+    assert engine.core.stats().draft_skips["not_worth_it"] > 300
 
 
 def test_spc_1_spc_6_sessions_with_guesses_equal_those_without() -> None:
@@ -140,7 +188,7 @@ def test_spc_1_spc_6_sessions_with_guesses_equal_those_without() -> None:
 def test_spc_2_a_verified_row_has_the_bits_of_a_single_step(tmp_path: Path, kind: str) -> None:
     """Logits after k right guesses, at depths around the borders of blocks, equal those of a run without guesses."""
     model = load(tiny("llama", context=256), tmp_path, threads=2, kv_dtype=kind)
-    options = _core.EngineOptions(n_blocks=model.n_blocks, max_context=model.max_context)
+    options = _core.EngineOptions(n_blocks=model.n_blocks, max_context=model.max_context, fixed_depth=True)
     for n_prompt in (14, 15, 16, 31, 63):
         prompt = random_prompt(n_prompt, 51)
 
@@ -183,7 +231,7 @@ def test_spc_3_rows_behind_a_wrong_guess_fail_nothing() -> None:
     outputs = continuation(prompt_of(20), 12)
     unused = next(token for token in range(16) if token not in outputs and token not in prompt_of(20))
     wrong = TurnedEngine(_testing.ManualEngine(
-        _testing.Script(nan_token=unused), _core.EngineOptions(n_blocks=64, max_context=256),
+        _testing.Script(nan_token=unused), _core.EngineOptions(n_blocks=64, max_context=256, fixed_depth=True),
         lambda _tokens, n: [unused] * n,
     ))  # fmt: skip
     ticket = wrong.generate(prompt_of(20), max_outputs=12, max_draft_tokens=4)

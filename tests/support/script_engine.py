@@ -170,6 +170,7 @@ class ScriptEngine(TurnedEngine):
             "step_tokens": 64,
             "prefill_chunk": 32,
             "cache_secret": (3, 5),
+            "fixed_depth": True,
             **options,
         }
         self.script = _testing.Script(rule, **{"ahead": self.ahead, "drafts": self.drafts, **(script or {})})

@@ -35,6 +35,12 @@ UNIGRAM_SCORE = 1e-6
 GOLDEN_MARGIN = 1e-6
 # The same bound for a sum of log likelihoods of one sign, relative.
 GOLDEN_NATS = 1e-9
+# Expected outputs in a time are sums of a few terms in another order.
+DRAFT_RATE = 1e-9
+# 40 halvings of [0, 1] in float64.
+BREAK_EVEN = 1e-6
+# The share of a step's time by which the fitted line of its costs may differ from the line that made the steps.
+STEP_COST = 0.05
 # A distilled draft predicts the target's token at least every other time; an untrained one, one time in 2048.
 DRAFT_AGREEMENT = 0.5
 # Random weights: f16 scales within 2^-11, the deviation of uniform integers within 1 %, of 49,152 draws within 1 %.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/speculation/acceptance.h"
 #include "engine/speculation/guess.h"
 
 namespace imp {
@@ -29,6 +30,8 @@ class Drafter {
   // The time that a guess takes, in rows of the model: 1 is as long as a step of the model with one row. It decides how
   // many guesses are asked for.
   virtual double cost_of_token() const noexcept { return 0; }
+  // What guesses of a sureness class are worth before any is verified.
+  virtual RightShares prior(int /*sureness*/) const noexcept { return {}; }
   // Allocates nothing once the lists of guesses have their capacity.
   virtual void draft(std::span<DraftRequest> requests) = 0;
   // A step is complete: its guesses are matched, and each sequence holds what is kept. The forward pass still has the

@@ -5,6 +5,9 @@
 
 namespace imp {
 
+// Of a server.
+inline constexpr int kMaxDrafters = 6;
+
 struct Guess {
   std::int32_t token = 0;
   std::uint8_t sureness = 0;  // class within its drafter, by which the share of right guesses is measured

@@ -9,13 +9,9 @@
 namespace imp {
 namespace {
 
-constexpr std::uint8_t kMaxClass = 6;
-
-// 0 to 6 by the length of the match; 7 to 13 if the source is an edited copy.
 std::uint8_t sureness_of(int length, bool is_edited) {
   const int log2 = length == 0 ? 0 : std::bit_width(static_cast<unsigned>(length)) - 1;
-  const auto sureness = static_cast<std::uint8_t>(std::min<int>(log2, kMaxClass));
-  return is_edited ? static_cast<std::uint8_t>(kMaxClass + 1 + sureness) : sureness;
+  return static_cast<std::uint8_t>(log2 + (is_edited ? NgramIndex::kEditedCopy : 0));
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ class NgramIndex {
   static constexpr int kMaxMatch = 64;
   static constexpr int kSureMatch = 4;  // below it, an edited copy is tried
   static constexpr int kLookAhead = 24;
+  // Classes below it are the binary logarithms of lengths of matches. The others are those of edited copies.
+  static constexpr int kEditedCopy = 7;
 
   // Nothing allocates up to this many tokens. `tokens` begins with those in the index.
   void reserve(std::span<const std::int32_t> tokens, std::size_t n_tokens);

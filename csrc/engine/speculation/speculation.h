@@ -1,10 +1,13 @@
 // Speculative decoding: adds guesses to the decode rows of a step, so that one step may give a sequence several tokens.
 #pragma once
 
-#include <memory>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/engine_state.h"
+#include "engine/speculation/draft_control.h"
 #include "engine/speculation/drafter.h"
 
 namespace imp {
@@ -16,35 +19,64 @@ namespace imp {
 // distribution.)
 //
 // Guesses are part of a sequence's tokens only while a step evaluates them: the scheduler, the prefix cache and the
-// commands see outputs alone. They take what a planned step leaves: rows, rows with logits and free blocks.
+// commands see outputs alone. They take what a planned step leaves: rows, rows with logits and free blocks. Of these,
+// DraftControl takes what is worth its time.
 class Speculation {
  public:
   Speculation(EngineState& state, int max_logits_rows, Drafters drafters);
 
+  bool is_on() const noexcept { return !drafters_.empty(); }
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
   void extend(StepPlan& plan);
   // Takes the guesses out of a plan whose step failed. Returns false if there were none.
   bool withdraw(StepPlan& plan);
+  // The step is completed: counts which guesses were right.
+  void count(const Step& step);
+  // The step took this long.
+  void learn(const Step& step, std::int64_t step_ns);
   // Shows a complete step to the drafters.
   void observe(Step& step);
   // Frees what the drafters keep of sequences that have ended.
   void flush();
   // The most guesses of a step.
-  std::size_t most_guesses() const noexcept { return requests_.size(); }
+  std::size_t most_guesses() const noexcept { return rounds_.size(); }
   // Whether a sequence of the step may draft in the next one, which then has to wait for this step's tokens.
   bool may_follow(const Step& step) const noexcept;
 
  private:
+  // Of a sequence that decodes in the step and may draft.
+  struct Round {
+    PlannedRows* planned = nullptr;
+    int n_most = 0;
+    int drafter = -1;  // which made the guesses; -1: none did
+    int n_chosen = 0;
+    std::vector<Guess> guesses;
+  };
+
+  void find_rounds(StepPlan& plan);
+  void make_guesses(const StepPlan& plan);
+  void ask(std::size_t drafter, bool is_costly);
+  void choose(const StepPlan& plan, std::optional<std::size_t> costly_drafter);
+  StepShape shape_of(const StepPlan& plan) const;
+  int n_free(const StepPlan& plan) const noexcept;
+  std::optional<DraftSkip> why_not(const Sequence& sequence) const noexcept;
   int n_wanted(const Sequence& sequence) const noexcept;
   int n_writable(const Sequence& sequence) const noexcept;
   int state_slots_of(const StepPlan& plan);
-  void append(PlannedRows& planned, std::span<const Guess> guesses, StepPlan& plan);
+  bool is_armed(const Sequence& sequence) const noexcept;
+  void append(Round& round, StepPlan& plan);
+  void count_skip(Sequence& sequence, DraftSkip skip) noexcept;
 
   EngineState& state_;
   int max_logits_rows_;
-  Drafters& drafters_;                  // of the state
+  Drafters& drafters_;  // of the state
+  DraftControl control_;
+  std::vector<Round> rounds_;  // of the last step; the first n_rounds_
+  std::size_t n_rounds_ = 0;
   std::vector<DraftRequest> requests_;  // scratch of extend(), and below
-  std::vector<PlannedRows*> planned_;
+  std::vector<Round*> asked_;
+  std::vector<Round*> weighed_;
+  std::vector<DraftOption> options_;
   std::vector<BlockCopy> copies_;
   int n_state_slots_ = 0;  // left in this step for guesses
 };

@@ -166,7 +166,7 @@ class Speculation:
     drafters: tuple[str, ...] = key(
         ListOf(Choice("ngram"), 1), (), "what guesses the next tokens: ngram looks for the last ones in the text so far"
     )
-    max_draft_tokens: int = key(Integer(1, LIMITS.draft_tokens), 8, "most guesses of a request in one step")
+    max_draft_tokens: int = key(Integer(1, LIMITS.draft_tokens), 32, "most guesses of a sequence in one step")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -32,7 +33,7 @@ class ManualLoop {
         admission_(options, {.vocab_size = forward.vocab_size(),
                              .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
                              .secret = secret_}),
-        loop_(backend, forward, options, secret_, admission_, [this] { return now_ns; }, std::move(drafters)) {
+        loop_(backend, forward, options, secret_, admission_, [this] { return read_clock(); }, std::move(drafters)) {
     validate(options, forward);
   }
 
@@ -90,8 +91,18 @@ class ManualLoop {
   }
 
   std::int64_t now_ns = 0;
+  // Each reading moves the clock by at most this much, in either direction. 0: only the test moves it.
+  std::int64_t clock_jumps_ns = 0;
 
  private:
+  std::int64_t read_clock() {
+    if (clock_jumps_ns > 0) {
+      now_ns += std::uniform_int_distribution<std::int64_t>(-clock_jumps_ns, clock_jumps_ns)(random_);
+    }
+    return now_ns;
+  }
+
+  std::mt19937_64 random_;
   HashSecret secret_;
   AdmissionControl admission_;
   Loop loop_;
@@ -261,6 +272,7 @@ void def_loop(Class& bound) {
            })
       .def("state_slot", [](Self& self, SequenceId id) { return self.sequence(id).table.state; })
       .def_readwrite("now_ns", &Self::now_ns)
+      .def_readwrite("clock_jumps_ns", &Self::clock_jumps_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
       .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })

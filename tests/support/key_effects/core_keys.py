@@ -157,7 +157,7 @@ CORE_EFFECTS: dict[str, Effect] = {
     "kv.state_snapshot_tokens": Effect("64", engine_option("state_snapshot_tokens"), 512, 64),
     "kv.state_snapshot_bytes": Effect("3MiB", load_argument("state_snapshot_bytes"), None, 3 * 1024**2),
     "speculation.drafters": Effect('["ngram"]', engine_option("drafters"), (), ("ngram",)),
-    "speculation.max_draft_tokens": Effect("5", most_guesses, 8, 5, ('speculation.drafters=["ngram"]',)),
+    "speculation.max_draft_tokens": Effect("5", most_guesses, 32, 5, ('speculation.drafters=["ngram"]',)),
     "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
 }
 

@@ -1,0 +1,26 @@
+// What the control of guesses knows of a sequence.
+#pragma once
+
+#include <array>
+
+#include "engine/speculation/acceptance.h"
+#include "engine/speculation/guess.h"
+
+namespace imp {
+
+// Assign a fresh one to forget all.
+struct DraftHistory {
+  std::array<Acceptance, kMaxDrafters> acceptance{};
+  // Of the rounds since the last review: outputs, and how many their time was worth without guesses.
+  int n_rounds = 0;
+  double n_earned = 0;
+  double n_paid = 0;
+  int n_off = 0;          // outputs until it may draft again
+  int next_off = 256;     // how long it stops the next time
+  int n_held_back = 0;    // steps since it last tried more guesses than seemed worth it
+  bool is_trial = false;  // it tries one more in this step
+  int n_singles = 0;      // outputs since its last round
+  int n_repeats = 0;      // trials in the next steps, as long as they are right
+};
+
+}  // namespace imp

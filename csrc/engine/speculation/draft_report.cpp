@@ -1,0 +1,39 @@
+// Names the reasons of steps without guesses, and finds that of a run.
+#include "engine/speculation/draft_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "engine/sequence.h"
+
+namespace imp {
+namespace {
+
+constexpr std::array<std::string_view, kDraftSkips> kNames = {"no_guess", "not_worth_it", "no_room", "constraint"};
+
+}  // namespace
+
+std::string_view name_of(DraftSkip skip) noexcept {
+  return kNames[static_cast<std::size_t>(skip)];
+}
+
+std::string_view why_off(const Run& run, const DraftHistory& history, bool has_drafters) noexcept {
+  if (!has_drafters || run.max_draft_tokens == 0) return "disabled";
+  if (history.n_off > 0) return name_of(DraftSkip::not_worth_it);
+  if (run.drafts.n_rounds > 0) return {};
+  const std::array reasons = {DraftSkip::not_worth_it, DraftSkip::constraint};
+  const auto n_skips = [&run](DraftSkip skip) { return run.draft_skips[static_cast<std::size_t>(skip)]; };
+  const DraftSkip most = *std::ranges::max_element(reasons, {}, n_skips);
+  return n_skips(most) > 0 ? name_of(most) : std::string_view{};
+}
+
+CountsByDrafter counts_of(const Run& run, const CountsByDrafter& of_server) noexcept {
+  CountsByDrafter counts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    counts[i] = {.name = of_server[i].name, .counts = run.drafts_by_drafter[i]};
+  }
+  return counts;
+}
+
+}  // namespace imp

@@ -1,0 +1,85 @@
+// Means of the buckets, and a line through them.
+#include "engine/speculation/row_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace imp {
+
+std::size_t RowCosts::bucket_of(int n_rows) noexcept {
+  return static_cast<std::size_t>(std::ranges::lower_bound(kBuckets, n_rows) - kBuckets.begin());
+}
+
+void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
+  const bool is_first = std::ranges::none_of(buckets_, [](const Bucket& bucket) { return bucket.weight > 0; });
+  Bucket& bucket = buckets_[bucket_of(n_rows)];
+  ++bucket.n_steps;
+  bucket.last_step = ++n_steps_;
+  if (n_rows < 1 || !(ns > 0) || !std::isfinite(ns)) return;
+  const double expected = is_first ? ns : step_ns(n_rows, n_held);
+  if (bucket.weight == 0) {
+    bucket.weight = kFirstWeight;
+    bucket.n_rows = n_rows;
+    bucket.n_held = n_held;
+    bucket.ns = expected;
+  }
+  // A step that was interrupted must not look like the cost of its rows.
+  const double counted = std::clamp(ns, expected / kMostChange, expected * kMostChange);
+  bucket.weight = std::min(bucket.weight + 1, kMostWeight);
+  const double share = 1 / bucket.weight;
+  const double held_difference = n_held - bucket.n_held;
+  const double ns_difference = counted - bucket.ns;
+  held_squares_ = kForgetting * held_squares_ + held_difference * held_difference;
+  held_times_ns_ = kForgetting * held_times_ns_ + held_difference * ns_difference;
+  bucket.n_rows += share * (n_rows - bucket.n_rows);
+  bucket.n_held += share * held_difference;
+  bucket.ns += share * ns_difference;
+}
+
+bool RowCosts::is_known(int n_rows) const noexcept {
+  const Bucket& bucket = buckets_[bucket_of(n_rows)];
+  return bucket.n_steps >= kFewSteps && n_steps_ - bucket.last_step < kLately;
+}
+
+void RowCosts::add_prompt(int n_rows, double ns) noexcept {
+  if (n_rows < kBuckets.back() || !(ns > 0) || !std::isfinite(ns)) return;
+  const double row_ns = ns / n_rows;
+  prompt_row_ns_ = prompt_row_ns_ > 0 ? prompt_row_ns_ + (row_ns - prompt_row_ns_) / 8 : row_ns;
+}
+
+// By least squares. More tokens in the cache never make a step faster.
+double RowCosts::ns_per_held() const noexcept {
+  return held_squares_ > 0 ? std::max(held_times_ns_ / held_squares_, 0.0) : 0;
+}
+
+double RowCosts::step_ns(int n_rows, double n_held) const noexcept {
+  return base_ns(n_rows) + ns_per_held() * n_held;
+}
+
+// Goes through the means in the order of their rows. Below the first one and above the last one a row costs what a row
+// of a prompt does, or the prior.
+double RowCosts::base_ns(double n_rows) const noexcept {
+  const double per_held = ns_per_held();
+  double rows_before = 0, ns_before = 0, one_row_ns = 1;
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.weight == 0) continue;
+    double ns = std::max(bucket.ns - per_held * bucket.n_held, bucket.ns / 16);
+    if (rows_before == 0) {
+      one_row_ns = ns / (1 + kPriorSlope * (bucket.n_rows - 1));
+      if (n_rows <= bucket.n_rows) return one_row_ns * (1 + kPriorSlope * (n_rows - 1));
+    } else {
+      ns = std::max(ns, ns_before);
+      if (n_rows <= bucket.n_rows) {
+        return ns_before + (ns - ns_before) * (n_rows - rows_before) / (bucket.n_rows - rows_before);
+      }
+    }
+    rows_before = bucket.n_rows;
+    ns_before = ns;
+  }
+  if (rows_before == 0) return 1 + kPriorSlope * (n_rows - 1);
+  const double row_ns =
+      prompt_row_ns_ > 0 ? std::min(prompt_row_ns_, kPriorSlope * one_row_ns) : kPriorSlope * one_row_ns;
+  return ns_before + row_ns * (n_rows - rows_before);
+}
+
+}  // namespace imp

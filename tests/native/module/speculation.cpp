@@ -1,0 +1,166 @@
+// The bindings of the parts of speculative decoding that need no engine: the index of repeats, and what decides how
+// many guesses a step verifies.
+#include <pybind11/stl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/speculation/draft_control.h"
+#include "engine/speculation/ngram_drafter.h"
+#include "engine/speculation/ngram_index.h"
+#include "native/module/engine.h"
+
+namespace py = pybind11;
+
+namespace imp::bindings {
+namespace {
+
+// The index together with the tokens, which a sequence owns.
+class IndexedTokens {
+ public:
+  explicit IndexedTokens(std::size_t n_tokens) { index_.reserve(tokens_, n_tokens); }
+
+  void extend(const std::vector<std::int32_t>& tokens) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    index_.extend(tokens_);
+  }
+  void truncate(std::size_t n_tokens) {
+    index_.truncate(tokens_, n_tokens);
+    tokens_.resize(index_.size());
+  }
+  std::vector<std::pair<std::int32_t, int>> propose(int n_wanted) {
+    std::vector<Guess> guesses;
+    index_.propose(tokens_, n_wanted, guesses);
+    std::vector<std::pair<std::int32_t, int>> found;
+    for (const Guess& guess : guesses) found.emplace_back(guess.token, guess.sureness);
+    return found;
+  }
+  // Adds the tokens one by one, with guesses for each, as a generation does that is never right.
+  void generate(const std::vector<std::int32_t>& tokens, int n_wanted) {
+    std::vector<Guess> guesses;
+    for (const std::int32_t token : tokens) {
+      tokens_.push_back(token);
+      index_.extend(tokens_);
+      guesses.clear();
+      index_.propose(tokens_, n_wanted, guesses);
+    }
+  }
+  std::size_t size() const { return index_.size(); }
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  NgramIndex index_;
+};
+
+// The sureness classes of prompt lookup, with the shares of first and of later guesses that are expected to be right.
+std::vector<std::tuple<int, double, double>> ngram_priors() {
+  std::vector<std::tuple<int, double, double>> priors;
+  for (int sureness = 0; sureness < Acceptance::kClasses; ++sureness) {
+    const RightShares shares = NgramDrafter().prior(sureness);
+    priors.emplace_back(sureness, shares.first, shares.later);
+  }
+  return priors;
+}
+
+// Returns how many guesses of each sequence are chosen, given their survivals and the cost of one.
+std::vector<int> chosen_depths(const std::vector<std::vector<double>>& survivals,
+                               const std::vector<double>& guess_costs, int n_outputs, int n_rows, double n_held,
+                               int n_free, const RowCosts& costs) {
+  std::vector<DepthChoice> choices;
+  for (std::size_t i = 0; i < survivals.size(); ++i) {
+    choices.push_back({.survivals = survivals[i], .guess_cost = guess_costs.at(i)});
+  }
+  choose_depths(choices, {.n_outputs = n_outputs, .n_rows = n_rows, .n_held = n_held, .n_free = n_free}, costs);
+  std::vector<int> chosen;
+  for (const DepthChoice& choice : choices) chosen.push_back(choice.n_chosen);
+  return chosen;
+}
+
+// A control with the histories of its sequences, and the options of the last step.
+class ControlledSequences {
+ public:
+  explicit ControlledSequences(int n_sequences) : histories_(static_cast<std::size_t>(n_sequences)) {
+    control_.reserve(n_sequences, kMostGuesses);
+  }
+
+  // guesses: for each sequence its drafter and the sureness of its guesses.
+  std::vector<int> choose(const std::vector<std::pair<int, std::vector<int>>>& guesses, int n_outputs, int n_rows,
+                          double n_held, int n_free) {
+    guesses_.clear();
+    options_.clear();
+    for (const auto& [drafter, sureness] : guesses) {
+      std::vector<Guess>& made = guesses_.emplace_back();
+      for (const int each : sureness) made.push_back({.token = 0, .sureness = static_cast<std::uint8_t>(each)});
+    }
+    for (std::size_t i = 0; i < guesses.size(); ++i) {
+      options_.push_back({.history = &histories_.at(i), .drafter = guesses[i].first, .guesses = guesses_[i]});
+    }
+    control_.choose(options_, {.n_outputs = n_outputs, .n_rows = n_rows, .n_held = n_held, .n_free = n_free});
+    std::vector<int> chosen;
+    for (const DraftOption& option : options_) chosen.push_back(option.n_chosen);
+    return chosen;
+  }
+
+  // n_right: for each sequence of the last step, how many of its chosen guesses were right.
+  void add_rounds(const std::vector<int>& n_right) {
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      const DraftOption& option = options_[i];
+      if (option.n_chosen == 0) {
+        DraftControl::add_single(*option.history);
+      } else {
+        const auto verified = option.guesses.first(static_cast<std::size_t>(option.n_chosen));
+        control_.add_round(*option.history, option.drafter, verified, n_right.at(i));
+      }
+    }
+  }
+
+  int n_off(std::size_t sequence) const { return histories_.at(sequence).n_off; }
+  void reset(std::size_t sequence) { histories_.at(sequence) = {}; }
+  DraftControl& control() noexcept { return control_; }
+
+ private:
+  static constexpr int kMostGuesses = 64;
+  DraftControl control_;
+  std::vector<DraftHistory> histories_;
+  std::vector<std::vector<Guess>> guesses_;
+  std::vector<DraftOption> options_;
+};
+
+}  // namespace
+
+void register_testing_speculation(py::module_& module) {
+  py::class_<IndexedTokens>(module, "IndexedTokens")
+      .def(py::init<std::size_t>(), py::arg("reserved") = 0)
+      .def("extend", &IndexedTokens::extend)
+      .def("truncate", &IndexedTokens::truncate)
+      .def("propose", &IndexedTokens::propose)
+      .def("generate", &IndexedTokens::generate)
+      .def("__len__", &IndexedTokens::size);
+  module.def("ngram_priors", &ngram_priors);
+  py::class_<RowCosts>(module, "RowCosts")
+      .def(py::init<>())
+      .def("add", &RowCosts::add, py::arg("n_rows"), py::arg("n_held"), py::arg("ns"))
+      .def("add_prompt", &RowCosts::add_prompt, py::arg("n_rows"), py::arg("ns"))
+      .def("step_ns", &RowCosts::step_ns, py::arg("n_rows"), py::arg("n_held") = 0.0);
+  module.def("chosen_depths", &chosen_depths, py::arg("survivals"), py::arg("guess_costs"), py::arg("n_outputs"),
+             py::arg("n_rows"), py::arg("n_held"), py::arg("n_free"), py::arg("costs"));
+  py::class_<ControlledSequences>(module, "ControlledSequences")
+      .def(py::init<int>(), py::arg("n_sequences"))
+      .def("choose", &ControlledSequences::choose, py::arg("guesses"), py::arg("n_outputs"), py::arg("n_rows"),
+           py::arg("n_held") = 0.0, py::arg("n_free") = 64)
+      .def("add_rounds", &ControlledSequences::add_rounds, py::arg("n_right"))
+      .def("set_prior",
+           [](ControlledSequences& self, int drafter, int sureness, double first, double later) {
+             self.control().set_prior(drafter, sureness, {.first = first, .later = later});
+           })
+      .def("n_off", &ControlledSequences::n_off)
+      .def("reset", &ControlledSequences::reset)
+      .def_property_readonly(
+          "costs", [](ControlledSequences& self) -> RowCosts& { return self.control().costs(); },
+          py::return_value_policy::reference_internal);
+}
+
+}  // namespace imp::bindings
