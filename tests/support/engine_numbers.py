@@ -46,5 +46,8 @@ class Numbers:
     stopped: bool = False
     graphs: Graphs | None = None
     drafts: Drafts = field(default_factory=Drafts)
+    drafters: dict[str, Drafts] = field(default_factory=dict)
+    draft_skips: dict[str, int] = field(default_factory=dict)
+    draft_ns: int = 0
     steps: Durations = field(default_factory=Durations)
     cancels: Durations = field(default_factory=Durations)

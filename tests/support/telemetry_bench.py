@@ -26,6 +26,8 @@ class Used:
     prompt_tokens: int
     cached_prompt_tokens: int
     output_tokens: int
+    draft_tokens: int = 0
+    accepted_draft_tokens: int = 0
 
 
 class TelemetryBench:

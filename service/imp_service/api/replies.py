@@ -105,6 +105,28 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class DrafterReport:
+    """What one drafter did for a request."""
+
+    name: str
+    drafted: int  # guesses that the model verified,
+    accepted: int  # and those of them that became output
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationReport:
+    """How speculative decoding went, over all sequences of a request.
+
+    `off_reason` says why nothing was guessed at its end: "disabled", "not_worth_it" or "constraint". It is
+    empty if something was, or if no drafter had an idea.
+    """
+
+    drafters: Sequence[DrafterReport] = ()
+    rounds: int = 0  # steps of a sequence that verified guesses
+    off_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """The time of a request by its phases, in seconds."""
 
@@ -116,7 +138,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of one sequence. The last to end has usage and timings."""
+    """The end of one sequence. The last to end has usage, timings and speculation."""
 
     index: int
     reason: FinishReason
@@ -127,6 +149,7 @@ class Finished:
     # Held back until now, like the text.
     reasoning: str = ""
     tool_calls: Sequence[ToolCallDelta] = ()
+    speculation: SpeculationReport | None = None
 
 
 Reply = Started | Chunk | Finished
@@ -134,7 +157,10 @@ Reply = Started | Chunk | Finished
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """One whole output. `usage` and `timings` are of all sequences together. Each call is one delta, with all of it."""
+    """One whole output. Each tool call is one delta, with all of it.
+
+    `usage`, `timings` and `speculation` are of all sequences together.
+    """
 
     text: str
     token_ids: list[int]
@@ -148,12 +174,13 @@ class GenerationResult:
     prompt: TokenScores
     reasoning: str = ""
     tool_calls: Sequence[ToolCallDelta] = ()
+    speculation: SpeculationReport = SpeculationReport()
 
 
 def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
     """The output of each sequence. Raises CANCELLED if these are not all replies of a generation."""
     match replies:
-        case [Started() as started, *_, Finished(usage=Usage() as usage, timings=Timings() as timings)]:
+        case [Started() as started, *_, Finished(usage=Usage() as usage, timings=Timings() as timings) as last]:
             pass
         case _:
             raise left_early()
@@ -175,6 +202,7 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
                 prompt=prompt,
                 reasoning="".join(each.reasoning for each in parts),
                 tool_calls=_whole_calls(parts),
+                speculation=last.speculation or SpeculationReport(),
             )
         )
     return results

@@ -31,6 +31,7 @@ class ModelInfo:
     constraints: Sequence[str]
     supports_embeddings: bool
     supports_logits: bool
+    drafters: Sequence[str] = ()  # what guesses tokens ahead, in the order of use
 
 
 @dataclass(frozen=True, slots=True)

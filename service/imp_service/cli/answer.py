@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imp_service.api.replies import Finished, Reply, Started
+    from imp_service.api.replies import Finished, Reply, SpeculationReport, Started
     from imp_service.cli.terminal import TextWriter
 
 _ENDS = {
@@ -18,17 +18,33 @@ _ENDS = {
 }
 
 
-def summary_text(n_tokens: int, decode_seconds: float | None, first_token_seconds: float | None, reason: str) -> str:
-    """For example "96 tokens, 310 tok/s, first token 12 ms"."""
+def summary_text(
+    n_tokens: int,
+    decode_seconds: float | None,
+    first_token_seconds: float | None,
+    reason: str,
+    speculation: "SpeculationReport | None" = None,
+) -> str:
+    """For example "96 tokens, 310 tok/s, first token 12 ms, drafted 120, accepted 64, 3.0 tokens a step"."""
     parts = [f"{n_tokens} token{'s' if n_tokens != 1 else ''}"]
     # The first token comes with the prompt's evaluation: the rest is what decoding took.
     if decode_seconds and n_tokens > 1:
         parts.append(f"{(n_tokens - 1) / decode_seconds:.0f} tok/s")
     if first_token_seconds is not None:
         parts.append(f"first token {milliseconds(first_token_seconds)}")
+    if speculation is not None and speculation.rounds:
+        parts += _guesses(n_tokens, speculation)
     if reason != "stop":
         parts.append(_ENDS.get(reason, reason))
     return ", ".join(parts)
+
+
+def _guesses(n_tokens: int, speculation: "SpeculationReport") -> list[str]:
+    drafted = sum(each.drafted for each in speculation.drafters)
+    accepted = sum(each.accepted for each in speculation.drafters)
+    # Each step gives one token, and those accepted come with them.
+    steps = max(n_tokens - accepted, 1)
+    return [f"drafted {drafted}", f"accepted {accepted}", f"{n_tokens / steps:.1f} tokens a step"]
 
 
 def milliseconds(seconds: float) -> str:
@@ -52,7 +68,9 @@ class Answer:
         assert self.finished is not None  # narrows
         timings = self.finished.timings
         decode = None if timings is None else timings.decode
-        return summary_text(len(self.token_ids), decode, self.first_token_seconds, self.finished.reason)
+        return summary_text(
+            len(self.token_ids), decode, self.first_token_seconds, self.finished.reason, self.finished.speculation
+        )
 
 
 def collect(answer: Answer, replies: "Iterable[Reply]", writer: "TextWriter | None") -> None:
@@ -87,5 +105,6 @@ def answer_object(answer: Answer) -> dict[str, object]:
         "match": match,
         "seed": started.seed,
         "usage": asdict(finished.usage),
+        "speculation": None if finished.speculation is None else asdict(finished.speculation),
         "timings": {**timings, "first_token": answer.first_token_seconds},
     }

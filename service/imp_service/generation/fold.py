@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from imp_service.api.options import OutputOptions
-from imp_service.api.replies import Finished, FinishReason, Reply, Started, StopMatch, Timings, Usage
+from imp_service.api.replies import (
+    DrafterReport,
+    Finished,
+    FinishReason,
+    Reply,
+    SpeculationReport,
+    Started,
+    StopMatch,
+    Timings,
+    Usage,
+)
 from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
@@ -60,7 +70,8 @@ class GenerationFold:
         constraints: list[ConstraintState | None],
     ) -> None:
         self._seed = seed
-        self._n_drafted = self._n_accepted = 0
+        # Of the sequences that have ended.
+        self._drafts: list[FinishedEvent] = []
         self._prompt_ids = prompt_ids
         self._echo_prompt = output.prompt_token_ids
         self._include_match = include_match
@@ -197,20 +208,35 @@ class GenerationFold:
             token = event.stop_token
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
         stream.is_delivered = True
-        self._n_drafted += event.drafts.n_drafted
-        self._n_accepted += event.drafts.n_accepted
+        self._drafts.append(event)
         self._n_undelivered_ends -= 1
-        rest, (usage, timings) = stream.rest(), self._totals(event)
-        return Finished(stream.index, reason, match, rest.text, usage, timings, rest.reasoning, rest.tool_calls)
+        rest, (usage, timings, speculation) = stream.rest(), self._totals(event)
+        return Finished(
+            stream.index, reason, match, rest.text, usage, timings, rest.reasoning, rest.tool_calls, speculation
+        )
 
-    def _totals(self, last: FinishedEvent) -> tuple[Usage, Timings] | tuple[None, None]:
+    def _totals(self, last: FinishedEvent) -> tuple[Usage, Timings, SpeculationReport] | tuple[None, None, None]:
         if not self.is_done:
-            return None, None
+            return None, None, None
         usage = Usage(
             prompt_tokens=self._n_prompt,
             cached_prompt_tokens=self._n_cached,
             output_tokens=self.n_tokens,
-            draft_tokens=self._n_drafted,
-            accepted_draft_tokens=self._n_accepted,
+            draft_tokens=sum(event.drafts.n_drafted for event in self._drafts),
+            accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._drafts),
         )
-        return usage, timings_of(last.timings)
+        return usage, timings_of(last.timings), speculation_of(self._drafts)
+
+
+def speculation_of(ends: Sequence[FinishedEvent]) -> SpeculationReport:
+    """The report over all sequences of a request. If they differ, the reason is that of the last to end."""
+    counts = [event.drafters for event in ends]
+    drafters = [
+        DrafterReport(
+            name,
+            drafted=sum(each[name].n_drafted for each in counts),
+            accepted=sum(each[name].n_accepted for each in counts),
+        )
+        for name in ends[-1].drafters
+    ]
+    return SpeculationReport(drafters, sum(event.drafts.n_rounds for event in ends), ends[-1].drafts_off)

@@ -191,6 +191,11 @@ class ModelRuntime:
         """The sampler that runs; unset fields take the model's defaults."""
         return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
 
+    @property
+    def drafters(self) -> list[str]:
+        """What guesses tokens ahead, in the order of use."""
+        return list(self.client.engine.stats().drafters)
+
     def max_draft_tokens_of(self, options: SpeculationOptions) -> int:
         """The most guesses of a generation in one step; 0 if it does not draft."""
         settings = self.config.settings.speculation

@@ -95,7 +95,7 @@ class GenerationChunk(_message.Message):
     def __init__(self, index: _Optional[int] = ..., first_token: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[float]] = ..., candidates: _Optional[_Iterable[_Union[_types_pb2.Candidates, _Mapping]]] = ..., reasoning: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_types_pb2.ToolCallDelta, _Mapping]]] = ...) -> None: ...
 
 class GenerationFinished(_message.Message):
-    __slots__ = ("index", "reason", "match", "text", "usage", "timings", "reasoning", "tool_calls", "position")
+    __slots__ = ("index", "reason", "match", "text", "usage", "timings", "reasoning", "tool_calls", "position", "speculation")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     MATCH_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class GenerationFinished(_message.Message):
     REASONING_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    SPECULATION_FIELD_NUMBER: _ClassVar[int]
     index: int
     reason: _types_pb2.FinishReason
     match: _types_pb2.StopMatch
@@ -114,7 +115,8 @@ class GenerationFinished(_message.Message):
     reasoning: str
     tool_calls: _containers.RepeatedCompositeFieldContainer[_types_pb2.ToolCallDelta]
     position: int
-    def __init__(self, index: _Optional[int] = ..., reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., match: _Optional[_Union[_types_pb2.StopMatch, _Mapping]] = ..., text: _Optional[str] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., reasoning: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_types_pb2.ToolCallDelta, _Mapping]]] = ..., position: _Optional[int] = ...) -> None: ...
+    speculation: _types_pb2.SpeculationReport
+    def __init__(self, index: _Optional[int] = ..., reason: _Optional[_Union[_types_pb2.FinishReason, str]] = ..., match: _Optional[_Union[_types_pb2.StopMatch, _Mapping]] = ..., text: _Optional[str] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., reasoning: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[_types_pb2.ToolCallDelta, _Mapping]]] = ..., position: _Optional[int] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationReport, _Mapping]] = ...) -> None: ...
 
 class GenerateUnaryRequest(_message.Message):
     __slots__ = ("request",)
@@ -123,16 +125,18 @@ class GenerateUnaryRequest(_message.Message):
     def __init__(self, request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
 
 class GenerateUnaryResponse(_message.Message):
-    __slots__ = ("started", "sequences", "usage", "timings")
+    __slots__ = ("started", "sequences", "usage", "timings", "speculation")
     STARTED_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    SPECULATION_FIELD_NUMBER: _ClassVar[int]
     started: GenerationStarted
     sequences: _containers.RepeatedCompositeFieldContainer[GeneratedSequence]
     usage: _types_pb2.Usage
     timings: _types_pb2.Timings
-    def __init__(self, started: _Optional[_Union[GenerationStarted, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[GeneratedSequence, _Mapping]]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ...) -> None: ...
+    speculation: _types_pb2.SpeculationReport
+    def __init__(self, started: _Optional[_Union[GenerationStarted, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[GeneratedSequence, _Mapping]]] = ..., usage: _Optional[_Union[_types_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationReport, _Mapping]] = ...) -> None: ...
 
 class GeneratedSequence(_message.Message):
     __slots__ = ("output", "reason", "match", "position")

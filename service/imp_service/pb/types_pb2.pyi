@@ -229,6 +229,26 @@ class SpeculationOptions(_message.Message):
     max_draft_tokens: int
     def __init__(self, enabled: bool = ..., max_draft_tokens: _Optional[int] = ...) -> None: ...
 
+class SpeculationReport(_message.Message):
+    __slots__ = ("drafters", "rounds", "off_reason")
+    DRAFTERS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    OFF_REASON_FIELD_NUMBER: _ClassVar[int]
+    drafters: _containers.RepeatedCompositeFieldContainer[DrafterReport]
+    rounds: int
+    off_reason: str
+    def __init__(self, drafters: _Optional[_Iterable[_Union[DrafterReport, _Mapping]]] = ..., rounds: _Optional[int] = ..., off_reason: _Optional[str] = ...) -> None: ...
+
+class DrafterReport(_message.Message):
+    __slots__ = ("name", "drafted", "accepted")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    drafted: int
+    accepted: int
+    def __init__(self, name: _Optional[str] = ..., drafted: _Optional[int] = ..., accepted: _Optional[int] = ...) -> None: ...
+
 class Candidate(_message.Message):
     __slots__ = ("token_id", "logprob")
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]

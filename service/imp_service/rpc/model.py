@@ -75,6 +75,7 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
         constraints=served.constraints,
         supports_logits=features.logits,
         num_tokens=served.n_tokens,
+        drafters=model.drafters,
     )
     bos = model.tokenizer.bos_id
     if bos is not None:

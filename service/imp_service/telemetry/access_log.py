@@ -50,6 +50,8 @@ def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
             "cached_tokens": facts.n_cached,
             "output_tokens": facts.n_output,
         }
+    if facts.n_drafted:
+        fields |= {"drafted": facts.n_drafted, "accepted": facts.n_accepted}
     if facts.first_token_seconds is not None:
         fields["first_token"] = facts.first_token_seconds
     if facts.timings is not None:

@@ -22,6 +22,10 @@ class UsedTokens(Protocol):
     def cached_prompt_tokens(self) -> int: ...
     @property
     def output_tokens(self) -> int: ...
+    @property
+    def draft_tokens(self) -> int: ...
+    @property
+    def accepted_draft_tokens(self) -> int: ...
 
 
 class SpentTime(Protocol):
@@ -47,6 +51,8 @@ class CallFacts:
     n_prompt: int = 0
     n_cached: int = 0
     n_output: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
     first_token_seconds: float | None = None
     timings: SpentTime | None = None
     reasons: tuple[str, ...] = ()
@@ -120,9 +126,11 @@ class CallRecord:
         """The generation is complete, with the finish reason of each sequence. ended() follows."""
         self.facts.reasons = tuple(reasons)
         self.facts.timings = timings
-        if usage is not None and usage.output_tokens > self.facts.n_output:
-            # A stop token that the caller asked to see comes with the end, not as an output.
-            self.sampled(usage.output_tokens - self.facts.n_output, self.clock())
+        if usage is not None:
+            self.facts.n_drafted, self.facts.n_accepted = usage.draft_tokens, usage.accepted_draft_tokens
+            if usage.output_tokens > self.facts.n_output:
+                # A stop token that the caller asked to see comes with the end, not as an output.
+                self.sampled(usage.output_tokens - self.facts.n_output, self.clock())
         for reason in reasons:
             self.metrics.finish.labels(reason).inc()
         if timings is not None:

@@ -1,6 +1,6 @@
 """The engine's counters as metrics, read at each scrape."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -50,6 +50,12 @@ class EngineNumbers(Protocol):
     def n_preemptions(self) -> int: ...
     @property
     def drafts(self) -> Drafts: ...
+    @property
+    def drafters(self) -> Mapping[str, Drafts]: ...
+    @property
+    def draft_skips(self) -> Mapping[str, int]: ...
+    @property
+    def draft_ns(self) -> int: ...
     @property
     def running(self) -> int: ...
     @property
@@ -122,11 +128,7 @@ class EngineCollector(Collector):
         )
         preempted = "Preempted sequences, which are computed again."
         yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
-        drafts = numbers.drafts
-        rounds = "Steps of a sequence that verified guesses."
-        yield CounterMetricFamily("imp_spec_rounds", rounds, value=drafts.n_rounds)
-        yield CounterMetricFamily("imp_spec_drafted", "Guesses that the model verified.", value=drafts.n_drafted)
-        yield CounterMetricFamily("imp_spec_accepted", "Guesses that were right.", value=drafts.n_accepted)
+        yield from self._speculation(numbers)
         silent = "Time since the engine's last progress; 0 while it has no work."
         yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)
         if numbers.graphs is not None:  # no series on a device without step graphs
@@ -137,6 +139,24 @@ class EngineCollector(Collector):
         yield histogram("imp_step_seconds", "Engine steps.", numbers.steps)
         freed = "Time from the command that cancels a run until its blocks are free."
         yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)
+
+    @staticmethod
+    def _speculation(numbers: EngineNumbers) -> Iterator[Metric]:
+        rounds = "Steps of a sequence that verified guesses."
+        yield CounterMetricFamily("imp_spec_rounds", rounds, value=numbers.drafts.n_rounds)
+        drafted = CounterMetricFamily("imp_spec_drafted", "Guesses that the model verified.", labels=["drafter"])
+        accepted = CounterMetricFamily("imp_spec_accepted", "Guesses that were right.", labels=["drafter"])
+        for name, drafts in numbers.drafters.items():
+            drafted.add_metric([name], drafts.n_drafted)
+            accepted.add_metric([name], drafts.n_accepted)
+        skipped = CounterMetricFamily(
+            "imp_spec_skipped", "Steps of a sequence that may draft and verified no guess.", labels=["reason"]
+        )
+        for reason, n_skips in numbers.draft_skips.items():
+            skipped.add_metric([reason], n_skips)
+        yield from (drafted, accepted, skipped)
+        spent = "Time of making guesses and choosing how many to verify."
+        yield CounterMetricFamily("imp_spec_draft_seconds", spent, value=numbers.draft_ns * NS)
 
     def _cache_config(self, numbers: EngineNumbers) -> Metric:
         # The labels are those that endpoint pickers look for, whatever the device.

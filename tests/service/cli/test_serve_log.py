@@ -119,3 +119,13 @@ def test_obs_5_health_checks_are_reported_at_debug_alone(tmp_path: Path, level: 
     calls = [line for event in ("call finished", "call cancelled") for line in server.log_lines(event)]
     assert [line["level"] for line in calls] == ["debug"] * n_lines
     assert {line["method"].rpartition("/")[0] for line in calls} <= {"grpc.health.v1.Health"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("settings", "told"), [(("speculation.drafters=[]",), "none"), (('speculation.drafters=["ngram"]',), "ngram")]
+)
+def test_spc_29_the_start_tells_what_guesses(tmp_path: Path, settings: tuple[str, ...], told: str) -> None:
+    with server_process(tmp_path, settings=settings) as server:
+        assert server.terminate() == 0
+    assert [line["drafters"] for line in server.log_lines("speculation")] == [told]

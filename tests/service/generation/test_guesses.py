@@ -11,10 +11,14 @@ import pytest
 
 import imp_service
 from imp_service import GenerationResult, Usage
+from imp_service.pb import inference_pb2 as pb
+from imp_service.pb import inference_pb2_grpc
+from support.fixed_depth import fixed_depth
 from support.http_served import HttpServed, serve_http
 from support.scraped import scrape
 
 DRAFTING = 'speculation.drafters=["ngram"]'
+DRAFTED = "imp_spec_drafted_total[drafter=ngram]"
 # Among three tokens the text repeats itself, so that guesses are often right.
 PROMPT = "one two three. " * 12
 FEW = {300: 100.0, 301: 100.0, 302: 99.0}
@@ -23,7 +27,7 @@ MAX_TOKENS = 40
 
 @pytest.fixture(scope="module")
 def drafting() -> Iterator[HttpServed]:
-    with serve_http(DRAFTING) as http:
+    with fixed_depth(), serve_http(DRAFTING) as http:
         yield http
 
 
@@ -54,7 +58,7 @@ def without_times(result: GenerationResult) -> dict[str, Any]:
 
 def test_spc_1_spc_27_a_generation_is_the_same_and_says_how_many_guesses_it_had(drafting: HttpServed) -> None:
     expected = without_times(plain())
-    with imp_service.load(None, DRAFTING) as model, connected(drafting) as client:
+    with fixed_depth(), imp_service.load(None, DRAFTING) as model, connected(drafting) as client:
         found = [ask(model), ask(client), ask(model, max_draft_tokens=2), ask(client, max_draft_tokens=2)]
     for result in found:
         assert without_times(result) == expected
@@ -71,24 +75,62 @@ def test_spc_1_openai_replies_are_the_same(drafting: HttpServed) -> None:
         "logprobs": 2,
         "logit_bias": {str(token): 100 for token in FEW},
     }
-    before = scrape(drafting.served)["imp_spec_drafted_total"]
+    before = scrape(drafting.served)[DRAFTED]
     answers = [
         drafting.client.post("/v1/completions", {**body, **fields}).json["choices"]
         for fields in ({"speculation": False}, {}, {"max_draft_tokens": 1}, {"speculation": True})
     ]
     assert answers[0] == answers[1] == answers[2] == answers[3]
     drafting.wait_for_rest()
-    assert scrape(drafting.served)["imp_spec_drafted_total"] > before
+    assert scrape(drafting.served)[DRAFTED] > before
 
 
-def test_spc_27_metrics_and_usage_agree() -> None:
-    with serve_http(DRAFTING) as http, connected(http) as client:
-        used = [ask(client, max_draft_tokens=n, seed=n, temperature=0.5).usage for n in (1, 3, 8)]
+def test_spc_27_metrics_usage_and_report_agree() -> None:
+    with fixed_depth(), serve_http(DRAFTING) as http, connected(http) as client:
+        results = [ask(client, max_draft_tokens=n, seed=n, temperature=0.5) for n in (1, 3, 8)]
+        results += client.generate(PROMPT, max_tokens=MAX_TOKENS, num_sequences=2, seed=4, logit_bias=FEW).results()
         http.wait_for_rest()
         counted = scrape(http.served)
-    assert counted["imp_spec_drafted_total"] == sum(each.draft_tokens for each in used) > 0
-    assert counted["imp_spec_accepted_total"] == sum(each.accepted_draft_tokens for each in used) > 0
-    assert counted["imp_spec_rounds_total"] >= counted["imp_spec_drafted_total"] / 8
+    # The sequences of a request have its report in common.
+    used, reports = [each.usage for each in results[:4]], [each.speculation for each in results[:4]]
+    assert [(each.drafters[0].drafted, each.drafters[0].accepted) for each in reports] == [
+        (each.draft_tokens, each.accepted_draft_tokens) for each in used
+    ]
+    assert {drafter.name for each in reports for drafter in each.drafters} == {"ngram"}
+    assert counted[DRAFTED] == sum(each.draft_tokens for each in used) > 0
+    assert counted["imp_spec_accepted_total[drafter=ngram]"] == sum(each.accepted_draft_tokens for each in used) > 0
+    assert counted["imp_spec_rounds_total"] == sum(each.rounds for each in reports) >= counted[DRAFTED] / 8
+    # Steps with and without guesses: all but the first output of each sequence, and those that came with a guess.
+    n_steps = sum(each.output_tokens for each in used) - 5 - sum(each.accepted_draft_tokens for each in used)
+    skipped = sum(n for name, n in counted.items() if name.startswith("imp_spec_skipped_total"))
+    assert counted["imp_spec_rounds_total"] + skipped == n_steps
+    assert counted["imp_spec_draft_seconds_total"] > 0
+
+
+def test_spc_27_each_way_of_asking_gets_the_same_report(drafting: HttpServed) -> None:
+    request = pb.GenerateRequest(
+        text=PROMPT, sampling={"temperature": 0, "logit_bias": FEW}, stop={"max_tokens": MAX_TOKENS}
+    )
+    stub = inference_pb2_grpc.InferenceServiceStub(drafting.served.channel())
+    (end,) = [reply.finished for reply in stub.Generate(request) if reply.HasField("finished")]
+    whole = stub.GenerateUnary(pb.GenerateUnaryRequest(request=request))
+    assert end.speculation == whole.speculation
+    assert whole.speculation.rounds > 0 and not whole.speculation.off_reason
+    assert whole.speculation.drafters[0].accepted == whole.usage.accepted_draft_tokens
+
+
+def test_spc_27_a_report_says_why_nothing_was_guessed(drafting: HttpServed) -> None:
+    with connected(drafting) as client:
+        assert ask(client).speculation.off_reason == ""
+        assert ask(client, speculation_enabled=False).speculation.off_reason == "disabled"
+    assert plain().speculation == imp_service.SpeculationReport([], 0, "disabled")
+
+
+def test_spc_29_server_and_settings_name_the_same_drafters(drafting: HttpServed) -> None:
+    with connected(drafting) as client:
+        assert list(client.info().drafters) == ["ngram"]
+    with serve_http("speculation.drafters=[]") as http, connected(http) as client:
+        assert list(client.info().drafters) == []
 
 
 def test_spc_28_nothing_is_guessed_where_a_request_or_the_settings_say_so(drafting: HttpServed) -> None:

@@ -12,9 +12,11 @@ from ...api.options import DryOptions, SamplingOptions
 from ...api.replies import (
     Candidate,
     Chunk,
+    DrafterReport,
     Finished,
     FinishReason,
     Reply,
+    SpeculationReport,
     Started,
     StepOutput,
     StopMatch,
@@ -132,6 +134,7 @@ def read_model_info(info: model_pb2.GetModelInfoResponse) -> ModelInfo:
         constraints=list(info.constraints),
         supports_embeddings=info.supports_embeddings,
         supports_logits=info.supports_logits,
+        drafters=list(info.drafters),
     )
 
 
@@ -164,7 +167,13 @@ def _finished(message: inference_pb2.GenerationFinished) -> Finished:
         read_timings(message.timings) if is_last else None,
         message.reasoning,
         [_tool_call(each) for each in message.tool_calls],
+        _speculation(message.speculation) if is_last else None,
     )
+
+
+def _speculation(report: types_pb2.SpeculationReport) -> SpeculationReport:
+    drafters = [DrafterReport(each.name, each.drafted, each.accepted) for each in report.drafters]
+    return SpeculationReport(drafters, report.rounds, report.off_reason)
 
 
 def _usage(usage: types_pb2.Usage) -> Usage:

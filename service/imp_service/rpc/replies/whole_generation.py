@@ -55,6 +55,7 @@ class WholeGeneration:
         if finished.HasField("usage"):
             self._response.usage.CopyFrom(finished.usage)
             self._response.timings.CopyFrom(finished.timings)
+            self._response.speculation.CopyFrom(finished.speculation)
 
     def _add_channels(self, index: int, part: inference_pb2.GenerationChunk | inference_pb2.GenerationFinished) -> None:
         output = self._response.sequences[index].output

@@ -10,6 +10,7 @@ from imp_service.api.replies import (
     Finished,
     Reply,
     Scores,
+    SpeculationReport,
     Started,
     StepOutput,
     StopMatch,
@@ -98,6 +99,18 @@ def write_usage(usage: Usage) -> types_pb2.Usage:
     )
 
 
+def write_speculation(report: SpeculationReport) -> types_pb2.SpeculationReport:
+    """How drafting went."""
+    return types_pb2.SpeculationReport(
+        drafters=[
+            types_pb2.DrafterReport(name=each.name, drafted=each.drafted, accepted=each.accepted)
+            for each in report.drafters
+        ],
+        rounds=report.rounds,
+        off_reason=report.off_reason,
+    )
+
+
 def write_timings(timings: Timings) -> types_pb2.Timings:
     """The time that a request spent in each phase."""
     return types_pb2.Timings(
@@ -153,6 +166,8 @@ def _write_finished(finished: Finished, message: inference_pb2.GenerationFinishe
         message.usage.CopyFrom(write_usage(finished.usage))
     if finished.timings is not None:
         message.timings.CopyFrom(write_timings(finished.timings))
+    if finished.speculation is not None:
+        message.speculation.CopyFrom(write_speculation(finished.speculation))
 
 
 def _match(match: StopMatch) -> types_pb2.StopMatch:

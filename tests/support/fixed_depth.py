@@ -1,0 +1,26 @@
+"""Models whose steps take every guess there is room for, so that no test depends on the speed of the machine."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def fixed_depth() -> Iterator[None]:
+    """Of every model that is loaded meanwhile."""
+    module = importlib.import_module("imp_service.core.load")  # `core.load` is the function
+    make_options = module._engine_options
+
+    def fixed(*arguments: Any) -> Any:
+        options = make_options(*arguments)
+        options.fixed_depth = True
+        return options
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_engine_options", fixed)
+        yield
