@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once, integers, positive_integer, positive_integers
@@ -19,12 +20,15 @@ from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
     from imp_service.core.bench import BenchPlan
+    from imp_service.core.bench.guesses import Encode
+    from imp_service.core.load import LoadedModel
 
 
 DEFAULT_TYPE = "q8_0"
 # The options of each kind of measurement; --reps and --json belong to both.
 _MODEL_OPTIONS = (
     *("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "standard", "threads"),
+    *("speculation", "replay"),
     *("config", "assignments"),
 )
 _SERVER_OPTIONS = (
@@ -34,6 +38,7 @@ _SERVER_OPTIONS = (
 EXAMPLES = (
     "imp bench model.gguf --prefill 512,2048 --decode 128 --batch 1,8",
     "imp bench --synthetic 0.6b --type q4_k",
+    "imp bench model.gguf --speculation --replay answers.jsonl",
     "imp bench --server 127.0.0.1:50051 --html speed.html",
     "imp bench --server http://127.0.0.1:8000 --streams 1,16",
 )
@@ -71,6 +76,19 @@ def configure(parser: ArgumentParser) -> None:
         "at depths of 0 to 32768, batches of 1 to 32",
     )
     parser.add_argument(
+        "--speculation",
+        action="store_true",
+        help="also the time of 1 to 32 rows of one sequence, and how many guesses must be right to be worth it",
+    )
+    parser.add_argument(
+        "--replay",
+        metavar="FILE",
+        type=Path,
+        action=Once,
+        help='also decode known answers without and with guesses: JSON lines with "prompt" and "answer" as text or '
+        'token ids, and perhaps "kind"; --decode bounds the answers, --batch sets how many run at once',
+    )
+    parser.add_argument(
         "--reps", metavar="N", type=positive_integer, action=Once, help="repetitions (default: 5; of a server 3)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
@@ -103,10 +121,10 @@ def _run_model(arguments: Namespace) -> int:
         from imp_service.core.synthetic import synthetic_file
 
         file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
-    plan = replace(_plan(arguments), reps=arguments.reps or 5)
+    plan = replace(_plan(arguments), reps=arguments.reps or 5, has_rows=arguments.speculation, replay=arguments.replay)
     progress = Progress()
     try:
-        report = run_bench(configs, plan, file, progress.show)
+        report = run_bench(configs, plan, file, progress.show, None if file is not None else _encoder_of)
     finally:
         progress.clear()
     if arguments.json:
@@ -114,6 +132,13 @@ def _run_model(arguments: Namespace) -> int:
     else:
         write_table(report, sys.stdout)
     return 0
+
+
+def _encoder_of(loaded: "LoadedModel") -> "Encode":
+    from imp_service.generation.text_side import build_tokenizer
+
+    tokenizer = build_tokenizer(loaded.metadata, loaded.config.settings)
+    return lambda text: tokenizer.encode(text, add_special_tokens=False)
 
 
 def _plan(arguments: Namespace) -> "BenchPlan":

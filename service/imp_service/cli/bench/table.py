@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from imp_service.cli.output import write_number_table
-from imp_service.core.bench import BenchReport, CaseResult, Spread
+from imp_service.core.bench import BenchReport, CaseResult, ReplayResult, RowsResult, Spread
 
 HEADINGS = (
     "case",
@@ -17,6 +17,11 @@ HEADINGS = (
     "of arithmetic",
     "read GB/s",
     "peak T/s",
+)
+ROW_HEADINGS = ("rows of one sequence", "threads", "ms", "min – max", "steps of one row", "worth it from")
+REPLAY_HEADINGS = (
+    *("replay", "threads", "tokens", "tokens a step", "drafted", "accepted"),
+    *("tokens/s without", "with", "speed-up", "min – max"),
 )
 MIB = 1024**2
 
@@ -30,6 +35,10 @@ def write_table(report: BenchReport, out: TextIO) -> None:
         write_number_table(out, HEADINGS, rows)
     for line in _tail(report):
         out.write(line + "\n")
+    if report.rows:
+        write_number_table(out, ROW_HEADINGS, [_cost_row(each) for each in report.rows])
+    if report.replays:
+        write_number_table(out, REPLAY_HEADINGS, [_replay_row(each) for each in report.replays])
 
 
 def _head(report: BenchReport) -> list[str]:
@@ -58,6 +67,34 @@ def _row(result: CaseResult) -> tuple[str, ...]:
         _percent(result.arithmetic_fraction),
         f"{result.read_bytes_per_s.median / 1e9:.1f}",
         f"{result.peak_ops_per_s.median / 1e12:.2f} {result.peak}",
+    )
+
+
+def _cost_row(result: RowsResult) -> tuple[str, ...]:
+    seconds, share = result.seconds, result.break_even
+    return (
+        f"{result.rows}, depth {result.depth}",
+        str(result.threads),
+        f"{1e3 * seconds.median:.2f}",
+        f"{1e3 * seconds.least:.2f} – {1e3 * seconds.most:.2f}",
+        f"{result.cost:.2f}",
+        "–" if share is None else f"{100 * share:.0f} % right",
+    )
+
+
+def _replay_row(result: ReplayResult) -> tuple[str, ...]:
+    plain, drafting, speed_up = sum(result.plain.samples), sum(result.drafting.samples), result.speed_up
+    return (
+        f"{result.kind}, batch {result.streams}",
+        str(result.threads),
+        str(result.tokens),
+        f"{result.tokens_per_step:.2f}",
+        str(result.drafted),
+        str(result.accepted),
+        f"{result.tokens / plain:.1f}",
+        f"{result.tokens / drafting:.1f}",
+        f"{speed_up.median:.2f}",
+        f"{speed_up.least:.2f} – {speed_up.most:.2f}",
     )
 
 

@@ -2,6 +2,17 @@
 
 from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
 from imp_service.core.bench.measure import run_bench
-from imp_service.core.bench.report import BenchReport, CaseResult, OverheadResult, Spread
+from imp_service.core.bench.report import BenchReport, CaseResult, OverheadResult, ReplayResult, RowsResult, Spread
 
-__all__ = ["STANDARD", "BenchPlan", "BenchReport", "Case", "CaseResult", "OverheadResult", "Spread", "run_bench"]
+__all__ = [
+    "STANDARD",
+    "BenchPlan",
+    "BenchReport",
+    "Case",
+    "CaseResult",
+    "OverheadResult",
+    "ReplayResult",
+    "RowsResult",
+    "Spread",
+    "run_bench",
+]

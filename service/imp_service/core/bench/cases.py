@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from imp_service.core.errors import field_invalid
@@ -50,6 +51,8 @@ class BenchPlan:
     reps: int = 5
     overhead_batches: tuple[int, ...] = (1, 64)
     overhead_tokens: int = 32
+    has_rows: bool = False  # measure the cost of several rows of one sequence, at each depth
+    replay: Path | None = None  # a file of known answers, decoded without and with guesses, in each batch
 
     def __post_init__(self) -> None:
         if any(tokens < 2 for tokens in self.decode):

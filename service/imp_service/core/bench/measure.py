@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.bench.cases import BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
+from imp_service.core.bench.guesses import Encode, GuessBench, Sample, read_samples
 from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition, Spread
 from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import field_invalid, make_error
@@ -24,26 +26,44 @@ SYNTHETIC_REMARK = "The weights are random: as fast as real ones, but their outp
 WARM_UP_TOKENS = 8
 
 
-def run_bench(configs: Sequence[Config], plan: BenchPlan, file: _core.ModelFile | None, report: Report) -> BenchReport:
+def run_bench(
+    configs: Sequence[Config],
+    plan: BenchPlan,
+    file: _core.ModelFile | None,
+    report: Report,
+    encoder_of: Callable[[LoadedModel], Encode] | None = None,
+) -> BenchReport:
     """Measures the settings' model, or `file` in its place, with each of `configs`, which differ in threads.
 
     `report` gets a line before each measurement. A case that does not fit is refused before the first one.
+    `encoder_of` makes a model's encoder of texts, for a replay; without it a replay has token ids alone.
     """
     if not configs:
         raise field_invalid("threads", "none, expected at least one number")
-    reports = [_measure(config, plan, file, report) for config in configs]
+    reports = [_measure(config, plan, file, report, encoder_of) for config in configs]
     return BenchReport(
         reports[0].facts,
         tuple(case for report in reports for case in report.cases),
         tuple(overhead for report in reports for overhead in report.overheads),
+        tuple(rows for report in reports for rows in report.rows),
+        tuple(replay for report in reports for replay in report.replays),
     )
 
 
-def _measure(config: Config, plan: BenchPlan, file: _core.ModelFile | None, report: Report) -> BenchReport:
+def _measure(
+    config: Config,
+    plan: BenchPlan,
+    file: _core.ModelFile | None,
+    report: Report,
+    encoder_of: Callable[[LoadedModel], Encode] | None,
+) -> BenchReport:
     report(f"loading, device.threads = {config.settings.device.threads}")
     loaded = load(config, file)
     try:
         bench = ModelBench(loaded, plan.reps, report)
+        encode = None if encoder_of is None else encoder_of(loaded)
+        samples = [] if plan.replay is None else bench.samples(plan.replay, encode)
+        depths = plan.depths if plan.has_rows else ()
         cases, overheads = plan.cases(bench.threads), plan.overhead_cases(bench.threads)
         for case in [*cases, *overheads]:
             bench.require_room(case)
@@ -51,6 +71,13 @@ def _measure(config: Config, plan: BenchPlan, file: _core.ModelFile | None, repo
             model_facts(loaded, is_synthetic=file is not None),
             tuple(bench.measure(case) for case in cases),
             tuple(bench.measure_overhead(case) for case in overheads),
+            tuple(rows for depth in depths for rows in bench.guesses.rows(depth)),
+            tuple(
+                replay
+                for tokens in (plan.decode if samples else ())
+                for batch in plan.batches
+                for replay in bench.guesses.replay(samples, batch, tokens)
+            ),
         )
     finally:
         loaded.client.close()
@@ -88,6 +115,18 @@ class ModelBench:
         self._report = report
         self.threads: int = loaded.model.n_threads
         self._cpus = loaded.cpus
+        self._speculation = loaded.config.settings.speculation
+        self.guesses = GuessBench(self._runs, self.threads, self._speculation.max_draft_tokens, reps, report)
+
+    def samples(self, path: Path, encode: Encode | None) -> list[Sample]:
+        """The known answers of a file. Each fits into the context."""
+        if not self._speculation.drafters:
+            raise field_invalid("replay", "given, but speculation.drafters is empty")
+        samples = read_samples(path, encode, self._model.n_tokens)
+        longest = max((len(sample.prompt) + len(sample.answer) for sample in samples), default=0)
+        if longest > self._model.max_context:
+            raise make_error("CONTEXT_TOO_LONG", f"{path}: {longest} tokens, the context is {self._model.max_context}")
+        return samples
 
     def require_room(self, case: Case) -> None:
         """Raises if the case cannot run."""

@@ -134,6 +134,82 @@ class OverheadResult:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsResult:
+    """Seconds of a step that evaluates so many rows of one sequence, each with its logits."""
+
+    threads: int
+    rows: int
+    depth: int
+    seconds: Spread
+    cost: float  # in steps of one row
+
+    @property
+    def break_even(self) -> float | None:
+        """The share of right guesses from which a step with a pending token and guesses is faster; None: never."""
+        return None if self.rows == 1 else break_even(self.cost, self.rows - 1)
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of the result."""
+        return {
+            "threads": self.threads,
+            "rows": self.rows,
+            "depth": self.depth,
+            "seconds": self.seconds.as_json(),
+            "cost": self.cost,
+            "break_even": self.break_even,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """All samples of one kind in groups of `streams`, decoded without and with guesses in turn. Seconds of groups."""
+
+    kind: str
+    threads: int
+    streams: int
+    tokens: int
+    plain: Spread
+    drafting: Spread
+    speed_up: Spread
+    drafted: int
+    accepted: int
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a step gives a sequence, on average."""
+        return self.tokens / max(self.tokens - self.accepted, 1)
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of the result."""
+        return {
+            "kind": self.kind,
+            "threads": self.threads,
+            "streams": self.streams,
+            "tokens": self.tokens,
+            "seconds_without": self.plain.as_json(),
+            "seconds_with": self.drafting.as_json(),
+            "speed_up": self.speed_up.as_json(),
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "tokens_per_step": self.tokens_per_step,
+        }
+
+
+def break_even(cost: float, n_guesses: int) -> float | None:
+    """The share of right guesses at which a step of this cost gives as many tokens in a time as single steps."""
+    if cost >= n_guesses + 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        share = (low + high) / 2
+        if sum(share**i for i in range(n_guesses + 1)) < cost:
+            low = share
+        else:
+            high = share
+    return high
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """The model that was measured."""
 
@@ -163,6 +239,8 @@ class BenchReport:
     facts: ModelFacts
     cases: tuple[CaseResult, ...]
     overheads: tuple[OverheadResult, ...]
+    rows: tuple[RowsResult, ...] = ()
+    replays: tuple[ReplayResult, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The report as `imp bench --json` prints it. An incompatible change must change `schema`."""
@@ -171,4 +249,8 @@ class BenchReport:
             **self.facts.as_json(),
             "cases": [case.as_json() for case in self.cases],
             "overhead": [overhead.as_json() for overhead in self.overheads],
+            "speculation": {
+                "rows": [rows.as_json() for rows in self.rows],
+                "replay": [replay.as_json() for replay in self.replays],
+            },
         }
