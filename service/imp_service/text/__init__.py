@@ -26,12 +26,13 @@ from imp_service.text.tokens.tokenizer import Encoding, TextSpan, Tokenizer
 if TYPE_CHECKING:
     from imp_service.text.constraints.compiler import ConstraintCompiler
     from imp_service.text.constraints.program import ConstraintProgram
-    from imp_service.text.constraints.state import ConstraintState
+    from imp_service.text.constraints.state import Ahead, ConstraintState
     from imp_service.text.templates.chat_template import ChatTemplate, RenderedChat
 
 __all__ = [
     "NO_STOP",
     "TEMPLATE_KEY",
+    "Ahead",
     "ChatMessage",
     "ChatPrompt",
     "ChatTemplate",
@@ -64,6 +65,7 @@ __all__ = [
 
 # jinja2 and llguidance take a tenth of a second to import. A plain continuation of a text needs neither.
 _MODULES = {
+    "Ahead": "constraints.state",
     "ChatTemplate": "templates.chat_template",
     "RenderedChat": "templates.chat_template",
     "ConstraintCompiler": "constraints.compiler",

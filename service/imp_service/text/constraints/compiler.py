@@ -13,6 +13,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from imp_service.api.constraint_spec import ConstraintSpec
 from imp_service.text.constraints.grammar import write_grammar
+from imp_service.text.constraints.likely_text import LikelyText
 from imp_service.text.constraints.program import ConstraintProgram, first_line
 from imp_service.text.constraints.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
 from imp_service.text.constraints.trial import TrialCompiler
@@ -55,8 +56,10 @@ class ConstraintCompiler:
         # The worker starts while the vocabulary is read.
         self._trial.start()
         with native_boundary("llguidance"):
-            self._tokenizer = LLTokenizer(TokenizerWrapper(_Pieces(tokenizer, ends)), eos_token=list(ends))
-        self._vocabulary = Vocabulary.of(vocab_size, self._tokenizer.vocab_size, ends)
+            pieces = _Pieces(tokenizer, ends)
+            self._tokenizer = LLTokenizer(TokenizerWrapper(pieces), eos_token=list(ends))
+        likely = LikelyText(tokenizer, pieces.tokens)
+        self._vocabulary = Vocabulary.of(vocab_size, self._tokenizer.vocab_size, ends, likely)
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         # Programs kept for reuse, the least recently used first; and all that are alive, for running sequences too.

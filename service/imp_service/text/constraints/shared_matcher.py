@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from llguidance import LLMatcher
 
+from imp_service.text.constraints.likely_text import LikelyText
+
 WORD_BITS = 32
 # How many lexer states a program may have, step by step. Few constraints need more than the first.
 STATE_STEPS = (512, 2048, 8192)
@@ -60,13 +62,14 @@ class Vocabulary:
     ends: frozenset[int]
     # Only the ends are allowed.
     end_mask: bytes
+    likely: LikelyText
 
     @classmethod
-    def of(cls, vocab_size: int, n_known: int, ends: tuple[int, ...]) -> Vocabulary:
+    def of(cls, vocab_size: int, n_known: int, ends: tuple[int, ...], likely: LikelyText) -> Vocabulary:
         """With its mask of ends."""
         bits = np.zeros(n_words(vocab_size) * WORD_BITS, dtype=np.uint8)
         bits[list(ends)] = 1
-        return cls(vocab_size, n_known, frozenset(ends), np.packbits(bits, bitorder="little").tobytes())
+        return cls(vocab_size, n_known, frozenset(ends), np.packbits(bits, bitorder="little").tobytes(), likely)
 
 
 def n_words(vocab_size: int) -> int:

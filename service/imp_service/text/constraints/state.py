@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +26,18 @@ MASK_SECONDS = 0.1
 _TOKENS_PER_REFILL = 64
 
 
+@dataclass(slots=True)
+class Ahead:
+    """Guesses of the next outputs that the constraint allows, and the mask of the output after each one."""
+
+    # The constraint allows no other text.
+    is_forced: bool = False
+    tokens: list[int] = field(default_factory=list)
+    masks: list[bytes] = field(default_factory=list)
+    # Only the end can follow the last guess, which has no mask then.
+    ends: bool = False
+
+
 class ConstraintState:
     """Follows one sequence. Only one thread at a time may use it; computing a mask releases Python's lock.
 
@@ -42,6 +56,8 @@ class ConstraintState:
         # Outputs from the end token on: with ignore_eos the caller continues after it. 0: not ended.
         self._n_after_end = 0
         self._mask: bytes | None = None
+        # Guesses are being taken, which may never be outputs.
+        self._is_ahead = False
 
     @property
     def n_accepted(self) -> int:
@@ -110,7 +126,62 @@ class ConstraintState:
         copy._n_replaced, copy._is_alone = self._n_replaced, self._is_alone
         copy._tokens = self._tokens.copy()
         copy._n_after_end, copy._mask = self._n_after_end, self._mask
+        copy._is_ahead = False
         return copy
+
+    def ahead(self, proposal: Sequence[int], most: int) -> Ahead:
+        """Up to `most` guesses: the allowed part of the proposal, or what the constraint forces if that is longer.
+
+        The state stays as it is, and a guess on which the constraint fails is left out. Only outputs may exhaust a
+        lexer that this sequence has alone, so that guesses cannot end it.
+        """
+        found = Ahead()
+        if most <= 0 or self._is_alone or self.only_end_is_possible:
+            return found
+        now, n_before = self.mask(), self.n_accepted
+        self._is_ahead = True
+        try:
+            guesses, found.is_forced = self._guesses(proposal, most)
+            self._walk(guesses, found)
+        except (FieldInvalid, NativePanic):
+            pass
+        finally:
+            self._is_ahead = False
+            self._return(n_before)
+        self._mask = now
+        return found
+
+    def _guesses(self, proposal: Sequence[int], most: int) -> tuple[list[int], bool]:
+        """The better ones, and whether the constraint forces them."""
+        proposed = list(proposal[:most])
+        with native_boundary("llguidance"):
+            forced = self._words.likely.after(self._matcher, self.mask(), self._tokens)[:most]
+            is_longer = bool(proposed) and len(proposed) >= len(forced)
+            n_allowed = self._matcher.validate_tokens(proposed) if is_longer else 0
+        is_forced = len(forced) > n_allowed
+        return list(forced) if is_forced else proposed[:n_allowed], is_forced
+
+    def _walk(self, guesses: Sequence[int], ahead: Ahead) -> None:
+        """Takes the guesses as long as they are allowed, and notes the masks behind them."""
+        for token in guesses:
+            if token in self._words.ends or not _is_set(self.mask(), token) or not self.accept(token):
+                return
+            if self.only_end_is_possible:
+                ahead.tokens.append(token)
+                ahead.ends = True
+                return
+            mask = self.mask()
+            if not any(mask):
+                return
+            ahead.tokens.append(token)
+            ahead.masks.append(mask)
+
+    def _return(self, n_accepted: int) -> None:
+        """Drops the outputs after the first `n_accepted`, whatever state the library is in."""
+        if self.n_accepted > n_accepted:
+            self.rollback(self.n_accepted - n_accepted)
+        elif self._matcher.is_error():
+            self._restore()
 
     def _compute_mask(self) -> bytes:
         while True:
@@ -160,6 +231,8 @@ class ConstraintState:
     def _replace(self, error: str) -> None:
         """Continues with a fresh program. Raises `FieldInvalid` if the sequence exhausted a program alone."""
         while error:
+            if self._is_ahead:
+                raise self._too_costly()
             if not error.startswith(_SPENT):
                 raise RuntimeError("the library refuses tokens that it accepted before")
             needs_room = error.startswith(_NO_ROOM)
@@ -195,3 +268,7 @@ class ConstraintState:
 
     def _too_costly(self) -> FieldInvalid:
         return FieldInvalid(self._program.path, "needs more memory or time than one sequence may use")
+
+
+def _is_set(mask: bytes, token: int) -> bool:
+    return bool(mask[token // 8] >> token % 8 & 1)

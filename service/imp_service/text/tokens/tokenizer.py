@@ -179,6 +179,17 @@ class Tokenizer:
                 raise TooManyTokens(len(ids))
         return ids
 
+    def encode_rest(self, text: str) -> list[int]:
+        """Ids of a text that goes on after other text: no space is put before it.
+
+        None if the vocabulary puts one there and would join the text with what is before it.
+        """
+        if not self._table.adds_space_prefix:
+            return self.encode(text, add_special_tokens=False)
+        marked = self.encode_with_offsets("\n" + text, add_special_tokens=False)
+        first = marked.start_bytes.index(1) if 1 in marked.start_bytes else len(marked.ids)
+        return marked.ids[first:]
+
     def encode_parts(self, spans: Sequence[TextSpan], *, add_special_tokens: bool) -> Iterator[list[int]]:
         """The ids of `encode_spans`, part by part; the text is encoded only as far as the caller iterates."""
         before, after = self._added_ids() if add_special_tokens else ([], [])
