@@ -127,6 +127,22 @@ void def_run_control(Class& bound) {
       "before this output.");
 
   bound.def(
+      "draft",
+      [](Self& self, Ticket ticket, SequenceId sequence, std::int32_t output, std::vector<std::int32_t> tokens,
+         const std::vector<py::bytes>& masks, bool forced, bool end) {
+        std::vector<Command> commands{DraftCommand{ticket, sequence, output, std::move(tokens), forced}};
+        for (const py::bytes& mask : masks) {
+          commands.emplace_back(MaskCommand{ticket, sequence, output++, mask_of_bytes(mask), false});
+        }
+        if (end) commands.emplace_back(MaskCommand{ticket, sequence, output, {}, true});
+        submit_unlocked(self, std::move(commands));
+      },
+      py::arg("ticket"), py::arg("sequence"), py::arg("output"), py::arg("tokens").noconvert(), py::arg("masks"),
+      py::kw_only(), py::arg("forced") = false, py::arg("end") = false,
+      "Answers a DraftedEvent with guesses, the mask of its output, and the masks behind the guesses. With `end`, the "
+      "run ends behind the last guess.");
+
+  bound.def(
       "end",
       [](Self& self, Ticket ticket, SequenceId sequence, const std::string& reason,
          std::optional<std::int32_t> n_outputs) {

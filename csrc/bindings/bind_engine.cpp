@@ -19,6 +19,7 @@
 #include "bindings/keywords.h"
 #include "engine/engine.h"
 #include "engine/speculation/draft_report.h"
+#include "engine/speculation/make_drafters.h"
 #include "model/loaded_model.h"
 
 namespace py = pybind11;
@@ -62,6 +63,7 @@ void register_options(py::module_& module) {
       .def_readwrite("max_queued_events", &EngineOptions::max_queued_events)
       .def_readwrite("drafters", &EngineOptions::drafters)
       .def_readwrite("fixed_depth", &EngineOptions::fixed_depth)
+      .def_readwrite("draft_suppressed_tokens", &EngineOptions::draft_suppressed_tokens)
       .def_readwrite("suppressed_tokens", &EngineOptions::suppressed_tokens)
       .def_readwrite("cpu", &EngineOptions::cpu);
 }
@@ -121,7 +123,9 @@ void register_stats(py::module_& module) {
 class PythonEngine {
  public:
   PythonEngine(LoadedModel& model, const EngineOptions& options)
-      : lease_(model), engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options)) {}
+      : lease_(model),
+        engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options, Clock{},
+                                         make_drafters(model, options))) {}
   // Releases the GIL while the engine's thread ends its step.
   ~PythonEngine() {
     const py::gil_scoped_release unlocked;

@@ -113,7 +113,8 @@ void register_events(py::module_& module) {
       .def_readonly("n_cached_tokens", &StartedEvent::n_cached_tokens)
       .def_readonly("scores", &StartedEvent::scores)
       .def_readonly("candidates", &StartedEvent::candidates)
-      .def_property_readonly("logits", [](const StartedEvent& event) { return array_of(event.logits); });
+      .def_property_readonly("logits", [](const StartedEvent& event) { return array_of(event.logits); })
+      .def_readonly("drafts", &StartedEvent::drafts);
   bind_event<TokenEvent>(module, "TokenEvent", "An output was drawn.")
       .def_readonly("stream", &TokenEvent::stream)
       .def_readonly("output", &TokenEvent::output)
@@ -123,6 +124,13 @@ void register_events(py::module_& module) {
       .def_readonly("logprob", &TokenEvent::logprob)
       .def_readonly("candidates", &TokenEvent::candidates)
       .def_property_readonly("logits", [](const TokenEvent& event) { return array_of(event.logits); });
+  bind_event<DraftedEvent>(module, "DraftedEvent", "The outputs of a step are told; the run waits for masks.")
+      .def_readonly("stream", &DraftedEvent::stream)
+      .def_readonly("output", &DraftedEvent::output)
+      .def_readonly("n_most", &DraftedEvent::n_most)
+      .def_property_readonly("tokens", [](const DraftedEvent& event) {
+        return std::vector(event.tokens.begin(), event.tokens.begin() + event.n_tokens);
+      });
   bind_event<FinishedEvent>(module, "FinishedEvent", "A run ended.")
       .def_readonly("stream", &FinishedEvent::stream)
       .def_property_readonly("reason", [](const FinishedEvent& event) { return word(event.reason); })

@@ -4,6 +4,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
+#include <pybind11/typing.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +15,7 @@
 
 #include "bindings/keywords.h"
 #include "bindings/tuning.h"
+#include "model/draft_model.h"
 #include "model/loaded_model.h"
 #include "model/resolve.h"
 
@@ -139,8 +141,8 @@ py::dict memory_dict(const MemoryPlan& plan) {
   py::dict items;
   for (const MemoryItem& item : plan.items) items[py::str(item.name)] = item.bytes;
   return py::dict(py::arg("items") = items, py::arg("budget_bytes") = plan.budget_bytes,
-                  py::arg("n_blocks") = plan.n_blocks, py::arg("n_state_slots") = plan.n_state_slots,
-                  py::arg("max_context") = plan.max_context);
+                  py::arg("n_blocks") = plan.n_blocks, py::arg("n_draft_blocks") = plan.n_draft_blocks,
+                  py::arg("n_state_slots") = plan.n_state_slots, py::arg("max_context") = plan.max_context);
 }
 
 // The plan and ""; or None and the error message if it does not fit.
@@ -152,10 +154,30 @@ py::tuple divide(const MemoryRequest& request) {
   }
 }
 
-py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const py::kwargs& given) {
+using PythonFile = py::typing::Optional<ModelFile>;
+
+// Null for None.
+const ModelFile* file_of(const PythonFile& file) {
+  return file.is_none() ? nullptr : file.cast<const ModelFile*>();
+}
+
+py::object draft_dict(const LoadPlan& model, const LoadPlan& draft) {
+  return py::dict(
+      py::arg("architecture") = std::string(draft.resolved.architecture->name),
+      py::arg("max_context") = draft.resolved.config.max_context, py::arg("bytes_per_token") = bytes_per_token(draft),
+      py::arg("model_bytes_per_token") = bytes_per_token(model), py::arg("weights_bytes") = draft.memory.weights_bytes,
+      py::arg("kv_block_bytes") = draft.memory.kv_block_bytes);
+}
+
+py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, const PythonFile& draft_file,
+                    const py::kwargs& given) {
   const auto [device, options] = with_keywords(PythonLoadOptions{}, given);
   const auto backend = make_backend(device);
-  const LoadPlan plan = plan_load(file, *backend, overrides, options);
+  LoadPlan plan = plan_load(file, *backend, overrides, options);
+  py::object draft = py::none();
+  if (const ModelFile* found = file_of(draft_file)) {
+    draft = draft_dict(plan, plan_draft(*found, *backend, plan, overrides, options));
+  }
   const MemoryRequest& request = plan.memory;
   const py::tuple division = divide(request);
   return py::dict(
@@ -167,7 +189,7 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("scratch_bytes") = request.scratch_bytes, py::arg("logits_bytes") = request.logits_bytes,
       py::arg("reserve_bytes") = request.reserve_bytes, py::arg("kv_block_bytes") = request.kv_block_bytes,
       py::arg("state_slot_bytes") = request.state_slot_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
-      py::arg("memory") = division[0], py::arg("refusal") = division[1]);
+      py::arg("memory") = division[0], py::arg("refusal") = division[1], py::arg("draft") = draft);
 }
 
 // Calls Python's callback with the GIL held. An exception that it raises ends the load.
@@ -180,11 +202,12 @@ LoadProgress with_lock(PythonProgress progress) {
 }
 
 std::unique_ptr<LoadedModel> load(const ModelFile& file, const ModelOverrides& overrides, PythonProgress progress,
-                                  const py::kwargs& given) {
+                                  const PythonFile& draft, const py::kwargs& given) {
   auto [device, options] = with_keywords(PythonLoadOptions{}, given);
   options.progress = with_lock(std::move(progress));
+  const ModelFile* const draft_file = file_of(draft);
   const py::gil_scoped_release unlocked;
-  return std::make_unique<LoadedModel>(load_on_device(file, device, overrides, options));
+  return std::make_unique<LoadedModel>(load_on_device(file, device, overrides, options, draft_file));
 }
 
 py::object packed_dict(const LoadedModel& self) {
@@ -237,6 +260,9 @@ void register_load_options(py::module_& module) {
   def_attribute(bound, "kv_block_tokens", [](Options& self) -> auto& { return self.load.kv_block_tokens; });
   def_attribute(bound, "reserve_bytes", [](Options& self) -> auto& { return self.load.reserve_bytes; });
   def_attribute(bound, "kv_bytes", [](Options& self) -> auto& { return self.load.kv_bytes; });
+  def_attribute(
+      bound, "draft_kv_bytes", [](Options& self) -> auto& { return self.load.draft_kv_bytes; },
+      "Cache of the draft model. None: a quarter of the model's.");
   def_attribute(bound, "max_running", [](Options& self) -> auto& { return self.load.max_running; });
   def_attribute(
       bound, "state_snapshot_bytes", [](Options& self) -> auto& { return self.load.state_snapshot_bytes; },
@@ -267,8 +293,10 @@ void register_model(py::module_& module) {
   py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model loaded on a device. Immutable.")
       .def_static("load", &load, py::arg("file"), py::kw_only(),
                   py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("progress") = py::none(),
+                  py::arg("draft") = py::none(),
                   "Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords "
-                  "are those of LoadOptions. Calls `progress(done_bytes, total_bytes)` about a hundred "
+                  "are those of LoadOptions. `draft` is the file of a draft model. Calls `progress(done_bytes, "
+                  "total_bytes)` about a hundred "
                   "times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.")
       .def_property_readonly("architecture", [](const LoadedModel& self) { return self.model->architecture(); })
       .def_property_readonly("facts", [](const LoadedModel& self) { return fact_list(self.model->facts()); })
@@ -316,11 +344,23 @@ void register_model(py::module_& module) {
             return counts;
           },
           "The number of runs of each op and kernel, by name.")
+      .def_property_readonly(
+          "draft",
+          [](const LoadedModel& self) -> py::object {
+            if (self.draft == nullptr) return py::none();
+            const ModelConfig& config = self.draft->config();
+            return py::dict(py::arg("architecture") = self.draft->architecture(),
+                            py::arg("vocab_size") = config.vocab_size, py::arg("n_tokens") = config.n_tokens,
+                            py::arg("max_context") = config.max_context,
+                            py::arg("n_blocks") = self.draft->memory().n_blocks, py::arg("cost") = self.draft_cost);
+          },
+          "The draft model, or None. `cost` is the time of its steps by that of the model's, by the bytes that they "
+          "read.")
       .def_property_readonly("device_name", [](const LoadedModel& self) { return self.backend->device_name(); })
       .def_property_readonly("n_threads", [](const LoadedModel& self) { return self.backend->n_threads(); });
 
   module.def("plan_model", &plan_model, py::arg("file"), py::kw_only(),
-             py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"),
+             py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("draft") = py::none(),
              "Plans what Model.load would do with the same arguments, without reading a weight: "
              "facts, and the kernels and bytes of each tensor. `memory` is None if the memory is too "
              "small, and `refusal` then says why. Raises ModelError.");

@@ -151,6 +151,15 @@ void AdmissionControl::check(const MaskCommand& command) const {
   if (!command.end) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "mask");
 }
 
+void AdmissionControl::check(const DraftCommand& command) const {
+  check_at_least("output", command.output, 0);
+  if (std::cmp_greater(command.tokens.size(), kLimits.constrained_draft_tokens)) {
+    refuse("tokens", std::to_string(command.tokens.size()) + " guesses",
+           "at most " + std::to_string(kLimits.constrained_draft_tokens));
+  }
+  check_tokens("tokens", command.tokens);
+}
+
 void AdmissionControl::check(const EndCommand& command) const {
   if (command.n_outputs) check_at_least("n_outputs", *command.n_outputs, 0);
 }

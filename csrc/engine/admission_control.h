@@ -55,6 +55,7 @@ class AdmissionControl {
   void check(const OpenCommand& command) const;
   void check(const RunCommand& command) const;
   void check(const MaskCommand& command) const;
+  void check(const DraftCommand& command) const;
   void check(const EndCommand& command) const;
   void check(const PauseCommand&) const {}
   void check(const ForkCommand& command) const;

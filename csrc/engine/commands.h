@@ -78,6 +78,17 @@ struct MaskCommand {
   bool end = false;  // only the end is allowed: the run ends with STOP before this output
 };
 
+// Answers a DraftedEvent: n guesses of the next outputs of a constrained run, perhaps none. Submit it in one list with
+// the masks of the outputs `output` to `output` + n, of which each assumes the guesses before it. The run takes no
+// other masks, so that none can assume other outputs than there are.
+struct DraftCommand {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::int32_t output = 0;           // that the first guess is for
+  std::vector<std::int32_t> tokens;  // at most kLimits.constrained_draft_tokens
+  bool forced = false;               // the constraint allows no other text; else they are those of the event
+};
+
 enum class EndReason : std::uint8_t { cancelled, aborted, time_limit, stop };
 
 // Ends a run at once, in any state. Before its tokens are evaluated the run leaves no trace, and its siblings end with
@@ -126,7 +137,7 @@ struct ProfileCommand {
   std::int32_t n_steps = 0;
 };
 
-using Command = std::variant<OpenCommand, RunCommand, MaskCommand, EndCommand, PauseCommand, ForkCommand,
+using Command = std::variant<OpenCommand, RunCommand, MaskCommand, DraftCommand, EndCommand, PauseCommand, ForkCommand,
                              TruncateCommand, CloseCommand, FlushCacheCommand, ProfileCommand>;
 
 }  // namespace imp

@@ -40,7 +40,8 @@ struct EngineOptions {
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
   std::vector<std::string> drafters;            // what guesses for speculative decoding, in the order of their use
   bool fixed_depth = false;                     // take every guess that there is room for: only for tests
-  std::optional<int> cpu;                       // CPU of the engine's thread: that of the backend's thread 0
+  std::vector<std::int32_t> draft_suppressed_tokens;  // never guessed by a draft model: its ids of other tokens
+  std::optional<int> cpu;                             // CPU of the engine's thread: that of the backend's thread 0
 };
 
 struct EngineField {

@@ -12,6 +12,7 @@
 #include "backend/op_trace.h"
 #include "base/error.h"
 #include "engine/commands.h"
+#include "engine/limits.h"
 #include "engine/speculation/guess.h"
 
 namespace imp {
@@ -44,6 +45,7 @@ struct StartedEvent {
   TokenScores scores;
   std::vector<Candidate> candidates;  // at the last position, and
   std::vector<float> logits;          // its logits, if requested and nothing is drawn
+  bool drafts = false;                // a DraftedEvent follows the outputs of each step
 };
 
 // An output was drawn.
@@ -58,6 +60,19 @@ struct TokenEvent {
   float logprob = 0;
   std::vector<Candidate> candidates;
   std::vector<float> logits;
+};
+
+// The outputs of a step of a constrained run that guesses are told, and it goes on. It waits for the mask of its next
+// output, which may come with guesses (DraftCommand).
+struct DraftedEvent {
+  Ticket ticket = 0;
+  SequenceId sequence = 0;
+  std::uint32_t stream = 0;
+  std::int32_t output = 0;  // the next one
+  std::int32_t n_most = 0;  // guesses that the run can use
+  std::int32_t n_tokens = 0;
+  // What the engine guesses. An array, so that a step allocates nothing.
+  std::array<std::int32_t, kLimits.constrained_draft_tokens> tokens = {};
 };
 
 // Speculative decoding of a run, or of all.
@@ -153,6 +168,6 @@ struct ProfileEvent {
   std::int64_t n_dropped_ops = 0;  // ops beyond the limit
 };
 
-using Event = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent, DoneEvent, ProfileEvent>;
+using Event = std::variant<StartedEvent, TokenEvent, DraftedEvent, FinishedEvent, FailedEvent, DoneEvent, ProfileEvent>;
 
 }  // namespace imp

@@ -15,7 +15,8 @@ struct Limits {
   int tenant_bytes = 64;
   int scope_bytes = 256;  // of a cache scope: a tenant and a salt
   int profile_steps = 1000;
-  int draft_tokens = 64;  // guesses in one step
+  int draft_tokens = 64;             // guesses in one step,
+  int constrained_draft_tokens = 8;  // and if each one needs a mask
 };
 
 inline constexpr Limits kLimits;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -194,6 +195,7 @@ void Loop::dispatch(AcceptedCommand& accepted) {
       Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
                 [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
                 [&](MaskCommand& mask) { runs_.set_mask(std::move(mask)); },
+                [&](DraftCommand& draft) { runs_.set_guesses(std::move(draft)); },
                 [&](EndCommand& end) { end_run(end, accepted.taken_ns); },
                 [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },
                 [&](TruncateCommand& truncate) { sessions_.truncate(truncate); },
@@ -211,8 +213,8 @@ void Loop::end_run(const EndCommand& end, std::int64_t taken_ns) {
   if (ended && end.reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - taken_ns);
 }
 
-// For each running sequence: started, token, finished; for each guess a token. In addition any sequence may be refused,
-// any idle session evicted, and a profile may end.
+// For each running sequence: started, token, and finished or drafted; for each guess a token. In addition any sequence
+// may be refused, any idle session evicted, and a profile may end.
 std::size_t Loop::events_of_iteration() const noexcept {
   return 3 * static_cast<std::size_t>(options_.max_running) + speculation_.most_guesses() +
          state_.scheduler.n_sequences() + state_.scheduler.n_idle_sessions() + 1;
@@ -307,9 +309,15 @@ Step* Loop::begin_after(const Step& step) {
 void Loop::end(Step& step) {
   executor_.finish(step);
   state_.now_ns = clock_();
+  complete(step);
+}
+
+void Loop::complete(Step& step) {
+  const std::size_t n_events = state_.events.size();
   runs_.complete(step.rows, step.draws, step.scores);
   speculation_.count(step);
   speculation_.observe(step);
+  speculation_.propose(std::span(state_.events).subspan(n_events));
 }
 
 // Drops the rows of runs that ended after the step began.
@@ -353,8 +361,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
       runs_.fail(*planned.sequence, failure_of(std::current_exception()));
       continue;
     }
-    runs_.complete(step.rows, step.draws, step.scores);
-    speculation_.observe(step);
+    complete(step);
   }
 }
 

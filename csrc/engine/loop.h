@@ -53,6 +53,7 @@ class Loop {
   std::exception_ptr begin(Step& step);
   Step* begin_after(const Step& step);
   void end(Step& step);
+  void complete(Step& step);
   void end_failed(Step& step, const std::exception_ptr& thrown);
   void drop_ended_rows(Step& step);
   std::int64_t count(const Step& step);

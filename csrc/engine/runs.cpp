@@ -114,6 +114,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.constrained = command.constrained;
   run.max_draft_tokens = command.max_draft_tokens;
   run.forced = std::move(command.forced);
+  run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
 
   // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
@@ -174,8 +175,20 @@ void Runs::set_mask(MaskCommand command) {
   if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
   if (command.output < run.n_outputs || run.mask(command.output) != nullptr) return;
+  const auto n_known = static_cast<std::int32_t>(run.given.tokens.size());
+  const bool is_answer = run.given.output == run.n_outputs && command.output <= run.n_outputs + n_known;
+  if (run.asks_for_guesses && !is_answer) return;  // it assumes other outputs
   run.masks.push_back({command.output, command.end, std::move(command.allowed)});
   finish_if_done(*sequence);
+}
+
+// Guesses that come after a mask would change what the mask assumes.
+void Runs::set_guesses(DraftCommand command) {
+  Sequence* sequence = state_.find(command.sequence);
+  if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
+  Run& run = *sequence->run;
+  if (!run.asks_for_guesses || command.output != run.n_outputs || !run.masks.empty()) return;
+  run.given = {.output = command.output, .tokens = std::move(command.tokens), .forced = command.forced};
 }
 
 void Runs::pause(const PauseCommand& command) {

@@ -100,7 +100,18 @@ int Runs::verify_rows(StepRow& row, std::span<Draw> draws) {
     if (!is_guessed) break;
   }
   state_.blocks.truncate(sequence.table, sequence.held);
+  ask_for_guesses(sequence);
   return n_rows;
+}
+
+// The run goes on. Masks that came early assume guesses, of which some are outputs now: their answer has them again.
+void Runs::ask_for_guesses(Sequence& sequence) {
+  Run& run = *sequence.run;
+  if (!run.asks_for_guesses) return;
+  run.masks.clear();
+  run.given.tokens.clear();
+  state_.events.emplace_back(
+      DraftedEvent{.ticket = run.ticket, .sequence = sequence.id, .stream = sequence.stream, .output = run.n_outputs});
 }
 
 // Returns false if a score of the sequence is not finite.
@@ -126,7 +137,9 @@ void Runs::on_evaluated(Sequence& sequence, std::span<Draw> draws) {
     }
     start(sequence, draws.front());
   }
-  for (Draw& draw : draws) deliver(draw);
+  for (Draw& draw : draws) {
+    if (deliver(draw)) ask_for_guesses(*draw.sequence);
+  }
 }
 
 void Runs::start(Sequence& sequence, Draw& draw) {
@@ -138,7 +151,8 @@ void Runs::start(Sequence& sequence, Draw& draw) {
                      .n_cached_tokens = run.n_cached,
                      .scores = std::move(run.scores),
                      .candidates = {},
-                     .logits = {}};
+                     .logits = {},
+                     .drafts = run.asks_for_guesses};
   if (!draw.is_drawn()) {
     event.candidates = std::move(draw.candidates);
     event.logits = std::move(draw.logits);
@@ -198,8 +212,7 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
                                         .candidates = std::move(draw.candidates),
                                         .logits = std::move(draw.logits)});
   sequence.tokens.push_back(draw.result.token);
-  std::erase_if(run.masks, [&run](const OutputMask& mask) { return mask.output <= run.n_outputs; });
-  ++run.n_outputs;
+  run.count_output(draw.result.token);
   ++state_.stats.n_outputs;
 }
 

@@ -2,6 +2,7 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace imp {
@@ -9,6 +10,26 @@ namespace imp {
 const OutputMask* Run::mask(std::int32_t output) const noexcept {
   const auto found = std::ranges::find(masks, output, &OutputMask::output);
   return found == masks.end() ? nullptr : &*found;
+}
+
+int Run::n_given() const noexcept {
+  int n = 0;
+  if (given.output != n_outputs) return 0;
+  for (const std::int32_t token : given.tokens) {
+    const OutputMask* own = mask(n_outputs + n);
+    const OutputMask* next = mask(n_outputs + n + 1);
+    // If the run ends behind the guess, there is nothing to draw from its row.
+    if (own == nullptr || own->end || !allows(own->allowed, token) || next == nullptr || next->end) break;
+    ++n;
+  }
+  return n;
+}
+
+void Run::count_output(std::int32_t token) {
+  const auto place = static_cast<std::size_t>(n_outputs - given.output);
+  const bool is_assumed = !asks_for_guesses || (place < given.tokens.size() && given.tokens[place] == token);
+  std::erase_if(masks, [&](const OutputMask& mask) { return !is_assumed || mask.output <= n_outputs; });
+  ++n_outputs;
 }
 
 bool Run::may_draw() const noexcept {

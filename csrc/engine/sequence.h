@@ -1,6 +1,7 @@
 // A sequence: its tokens, its blocks and its current run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "engine/commands.h"
 #include "engine/events.h"
 #include "engine/kv_blocks.h"
+#include "engine/limits.h"
 #include "engine/speculation/draft_history.h"
 #include "engine/speculation/ngram_index.h"
 #include "engine/token_mask.h"
@@ -24,6 +26,19 @@ struct OutputMask {
   std::int32_t output = 0;
   bool end = false;  // the run ends before this output
   TokenMask allowed;
+};
+
+// The guesses of a DraftCommand.
+struct GivenGuesses {
+  std::int32_t output = 0;  // that the first one is for
+  std::vector<std::int32_t> tokens;
+  bool forced = false;
+};
+
+// What a DraftedEvent proposed.
+struct Proposal {
+  int drafter = -1;  // -1: it proposed nothing
+  std::array<std::uint8_t, kLimits.constrained_draft_tokens> sureness{};
 };
 
 // The sequence before its run, to restore it if the run leaves no trace.
@@ -44,6 +59,11 @@ struct Run {
   std::int32_t max_draft_tokens = 0;
   std::vector<std::int32_t> forced;
   std::vector<OutputMask> masks;
+  // It tells each step's end in a DraftedEvent, whose answer is the next masks and guesses. Each mask assumes that the
+  // guesses before it are the outputs, so both are of one step.
+  bool asks_for_guesses = false;
+  GivenGuesses given;
+  Proposal proposal;
   BeforeRun before;
 
   int start = 0;         // tokens held at the first draw
@@ -71,6 +91,10 @@ struct Run {
 
   bool paused() const noexcept { return paused_ns >= 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
+  // How many of the given guesses a step may evaluate: those with masks that allow them and with a mask behind.
+  int n_given() const noexcept;
+  // Forgets the masks that assume another token than this one as the next output, and then counts it.
+  void count_output(std::int32_t token);
   // Whether the mask of the next output has arrived, or none is needed.
   bool may_draw() const noexcept;
 };

@@ -33,6 +33,11 @@ void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_to
   if (reaches_beyond(mask, n_tokens)) refuse("a bit is set at or above " + std::to_string(n_tokens));
 }
 
+bool allows(std::span<const std::uint32_t> mask, std::int32_t token) noexcept {
+  const auto id = static_cast<unsigned>(token);
+  return id / 32U < mask.size() && ((mask[id / 32U] >> (id % 32U)) & 1U) != 0;
+}
+
 TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size) {
   TokenMask mask(mask_words(vocab_size), ~0U);
   if (!mask.empty()) mask.back() = last_bits(vocab_size);

@@ -14,6 +14,8 @@ using TokenMask = std::vector<std::uint32_t>;
 // none at or above n_tokens.
 void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_tokens, const std::string& field);
 
+bool allows(std::span<const std::uint32_t> mask, std::int32_t token) noexcept;
+
 // All tokens except the given ones.
 TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size);
 

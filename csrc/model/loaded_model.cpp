@@ -1,16 +1,33 @@
-// Makes device, model and decoder, in this order.
+// Makes device, model and decoder, then the draft model and its decoder.
 #include "model/loaded_model.h"
 
+#include <optional>
+#include <utility>
+
 #include "base/error.h"
+#include "model/draft_model.h"
 
 namespace imp {
 
 LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, const ModelOverrides& overrides,
-                           const LoadOptions& options) {
+                           const LoadOptions& options, const ModelFile* draft) {
   LoadedModel loaded;
   loaded.backend = make_backend(device);
-  loaded.model = load_model(file, *loaded.backend, overrides, options);
-  loaded.decoder = std::make_unique<Decoder>(*loaded.model, *loaded.backend, options.limits);
+  Backend& backend = *loaded.backend;
+  LoadPlan plan = plan_load(file, backend, overrides, options);
+  std::optional<LoadPlan> draft_plan;
+  if (draft != nullptr) {
+    draft_plan = plan_draft(*draft, backend, plan, overrides, options);
+    loaded.draft_cost = static_cast<double>(bytes_per_token(*draft_plan)) / static_cast<double>(bytes_per_token(plan));
+  }
+  MemoryPlan memory = plan_memory(plan.memory);
+  const int n_draft_blocks = memory.n_draft_blocks;
+  loaded.model = load_planned(file, backend, std::move(plan), std::move(memory), options);
+  loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, options.limits);
+  if (draft_plan) {
+    loaded.draft = load_draft(*draft, backend, std::move(*draft_plan), n_draft_blocks, options);
+    loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, options.limits);
+  }
   return loaded;
 }
 

@@ -15,6 +15,10 @@ struct LoadedModel {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<const Model> model;
   std::unique_ptr<Decoder> decoder;
+  // A draft model that guesses for speculative decoding, or null.
+  std::unique_ptr<const Model> draft;
+  std::unique_ptr<Decoder> draft_decoder;
+  double draft_cost = 0;  // the time of its steps by that of the model's, by the bytes that they read
   std::unique_ptr<std::atomic<bool>> is_leased = std::make_unique<std::atomic<bool>>(false);
 };
 
@@ -31,8 +35,8 @@ class ModelLease {
   std::atomic<bool>& is_leased_;
 };
 
-// The file need not outlive the model.
+// The files need not outlive the model. `draft`: the file of a draft model, or null.
 LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, const ModelOverrides& overrides,
-                           const LoadOptions& options);
+                           const LoadOptions& options, const ModelFile* draft = nullptr);
 
 }  // namespace imp

@@ -24,25 +24,38 @@ std::uint64_t left_of(std::uint64_t from, std::uint64_t taken) {
   return from > taken ? from - taken : 0;
 }
 
-// "1.5 GiB", in tenths of the unit, rounded up, so that a size that does not fit never looks as if it fits.
-std::string bytes_text(std::uint64_t bytes) {
-  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  std::size_t unit = 0;
-  while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 1)) != 0) ++unit;
-  if (unit == 0) return std::to_string(bytes) + " B";
-  const std::uint64_t whole = bytes >> (10 * unit);
-  const std::uint64_t rest = bytes - (whole << (10 * unit));
-  const std::uint64_t tenths = (whole * 10) + ((rest >> (10 * (unit - 1))) * 10 + 1023) / 1024;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " " + kUnits[unit];
-}
-
 std::uint64_t blocks_for(std::uint64_t tokens, int block_tokens) {
   const auto size = static_cast<std::uint64_t>(block_tokens);
   return ceil_div(tokens, size);
 }
 
+// The part of a draft model that does not grow with the model's cache.
+std::uint64_t draft_fixed(const MemoryRequest& request) {
+  return request.draft ? sum(request.draft->weights_bytes, request.draft->kv_bytes.value_or(0)) : 0;
+}
+
+// What a block of the model's cache adds to that of the draft model, if nobody chose the size of that.
+std::uint64_t draft_share(const MemoryRequest& request) {
+  if (!request.draft || request.draft->kv_bytes) return 0;
+  return std::min(request.kv_block_bytes / 4, request.draft->kv_block_bytes);
+}
+
+std::uint64_t choose_draft_blocks(const MemoryRequest& request, std::uint64_t n_blocks) {
+  if (!request.draft) return 0;
+  const std::uint64_t bytes = request.draft->kv_bytes.value_or(product(n_blocks, draft_share(request)));
+  return std::clamp<std::uint64_t>(bytes / request.draft->kv_block_bytes, 1, std::numeric_limits<std::int32_t>::max());
+}
+
+std::uint64_t draft_kv_bytes(const MemoryRequest& request, std::uint64_t n_blocks) {
+  return request.draft ? product(choose_draft_blocks(request, n_blocks), request.draft->kv_block_bytes) : 0;
+}
+
 std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_bytes, std::uint64_t state_bytes) {
   std::vector<MemoryItem> items = {{"weights", request.weights_bytes}, {"kv", kv_bytes}};
+  if (request.draft) {
+    items.push_back({"draft weights", request.draft->weights_bytes});
+    items.push_back({"draft kv", draft_kv_bytes(request, kv_bytes / request.kv_block_bytes)});
+  }
   if (request.state_slot_bytes > 0) items.push_back({"state", state_bytes});
   items.push_back({"scratch", request.scratch_bytes});
   items.push_back({"logits", request.logits_bytes});
@@ -78,17 +91,29 @@ std::uint64_t choose_slots(const MemoryRequest& request, std::uint64_t available
 
 std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t state_bytes, std::uint64_t available) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
-  if (request.is_for_models) return available / request.kv_block_bytes;
+  const std::uint64_t block_bytes = sum(request.kv_block_bytes, draft_share(request));
+  if (request.is_for_models) return available / block_bytes;
   constexpr std::uint64_t kSequences = 4;
-  const std::uint64_t fixed = sum(sum(request.weights_bytes, request.scratch_bytes), state_bytes);
+  const std::uint64_t fixed =
+      sum(sum(request.weights_bytes, request.scratch_bytes), sum(state_bytes, draft_fixed(request)));
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
-  const std::uint64_t reasonable = std::max(half / request.kv_block_bytes, least_blocks(request));
-  return std::min(
-      {kSequences * blocks_for(context, request.kv_block_tokens), reasonable, available / request.kv_block_bytes});
+  const std::uint64_t reasonable = std::max(half / block_bytes, least_blocks(request));
+  return std::min({kSequences * blocks_for(context, request.kv_block_tokens), reasonable, available / block_bytes});
 }
 
 }  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >> (10 * (unit + 1)) != 0) ++unit;
+  if (unit == 0) return std::to_string(bytes) + " B";
+  const std::uint64_t whole = bytes >> (10 * unit);
+  const std::uint64_t rest = bytes - (whole << (10 * unit));
+  const std::uint64_t tenths = (whole * 10) + ((rest >> (10 * (unit - 1))) * 10 + 1023) / 1024;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " " + kUnits[unit];
+}
 
 std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes) {
   std::string text;
@@ -103,7 +128,8 @@ std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budg
 MemoryPlan plan_memory(const MemoryRequest& request) {
   IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
   const std::uint64_t fixed =
-      sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes));
+      sum(sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes)),
+          draft_fixed(request));
   const std::uint64_t n_slots = choose_slots(request, left_of(request.budget_bytes, fixed));
   const std::uint64_t state_bytes = product(n_slots, request.state_slot_bytes);
   const std::uint64_t available = left_of(request.budget_bytes, sum(fixed, state_bytes));
@@ -116,7 +142,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     throw FieldInvalid("kv_bytes", std::to_string(*request.kv_bytes) + " hold " + std::to_string(n_tokens) +
                                        " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
   }
-  if (sum(fixed, state_bytes) > request.budget_bytes || n_blocks < least || kv_bytes > available) {
+  const bool is_fixed = request.draft && request.draft->kv_bytes;
+  const std::uint64_t more_kv = is_fixed ? 0 : draft_kv_bytes(request, n_blocks);
+  if (sum(fixed, state_bytes) > request.budget_bytes || n_blocks < least || sum(kv_bytes, more_kv) > available) {
     refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)), state_bytes);
   }
   const std::uint64_t held = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));
@@ -125,6 +153,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
           .budget_bytes = request.budget_bytes,
           .n_blocks = static_cast<int>(n_blocks),
           .n_state_slots = static_cast<int>(n_slots),
+          .n_draft_blocks = static_cast<int>(choose_draft_blocks(request, n_blocks)),
           .max_context = static_cast<int>(std::min(context, held))};
 }
 

@@ -8,6 +8,13 @@
 
 namespace imp {
 
+// A draft model beside the model. Its blocks have as many tokens as the model's.
+struct DraftMemory {
+  std::uint64_t weights_bytes = 0;
+  std::uint64_t kv_block_bytes = 1;
+  std::optional<std::uint64_t> kv_bytes;  // empty: a quarter of the model's cache, and no more blocks than it has
+};
+
 struct MemoryRequest {
   std::uint64_t budget_bytes = 0;  // for all of it
   std::uint64_t weights_bytes = 0;
@@ -23,11 +30,14 @@ struct MemoryRequest {
   std::optional<std::uint64_t> state_snapshot_bytes;  // empty: plan_memory() chooses
   int model_context = 1;                              // tokens per sequence by default
   std::optional<int> max_context;                     // requested: the cache must hold it
-  bool is_for_models = false;  // as on a GPU: nothing else uses the memory, so the cache takes the rest
+  bool is_for_models = false;             // as on a GPU: nothing else uses the memory, so the cache takes the rest
+  std::optional<DraftMemory> draft = {};  // its scratch and logits are among those above
 };
 
 struct MemoryItem {
-  std::string name;  // "weights", "kv", "state" if the model has one, "scratch", "logits", "reserve"
+  // "weights", "kv", "draft weights" and "draft kv" with a draft model, "state" if the model has one, "scratch",
+  // "logits", "reserve"
+  std::string name;
   std::uint64_t bytes = 0;
 };
 
@@ -36,8 +46,12 @@ struct MemoryPlan {
   std::uint64_t budget_bytes = 0;
   int n_blocks = 0;
   int n_state_slots = 0;
+  int n_draft_blocks = 0;
   int max_context = 0;  // at most n_blocks · block_tokens, so that one sequence alone always fits
 };
+
+// "1.5 GiB", in tenths of the unit, rounded up, so that a size that does not fit never looks as if it fits.
+std::string bytes_text(std::uint64_t bytes);
 
 // The items and their sum as one line: "weights 1.2 GiB, kv ...; in all 2.0 GiB of 1.5 GiB".
 std::string memory_text(const std::vector<MemoryItem>& items, std::uint64_t budget_bytes);

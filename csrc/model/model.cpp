@@ -152,11 +152,11 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
   return plan;
 }
 
-std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend, const ModelOverrides& overrides,
-                                        const LoadOptions& options) {
-  auto [resolved, plan, memory] = plan_load(file, backend, overrides, options);
+std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backend, LoadPlan load, MemoryPlan memory,
+                                          const LoadOptions& options) {
+  auto& [resolved, plan, request] = load;
   std::unique_ptr<Model> model(new Model);
-  model->memory_ = plan_memory(memory);
+  model->memory_ = std::move(memory);
   model->ropes_ = load_ropes(file, resolved.config, plan);
   if (!options.packed_cache.empty()) model->packed_.emplace().folder = options.packed_cache;
   PackedWeights* const packed = model->packed_ ? &*model->packed_ : nullptr;
@@ -170,6 +170,13 @@ std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend,
   model->summaries_ = summaries_of(plan);
   model->kv_block_tokens_ = options.kv_block_tokens;
   return model;
+}
+
+std::unique_ptr<const Model> load_model(const ModelFile& file, Backend& backend, const ModelOverrides& overrides,
+                                        const LoadOptions& options) {
+  LoadPlan plan = plan_load(file, backend, overrides, options);
+  MemoryPlan memory = plan_memory(plan.memory);
+  return load_planned(file, backend, std::move(plan), std::move(memory), options);
 }
 
 }  // namespace imp

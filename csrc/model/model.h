@@ -31,6 +31,7 @@ struct LoadOptions {
   std::optional<std::uint64_t> kv_bytes;                                   // empty: plan_memory chooses
   int max_running = 64;                               // sequences that hold a recurrent state at once
   std::optional<std::uint64_t> state_snapshot_bytes;  // of recurrent states; empty: plan_memory chooses
+  std::optional<std::uint64_t> draft_kv_bytes;        // of a draft model; empty: plan_memory chooses
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache
 };
@@ -44,6 +45,8 @@ struct WeightSummary {
   GemmPlan plan;       // for matrices
   std::uint64_t n_bytes = 0;
 };
+
+struct LoadPlan;
 
 // Immutable once loaded; any thread may use it. The backend must outlive it; the file need not.
 class Model {
@@ -65,7 +68,8 @@ class Model {
  private:
   Model() = default;
   void lower_context();  // to what the cache holds
-  friend std::unique_ptr<const Model> load_model(const ModelFile&, Backend&, const ModelOverrides&, const LoadOptions&);
+  friend std::unique_ptr<const Model> load_planned(const ModelFile&, Backend&, LoadPlan, MemoryPlan,
+                                                   const LoadOptions&);
 
   std::string architecture_;
   ModelConfig config_;
@@ -93,6 +97,10 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
                    const LoadOptions& options);
 
 std::vector<WeightSummary> summaries_of(const WeightPlan& plan);
+
+// Loads what was planned. config().max_context is at most that of the memory plan.
+std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backend, LoadPlan plan, MemoryPlan memory,
+                                          const LoadOptions& options);
 
 // Resolves the configuration, plans kernels and memory, and only then reads weights. config().max_context is at most
 // what the cache can hold.

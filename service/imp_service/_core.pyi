@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -321,6 +321,14 @@ class LoadOptions:
     def cublaslt(self, arg1: collections.abc.Sequence[str]) -> None:
         ...
     @property
+    def draft_kv_bytes(self) -> int | None:
+        """
+        Cache of the draft model. None: a quarter of the model's.
+        """
+    @draft_kv_bytes.setter
+    def draft_kv_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
+        ...
+    @property
     def interleave_nodes(self) -> list[int]:
         ...
     @interleave_nodes.setter
@@ -389,9 +397,9 @@ class Model:
     A model loaded on a device. Immutable.
     """
     @staticmethod
-    def load(file: ModelFile, *, overrides: ModelOverrides = ..., progress: collections.abc.Callable[[int, int], None] | None = None, **kwargs: typing.Any) -> Model:
+    def load(file: ModelFile, *, overrides: ModelOverrides = ..., progress: collections.abc.Callable[[int, int], None] | None = None, draft: ModelFile | None = None, **kwargs: typing.Any) -> Model:
         """
-        Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords are those of LoadOptions. Calls `progress(done_bytes, total_bytes)` about a hundred times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.
+        Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords are those of LoadOptions. `draft` is the file of a draft model. Calls `progress(done_bytes, total_bytes)` about a hundred times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.
         """
     def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
         """
@@ -403,6 +411,11 @@ class Model:
     @property
     def device_name(self) -> str:
         ...
+    @property
+    def draft(self) -> typing.Any:
+        """
+        The draft model, or None. `cost` is the time of its steps by that of the model's, by the bytes that they read.
+        """
     @property
     def facts(self) -> list[typing.Any]:
         ...
@@ -550,6 +563,9 @@ class StartedEvent:
     def candidates(self) -> list[Candidate]:
         ...
     @property
+    def drafts(self) -> bool:
+        ...
+    @property
     def logits(self) -> numpy.typing.NDArray[numpy.float32]:
         ...
     @property
@@ -602,6 +618,30 @@ class TokenEvent:
         ...
     @property
     def token(self) -> int:
+        ...
+class DraftedEvent:
+    """
+    The outputs of a step are told; the run waits for masks.
+    """
+    def __init__(self) -> None:
+        ...
+    @property
+    def n_most(self) -> int:
+        ...
+    @property
+    def output(self) -> int:
+        ...
+    @property
+    def sequence(self) -> int:
+        ...
+    @property
+    def stream(self) -> int:
+        ...
+    @property
+    def ticket(self) -> int:
+        ...
+    @property
+    def tokens(self) -> list[int]:
         ...
 class FinishedEvent:
     """
@@ -782,6 +822,12 @@ class EngineOptions:
         ...
     @decode_per_tenant.setter
     def decode_per_tenant(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def draft_suppressed_tokens(self) -> list[int]:
+        ...
+    @draft_suppressed_tokens.setter
+    def draft_suppressed_tokens(self, arg0: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
         ...
     @property
     def drafters(self) -> list[str]:
@@ -1041,6 +1087,10 @@ class Engine:
         """
         Closes a sequence. Its current run ends as cancelled.
         """
+    def draft(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, output: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], masks: collections.abc.Sequence[bytes], *, forced: bool = False, end: bool = False) -> None:
+        """
+        Answers a DraftedEvent with guesses, the mask of its output, and the masks behind the guesses. With `end`, the run ends behind the last guess.
+        """
     def drain_events(self) -> list[typing.Any]:
         """
         Returns all queued events, oldest first. Never waits.
@@ -1153,7 +1203,7 @@ def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint. Its content determines its format. Raises ModelError.
     """
-def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., **kwargs: typing.Any) -> dict[str, typing.Any]:
+def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., draft: ModelFile | None = None, **kwargs: typing.Any) -> dict[str, typing.Any]:
     """
     Plans what Model.load would do with the same arguments, without reading a weight: facts, and the kernels and bytes of each tensor. `memory` is None if the memory is too small, and `refusal` then says why. Raises ModelError.
     """

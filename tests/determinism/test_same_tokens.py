@@ -23,6 +23,7 @@ VARIANTS = {
     "chunk_512": ("scheduler.prefill_chunk=512",),
     "no_prefix_cache": ("kv.prefix_cache=false",),
     "guesses": ('speculation.drafters=["ngram"]', "speculation.max_draft_tokens=3"),
+    "draft_model": ('speculation.drafters=["model"]', "speculation.max_draft_tokens=3"),
     "1_thread": ("device.threads=1",),
     "2_threads": ("device.threads=2",),
     "3_threads": ("device.threads=3",),
@@ -32,7 +33,7 @@ VARIANTS = {
     "avx512": ("device.isa=avx512",),
 }
 # A quick run takes one variant of each kind: batch, chunk, cache, threads, instruction set.
-QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "guesses", "3_threads", "generic")
+QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "guesses", "draft_model", "3_threads", "generic")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
     # The load was real: steps had several sequences, the cache had hits, sequences were preempted.
     assert stats.n_steps < stats.n_decode_rows + stats.n_prefill_rows
     assert (stats.n_cached_tokens > 0) == (variant != "no_prefix_cache")
-    assert (stats.drafts.n_accepted > 0) == (variant == "guesses")
+    assert (stats.drafts.n_accepted > 0) == (variant in {"guesses", "draft_model"})
     assert stats.n_preemptions == 0
 
 

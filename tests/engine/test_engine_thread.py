@@ -184,8 +184,11 @@ if path:
     model = _core.Model.load(_core.open_model_file(path), threads=2)
     engine = _testing.ManualModelEngine(model, options)
 else:
-    engine = _testing.ManualEngine(_testing.Script("hash" if guesses == "ngram" else "counter", records=False,
-                             drafts=0.0 if guesses == "wrong" else -1.0), options)
+    script = _testing.Script("hash" if guesses == "ngram" else "counter", records=False,
+                             drafts=0.0 if guesses == "wrong" else -1.0)
+    engine = _testing.ManualEngine(script, options, draft=_testing.ScriptDraft(script, n_sequences * 130, 2100,
+                                   range(15)) if guesses == "draft" else None)
+    del script
     engine.records_draws = False
 for i in range(n_sequences):
     engine.generate(i, i + 1, [i % 16, 3, i // 16], limits=_core.RunLimits(max_outputs=1900), max_draft_tokens=3,
@@ -209,7 +212,8 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.sweep(quick=lambda n_sequences, over: n_sequences > 1)
 @pytest.mark.parametrize(
-    ("over", "n_sequences"), [("script", 1), ("script", 64), ("model", 1), ("model", 5), ("wrong", 8), ("ngram", 8)]
+    ("over", "n_sequences"),
+    [("script", 1), ("script", 64), ("model", 1), ("model", 5), ("wrong", 8), ("ngram", 8), ("draft", 8)],
 )
 def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
     counting_library: Path, tmp_path: Path, n_sequences: int, over: str
@@ -225,4 +229,4 @@ def test_kv_8_spc_9_a_steady_decode_step_allocates_nothing(
         capture_output=True,
         text=True,
     )
-    assert out.stdout.split() == ["1300", "0", "True", str(over in ("wrong", "ngram"))]
+    assert out.stdout.split() == ["1300", "0", "True", str(over in ("wrong", "ngram", "draft"))]

@@ -25,7 +25,7 @@ def callers(pattern: str) -> list[str]:
     return [p.name for p in files if p.parent.name != "testing" for _ in re.finditer(pattern, p.read_text())]
 
 
-def test_gen_1_there_is_one_caller_of_the_sampler_and_one_of_the_forward_pass() -> None:
+def test_gen_1_spc_10_there_is_one_caller_of_the_sampler_and_one_of_the_forward_pass() -> None:
     assert callers(r"(?:\.|->)sample\(") == ["step_executor.cpp"]
     assert callers(r"(?:\.|->)forward\(") == ["step_executor.cpp"]
 

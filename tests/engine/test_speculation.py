@@ -11,8 +11,9 @@ import pytest
 from imp_service import _core, _testing
 from support.forward_runs import load
 from support.forward_runs import prompt as random_prompt
+from support.random_requests import random_requests, random_sampler, run_all
 from support.script_engine import Failed, ScriptEngine, TurnedEngine
-from support.script_oracle import Sampler, continuation, prompt_of
+from support.script_oracle import continuation, prompt_of
 from support.tiny_models import tiny
 
 N_REQUESTS = 1000
@@ -21,63 +22,6 @@ N_REQUESTS = 1000
 def drafting(right: float = 1.0, rule: str = "hash", *, ahead: bool = False, **options: Any) -> ScriptEngine:
     """Returns an engine whose drafter is right in this share of its guesses."""
     return ScriptEngine(rule, script={"drafts": right, "ahead": ahead}, **options)
-
-
-def random_sampler(rng: random.Random) -> Sampler:
-    return Sampler(
-        temperature=rng.choice([0.0, 0.0, 0.7, 1.3]), seed=rng.randrange(100),
-        repetition_penalty=rng.choice([1.0, 1.0, 1.3]), frequency_penalty=rng.choice([0.0, 0.5]),
-        presence_penalty=rng.choice([0.0, 0.4]), logit_bias=rng.choice([{}, {3: -4.0, 9: 1.5}]),
-    )  # fmt: skip
-
-
-def random_requests(seed: int, n: int) -> list[dict[str, Any]]:
-    rng = random.Random(seed)
-    return [
-        {
-            "tokens": prompt_of(rng.randrange(1, 50), rng.randrange(9)),
-            "sampling": random_sampler(rng),
-            "max_outputs": rng.choice([1, 2, 7, 20, 40]),
-            "stop_tokens": sorted(rng.sample(range(16), rng.choice([0, 0, 1, 2]))),
-            "eos_tokens": rng.choice([[], [5]]),
-            "min_outputs": rng.choice([0, 1]),
-            "logprobs": rng.random() < 0.5,
-            "n_candidates": rng.choice([0, 3]),
-            "logits": rng.random() < 0.2,
-            "n_sequences": rng.choice([1, 1, 1, 3]),
-        }
-        for _ in range(n)
-    ]
-
-
-def record_of(engine: ScriptEngine, ticket: int, n_sequences: int) -> list[Any]:
-    """Returns all that a client sees of a run except for its times."""
-    seen: list[Any] = []
-    for stream in range(n_sequences):
-        for event in engine.events[ticket]:
-            if isinstance(event, _core.TokenEvent) and event.stream == stream:
-                candidates = [(c.token, c.logprob) for c in event.candidates]
-                facts = (event.output, event.token, event.position, event.eos, event.logprob)
-                seen.append((stream, *facts, candidates, event.logits.tobytes()))
-        end = engine.finished(ticket, stream)
-        stop = (end.stop_token, end.eos, end.stop_logprob, [(c.token, c.logprob) for c in end.stop_candidates])
-        seen.append((stream, end.reason, end.n_outputs, end.position, end.pending, *stop))
-    return seen
-
-
-def run_all(engine: ScriptEngine, requests: list[dict[str, Any]], rng: random.Random, depths: list[int]) -> list[Any]:
-    """Runs the requests in random company and returns what their clients see."""
-    tickets = []
-    for request in requests:
-        given = dict(request)
-        n_sequences = given.pop("n_sequences")
-        siblings = [engine.sequence() for _ in range(n_sequences - 1)]
-        tickets.append((engine.generate(**given, siblings=siblings, max_draft_tokens=rng.choice(depths)), n_sequences))
-        for _ in range(rng.randrange(4)):
-            engine.turn()
-    engine.turn_until_idle()
-    engine.assert_at_rest()
-    return [record_of(engine, ticket, n) for ticket, n in tickets]
 
 
 @pytest.mark.parametrize("right", [1.0, 0.6, 0.0])
@@ -119,7 +63,7 @@ def test_spc_27_counts_by_drafter_and_reason_add_up() -> None:
     engine.turn_until_idle()
     stats = engine.core.stats()
     ends = [engine.finished(ticket) for ticket in tickets]
-    assert list(stats.drafters) == ["script"] == list(ends[0].drafters)
+    assert list(stats.drafters) == ["script", "grammar"] == list(ends[0].drafters)
     for name in ("n_rounds", "n_drafted", "n_accepted"):
         total = getattr(stats.drafts, name)
         assert getattr(stats.drafters["script"], name) == total > 0
@@ -345,20 +289,17 @@ LIMITS = [
     ({"step_tokens": 16, "max_running": 8}, 15),
     ({"script": {"max_logits_rows": 8}, "max_running": 8}, 7),
     ({"n_blocks": 2, "max_context": 32, "max_draft_tokens": 64}, 11),
-    ({"constrained": True}, 0),
 ]
 
 
 @pytest.mark.parametrize(("given", "most"), LIMITS)
 def test_spc_11_guesses_take_what_the_limits_leave(given: dict[str, Any], most: int) -> None:
-    asked = {name: given[name] for name in ("max_draft_tokens", "max_outputs", "constrained") if name in given}
+    asked = {name: given[name] for name in ("max_draft_tokens", "max_outputs") if name in given}
     options = {name: value for name, value in given.items() if name not in asked and name != "script"}
     engine = ScriptEngine(script={"drafts": 1.0, **given.get("script", {})}, **options)
     sequence = engine.sequence()
-    ticket = engine.generate(prompt_of(20), sequence=sequence, **{"max_draft_tokens": 64, "max_outputs": 100, **asked})
-    for output in range(3):
-        if asked.get("constrained"):
-            engine.core.mask(ticket, sequence, output, b"\xff\xff\0\0")
+    engine.generate(prompt_of(20), sequence=sequence, **{"max_draft_tokens": 64, "max_outputs": 100, **asked})
+    for _ in range(3):
         engine.turn()
     n_evaluated = [n for step in engine.evaluated() for first, n in step if first == 20]
     assert n_evaluated in ([1 + most], []) and (most == 0 or n_evaluated)

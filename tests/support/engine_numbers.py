@@ -46,8 +46,8 @@ class Numbers:
     stopped: bool = False
     graphs: Graphs | None = None
     drafts: Drafts = field(default_factory=Drafts)
-    drafters: dict[str, Drafts] = field(default_factory=dict)
-    draft_skips: dict[str, int] = field(default_factory=dict)
+    drafters: dict[str, Drafts] = field(default_factory=lambda: {"ngram": Drafts()})
+    draft_skips: dict[str, int] = field(default_factory=lambda: {"no_guess": 0})
     draft_ns: int = 0
     steps: Durations = field(default_factory=Durations)
     cancels: Durations = field(default_factory=Durations)

@@ -84,7 +84,8 @@ class TurnedEngine:
             for name in ("logprobs", "n_candidates", "logits", "scores", "n_score_candidates")
             if name in given
         }
-        given.setdefault("max_draft_tokens", self.max_draft_tokens)
+        # A constrained run that guesses waits for answers, which only tests of them give.
+        given.setdefault("max_draft_tokens", 0 if given.get("constrained") else self.max_draft_tokens)
         return {**given, "limits": _core.RunLimits(**limits), "returns": _core.RunReturns(**returns)}
 
     # Time.

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "base/error.h"
+#include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "engine/step_executor.h"
 
@@ -14,7 +16,7 @@ namespace {
 
 std::unique_ptr<Drafter> make_drafter(const std::string& name, std::size_t number) {
   if (name == NgramDrafter::kName) return std::make_unique<NgramDrafter>();
-  throw FieldInvalid("drafters[" + std::to_string(number) + "]", name + ", expected ngram");
+  throw FieldInvalid("drafters[" + std::to_string(number) + "]", name + ", expected ngram or model");
 }
 
 }  // namespace
@@ -23,10 +25,17 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
     : state_(state), max_logits_rows_(max_logits_rows), drafters_(state.drafters) {
   drafters_ = std::move(drafters);
   for (std::size_t i = 0; i < state.options.drafters.size(); ++i) {
-    drafters_.push_back(make_drafter(state.options.drafters[i], i));
+    const std::string& wanted = state.options.drafters[i];
+    // Those that were given are used in their turn.
+    const auto given = std::ranges::find(drafters_, wanted, [](const auto& drafter) { return drafter->name(); });
+    if (given != drafters_.end()) {
+      std::rotate(given, given + 1, drafters_.end());
+    } else if (wanted != ModelDrafter::kName) {
+      drafters_.push_back(make_drafter(wanted, i));
+    }
   }
   if (drafters_.empty()) return;
-  IMP_CHECK(drafters_.size() <= kMaxDrafters);
+  IMP_CHECK(drafters_.size() < kMaxDrafters);  // and the grammar
   control_.reserve(max_logits_rows, kLimits.draft_tokens);
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
     state.stats.drafters[i].name = drafters_[i]->name();
@@ -34,6 +43,8 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
       control_.set_prior(static_cast<int>(i), sureness, drafters_[i]->prior(sureness));
     }
   }
+  state.stats.drafters[drafters_.size()].name = "grammar";
+  control_.set_prior(grammar(), 0, {.first = 0.9, .later = 0.95});
   const auto most = static_cast<std::size_t>(max_logits_rows);
   rounds_.resize(most);
   requests_.resize(most);
@@ -69,6 +80,7 @@ void Speculation::find_rounds(StepPlan& plan) {
     round.drafter = -1;
     round.n_chosen = 0;
     round.guesses.clear();
+    if (sequence.run->constrained) take_given(round);
   }
 }
 
@@ -89,7 +101,7 @@ void Speculation::ask(std::size_t drafter, bool is_costly) {
   asked_.clear();
   for (std::size_t i = 0; i < n_rounds_; ++i) {
     Round& round = rounds_[i];
-    if (round.drafter >= 0) continue;
+    if (round.drafter >= 0 || round.planned->sequence->run->constrained) continue;
     const int n_wanted = is_costly ? round.n_chosen : round.n_most;
     round.guesses.clear();
     if (n_wanted <= 0) continue;
@@ -117,7 +129,8 @@ void Speculation::choose(const StepPlan& plan, std::optional<std::size_t> costly
   for (std::size_t i = 0; i < n_rounds_; ++i) {
     Round& round = rounds_[i];
     const bool is_made = round.drafter >= 0;
-    if (round.n_most <= 0 || (!is_made && !costly_drafter)) continue;
+    const bool can_be_made = costly_drafter && !round.planned->sequence->run->constrained;
+    if (round.n_most <= 0 || (!is_made && !can_be_made)) continue;
     if (!is_made) round.guesses.resize(static_cast<std::size_t>(round.n_most));
     const auto drafter = is_made ? static_cast<std::size_t>(round.drafter) : *costly_drafter;
     if (state_.options.fixed_depth) {
@@ -174,6 +187,45 @@ void Speculation::append(Round& round, StepPlan& plan) {
 void Speculation::count_skip(Sequence& sequence, DraftSkip skip) noexcept {
   ++sequence.run->draft_skips[static_cast<std::size_t>(skip)];
   ++state_.stats.draft_skips[static_cast<std::size_t>(skip)];
+}
+
+// Takes the guesses that came with the masks. One that the text side took from a drafter is as sure as it was.
+void Speculation::take_given(Round& round) const {
+  const Run& run = *round.planned->sequence->run;
+  const int n = std::min(round.n_most, run.n_given());
+  if (n <= 0) return;
+  // Without a proposal, whatever came is counted as the constraint's.
+  const bool is_proposed = !run.given.forced && run.proposal.drafter >= 0;
+  round.drafter = is_proposed ? run.proposal.drafter : grammar();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    const std::uint8_t sureness = is_proposed ? run.proposal.sureness[i] : std::uint8_t{0};
+    round.guesses.push_back({.token = run.given.tokens[i], .sureness = sureness});
+  }
+}
+
+// Drafters that compute would do so for guesses that the constraint may refuse.
+void Speculation::propose(std::span<Event> events) {
+  for (Event& event : events) {
+    auto* const drafted = std::get_if<DraftedEvent>(&event);
+    if (drafted == nullptr) continue;
+    DraftRequest& request = requests_.front();
+    request.sequence = state_.find(drafted->sequence);
+    Proposal& proposal = request.sequence->run->proposal;
+    request.n_wanted = why_not(*request.sequence) ? 0 : n_wanted(*request.sequence);
+    request.guesses.clear();
+    proposal = {};
+    drafted->n_most = request.n_wanted;
+    for (std::size_t i = 0; i < drafters_.size(); ++i) {
+      if (request.n_wanted <= 0 || !request.guesses.empty()) break;
+      if (drafters_[i]->cost_of_token() > 0) continue;
+      drafters_[i]->draft({&request, 1});
+      proposal.drafter = static_cast<int>(i);
+    }
+    for (const Guess& guess : request.guesses) {
+      proposal.sureness[static_cast<std::size_t>(drafted->n_tokens)] = guess.sureness;
+      drafted->tokens[drafted->n_tokens++] = guess.token;
+    }
+  }
 }
 
 bool Speculation::withdraw(StepPlan& plan) {
@@ -256,7 +308,7 @@ bool Speculation::is_armed(const Sequence& sequence) const noexcept {
 
 std::optional<DraftSkip> Speculation::why_not(const Sequence& sequence) const noexcept {
   const Run& run = *sequence.run;
-  if (run.constrained) return DraftSkip::constraint;
+  if (run.constrained && !run.asks_for_guesses) return DraftSkip::constraint;
   if (sequence.drafting.n_off > 0) return DraftSkip::not_worth_it;
   return std::nullopt;
 }
@@ -267,7 +319,8 @@ int Speculation::n_wanted(const Sequence& sequence) const noexcept {
   const int n_outputs_left =
       run.limits.max_outputs < 0 ? kLimits.draft_tokens : run.limits.max_outputs - run.n_outputs - 1;
   const int n_positions_left = state_.options.max_context - static_cast<int>(sequence.tokens.size());
-  return std::min({run.max_draft_tokens, n_outputs_left, n_positions_left});
+  const int most = run.constrained ? kLimits.constrained_draft_tokens : kLimits.draft_tokens;
+  return std::max(0, std::min({most, run.max_draft_tokens, n_outputs_left, n_positions_left}));
 }
 
 // Tokens that fit behind the sequence's own without evicting a block of the prefix cache.

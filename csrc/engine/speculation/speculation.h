@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/engine_state.h"
@@ -21,6 +22,10 @@ namespace imp {
 // Guesses are part of a sequence's tokens only while a step evaluates them: the scheduler, the prefix cache and the
 // commands see outputs alone. They take what a planned step leaves: rows, rows with logits and free blocks. Of these,
 // DraftControl takes what is worth its time.
+//
+// The guesses of a constrained run come from outside the engine, with a mask for each row. The text side takes those
+// that a DraftedEvent proposes, as far as the constraint allows them, or what the constraint forces (the drafter
+// "grammar").
 class Speculation {
  public:
   Speculation(EngineState& state, int max_logits_rows, Drafters drafters);
@@ -28,6 +33,8 @@ class Speculation {
   bool is_on() const noexcept { return !drafters_.empty(); }
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
   void extend(StepPlan& plan);
+  // Puts guesses into the DraftedEvents of the step that ended, for the text side to check.
+  void propose(std::span<Event> events);
   // Takes the guesses out of a plan whose step failed. Returns false if there were none.
   bool withdraw(StepPlan& plan);
   // The step is completed: counts which guesses were right.
@@ -53,6 +60,7 @@ class Speculation {
     std::vector<Guess> guesses;
   };
 
+  int grammar() const noexcept { return static_cast<int>(drafters_.size()); }
   void find_rounds(StepPlan& plan);
   void make_guesses(const StepPlan& plan);
   void ask(std::size_t drafter, bool is_costly);
@@ -61,6 +69,7 @@ class Speculation {
   int n_free(const StepPlan& plan) const noexcept;
   std::optional<DraftSkip> why_not(const Sequence& sequence) const noexcept;
   int n_wanted(const Sequence& sequence) const noexcept;
+  void take_given(Round& round) const;
   int n_writable(const Sequence& sequence) const noexcept;
   int state_slots_of(const StepPlan& plan);
   bool is_armed(const Sequence& sequence) const noexcept;

@@ -39,6 +39,8 @@ def device_text(model: "ModelRuntime") -> str:
 def print_banner(model: "ModelRuntime", file: "ModelFile") -> None:
     """Prints the banner and the model's warnings to stderr."""
     print_note(banner(model, file))
+    if model.drafters_text:
+        print_note(f"guesses ahead: {model.drafters_text}")
     for warning in (*file.warnings, *model.warnings):
         print(warning_line(warning), file=sys.stderr)
     sys.stderr.flush()

@@ -7,7 +7,7 @@ from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFail
 from imp_service.cli.conversation.hold import hold_conversation
 from imp_service.cli.conversation.options import add_conversation_options, begin_dialogue
 from imp_service.cli.options.sampling import number_names
-from imp_service.cli.options.settings import add_model_options, load_model_settings
+from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
 from imp_service.cli.run import add_output_options, check_output_options, sampled_request
 from imp_service.cli.terminal import answer_writer, is_interactive, print_dim
 
@@ -25,6 +25,7 @@ EXAMPLES = (
 
 def configure(parser: ArgumentParser) -> None:
     add_model_options(parser, as_word=True)
+    add_speculation_options(parser)
     add_conversation_options(parser)
     add_output_options(parser)
 

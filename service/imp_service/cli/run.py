@@ -12,7 +12,7 @@ from imp_service.cli.options.sampling import (
     option_of,
     read_constraint,
 )
-from imp_service.cli.options.settings import add_model_options, load_model_settings
+from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
 
 if TYPE_CHECKING:
     from imp_service.api.options import GenerationRequest
@@ -36,6 +36,7 @@ def configure(parser: ArgumentParser) -> None:
         help="the text to continue, in one or several words; - reads it from stdin",
     )
     add_model_options(parser)
+    add_speculation_options(parser)
     add_output_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object when done, instead of the text")
 

@@ -164,7 +164,21 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Speculation:
     drafters: tuple[str, ...] = key(
-        ListOf(Choice("ngram"), 1), (), "what guesses the next tokens: ngram looks for the last ones in the text so far"
+        ListOf(Choice("ngram", "model"), 2),
+        (),
+        "what guesses the next tokens, in this order: ngram (earlier text) and model (a smaller model)",
+    )
+    model: str | None = key(
+        Text("a path"),
+        None,
+        "a smaller model of the same vocabulary; unset: the built-in model's own, else none",
+        example="draft.gguf",
+    )
+    kv_bytes: int | None = key(
+        Size(1024, 64 * 1024 * GIB),
+        None,
+        "KV cache of the smaller model; unset: a quarter of kv.bytes",
+        example=256 * 1024**2,
     )
     max_draft_tokens: int = key(Integer(1, LIMITS.draft_tokens), 32, "most guesses of a sequence in one step")
 

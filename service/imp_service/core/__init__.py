@@ -3,6 +3,7 @@
 from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import (
     DoneEvent,
+    DraftedEvent,
     EngineStats,
     FailedEvent,
     FinishedEvent,
@@ -40,6 +41,7 @@ __all__ = [
     "CoreScores",
     "DeviceError",
     "DoneEvent",
+    "DraftedEvent",
     "EngineClient",
     "EngineStats",
     "Error",

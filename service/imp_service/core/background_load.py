@@ -16,6 +16,7 @@ from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.checkpoint import open_file
 from imp_service.core.directory import metadata_of
+from imp_service.core.draft import MatchVocabularies
 from imp_service.core.load import LoadedModel, Progress, load
 
 T = TypeVar("T")
@@ -81,8 +82,12 @@ class BackgroundLoad(Generic[T]):
 class WeightsLoad(BackgroundLoad[LoadedModel]):
     """Reads the weights of the settings' model, or of `file` in its place."""
 
-    def __init__(self, config: Config, file: _core.ModelFile | None = None) -> None:
+    def __init__(
+        self, config: Config, file: _core.ModelFile | None = None, match: MatchVocabularies | None = None
+    ) -> None:
+        """`match` compares the vocabularies of the model and a draft model."""
         self.config = config
+        self._match = match
         self._file: Future[_core.ModelFile] = Future()
         if file is not None:
             self._file.set_result(file)
@@ -99,6 +104,6 @@ class WeightsLoad(BackgroundLoad[LoadedModel]):
                 self._file.set_result(open_file(self.config))
             except BaseException as error:
                 self._file.set_exception(error)
-        loaded = load(self.config, self._file.result(), progress, lambda: self.metadata)
+        loaded = load(self.config, self._file.result(), progress, lambda: self.metadata, self._match)
         del self._file  # it is large, and its metadata is known
         return loaded

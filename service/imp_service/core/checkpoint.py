@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from imp_service import _core
@@ -45,11 +47,18 @@ def open_file(config: Config) -> _core.ModelFile:
 def open_checkpoint(config: Config) -> _core.ModelFile:
     """The same without comparing the digest, which takes reading the whole file."""
     path = model_path(config)
-    try:
+    with naming_whole_path(config.settings.model.path or str(path)):
         return _core.open_model_file(path)
+
+
+@contextmanager
+def naming_whole_path(typed: str) -> Iterator[None]:
+    """Adds the whole path to the errors of a file that does not open, with advice."""
+    try:
+        yield
     except ModelError as error:
         if error.reason in ("MODEL_MISSING", "MODEL_PERMISSION"):
-            _add_advice(error, config.settings.model.path or str(path))
+            _add_advice(error, typed)
         raise
 
 

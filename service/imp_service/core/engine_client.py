@@ -20,6 +20,7 @@ UNASKED = 0
 Event = (
     _core.StartedEvent
     | _core.TokenEvent
+    | _core.DraftedEvent
     | _core.FinishedEvent
     | _core.FailedEvent
     | _core.DoneEvent

@@ -12,8 +12,9 @@ from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
 from imp_service.core.cublaslt import naming_auto
 from imp_service.core.device import resolve_device
-from imp_service.core.errors import Error, InvalidArgument, make_error
-from imp_service.core.load import load_arguments
+from imp_service.core.draft import open_draft
+from imp_service.core.errors import Error, make_error
+from imp_service.core.load import faults_of_settings, load_arguments
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning_file import Preference, tuning_here
 
@@ -68,6 +69,17 @@ class MemoryNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftReport:
+    """The draft model of a model. Its memory is among that of the model."""
+
+    path: str
+    architecture: str
+    max_context: int  # of its own, at most the model's
+    bytes_per_token: int  # of weights
+    model_bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelReport:
     """Everything that is known of a model before it is loaded."""
 
@@ -78,6 +90,7 @@ class ModelReport:
     weights: Sequence[WeightPlan]
     memory: MemoryNeed
     warnings: Sequence[str]
+    draft: DraftReport | None = None
 
 
 def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | None = None) -> ModelReport:
@@ -90,8 +103,13 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
     overrides = core_overrides(settings)
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
-    with naming_auto(config):
-        plan = _plan(file, settings, overrides, limit, tuning)
+    draft = open_draft(config, file)
+    with faults_of_settings(), naming_auto(config):
+        plan = _plan(file, settings, overrides, limit, tuning, draft=draft)
+
+    def largest_context() -> int:
+        return _largest_context(file, settings, overrides, limit, draft=draft, below=plan["model_context"])
+
     return ModelReport(
         architecture=plan["architecture"],
         vocab_size=plan["vocab_size"],
@@ -99,10 +117,18 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
         facts=[Fact(**fact) for fact in plan["facts"]],
         weights=[WeightPlan(**weight) for weight in plan["weights"]],
         memory=_memory(
-            plan, limit, lambda: _largest_context(file, settings, overrides, limit, below=plan["model_context"])
+            plan,
+            limit,
+            lambda: _largest_context(file, settings, overrides, limit, draft=draft, below=plan["model_context"]),
         ),
         warnings=[*plan["model_warnings"], *plan["weight_warnings"], *([remark] if remark else [])],
+        draft=None if draft is None else _draft_report(draft.path, plan["draft"]),
     )
+
+
+def _draft_report(path: str, draft: Mapping[str, Any]) -> DraftReport:
+    names = ("architecture", "max_context", "bytes_per_token", "model_bytes_per_token")
+    return DraftReport(path, **{name: draft[name] for name in names})
 
 
 def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | ConfigError]:
@@ -127,10 +153,9 @@ def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | Confi
     except ConfigError:  # setting_faults() reports it
         tuning = []
     try:
-        plan = _plan(file, settings, overrides, limit, tuning)
-    except InvalidArgument as error:  # settings that do not fit this model, or each other
-        yield ConfigError("settings", error.message)
-    except Error as error:
+        with faults_of_settings():
+            plan = _plan(file, settings, overrides, limit, tuning, draft=open_draft(config, file))
+    except (Error, ConfigError) as error:  # settings that do not fit this model, or each other
         yield error
     else:
         if plan["memory"] is None:
@@ -143,19 +168,28 @@ def _plan(
     overrides: _core.ModelOverrides,
     limit: MemoryLimit,
     tuning: Sequence[Preference] = (),
+    *,
+    draft: _core.ModelFile | None = None,
 ) -> dict[str, Any]:
-    plan: dict[str, Any] = _core.plan_model(file, overrides=overrides, **load_arguments(settings, limit, tuning))
+    arguments = load_arguments(settings, limit, tuning)
+    plan: dict[str, Any] = _core.plan_model(file, overrides=overrides, draft=draft, **arguments)
     return plan
 
 
 def _largest_context(
-    file: _core.ModelFile, settings: Settings, overrides: _core.ModelOverrides, limit: MemoryLimit, below: int
+    file: _core.ModelFile,
+    settings: Settings,
+    overrides: _core.ModelOverrides,
+    limit: MemoryLimit,
+    *,
+    draft: _core.ModelFile | None,
+    below: int,
 ) -> int:
     """The longest context that fits and is shorter than `below`, by binary search: memory grows with the context."""
     fits, too_long = 0, below
     while too_long - fits > 1:
         overrides.max_context = (fits + too_long) // 2
-        if _plan(file, settings, overrides, limit)["memory"] is None:
+        if _plan(file, settings, overrides, limit, draft=draft)["memory"] is None:
             too_long = overrides.max_context
         else:
             fits = overrides.max_context
@@ -171,6 +205,8 @@ def _memory(plan: Mapping[str, Any], limit: MemoryLimit, find_largest: Callable[
     else:
         needs = {name: plan[f"{name}_bytes"] for name in ("weights", "scratch", "logits", "reserve")}
         items = {"weights": needs["weights"], "kv": -(-context // block_tokens) * block_bytes, **needs}
+        if plan["draft"] is not None:
+            items |= {"draft weights": plan["draft"]["weights_bytes"], "draft kv": plan["draft"]["kv_block_bytes"]}
         if slot_bytes > 0:
             items["state"] = 2 * slot_bytes  # the fewest that a plan has
     return MemoryNeed(

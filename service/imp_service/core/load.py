@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from imp_service import _core
@@ -14,7 +15,8 @@ from imp_service.config.host import MemoryLimit, memory_limit
 from imp_service.core.checkpoint import open_file
 from imp_service.core.cublaslt import cublaslt_places, naming_auto
 from imp_service.core.device import resolve_machine
-from imp_service.core.directory import metadata_of, name_of
+from imp_service.core.directory import metadata_of, name_of, shown_name
+from imp_service.core.draft import SETTING, MatchVocabularies, drafters_text, open_draft
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument
 from imp_service.core.isa import isa_of, isa_setting
@@ -39,6 +41,10 @@ class LoadedModel:
     warnings: tuple[str, ...]
     # The files that the weights were read from, still open: other files may have their paths now.
     files: tuple[_core.OpenFile, ...]
+    # What guesses the next tokens, for people; empty: nothing.
+    drafters_text: str = ""
+    # Ids that the draft model must not guess.
+    not_shared: tuple[int, ...] = ()
     # The engine that start() made.
     running: EngineClient | None = None
 
@@ -58,8 +64,9 @@ class LoadedModel:
         In a directory of safetensors, only the tokenizer knows how many rows of the embedding are tokens.
         """
         if self.running is None:
-            with _faults_of_settings():
+            with faults_of_settings():
                 options = _engine_options(self.config.settings, self.model, n_tokens, suppressed)
+                options.draft_suppressed_tokens = list(self.not_shared)
                 self.running = EngineClient(_core.Engine(self.model, options))
         return self.running
 
@@ -74,10 +81,12 @@ def load(
     file: _core.ModelFile | None = None,
     progress: Progress | None = None,
     metadata: Callable[[], Mapping[str, object]] | None = None,
+    match: MatchVocabularies | None = None,
 ) -> LoadedModel:
     """Loads the settings' model, or `file` in its place. Raises the core's errors, or ConfigError for the settings.
 
-    `metadata` returns the file's metadata, if the caller reads them too: they are large.
+    `metadata` returns the file's metadata, if the caller reads them too: they are large. `match` compares vocabularies
+    before a draft model is loaded; without it, a draft model with another vocabulary guesses in vain.
     """
     config, nodes = resolve_machine(config)
     if file is None:
@@ -85,22 +94,29 @@ def load(
     settings = config.settings
     require_kernels(settings.model.overrides.gemm, str(settings.device.kind))
     tuning, remark = tuning_here(settings)
-    with _faults_of_settings(), naming_auto(config):
-        model = _read_model(settings, file, nodes, tuning, progress)
+    draft = open_draft(config, file)
     facts = metadata_of(file) if metadata is None else metadata()
+    draft_name = "" if draft is None else shown_name(Path(draft.path))
+    not_shared = () if draft is None or match is None else tuple(match(facts, metadata_of(draft), draft_name))
+    with faults_of_settings(), naming_auto(config):
+        model = _read_model(settings, file, nodes, tuning, progress, draft=draft)
     name = settings.model.name or str(facts.get("general.name") or name_of(file))
     warnings = (*model.warnings, *([remark] if remark else []))
-    return LoadedModel(name, facts, model, _decided(config, model), warnings, tuple(file.files))
+    drafters = drafters_text(config, model.draft, draft_name)
+    config = _decided(config, model)
+    return LoadedModel(name, facts, model, config, warnings, tuple(file.files), drafters, not_shared)
 
 
 @contextmanager
-def _faults_of_settings() -> Iterator[None]:
+def faults_of_settings() -> Iterator[None]:
     """Every argument of the core comes from the settings: if it is refused, they do not fit the model or each other."""
     try:
         yield
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":
             raise
+        if error.message.startswith(f"{SETTING}: "):
+            raise ConfigError(SETTING, error.message.removeprefix(f"{SETTING}: ")) from None
         raise ConfigError("settings", error.message) from None
 
 
@@ -110,6 +126,8 @@ def _read_model(
     nodes: Sequence[int],
     tuning: list[Preference],
     progress: Progress | None,
+    *,
+    draft: _core.ModelFile | None,
 ) -> _core.Model:
     return _core.Model.load(
         file,
@@ -118,6 +136,7 @@ def _read_model(
         huge_pages=settings.device.huge_pages,
         interleave_nodes=list(nodes),
         progress=progress,
+        draft=draft,
         packed_cache=settings.model.packed_cache,
         **load_arguments(settings, memory_limit(), tuning),
     )
@@ -145,6 +164,7 @@ def load_arguments(settings: Settings, limit: MemoryLimit, tuning: Sequence[Pref
         "reserve_bytes": reserve_bytes(settings),
         "kv_block_tokens": kv.block_tokens,
         "kv_bytes": kv.bytes if isinstance(kv.bytes, int) else None,
+        "draft_kv_bytes": settings.speculation.kv_bytes,
         "max_running": scheduler.max_running,
         "state_snapshot_bytes": kv.state_snapshot_bytes if isinstance(kv.state_snapshot_bytes, int) else None,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from imp_service.api.options import OutputOptions
@@ -18,13 +18,13 @@ from imp_service.api.replies import (
     Timings,
     Usage,
 )
-from imp_service.core import FinishedEvent, StartedEvent, TokenEvent
+from imp_service.core import DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.step import timings_of
 
 if TYPE_CHECKING:
-    from imp_service.text import ConstraintState
+    from imp_service.text import Ahead, ConstraintState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +37,31 @@ class EndAt:
 
 @dataclass(frozen=True, slots=True)
 class AllowNext:
-    """To the engine: the tokens allowed as this output. None: the stream must end."""
+    """To the engine: the tokens allowed as this output. None: the stream must end. `ahead` answers a DraftedEvent."""
 
     stream: int
     output: int
     allowed: bytes | None
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The constraint takes this token. mask_after() then computes the mask of the next output."""
+    """The constraint takes these tokens. mask_after() then computes the mask of the next output.
+
+    At most `n_guesses` guesses of the engine or of the constraint come with it.
+    """
 
     stream: int
     output: int
-    token: int
+    tokens: Sequence[int]
+    proposal: Sequence[int] = ()
+    n_guesses: int = 0
 
 
 Command = EndAt | AllowNext | Follow
+# Reasons that count only if the text is not complete.
+_LIMITS = ("max_tokens", "context_full")
 
 
 class GenerationFold:
@@ -71,12 +79,14 @@ class GenerationFold:
     ) -> None:
         self._seed = seed
         # Of the sequences that have ended.
-        self._drafts: list[FinishedEvent] = []
+        self._ends: list[FinishedEvent] = []
         self._prompt_ids = prompt_ids
         self._echo_prompt = output.prompt_token_ids
         self._include_match = include_match
         self._streams = [make_stream(i, state) for i, state in enumerate(constraints)]
         self._started: StartedEvent | None = None
+        # A DraftedEvent follows the outputs of each step.
+        self._drafts = False
         # No more events will come. Some replies may not be taken yet.
         self.is_ended = False
         # Tokens that the caller can take now, over all sequences.
@@ -94,7 +104,7 @@ class GenerationFold:
         """Whether the caller has the end of every sequence."""
         return all(stream.is_delivered for stream in self._streams)
 
-    def feed(self, event: StartedEvent | TokenEvent | FinishedEvent) -> bool:
+    def feed(self, event: StartedEvent | TokenEvent | DraftedEvent | FinishedEvent) -> bool:
         """Takes the next event of the run. Returns True for a token that the caller will get."""
         if type(event) is TokenEvent:
             stream = self._streams[event.stream]
@@ -105,25 +115,48 @@ class GenerationFold:
             if stream.match is not None:
                 self.commands.append(EndAt(stream.index, event.output))
             elif stream.constraint is not None:
-                self.commands.append(Follow(stream.index, event.output, event.token))
+                stream.unaccepted.append(event.token)
+                if not self._drafts:
+                    self._follow(stream, event.output + 1)
             return True
-        if isinstance(event, FinishedEvent):
+        if type(event) is DraftedEvent:
+            stream = self._streams[event.stream]
+            if stream.match is None:
+                self._follow(stream, event.output, event.tokens, event.n_most)
+        elif isinstance(event, FinishedEvent):
             self._streams[event.stream].finished = event
             self._n_undelivered_ends += 1
             self.is_ended = all(stream.finished is not None for stream in self._streams)
         else:
             self._started = cast(StartedEvent, event)
+            self._drafts = self._started.drafts
         return False
 
+    def will_finish(self, event: FinishedEvent) -> None:
+        """Follows the last outputs of a stream if its reason depends on whether they complete the text."""
+        stream = self._streams[event.stream]
+        if stream.unaccepted and stream.match is None and event.reason in _LIMITS:
+            self._follow(stream, event.n_outputs)
+
+    def _follow(self, stream: OutputStream, output: int, proposal: Sequence[int] = (), n_guesses: int = 0) -> None:
+        tokens, stream.unaccepted = stream.unaccepted, []
+        self.commands.append(Follow(stream.index, output, tokens, proposal, n_guesses))
+
     def mask_after(self, drawn: Follow) -> AllowNext:
-        """The mask of the output after a token. May take long; on any thread, one call at a time for each stream.
+        """The mask of the output after some tokens, and guesses.
+
+        May take long; on any thread, one call at a time for each stream.
 
         Feed the end of the stream after it has returned.
         """
         stream = self._streams[drawn.stream]
         assert stream.constraint is not None  # narrows
-        stream.constraint.accept(drawn.token)
-        return self._allow(stream, drawn.output + 1)
+        for token in drawn.tokens:
+            stream.constraint.accept(token)
+        answer = self._allow(stream, drawn.output)
+        if not self._drafts:
+            return answer
+        return replace(answer, ahead=stream.constraint.ahead(drawn.proposal, drawn.n_guesses))
 
     @property
     def n_tokens(self) -> int:
@@ -201,14 +234,14 @@ class GenerationFold:
 
     def _end(self, stream: OutputStream, event: FinishedEvent) -> Finished:
         # If a limit and an end of the text come with one token, the end is the reason.
-        ended = stream.match is not None or (stream.is_complete and event.reason in ("max_tokens", "context_full"))
+        ended = stream.match is not None or (stream.is_complete and event.reason in _LIMITS)
         reason: FinishReason = "stop" if ended else cast(FinishReason, event.reason)
         match = StopMatch(text=stream.match) if stream.match is not None else None
         if match is None and reason == "stop" and event.stop_token >= 0:
             token = event.stop_token
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
         stream.is_delivered = True
-        self._drafts.append(event)
+        self._ends.append(event)
         self._n_undelivered_ends -= 1
         rest, (usage, timings, speculation) = stream.rest(), self._totals(event)
         return Finished(
@@ -222,10 +255,10 @@ class GenerationFold:
             prompt_tokens=self._n_prompt,
             cached_prompt_tokens=self._n_cached,
             output_tokens=self.n_tokens,
-            draft_tokens=sum(event.drafts.n_drafted for event in self._drafts),
-            accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._drafts),
+            draft_tokens=sum(event.drafts.n_drafted for event in self._ends),
+            accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._ends),
         )
-        return usage, timings_of(last.timings), speculation_of(self._drafts)
+        return usage, timings_of(last.timings), speculation_of(self._ends)
 
 
 def speculation_of(ends: Sequence[FinishedEvent]) -> SpeculationReport:

@@ -13,6 +13,7 @@ from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
 from imp_service.core.reserve import has_room_for_text
 from imp_service.core.settings_faults import CHAT_TEMPLATE, file_faults
+from imp_service.generation.draft_vocabulary import match_vocabularies
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.text_side import build_tokenizer
 from imp_service.text import Tokenizer
@@ -21,7 +22,7 @@ from imp_service.text.errors import naming_file
 
 def load_model(config: Config, file: ModelFile | None = None, progress: Progress | None = None) -> ModelRuntime:
     """The settings' model, or `file` in its place, ready to generate."""
-    weights = WeightsLoad(config, file)
+    weights = WeightsLoad(config, file, match_vocabularies)
     try:
         return finish_load(weights, progress, None if file is None else shown_name(Path(file.path)))
     except BaseException:

@@ -98,6 +98,7 @@ class OutputStream:
         "seeks_stop",
         "text",
         "token_ids",
+        "unaccepted",
     )
 
     def __init__(
@@ -123,6 +124,8 @@ class OutputStream:
         self.match: str | None = None
         # The constraint allows only the end.
         self.is_complete = False
+        # Outputs that the constraint has not taken yet.
+        self.unaccepted: list[int] = []
         self.finished: FinishedEvent | None = None
         # Whether a stop token that the caller requested was added.
         self.is_settled = False

@@ -12,6 +12,7 @@ from imp_service.api.options import OutputOptions
 from imp_service.api.replies import Chunk, Reply
 from imp_service.core import (
     ENGINE_STOPPED,
+    DraftedEvent,
     EngineClient,
     Error,
     Event,
@@ -199,7 +200,10 @@ class GenerationRun:
             self._end_all("cancelled")
             self._tell_session(len(self._positions))
             return False
-        assert isinstance(event, StartedEvent | FinishedEvent)  # narrows
+        assert isinstance(event, StartedEvent | DraftedEvent | FinishedEvent)  # narrows
+        if isinstance(event, FinishedEvent):
+            fold.will_finish(event)
+            self._submit_commands()
         if isinstance(event, FinishedEvent) and event.stream in self._following:
             # Whether the text is complete decides the reason.
             self._ends[event.stream] = event
@@ -245,8 +249,14 @@ class GenerationRun:
         if allowed is not None and not any(allowed):
             raise make_error("NO_CANDIDATE", f"constraint: no token can be output {mask.output}")
         sequence = self._plan.sequences[mask.stream]
+        engine, ahead = self._client.engine, mask.ahead
         with stopped_engine_says_why:
-            self._client.engine.mask(self._ticket, sequence, mask.output, allowed or b"", end=allowed is None)
+            if ahead is None:
+                engine.mask(self._ticket, sequence, mask.output, allowed or b"", end=allowed is None)
+            else:
+                masks = [] if allowed is None else [allowed, *ahead.masks]
+                ends = allowed is None or ahead.ends
+                engine.draft(self._ticket, sequence, mask.output, ahead.tokens, masks, forced=ahead.is_forced, end=ends)
 
     def _end_all(self, reason: str, n_outputs: int | None = None) -> None:
         with stopped_engine_says_why:

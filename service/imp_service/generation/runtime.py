@@ -71,6 +71,7 @@ class ModelRuntime:
         self.config = loaded.config
         self.core = loaded.model
         self.weight_files = loaded.files
+        self.drafters_text = loaded.drafters_text
         self.vocab_size: int = loaded.model.vocab_size
         self.max_context: int = loaded.model.max_context
         self.text = TextSide(loaded.metadata, loaded.config.settings, self.vocab_size, make_tokenizer)

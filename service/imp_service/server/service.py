@@ -113,8 +113,7 @@ class Service:
             self.host.telemetry.log.info(
                 "kernels", message="", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)
             )
-        drafters = " ".join(model.drafters) or "none"
-        self.host.telemetry.log.info("speculation", message="", drafters=drafters)
+        self.host.telemetry.log.info("speculation", message="", drafters=model.drafters_text or "none")
         self.host.adopt(model)
         return True
 

@@ -14,6 +14,8 @@
 #include "bindings/sampler_values.h"
 #include "engine/admission_control.h"
 #include "engine/loop.h"
+#include "engine/speculation/make_drafters.h"
+#include "engine/speculation/model_drafter.h"
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
 #include "native/script/script_backend.h"
@@ -131,24 +133,60 @@ Drafters python_drafters(const std::optional<py::function>& guess) {
   return drafters;
 }
 
+// A draft model that follows a script of its own.
+struct ScriptDraft {
+  Script script;
+  int n_blocks = 64;
+  int max_context = 256;
+  std::vector<std::int32_t> suppressed_tokens;
+};
+
 // The members that the loop of a script needs; they are constructed before it.
 struct ScriptParts {
-  explicit ScriptParts(const Script& script) : model(script, &backend.last_drawn) { backend.ahead = script.ahead; }
+  ScriptParts(const Script& script, const std::optional<ScriptDraft>& draft) : model(script, &backend.last_drawn) {
+    backend.ahead = script.ahead;
+    if (draft) draft_model.emplace(draft->script, &backend.last_drawn);
+  }
+
+  Drafters make_drafters(const EngineOptions& options, const std::optional<py::function>& guess,
+                         const std::optional<ScriptDraft>& draft) {
+    Drafters drafters = guess ? python_drafters(guess) : script_drafters(model, backend);
+    if (!draft) return drafters;
+    const DraftModelOptions given{.n_blocks = draft->n_blocks,
+                                  .max_context = draft->max_context,
+                                  .max_running = 2 * options.max_running,
+                                  .prefix_cache = options.prefix_cache,
+                                  .suppressed_tokens = draft->suppressed_tokens};
+    auto made = std::make_unique<ModelDrafter>(backend, *draft_model, given, [this] { return draft_ns; });
+    drafter = made.get();
+    drafters.push_back(std::move(made));
+    return drafters;
+  }
+
   ScriptBackend backend;
   ScriptModel model;
+  std::optional<ScriptModel> draft_model;
+  ModelDrafter* drafter = nullptr;  // of the loop
+  std::int64_t draft_ns = 0;        // what the drafter's clock shows
 };
 
 class ManualEngine : public ScriptParts, public ManualLoop {
  public:
-  ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess)
-      : ScriptParts(script),
-        ManualLoop(backend, model, options, guess ? python_drafters(guess) : script_drafters(model, backend)) {}
+  ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess,
+               const std::optional<ScriptDraft>& draft)
+      : ScriptParts(script, draft), ManualLoop(backend, model, options, make_drafters(options, guess, draft)) {}
+
+  ModelDrafter& model_drafter() const {
+    if (drafter == nullptr) throw py::value_error("the engine has no draft model");
+    return *drafter;
+  }
 };
 
 class ManualModelEngine : public ManualLoop {
  public:
   ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess)
-      : ManualLoop(*model.backend, *model.decoder, options, python_drafters(guess)) {}
+      : ManualLoop(*model.backend, *model.decoder, options,
+                   guess ? python_drafters(guess) : make_drafters(model, options)) {}
 };
 
 // The engine with its thread, over a script model.
@@ -286,10 +324,39 @@ void register_manual(py::module_& module) {
                  py::arg("options"), py::arg("guess") = py::none(), py::keep_alive<1, 2>());
   def_loop(over_model);
 
+  py::class_<ScriptDraft>(module, "ScriptDraft")
+      .def(py::init([](const Script& script, int n_blocks, int max_context, std::vector<std::int32_t> suppressed) {
+             return ScriptDraft{script, n_blocks, max_context, std::move(suppressed)};
+           }),
+           py::arg("script"), py::arg("n_blocks") = 64, py::arg("max_context") = 256,
+           py::arg("suppressed_tokens") = std::vector<std::int32_t>{});
+
   py::class_<ManualEngine> manual(module, "ManualEngine");
   manual
-      .def(py::init<const Script&, const EngineOptions&, const std::optional<py::function>&>(), py::arg("script"),
-           py::arg("options"), py::arg("guess") = py::none())
+      .def(py::init<const Script&, const EngineOptions&, const std::optional<py::function>&,
+                    const std::optional<ScriptDraft>&>(),
+           py::arg("script"), py::arg("options"), py::arg("guess") = py::none(), py::arg("draft") = py::none())
+      .def("shadow",
+           [](const ManualEngine& self, SequenceId id) -> py::object {
+             const Shadow* shadow = self.model_drafter().shadows().find(id);
+             if (shadow == nullptr) return py::none();
+             return py::make_tuple(shadow->copy.tokens, shadow->copy.held, shadow->copy.table.blocks);
+           })
+      .def("forget_shadow", [](ManualEngine& self, SequenceId id) { self.model_drafter().forget(self.sequence(id)); })
+      .def_property_readonly("draft_is_off", [](const ManualEngine& self) { return self.model_drafter().is_off(); })
+      .def_property_readonly("draft_cost",
+                             [](const ManualEngine& self) { return self.model_drafter().cost_of_token(); })
+      .def_property_readonly("draft_blocks",
+                             [](const ManualEngine& self) {
+                               const BlockAllocator& blocks = self.model_drafter().shadows().blocks().allocator();
+                               return std::tuple(blocks.n_live(), blocks.n_cached(), blocks.n_free());
+                             })
+      .def_readwrite("draft_ns", &ManualEngine::draft_ns)
+      .def_property(
+          "draft_script", [](ManualEngine& self) -> Script& { return self.draft_model.value().script; },
+          [](ManualEngine& self, const Script& script) { self.draft_model.value().script = script; })
+      .def_property_readonly("draft_forwards",
+                             [](const ManualEngine& self) { return self.draft_model.value().recorded; })
       .def("slot", [](ManualEngine& self, std::int32_t block, int slot) { return self.backend.pool->at(block, slot); })
       .def("set_slot", [](ManualEngine& self, std::int32_t block, int slot,
                           std::int32_t token) { self.backend.pool->at(block, slot) = token; })

@@ -8,7 +8,7 @@ import math
 import pytest
 from gguf import GGUFReader
 
-from imp_service.models import demo_model_path
+from imp_service.models import demo_draft_model_path, demo_model_path
 from support.command_line import demo_with, demo_with_keys
 from support.gguf_writer import F32, I32, Key
 from support.hf_contents import hf_config, hf_tensors, write_hf
@@ -212,3 +212,17 @@ def test_a_tokenizer_error_names_file_and_key(call, tmp_path):
         status, _, err = call(*command)
         assert status == 65
         assert err == "imp: error: TOKENIZER_INVALID: t.gguf: key tokenizer.ggml.tokens: missing or empty\n"
+
+
+def test_spc_29_a_draft_is_compared_before_anything_is_loaded(call, tmp_path):
+    draft = str(demo_draft_model_path())
+    told = _inspect(call, DEMO, "--draft", draft)
+    assert told["draft"]["path"] == draft
+    assert told["draft"]["max_context"] == 512
+    assert {"draft weights", "draft kv"} < set(told["memory"]["items"])
+    assert _inspect(call, DEMO)["draft"] is None
+    text = call("inspect", DEMO, "--draft", draft)[1]
+    assert "vocabulary  matches" in text and "of a token: reads" in text
+    other = tiny("qwen3", vocab_size=2048).write(tmp_path / "other.gguf")
+    status, _, err = call("inspect", DEMO, "--draft", str(other))
+    assert status == 78 and "speculation.model: other.gguf: " in err

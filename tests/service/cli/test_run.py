@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+from imp_service.models import demo_draft_model_path
 from support.command_line import clean_environment, modules_after
 
 GREEDY = ("--temperature", "0", "--max-tokens", "24")
@@ -168,3 +169,17 @@ def test_a_text_needs_neither_templates_nor_grammars(tmp_path):
     loaded = modules_after(["run", "Once", "--max-tokens", "2"], tmp_path)
     assert {"imp_service.generation", "tokenizers"} <= loaded
     assert {"jinja2", "llguidance", "rich", "asyncio"}.isdisjoint(loaded)
+
+
+def test_spc_1_spc_29_a_draft_changes_no_text_and_is_named(imp):
+    words = ("run", "Once upon a time", "--temperature", "0.8", "--seed", "3", "-n", "40", "--json")
+    plain = imp(*words)
+    drafted = imp(*words, "--draft", str(demo_draft_model_path()))
+    told = json.loads(drafted.stdout)
+    assert told["token_ids"] == json.loads(plain.stdout)["token_ids"]
+    assert told["usage"]["draft_tokens"] > 20
+    assert "guesses ahead: ngram: costs nothing; model: demo-draft.gguf, a guess costs" in drafted.stderr.decode()
+    off = imp(*words, "--no-speculation", "--set", 'speculation.drafters=["model"]')
+    assert json.loads(off.stdout)["usage"]["draft_tokens"] == 0
+    both = imp(*words, "--no-speculation", "--draft", "x.gguf")
+    assert both.returncode == 64

@@ -96,7 +96,7 @@ def test_spc_27_metrics_usage_and_report_agree() -> None:
     assert [(each.drafters[0].drafted, each.drafters[0].accepted) for each in reports] == [
         (each.draft_tokens, each.accepted_draft_tokens) for each in used
     ]
-    assert {drafter.name for each in reports for drafter in each.drafters} == {"ngram"}
+    assert {drafter.name for each in reports for drafter in each.drafters} == {"ngram", "grammar"}
     assert counted[DRAFTED] == sum(each.draft_tokens for each in used) > 0
     assert counted["imp_spec_accepted_total[drafter=ngram]"] == sum(each.accepted_draft_tokens for each in used) > 0
     assert counted["imp_spec_rounds_total"] == sum(each.rounds for each in reports) >= counted[DRAFTED] / 8
@@ -128,7 +128,7 @@ def test_spc_27_a_report_says_why_nothing_was_guessed(drafting: HttpServed) -> N
 
 def test_spc_29_server_and_settings_name_the_same_drafters(drafting: HttpServed) -> None:
     with connected(drafting) as client:
-        assert list(client.info().drafters) == ["ngram"]
+        assert list(client.info().drafters) == ["ngram", "grammar"]
     with serve_http("speculation.drafters=[]") as http, connected(http) as client:
         assert list(client.info().drafters) == []
 
@@ -140,10 +140,6 @@ def test_spc_28_nothing_is_guessed_where_a_request_or_the_settings_say_so(drafti
     with connected(drafting) as client:
         before = scrape(drafting.served)["imp_spec_rounds_total"]
         assert drafted(ask(client, speculation_enabled=False).usage) == (0, 0)
-        # The index cannot know what a grammar allows.
-        assert drafted(
-            ask(client, constraint=imp_service.ConstraintSpec(imp_service.ConstraintKind.REGEX, "[a-z ]*")).usage
-        ) == (0, 0)
         drafting.wait_for_rest()
         assert scrape(drafting.served)["imp_spec_rounds_total"] == before
     assert drafted(plain().usage) == (0, 0)

@@ -84,7 +84,7 @@ def test_obs_7_every_name_of_the_contracts_is_there(bench: TelemetryBench) -> No
     text = (ROOT / "docs" / "contracts.md").read_text()
     section = text[text.index("## 11. Observability") : text.index("- **OBS-1**")]
     named = re.findall(r"`(imp_[a-z_]+)", section)
-    assert len(named) == 26
+    assert len(named) == 28
     found = {name.split("[")[0] for name in bench.series()}
     families = found | {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
     missing = [name for name in named if name not in families]

@@ -12,6 +12,7 @@ from imp_service.api.options import SpeculationOptions
 from imp_service.config import load as load_config
 from imp_service.core import Error, load
 from imp_service.generation import ModelRuntime
+from imp_service.models import demo_draft_model_path, demo_model_path
 from support.key_effects.effect import Effect, Observe
 
 SMALL = ("device.threads=1", "device.kind=cpu", "device.cpus=none", "kv.bytes=8MiB")
@@ -107,6 +108,15 @@ def packed_files(folder: Path, settings: tuple[str, ...]) -> str | None:
     return None if asked is None else Path(asked).name
 
 
+def draft_of_load(folder: Path, settings: tuple[str, ...]) -> str | None:
+    """Observes the name of the draft model that the core loads. The model is a copy, which has no draft of its own."""
+    copy = folder / "copy.gguf"
+    copy.write_bytes(demo_model_path().read_bytes())
+    asked = load_argument("draft")(folder, (*settings, f"model.path={copy}"))
+    return None if asked is None else Path(asked.path).name
+
+
+MODEL_DRAFTS = ('speculation.drafters=["model"]',)
 ROPE = "model.overrides.rope_scaling"
 YARN = (f"{ROPE}.type=yarn", f"{ROPE}.factor=4", f"{ROPE}.original_context=128")
 LLAMA3 = (
@@ -157,6 +167,8 @@ CORE_EFFECTS: dict[str, Effect] = {
     "kv.state_snapshot_tokens": Effect("64", engine_option("state_snapshot_tokens"), 512, 64),
     "kv.state_snapshot_bytes": Effect("3MiB", load_argument("state_snapshot_bytes"), None, 3 * 1024**2),
     "speculation.drafters": Effect('["ngram"]', engine_option("drafters"), (), ("ngram",)),
+    "speculation.model": Effect(str(demo_draft_model_path()), draft_of_load, None, "demo-draft.gguf", MODEL_DRAFTS),
+    "speculation.kv_bytes": Effect("1MiB", load_argument("draft_kv_bytes"), None, 1024**2, MODEL_DRAFTS),
     "speculation.max_draft_tokens": Effect("5", most_guesses, 32, 5, ('speculation.drafters=["ngram"]',)),
     "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
 }

@@ -12,6 +12,7 @@ from imp_service.cli.arguments import UsageError
 from imp_service.cli.options.settings import (
     MODEL_HELP,
     add_context_option,
+    add_draft_option,
     add_model_option,
     add_settings_options,
     load_model_settings,
@@ -19,6 +20,7 @@ from imp_service.cli.options.settings import (
 
 if TYPE_CHECKING:
     from imp_service.config import Config
+    from imp_service.core import ModelFile
     from imp_service.core.inspect import ModelReport
 
 
@@ -36,6 +38,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     parser.set_defaults(usage=parser.format_usage)
+    add_draft_option(parser)
     add_context_option(parser)
     add_settings_options(parser)
 
@@ -78,6 +81,7 @@ def _report(arguments: Namespace, shown: str | None) -> int:
     """Writes the report. `shown` replaces the path in it."""
     from imp_service.core import open_file
     from imp_service.core.directory import metadata_of
+    from imp_service.core.draft import open_draft
     from imp_service.core.inspect import inspect_model
     from imp_service.generation.defaults import sampling_warnings
     from imp_service.generation.text_report import describe_text
@@ -87,6 +91,7 @@ def _report(arguments: Namespace, shown: str | None) -> int:
     report = inspect_model(file, config)
     metadata = metadata_of(file)
     unfit = sampling_warnings(metadata, config.settings.model.overrides.default_sampling)
+    _match_vocabularies(metadata, open_draft(config, file))
     text = describe_text(metadata, config.settings, report.vocab_size, report.n_tokens)
     report = replace(report, warnings=(*report.warnings, *unfit, *text.warnings))
     if arguments.check:
@@ -103,6 +108,17 @@ def _report(arguments: Namespace, shown: str | None) -> int:
 
         write_report(sys.stdout, file, report, text, checked, with_tensors=arguments.tensors)
     return 0
+
+
+def _match_vocabularies(metadata: Mapping[str, object], draft: "ModelFile | None") -> None:
+    """Raises if the draft model has another vocabulary."""
+    from pathlib import Path
+
+    from imp_service.core.directory import metadata_of, shown_name
+    from imp_service.generation.draft_vocabulary import match_vocabularies
+
+    if draft is not None:
+        match_vocabularies(metadata, metadata_of(draft), shown_name(Path(draft.path)))
 
 
 def _check_text(metadata: Mapping[str, object], config: "Config", report: "ModelReport") -> None:

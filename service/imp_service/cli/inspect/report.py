@@ -11,7 +11,7 @@ from imp_service.config.toml import excerpt
 
 if TYPE_CHECKING:
     from imp_service.core import ModelFile, TensorInfo
-    from imp_service.core.inspect import MemoryNeed, ModelReport, WeightPlan
+    from imp_service.core.inspect import DraftReport, MemoryNeed, ModelReport, WeightPlan
     from imp_service.generation.text_report import TextReport
 
 
@@ -68,12 +68,15 @@ def report_object(
             "refusal": memory.refusal or None,
             "largest_context": memory.largest_context,
         },
+        "draft": None if report.draft is None else asdict(report.draft),
         "warnings": list(report.warnings),
         "checked": checked or None,
     }
 
 
 _PURPOSES = {
+    "draft weights": "of the smaller model that guesses ahead",
+    "draft kv": "its cache",
     "weights": "in the layout of the kernels",
     "scratch": "activations of one step",
     "logits": "one row for each output",
@@ -93,6 +96,8 @@ def write_report(
     facts = [(fact.name, fact.value, fact.origin, fact.source) for fact in report.facts]
     write_table(out, ("name", "value", "origin", "source"), facts, "  ")
     _write_tensors(out, file, report, with_tensors)
+    if report.draft is not None:
+        _write_draft(out, report.draft)
     _write_memory(out, report.memory)
     for warning in report.warnings:
         out.write(f"{warning_line(warning)}\n")
@@ -142,6 +147,24 @@ def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_t
             for weight in report.weights
         ]
         write_table(out, ("tensor", "type", "shape", "kernels", "layout", "loaded"), every, "  ")
+
+
+def _write_draft(out: TextIO, draft: "DraftReport") -> None:
+    """The model that guesses ahead: its vocabulary was compared already."""
+    share = draft.bytes_per_token / max(1, draft.model_bytes_per_token)
+    out.write("\ndraft model\n")
+    rows = [
+        ("file", draft.path.rpartition("/")[2], draft.architecture),
+        ("vocabulary", "matches", "its ordinary tokens are the model's"),
+        (
+            "cost",
+            f"{share:.2f}",
+            f"of a token: reads {bytes_text(draft.bytes_per_token)}, the model "
+            f"{bytes_text(draft.model_bytes_per_token)}",
+        ),
+        ("context", str(draft.max_context), "guesses stop there"),
+    ]
+    write_table(out, (), rows, "  ")
 
 
 def _write_memory(out: TextIO, memory: "MemoryNeed") -> None:

@@ -104,6 +104,38 @@ def add_context_option(parser: ArgumentParser) -> None:
     )
 
 
+def add_speculation_options(parser: ArgumentParser) -> None:
+    """--draft and --no-speculation."""
+    group = parser.add_mutually_exclusive_group()
+    add_draft_option(group)
+    group.add_argument("--no-speculation", action="store_true", help="guess no tokens ahead")
+
+
+def add_draft_option(parser: "ArgumentParser | _MutuallyExclusiveGroup") -> None:
+    parser.add_argument(
+        "--draft",
+        metavar="PATH",
+        action=Once,
+        help="guess ahead with this smaller model of the same vocabulary, a file or hf:OWNER/NAME:TYPE; the output is "
+        "the same, sooner",
+    )
+
+
+def speculation_assignments(arguments: Namespace) -> "list[Assignment]":
+    """Returns the assignments for --draft and --no-speculation, of a command that has them."""
+    from imp_service.config.sources import of_option
+
+    draft: str | None = getattr(arguments, "draft", None)
+    if draft is not None:
+        return [
+            of_option("--draft", "speculation.drafters", '["ngram", "model"]'),
+            of_option("--draft", "speculation.model", draft),
+        ]
+    if getattr(arguments, "no_speculation", False):
+        return [of_option("--no-speculation", "speculation.drafters", "[]")]
+    return []
+
+
 def context_assignments(arguments: Namespace) -> "list[Assignment]":
     """Returns the assignment for --context."""
     from imp_service.config.sources import of_option
@@ -114,27 +146,34 @@ def context_assignments(arguments: Namespace) -> "list[Assignment]":
 
 
 def pull_reference(arguments: Namespace) -> None:
-    """Downloads the model that `-m hf:…` names, unless it is in the cache; then the argument is its path."""
+    """Downloads the models that `-m hf:…` and `--draft hf:…` name, unless they are in the cache.
+
+    Then the argument is the path.
+    """
     from imp_service.cli.hub.reference import PREFIX
 
-    if (arguments.model or "").startswith(PREFIX):
-        from imp_service.cli.hub.get import get_model
+    for name in ("model", "draft"):
+        typed = getattr(arguments, name, None) or ""
+        if typed.startswith(PREFIX):
+            from imp_service.cli.hub.get import get_model
 
-        arguments.model = str(get_model(arguments.model))
+            setattr(arguments, name, str(get_model(typed)))
 
 
 def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """The settings with the model and the context that the command line names."""
     pull_reference(arguments)
-    return _selected(load_settings(arguments, [*overrides, *context_assignments(arguments)]), arguments)
+    said = [*overrides, *context_assignments(arguments), *speculation_assignments(arguments)]
+    return _selected(load_settings(arguments, said), arguments)
 
 
 def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """Like load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
     from imp_service.config import load
 
-    assignments = [*arguments.assignments, *overrides, *context_assignments(arguments)]
-    return _selected(load(arguments.config, assignments), arguments)
+    own = [*context_assignments(arguments), *speculation_assignments(arguments)]
+    said = [*arguments.assignments, *overrides, *own]
+    return _selected(load(arguments.config, said), arguments)
 
 
 def _selected(config: "Config", arguments: Namespace) -> "Config":

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import describe, report
-from imp_service.cli.options.settings import add_model_options, load_model_settings, read_model_settings
+from imp_service.cli.options.settings import (
+    add_model_options,
+    add_speculation_options,
+    load_model_settings,
+    read_model_settings,
+)
 from imp_service.cli.serve.notifier import READY, STOPPING, Notifier
 from imp_service.cli.serve.signals import StopSignals
 
@@ -36,6 +41,7 @@ SWITCH_SECONDS = 0.0005
 
 def configure(parser: ArgumentParser) -> None:
     add_model_options(parser, as_word=True)
+    add_speculation_options(parser)
     parser.add_argument(
         "--listen",
         metavar="ADDRESS",
@@ -66,6 +72,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.config.host import resolve_threads
     from imp_service.config.sources import of_option
     from imp_service.core.background_load import WeightsLoad
+    from imp_service.generation.draft_vocabulary import match_vocabularies
     from imp_service.serving.process_memory import leave_no_core, limit_retained_memory
 
     leave_no_core()
@@ -88,7 +95,7 @@ def run(arguments: Namespace) -> int:
     require_threads(config.settings)
     silence_grpc()
     # Importing the server takes as long as reading weights: both run at the same time.
-    weights = WeightsLoad(config)
+    weights = WeightsLoad(config, match=match_vocabularies)
     return asyncio.run(_serve(config, reread, weights, ready, signals))
 
 

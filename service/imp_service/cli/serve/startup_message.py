@@ -63,6 +63,8 @@ def _print_message(service: "Service") -> None:
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": service.http.metrics_address}
     print_note(f"imp {__version__}  model: {name}  {device_text(host.model)}")
     print_note(f"memory: {_memory_text(host.model.core.memory)}")
+    if host.model.drafters_text:
+        print_note(f"guesses ahead: {host.model.drafters_text}")
     lines = [
         f"serving gRPC (imp.v1) on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),

@@ -1,0 +1,213 @@
+// Runs the rounds of a draft model.
+#include "engine/speculation/model_drafter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+// Rows of a prompt's chunk while nothing is measured, and the fewest at any time.
+constexpr int kLeastChunk = 16;
+
+KvBlocksOptions shadow_blocks(const DraftModelOptions& options, const ForwardPass& forward) {
+  return {.n_blocks = options.n_blocks,
+          .block_tokens = forward.kv_geometry(options.n_blocks, 0).block_tokens,
+          .prefix_cache = options.prefix_cache};
+}
+
+// 0 to 3 by the probability that the draft model gave its own draw.
+std::uint8_t sureness_of(float logprob) {
+  const float probability = std::exp(logprob);
+  if (probability >= 0.9F) return 3;
+  if (probability >= 0.6F) return 2;
+  return probability >= 0.3F ? 1 : 0;
+}
+
+// The run ends with this token as its n-th next output: nothing follows it.
+bool ends_run(const Run& run, std::int32_t token, int n) {
+  if (run.n_outputs + n < run.limits.min_outputs) return false;
+  return std::ranges::binary_search(run.limits.stop_tokens, token) ||
+         (run.limits.ends_at_eos && std::ranges::binary_search(run.limits.eos_tokens, token));
+}
+
+}  // namespace
+
+ModelDrafter::ModelDrafter(Backend& backend, ForwardPass& forward, const DraftModelOptions& options, Clock clock)
+    : clock_(clock ? std::move(clock) : Clock(steady_now)),
+      max_context_(std::min(options.max_context, options.n_blocks * shadow_blocks(options, forward).block_tokens)),
+      max_rows_(forward.limits().max_rows),
+      max_sequences_(static_cast<std::size_t>(std::min(options.max_running, forward.limits().max_logits_rows))),
+      assumed_cost_(options.cost_of_token),
+      shadows_(shadow_blocks(options, forward), keyed_block_hash(random_secret()), forward.vocab_size()),
+      states_(shadows_.blocks(), 1),
+      executor_(backend, forward, states_, shadows_.blocks(),
+                {.max_rows = max_rows_,
+                 .max_logits_rows = forward.limits().max_logits_rows,
+                 .max_running = static_cast<int>(max_sequences_)},
+                options.suppressed_tokens.empty() ? TokenMask{}
+                                                  : mask_without(options.suppressed_tokens, forward.vocab_size()),
+                clock_) {
+  step_.reserve(max_sequences_, max_sequences_, 0);
+  drafting_.reserve(max_sequences_);
+  rows_.reserve(max_sequences_);
+  copies_.reserve(max_sequences_);
+}
+
+double ModelDrafter::cost_of_token() const noexcept {
+  const bool is_measured = token_ns_.value() > 0 && single_row_ns_.value() > 0;
+  return is_measured ? token_ns_.value() / single_row_ns_.value() : assumed_cost_;
+}
+
+void ModelDrafter::observe(const Step& step) {
+  const auto ns =
+      static_cast<double>(step.forward.end_ns - step.forward.begin_ns + step.sample.end_ns - step.sample.begin_ns);
+  if (ns <= 0) return;
+  step_ns_.add(ns);
+  if (step.n_decode_rows + step.n_prefill_rows + step.n_guess_rows == 1) single_row_ns_.add(ns);
+}
+
+void ModelDrafter::draft(std::span<DraftRequest> requests) {
+  if (is_off()) return;
+  ++round_;
+  choose(requests);
+  if (drafting_.empty()) return;
+  plan_first_step();
+  while (!rows_.empty()) {
+    if (!run_step() || !take_draws()) return fail_round();
+    plan_next_step();
+  }
+  const auto has_guesses = [](const Drafting& drafting) { return !drafting.request->guesses.empty(); };
+  if (std::ranges::any_of(drafting_, has_guesses)) n_failures_ = 0;
+}
+
+void ModelDrafter::choose(std::span<DraftRequest> requests) {
+  drafting_.clear();
+  for (DraftRequest& request : requests) {
+    const int n_wanted = n_possible(request);
+    if (n_wanted <= 0 || drafting_.size() == max_sequences_) continue;
+    try {
+      Shadow* shadow = shadows_.update(*request.sequence, round_);
+      if (shadow != nullptr) drafting_.push_back({.request = &request, .shadow = shadow, .n_wanted = n_wanted});
+    } catch (const std::bad_alloc&) {  // there is no memory for another shadow
+    }
+  }
+}
+
+// The last guess is not evaluated by the draft model.
+int ModelDrafter::n_possible(const DraftRequest& request) const noexcept {
+  const Sequence& sequence = *request.sequence;
+  if (sequence.run->constrained) return 0;
+  const auto is_beyond = [this](const LogitBias& bias) { return bias.token >= executor_.vocab_size(); };
+  if (std::ranges::any_of(sequence.params.logit_bias, is_beyond)) return 0;
+  return std::min(request.n_wanted, max_context_ - static_cast<int>(sequence.tokens.size()) + 1);
+}
+
+// Rows of prompts that take a quarter of the time of a step of the model.
+int ModelDrafter::n_prompt_rows() const noexcept {
+  const auto most = max_rows_ - static_cast<int>(drafting_.size());
+  if (prompt_row_ns_.value() == 0) return std::min(kLeastChunk, most);
+  const double n_rows = step_ns_.value() / 4 / prompt_row_ns_.value();
+  return std::min(most, std::max(kLeastChunk, static_cast<int>(std::min(n_rows, 1e6))));
+}
+
+// Evaluates what the shadows lack. Those that lack more than fits have no guesses in this round.
+void ModelDrafter::plan_first_step() {
+  rows_.clear();
+  int n_left = n_prompt_rows();
+  for (Drafting& drafting : drafting_) {
+    const int n_lacking = drafting.shadow->copy.n_left() - 1;
+    const bool is_last = n_lacking <= n_left;
+    const int n_rows = is_last ? n_lacking + 1 : n_left;
+    if (!is_last) drafting.n_wanted = 0;
+    n_left -= std::min(n_left, n_lacking);
+    if (n_rows > 0) add_rows(drafting, n_rows);
+  }
+}
+
+void ModelDrafter::plan_next_step() {
+  rows_.clear();
+  for (Drafting& drafting : drafting_) {
+    if (drafting.n_wanted > static_cast<int>(drafting.request->guesses.size())) add_rows(drafting, 1);
+  }
+}
+
+void ModelDrafter::add_rows(Drafting& drafting, int n_rows) {
+  Shadow& shadow = *drafting.shadow;
+  if (!shadows_.prepare(shadow, n_rows, copies_)) {
+    drafting.n_wanted = 0;
+    return;
+  }
+  rows_.push_back({.sequence = &shadow.copy, .n_rows = n_rows, .last = n_rows == shadow.copy.n_left()});
+}
+
+// Returns false if the step failed: it changed no shadow.
+bool ModelDrafter::run_step() {
+  const std::int64_t begin = clock_();
+  try {
+    executor_.copy_blocks(copies_);
+    executor_.begin(rows_, step_);
+    executor_.finish(step_);
+  } catch (const DeviceError&) {
+    throw;
+  } catch (...) {
+    // A block without its copy has no content.
+    if (!copies_.empty()) std::ranges::for_each(drafting_, [this](Drafting& each) { shadows_.clear(*each.shadow); });
+    copies_.clear();
+    return false;
+  }
+  int n_rows = 0;
+  for (const PlannedRows& planned : rows_) n_rows += planned.n_rows;
+  const auto ns = static_cast<double>(clock_() - begin);
+  if (n_rows == static_cast<int>(rows_.size())) {
+    token_ns_.add(ns / n_rows);
+  } else if (n_rows >= kLeastChunk) {
+    prompt_row_ns_.add(ns / n_rows);
+  }
+  return true;
+}
+
+// Returns false if a row was not finite.
+bool ModelDrafter::take_draws() {
+  auto drafting = drafting_.begin();
+  std::size_t next_draw = 0;
+  bool is_finite = true;
+  for (const StepRow& row : step_.rows) {
+    while (&drafting->shadow->copy != row.planned.sequence) ++drafting;
+    drafting->shadow->copy.held += row.planned.n_rows;
+    if (row.planned.last) is_finite = take(step_.draws[next_draw++], *drafting) && is_finite;
+  }
+  return is_finite;
+}
+
+bool ModelDrafter::take(const Draw& draw, Drafting& drafting) {
+  Sequence& copy = drafting.shadow->copy;
+  if (draw.result.status == SampleStatus::non_finite) {
+    shadows_.blocks().forget(copy.table);
+    shadows_.clear(*drafting.shadow);
+    return false;
+  }
+  std::vector<Guess>& guesses = drafting.request->guesses;
+  const Run& run = *drafting.request->sequence->run;
+  const std::int32_t token = draw.result.token;
+  const auto n = static_cast<int>(guesses.size());
+  if (draw.result.status != SampleStatus::ok || ends_run(run, token, n)) {
+    drafting.n_wanted = n;
+    return true;
+  }
+  guesses.push_back({.token = token, .sureness = sureness_of(draw.result.logprob)});
+  copy.tokens.push_back(token);
+  return true;
+}
+
+// The next round cuts the shadows to the tokens of their sequences.
+void ModelDrafter::fail_round() noexcept {
+  ++n_failures_;
+  for (Drafting& drafting : drafting_) drafting.request->guesses.clear();
+}
+
+}  // namespace imp

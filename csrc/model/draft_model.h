@@ -1,0 +1,23 @@
+// A draft model beside the model that it guesses for: what it needs, and whether it can be of use.
+#pragma once
+
+#include <cstdint>
+
+#include "model/model.h"
+
+namespace imp {
+
+// Bytes of the weights that the evaluation of one token reads. A step that decodes takes about as long as that.
+std::uint64_t bytes_per_token(const LoadPlan& plan);
+
+// Plans the load of a draft model and adds its memory to the model's plan. Its context is at most the model's. Throws
+// ModelError, and InvalidArgument if it reads as much for a token as the model; both messages begin with the setting,
+// speculation.model.
+LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& model, const ModelOverrides& overrides,
+                    const LoadOptions& options);
+
+// Loads what was planned, with the blocks that the model's memory plan has for it.
+std::unique_ptr<const Model> load_draft(const ModelFile& file, Backend& backend, LoadPlan plan, int n_blocks,
+                                        const LoadOptions& options);
+
+}  // namespace imp

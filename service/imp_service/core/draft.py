@@ -1,0 +1,59 @@
+"""The draft model that the settings name, for speculative decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from imp_service import _core
+from imp_service.config import Config
+from imp_service.core.checkpoint import naming_whole_path
+from imp_service.core.errors import ModelError
+from imp_service.models import demo_draft_model_path, demo_model_path
+
+SETTING = "speculation.model"
+DRAFTER = "model"
+# From the metadata of the model, the metadata of the draft model and its name: the ids that the draft model must not
+# guess. Raises ConfigError if the vocabularies do not match.
+MatchVocabularies = Callable[[Mapping[str, object], Mapping[str, object], str], Sequence[int]]
+
+
+def draft_path(config: Config, file: _core.ModelFile) -> Path | None:
+    """The draft model of the model in `file`: that of the settings, else the built-in model's own, else none."""
+    speculation = config.settings.speculation
+    if DRAFTER not in speculation.drafters:
+        return None
+    if speculation.model is not None:
+        return Path(speculation.model)
+    return demo_draft_model_path() if Path(file.path) == demo_model_path() else None
+
+
+def open_draft(config: Config, file: _core.ModelFile) -> _core.ModelFile | None:
+    """Opens the draft model of the model in `file`. Errors name the setting."""
+    path = draft_path(config, file)
+    if path is None:
+        return None
+    try:
+        with naming_whole_path(str(path)):
+            return _core.open_model_file(path)
+    except ModelError as error:
+        error.message = f"{SETTING}: {error.message}"
+        error.args = (f"{error.reason}: {error.message}",)
+        raise
+
+
+def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str) -> str:
+    """What guesses, what a guess costs, and why a drafter of the settings is not there. `name` is the draft model's."""
+    texts, is_served = [], False
+    for drafter in config.settings.speculation.drafters:
+        if drafter != DRAFTER:
+            texts.append(f"{drafter}: costs nothing")
+            is_served = True
+        elif draft is None:
+            texts.append(f"{drafter}: none, {SETTING} is not set")
+        else:
+            texts.append(f"{drafter}: {name}, a guess costs {draft['cost']:.2f} of a token")
+            is_served = True
+    if is_served:
+        texts.append("grammar: what a constraint forces")
+    return "; ".join(texts)
