@@ -37,7 +37,7 @@ def drafting(
         _testing.Script(rule, **(drafter or {})),
         n_blocks=n_blocks, max_context=max_context, suppressed_tokens=list(suppressed),
     )  # fmt: skip
-    engine_options = _core.EngineOptions(**{**OPTIONS, **options})
+    engine_options = _core.EngineOptions(fixed_depth=True, **{**OPTIONS, **options})
     return TurnedEngine(_testing.ManualEngine(_testing.Script(rule, **(script or {})), engine_options, draft=given))
 
 
@@ -84,8 +84,9 @@ def test_spc_14_a_real_model_with_an_equal_draft(tmp_path: Path, temperature: fl
 
 def engine_of(model: Any, guess: Any = None, drafters: Sequence[str] = ("model",)) -> TurnedEngine:
     options = _core.EngineOptions(
-        n_blocks=model.n_blocks, max_context=model.max_context, n_tokens=model.n_tokens, drafters=list(drafters)
-    )
+        n_blocks=model.n_blocks, max_context=model.max_context, n_tokens=model.n_tokens, drafters=list(drafters),
+        fixed_depth=True,
+    )  # fmt: skip
     return TurnedEngine(_testing.ManualModelEngine(model, options, guess))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.models import demo_model_path
+from imp_service.models import demo_draft_model_path, demo_model_path
 from support.command_line import clean_environment
 from support.imp_client_package import put_together
 from support.patience import HANGS_AFTER
@@ -124,6 +124,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
         (tmp_path / "bin" / name).chmod(0o755)
     shutil.copy(demo_model_path(), tmp_path / "model.gguf")
+    shutil.copy(demo_draft_model_path(), tmp_path / "draft.gguf")
     (tmp_path / "schema.json").write_text('{"type": "object"}')
     return {**clean_environment(tmp_path), "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 

@@ -33,7 +33,8 @@ def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
 def test_json_tells_what_it_takes_to_have_the_same_again(imp):
     words = ("run", "The little dog", "--max-tokens", "16", "--temperature", "0.9", "--json")
     first = json.loads(imp(*words, "--seed", "7").stdout)
-    assert set(first) == {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings"}
+    facts = {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings", "speculation"}
+    assert set(first) == facts
     assert (first["seed"], first["finish_reason"], first["match"]) == (7, "max_tokens", None)
     assert first["usage"]["output_tokens"] == len(first["token_ids"]) == 16
     assert {"queue", "prefill", "decode", "blocked", "first_token"} == set(first["timings"])
@@ -177,7 +178,7 @@ def test_spc_1_spc_29_a_draft_changes_no_text_and_is_named(imp):
     drafted = imp(*words, "--draft", str(demo_draft_model_path()))
     told = json.loads(drafted.stdout)
     assert told["token_ids"] == json.loads(plain.stdout)["token_ids"]
-    assert told["usage"]["draft_tokens"] > 20
+    assert told["usage"]["draft_tokens"] > 5
     assert "guesses ahead: ngram: costs nothing; model: demo-draft.gguf, a guess costs" in drafted.stderr.decode()
     off = imp(*words, "--no-speculation", "--set", 'speculation.drafters=["model"]')
     assert json.loads(off.stdout)["usage"]["draft_tokens"] == 0

@@ -19,6 +19,7 @@ import imp_service
 from imp_service import ConstraintKind, ConstraintSpec, GenerationResult, LanguageModel
 from imp_service.generation.fold import AllowNext
 from imp_service.generation.run import GenerationRun
+from support.fixed_depth import fixed_depth
 from support.generations import vocabulary
 from support.http_served import HttpServed, serve_http
 from support.quick_run import Repeats
@@ -89,7 +90,7 @@ def plain(settings: tuple[str, ...]) -> Iterator[LanguageModel]:
 
 @pytest.fixture(scope="module")
 def drafting(settings: tuple[str, ...]) -> Iterator[LanguageModel]:
-    with imp_service.load(None, *settings, DRAFTING) as model:
+    with fixed_depth(), imp_service.load(None, *settings, DRAFTING) as model:
         yield model
 
 

@@ -79,8 +79,8 @@ def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> Non
     assert unset_fields(info.default_sampling) == {"seed", "logit_bias"}
     assert info.max_top_logprobs == 20
     assert list(info.constraints) == ["json_schema", "regex", "gbnf", "choices", "json_object"]
-    # Embeddings are not implemented: false is the default of the field.
-    assert unset_fields(info) == {"supports_embeddings"}
+    # Embeddings are not implemented: false is the default of the field. No drafter is the default of the settings.
+    assert unset_fields(info) == {"supports_embeddings", "drafters"}
 
 
 def test_rpc_15_settings_show_in_what_the_model_can_do(served: Served) -> None:
@@ -110,7 +110,7 @@ def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     assert any(isa in name for isa in _core.known_isas())
     assert (info.kv_block_tokens, info.kv_blocks) == (16, served.host.model.core.n_blocks)
     assert (info.max_running, info.max_waiting) == (64, 256)
-    assert info.api_revision == 5
+    assert info.api_revision == 6
     assert unset_fields(info) <= {"revision"}
 
 
