@@ -144,9 +144,9 @@ def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | Non
     while line := response.readline():
         kind = None
         if line.startswith(b"event: "):
-            kind, line = line.decode("ascii").removeprefix("event: ").removesuffix("\n"), response.readline()
+            kind, line = line.decode().removeprefix("event: ").removesuffix("\n"), response.readline()
         assert response.readline() == b"\n", line
-        yield line.decode("ascii").removesuffix("\n"), kind
+        yield line.decode().removesuffix("\n"), kind
 
 
 def check_reply(path: str, reply: Reply, sent: bytes | None) -> None:

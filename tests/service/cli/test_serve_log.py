@@ -131,5 +131,6 @@ def test_obs_5_health_checks_are_reported_at_debug_alone(tmp_path: Path, level: 
 )
 def test_spc_29_the_start_tells_what_guesses(tmp_path: Path, settings: tuple[str, ...], told: str) -> None:
     with server_process(tmp_path, settings=settings) as server:
+        server.wait_until_ready()
         assert server.terminate() == 0
     assert [line["drafters"] for line in server.log_lines("speculation")] == [told]

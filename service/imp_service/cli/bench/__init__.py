@@ -122,9 +122,11 @@ def _run_model(arguments: Namespace) -> int:
 
         file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
     plan = replace(_plan(arguments), reps=arguments.reps or 5, has_rows=arguments.speculation, replay=arguments.replay)
+    # Only answers of a replay are texts, and a directory may have weights alone.
+    encoder_of = _encoder_of if arguments.replay is not None and file is None else None
     progress = Progress()
     try:
-        report = run_bench(configs, plan, file, progress.show, None if file is not None else _encoder_of)
+        report = run_bench(configs, plan, file, progress.show, encoder_of)
     finally:
         progress.clear()
     if arguments.json:
