@@ -124,7 +124,7 @@ void register_events(py::module_& module) {
       .def_readonly("logprob", &TokenEvent::logprob)
       .def_readonly("candidates", &TokenEvent::candidates)
       .def_property_readonly("logits", [](const TokenEvent& event) { return array_of(event.logits); });
-  bind_event<DraftedEvent>(module, "DraftedEvent", "The outputs of a step are told; the run waits for masks.")
+  bind_event<DraftedEvent>(module, "DraftedEvent", "The outputs of a step are complete; the run waits for masks.")
       .def_readonly("stream", &DraftedEvent::stream)
       .def_readonly("output", &DraftedEvent::output)
       .def_readonly("n_most", &DraftedEvent::n_most)

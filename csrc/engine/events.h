@@ -62,8 +62,8 @@ struct TokenEvent {
   std::vector<float> logits;
 };
 
-// The outputs of a step of a constrained run that guesses are told, and it goes on. It waits for the mask of its next
-// output, which may come with guesses (DraftCommand).
+// A step of a constrained run that guesses has given its outputs, and the run goes on. It waits for the mask of its
+// next output, which may come with guesses (DraftCommand).
 struct DraftedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;

@@ -59,7 +59,7 @@ struct Run {
   std::int32_t max_draft_tokens = 0;
   std::vector<std::int32_t> forced;
   std::vector<OutputMask> masks;
-  // It tells each step's end in a DraftedEvent, whose answer is the next masks and guesses. Each mask assumes that the
+  // Each of its steps ends with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the
   // guesses before it are the outputs, so both are of one step.
   bool asks_for_guesses = false;
   GivenGuesses given;

@@ -1,4 +1,4 @@
-// A draft model beside the model that it guesses for: what it needs, and whether it can be of use.
+// Plans a draft model for its model: what it needs, and whether it can be of use.
 #pragma once
 
 #include <cstdint>

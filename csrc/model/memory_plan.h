@@ -8,7 +8,7 @@
 
 namespace imp {
 
-// A draft model beside the model. Its blocks have as many tokens as the model's.
+// Of a draft model. Its blocks have as many tokens as the model's.
 struct DraftMemory {
   std::uint64_t weights_bytes = 0;
   std::uint64_t kv_block_bytes = 1;

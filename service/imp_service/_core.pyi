@@ -621,7 +621,7 @@ class TokenEvent:
         ...
 class DraftedEvent:
     """
-    The outputs of a step are told; the run waits for masks.
+    The outputs of a step are complete; the run waits for masks.
     """
     def __init__(self) -> None:
         ...

@@ -16,7 +16,7 @@ std::string_view name_of(DraftSkip skip) noexcept;
 // no guess has no reason.
 std::string_view why_off(const Run& run, const DraftHistory& history, bool has_drafters) noexcept;
 
-// Fills the counts of the run beside the names of the server's drafters.
+// The counts of the run, with the names of the server's drafters.
 CountsByDrafter counts_of(const Run& run, const CountsByDrafter& of_server) noexcept;
 
 }  // namespace imp

@@ -19,9 +19,9 @@ struct Shadow {
   std::uint64_t last_round = 0;  // in which it was last asked for
 };
 
-// A shadow is never told what happens to its sequence (truncations, cuts, preemptions): each round compares the tokens
-// of both. It then keeps what it holds of the common prefix. The comparison is linear in the tokens, as attention is,
-// and takes a thousandth of its time.
+// Nothing notifies a shadow of what happens to its sequence (truncations, cuts, preemptions): each round compares the
+// tokens of both. It then keeps what it holds of the common prefix. The comparison is linear in the tokens, as
+// attention is, and takes a thousandth of its time.
 class ShadowSequences {
  public:
   // A sequence that has not drafted for so many rounds may have to give its blocks to another.

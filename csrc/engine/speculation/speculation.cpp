@@ -254,7 +254,7 @@ void Speculation::flush() {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->flush();
 }
 
-// A sequence that is gone still tells how sure guesses of their class are.
+// The guesses of a sequence that has ended count for their class too.
 void Speculation::count(const Step& step) {
   if (drafters_.empty()) return;
   for (const StepRow& row : step.rows) {
