@@ -76,7 +76,7 @@ def read_json_object(name: str, content: bytes, *, max_bytes: int = MAX_FILE_BYT
     try:
         value = json.loads(content)
     except RecursionError as error:
-        raise TokenizerInvalid(name, f"nested too deep, limit {MAX_DEPTH}") from error
+        raise _too_deep(name) from error  # Python 3.13 and later read such a text; _require_shallow rejects it
     except json.JSONDecodeError as error:
         raise TokenizerInvalid(name, f"not JSON: {error.msg} at line {error.lineno}") from error
     except ValueError as error:  # bytes that are not UTF-8, or a number of too many digits
@@ -102,7 +102,11 @@ def _require_shallow(name: str, value: dict[str, Any]) -> None:
         ]
         if not level:
             return
-    raise TokenizerInvalid(name, f"nested more than {MAX_DEPTH} deep")
+    raise _too_deep(name)
+
+
+def _too_deep(name: str) -> TokenizerInvalid:
+    return TokenizerInvalid(name, f"nested more than {MAX_DEPTH} deep")
 
 
 def _halves(way: str, value: object) -> Iterator[str]:
