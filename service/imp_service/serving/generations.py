@@ -116,7 +116,7 @@ class Generations:
         )
 
     async def _with_tools(self, wanted: Wanted) -> Wanted:
-        """The choice of tools resolved, so that a call that must be has its constraint."""
+        """The request with its tool choice resolved: a forced call gets a constraint."""
         request, model = wanted.request, self._host.model
         if not request.tool_choice:
             return wanted
@@ -127,7 +127,7 @@ class Generations:
         return planning_bytes(request, renders_quickly=self._host.model.text.renders_quickly)
 
     async def _compiled(self, request: GenerationRequest, call: Call) -> object:
-        """The program of its constraint. Planning finds it as long as there is a reference to it."""
+        """The compiled constraint. The caller keeps it until planning has found it in the cache."""
         text, constraint = self._host.model.text, request.constraint
         if constraint is None:
             return None
