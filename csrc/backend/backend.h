@@ -57,6 +57,9 @@ struct PositionScale {
   int period = 1;
 };
 
+// A logit that is finite, as the sampler requires, and whose token has no chance against any other.
+inline constexpr float kUnlikelyLogit = -1e30F;
+
 // Increase when the bytes of a layout change meaning: packed weights are cached on disk.
 inline constexpr int kLayoutRevision = 1;
 
@@ -342,6 +345,9 @@ class Backend {
                           const DeltaRule& /*rule*/, const DeltaRows& /*rows*/, Rows /*out*/) {
     IMP_CHECK(false);
   }
+
+  // out[i, columns[j]] = x[i, j]; the other columns of out get kUnlikelyLogit.
+  virtual void spread_columns(Rows /*x*/, std::span<const std::int32_t> /*columns*/, Rows /*out*/) { IMP_CHECK(false); }
 
   // x = cap · tanh(x / cap)
   virtual void soft_cap(Rows x, float cap) = 0;

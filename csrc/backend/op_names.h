@@ -39,6 +39,7 @@ enum class Op : std::uint8_t {
   delta_rule,
   soft_cap,
   gather_rows,
+  spread_columns,
   sample,
   score,
   read_row,
@@ -77,6 +78,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "delta_rule",
     "soft_cap",
     "gather_rows",
+    "spread_columns",
     "sample",
     "score",
     "read_row",
@@ -87,7 +89,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
 inline constexpr std::array kOptionalOps = {
     Op::attend_sinks,   Op::clamped_activation, Op::expert_biases, Op::scale,         Op::layer_norm,
     Op::activate,       Op::scale_by_position,  Op::norm_heads,    Op::scale_experts, Op::multiply_sigmoid,
-    Op::rms_norm_gated, Op::short_conv,         Op::delta_rule};
+    Op::rms_norm_gated, Op::short_conv,         Op::delta_rule,    Op::spread_columns};
 constexpr bool is_optional(Op op) noexcept {
   return std::ranges::find(kOptionalOps, op) != kOptionalOps.end();
 }

@@ -270,6 +270,7 @@ void Loop::plan_step() {
     runs_.fail(*refusal.sequence, failure_of(Reason::NO_MEMORY, [&refusal] { return kv_full(refusal); }));
   }
   // If a copy fails, a sequence lacks its content. That stops the engine.
+  speculation_.copy_blocks(plan_.copies);
   executor_.copy_blocks(plan_.copies);
 }
 

@@ -4,16 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
+#include "model/row_views.h"
 
 namespace imp {
 namespace {
-
-Rows first(Rows rows, std::size_t n) {
-  rows.n_rows = static_cast<int>(n);
-  return rows;
-}
 
 void add_matrices(const Weights& weights, WorkspaceNeeds& needs) {
   const auto add = [&](const Matrix& weight) {
@@ -35,13 +33,14 @@ void add_matrices(const Weights& weights, WorkspaceNeeds& needs) {
 
 }  // namespace
 
-Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limits)
+Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limits, HiddenRows kept)
     : config_(model.config()),
       weights_(model.weights()),
       ropes_(model.ropes()),
       backend_(backend),
       limits_(limits),
-      kv_block_tokens_(model.kv_block_tokens()) {
+      kv_block_tokens_(model.kv_block_tokens()),
+      kept_(std::move(kept)) {
   IMP_CHECK(limits.max_rows > 0 && limits.max_logits_rows > 0);
   make_workspace();
   WorkspaceNeeds needs = workspace_needs(config_, limits_);
@@ -65,12 +64,29 @@ void Decoder::run(const Batch& batch, KvPool& pool) {
   embed(batch);
   for (int layer = 0; layer < config_.n_layers; ++layer) {
     const LayerConfig& config = config_.layers[static_cast<std::size_t>(layer)];
+    if (kept_.are_kept) keep_stream(layer);
     take_widths_of(config);
     config.state == kNoState ? attention(batch, pool, layer) : linear_attention(batch, pool, layer);
     feed_forward(layer);
     end_layer(layer);
   }
+  if (kept_.are_kept) keep_stream(config_.n_layers);
+  if (kept_.are_kept && kept_.taps.empty()) keep_final_norm();
   head(batch);
+}
+
+void Decoder::keep_stream(int layer) {
+  const std::span<const std::int32_t> rows = std::span(every_row_).first(static_cast<std::size_t>(x_.n_rows));
+  for (std::size_t i = 0; i < kept_.taps.size(); ++i) {
+    if (kept_.taps[i] != layer) continue;
+    const int size = config_.hidden_size;
+    backend_.gather_rows(x_, rows, columns(hidden_, static_cast<int>(i) * size, size));
+  }
+}
+
+// The head's rows are normalized apart from those with logits, so that these have the same bits with and without it.
+void Decoder::keep_final_norm() {
+  normalize(x_, weights_.final_norm, nullptr, hidden_);
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -97,7 +113,8 @@ void Decoder::embed(const Batch& batch) {
                      &alpha_,
                      &beta_,
                      &linear_gate_,
-                     &read_}) {
+                     &read_,
+                     &hidden_}) {
     *rows = first(*rows, n);
   }
   const auto grouped = static_cast<std::size_t>(grouped_rows(config_, static_cast<int>(n)));

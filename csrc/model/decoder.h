@@ -16,12 +16,13 @@ class Decoder final : public ForwardPass, private StepBody {
  public:
   // Allocates all activations and reserves the backend's scratch. Throws ResourceExhausted(NO_MEMORY), and ModelError
   // if the backend cannot run such a model.
-  Decoder(const Model& model, Backend& backend, const ForwardLimits& limits);
+  Decoder(const Model& model, Backend& backend, const ForwardLimits& limits, HiddenRows kept = {});
 
   int vocab_size() const noexcept override { return config_.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
   Rows forward(const Batch& batch, KvPool& pool) override;
+  Rows hidden() const override { return hidden_; }
 
  private:
   int max_rows() const noexcept override { return std::min(limits_.max_rows, limits_.max_logits_rows); }
@@ -56,6 +57,8 @@ class Decoder final : public ForwardPass, private StepBody {
   void experts(const LayerWeights& w, Rows out);
   void route(const LayerWeights& w);
   void mix_experts(const LayerWeights& w, Rows out);
+  void keep_stream(int layer);  // what the draft head reads before it
+  void keep_final_norm();
   void head(const Batch& batch);  // to `logits`
 
   const ModelConfig& config_;
@@ -94,6 +97,10 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows last_;                      // [logits rows, hidden]
   Rows logits_;                    // [logits rows, vocab]
   std::vector<Rows> angles_;       // of each rope [rows, dims]
+  // For a draft head.
+  HiddenRows kept_;
+  std::vector<std::int32_t> every_row_;
+  Rows hidden_;  // [rows, hidden · taps], or [rows, hidden]
 };
 
 AttentionParams attention_params(const ModelConfig& config, const LayerConfig& layer);

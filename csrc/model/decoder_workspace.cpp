@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <numeric>
 
 #include "base/ceil_div.h"
 #include "model/decoder.h"
@@ -62,6 +63,10 @@ void Decoder::make_workspace() {
   last_ = backend_.make_rows(limits_.max_logits_rows, config_.hidden_size);
   logits_ = backend_.make_rows(limits_.max_logits_rows, config_.vocab_size);
   for (const Rope& rope : ropes_) angles_.push_back(backend_.make_rows(rows, rope.dims));
+  if (!kept_.are_kept) return;
+  hidden_ = backend_.make_rows(rows, config_.hidden_size * std::max(1, static_cast<int>(kept_.taps.size())));
+  every_row_.resize(static_cast<std::size_t>(rows));
+  std::iota(every_row_.begin(), every_row_.end(), 0);
 }
 
 namespace {

@@ -61,7 +61,10 @@ LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& mod
   LoadPlan plan = naming_setting([&] {
     const int context = resolve_model(file, own).config.max_context;
     own.max_context = std::min(context, model.resolved.config.max_context);
-    return plan_load(file, backend, own, options);
+    LoadOptions without_head = options;  // the head, if there is one, is the model's
+    without_head.with_own_head = false;
+    without_head.head_file = nullptr;
+    return plan_load(file, backend, own, without_head);
   });
   refuse_state(plan, file);
   require_use(plan, model, model.weights.warnings);

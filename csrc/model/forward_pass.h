@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "backend/batch.h"
 #include "backend/kv_pool.h"
@@ -13,6 +14,12 @@ namespace imp {
 struct ForwardLimits {
   int max_rows = 0;         // rows of one batch
   int max_logits_rows = 0;  // of those, rows with logits; and sequences
+};
+
+// What a draft head reads of each row.
+struct HiddenRows {
+  bool are_kept = false;
+  std::vector<int> taps;  // the residual stream before these layers, side by side; empty: the final norm's output
 };
 
 class ForwardPass {
@@ -28,6 +35,9 @@ class ForwardPass {
   // memory, valid until the next call. A row's logits depend only on its sequence's tokens and positions up to it.
   // Allocates nothing.
   virtual Rows forward(const Batch& batch, KvPool& pool) = 0;
+
+  // What a draft head reads of every row of the last batch, valid until the next one. Empty without a head.
+  virtual Rows hidden() const { return {}; }
 };
 
 }  // namespace imp

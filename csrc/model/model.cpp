@@ -2,8 +2,11 @@
 #include "model/model.h"
 
 #include "base/error.h"
+#include "model/arch/draft_heads.h"
 #include "model/decoder.h"
+#include "model/draft_head.h"
 #include "model/resolve.h"
+#include "model/rope.h"
 
 namespace imp {
 namespace {
@@ -21,18 +24,68 @@ class PlannedLinear final : public Linear {
   const PlannedWeight& weight_;
 };
 
-std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
-                            const Backend& backend) {
+std::size_t op_scratch_bytes(WorkspaceNeeds needs, const WeightPlan& plan, const Backend& backend) {
   std::vector<PlannedLinear> matrices;
   matrices.reserve(plan.weights.size());
-  WorkspaceNeeds needs = workspace_needs(config, limits);
   for (const PlannedWeight& weight : plan.weights) {
     if (weight.use == WeightUse::vector) continue;
     matrices.emplace_back(weight);
     auto& uses = weight.use == WeightUse::expert ? needs.expert_weights : needs.weights;
     uses.insert(uses.end(), static_cast<std::size_t>(weight.n_matrices), &matrices.back());
   }
-  return activation_bytes(config, limits) + backend.scratch_bytes(needs);
+  return backend.scratch_bytes(needs);
+}
+
+std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
+                            const Backend& backend) {
+  return activation_bytes(config, limits) + op_scratch_bytes(workspace_needs(config, limits), plan, backend);
+}
+
+// The head that the options ask for, if there is one.
+std::optional<HeadPlan> find_head(const ModelFile& file, const ResolvedModel& resolved, const Backend& backend,
+                                  const ModelOverrides& overrides, const LoadOptions& options) {
+  const ModelConfig& target = resolved.config;
+  const PlanPolicy policy{.one_reduction = overrides.deterministic,
+                          .unvalidated_kernels = overrides.unvalidated_kernels};
+  const bool is_own = options.head_file == nullptr;
+  if (is_own && (!options.with_own_head || !resolved.own_head.config)) return std::nullopt;
+  const ModelFile& source = is_own ? file : *options.head_file;
+  if (backend.caps().device != "cpu") {
+    throw ModelError(Reason::MODEL_UNSUPPORTED,
+                     source.name() + ": draft head on device " + std::string(backend.caps().device) + ", expected cpu");
+  }
+  try {
+    HeadConfig config = is_own ? *resolved.own_head.config : read_eagle3(source, target);
+    return plan_head(source, std::move(config), target.n_tokens, backend.registry(), overrides.gemm, policy);
+  } catch (const ModelError& error) {
+    if (is_own) throw;
+    throw ModelError(error.reason(), std::string("speculation.head: ") + error.what());
+  }
+}
+
+// The weights that a row multiplies.
+double bytes_of_row(const WeightPlan& plan, const ModelConfig& config) {
+  double n_bytes = 0;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.use == WeightUse::product || weight.use == WeightUse::head)
+      n_bytes += static_cast<double>(weight.n_bytes);
+    if (weight.use != WeightUse::expert) continue;
+    n_bytes += static_cast<double>(weight.n_bytes) * config.experts.n_used / config.experts.n_experts;
+  }
+  return n_bytes;
+}
+
+// The memory of a head: its weights, its activations and scratch, and its cache.
+void add_head(const HeadPlan& head, const ModelConfig& target, std::uint64_t target_scratch, const Backend& backend,
+              const LoadOptions& options, MemoryRequest& request) {
+  const std::uint64_t scratch =
+      op_scratch_bytes(head_workspace_needs(head.config, target, options.limits), head.weights, backend);
+  const auto cache = [&](int n_blocks) {
+    return backend.kv_bytes(head_kv_geometry(head.config, options.kv_block_tokens, n_blocks));
+  };
+  request.head_block_bytes = cache(1) - cache(0);
+  request.head_bytes = head.weights.n_bytes + head_activation_bytes(head.config, target.vocab_size, options.limits) +
+                       (scratch > target_scratch ? scratch - target_scratch : 0) + cache(chain_blocks(options.limits));
 }
 
 // Turns a backend's InvalidArgument into a ModelError: here the checkpoint asked, not the caller.
@@ -135,15 +188,24 @@ void Model::lower_context() {
 
 LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOverrides& overrides,
                    const LoadOptions& options) {
-  LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .memory = {}};
+  LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .head = {}, .memory = {}};
   const ModelConfig& config = plan.resolved.config;
+  if (options.with_own_head && options.head_file == nullptr && plan.resolved.own_head.config) {
+    for (std::string& name : plan.resolved.own_head.config->tensors.all()) plan.resolved.read_tensors.insert(name);
+  }
   plan.weights =
       plan_weights(file, plan.resolved, backend.registry(), overrides.gemm,
                    {.one_reduction = overrides.deterministic, .unvalidated_kernels = overrides.unvalidated_kernels});
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
+  plan.head = find_head(file, plan.resolved, backend, overrides, options);
   const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });
   plan.memory = memory_request(config, plan.weights, scratch, kv, overrides, options);
+  if (plan.head) {
+    as_unsupported(file, [&] {
+      add_head(*plan.head, config, scratch - activation_bytes(config, options.limits), backend, options, plan.memory);
+    });
+  }
   if (const auto own = backend.own_memory_bytes()) {
     plan.memory.budget_bytes = *own;
     plan.memory.reserve_bytes = 0;
@@ -154,13 +216,25 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
 
 std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backend, LoadPlan load, MemoryPlan memory,
                                           const LoadOptions& options) {
-  auto& [resolved, plan, request] = load;
+  auto& [resolved, plan, head, request] = load;
   std::unique_ptr<Model> model(new Model);
   model->memory_ = std::move(memory);
   model->ropes_ = load_ropes(file, resolved.config, plan);
   if (!options.packed_cache.empty()) model->packed_.emplace().folder = options.packed_cache;
   PackedWeights* const packed = model->packed_ ? &*model->packed_ : nullptr;
   model->weights_ = load_weights(file, resolved, plan, backend, options.progress, packed);
+  if (head) {
+    const ModelFile& source = options.head_file == nullptr ? file : *options.head_file;
+    HeadModel& loaded = model->head_.emplace(HeadModel{.config = head->config, .weights = {}, .rope = {}});
+    loaded.weights = load_head(source, *head, backend);
+    const RopeConfig& rope = head->config.layer.ropes.front();
+    loaded.rope = options.head_file == nullptr
+                      ? model->ropes_[static_cast<std::size_t>(resolved.config.layers.back().rope)]
+                      : resolve_rope(rope, divisors_of(rope));
+    double own_bytes = bytes_of_row(head->weights, head->config.layer);
+    if (!loaded.weights.head) own_bytes += static_cast<double>(model->weights_.output_head().n_bytes());
+    loaded.cost_of_guess = own_bytes / bytes_of_row(plan, resolved.config);
+  }
   model->architecture_ = resolved.architecture->name;
   model->facts_ = std::move(resolved.facts);
   model->warnings_ = std::move(resolved.warnings);

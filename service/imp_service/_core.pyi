@@ -392,6 +392,14 @@ class LoadOptions:
     @threads.setter
     def threads(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
+    @property
+    def with_own_head(self) -> bool:
+        """
+        Loads the draft head of the model's own file, if it has one.
+        """
+    @with_own_head.setter
+    def with_own_head(self, arg1: bool) -> None:
+        ...
 class Model:
     """
     A model loaded on a device. Immutable.
@@ -419,6 +427,11 @@ class Model:
     @property
     def facts(self) -> list[typing.Any]:
         ...
+    @property
+    def head(self) -> str | None:
+        """
+        The kind of the draft head: nextn or eagle3. None: there is none.
+        """
     @property
     def head_dim(self) -> int:
         ...

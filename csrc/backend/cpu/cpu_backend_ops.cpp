@@ -324,6 +324,16 @@ void CpuBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows ou
            [&](int i) { std::copy_n(row_of(x, rows[static_cast<std::size_t>(i)]), x.width, row_of(out, i)); });
 }
 
+void CpuBackend::spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) {
+  const OpTimer timer = run(Op::spread_columns);
+  for_rows(x.n_rows, out.width, [&](int row) {
+    const float* const from = row_of(x, row);
+    float* const to = row_of(out, row);
+    std::fill_n(to, out.width, kUnlikelyLogit);
+    for (std::size_t i = 0; i < columns.size(); ++i) to[columns[i]] = from[i];
+  });
+}
+
 void CpuBackend::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {
   const OpTimer timer = run(Op::sample);
   sampler_.sample(logits, requests, results);

@@ -12,6 +12,7 @@
 
 namespace imp {
 
+struct BlockCopy;
 struct Sequence;
 struct Step;
 
@@ -38,6 +39,8 @@ class Drafter {
   // step's activations, unless a device that runs ahead has begun the next step. In rows of a sequence that has ended,
   // `planned.sequence` is null. Allocates nothing.
   virtual void observe(const Step& /*step*/) {}
+  // Blocks of the model's cache are about to be copied, in order.
+  virtual void copy_blocks(std::span<const BlockCopy> /*copies*/) {}
   // The sequence ends: what the drafter keeps of it is freed.
   virtual void forget(const Sequence& /*sequence*/) noexcept {}
   // Frees what is kept of sequences that have ended.

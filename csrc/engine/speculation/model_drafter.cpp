@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/speculation/drawn_guess.h"
 
 namespace imp {
 namespace {
@@ -18,21 +19,6 @@ KvBlocksOptions shadow_blocks(const DraftModelOptions& options, const ForwardPas
   return {.n_blocks = options.n_blocks,
           .block_tokens = forward.kv_geometry(options.n_blocks, 0).block_tokens,
           .prefix_cache = options.prefix_cache};
-}
-
-// 0 to 3 by the probability that the draft model gave its own draw.
-std::uint8_t sureness_of(float logprob) {
-  const float probability = std::exp(logprob);
-  if (probability >= 0.9F) return 3;
-  if (probability >= 0.6F) return 2;
-  return probability >= 0.3F ? 1 : 0;
-}
-
-// The run ends with this token as its n-th next output: nothing follows it.
-bool ends_run(const Run& run, std::int32_t token, int n) {
-  if (run.n_outputs + n < run.limits.min_outputs) return false;
-  return std::ranges::binary_search(run.limits.stop_tokens, token) ||
-         (run.limits.ends_at_eos && std::ranges::binary_search(run.limits.eos_tokens, token));
 }
 
 }  // namespace

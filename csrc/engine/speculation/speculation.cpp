@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "engine/step_executor.h"
@@ -16,7 +17,7 @@ namespace {
 
 std::unique_ptr<Drafter> make_drafter(const std::string& name, std::size_t number) {
   if (name == NgramDrafter::kName) return std::make_unique<NgramDrafter>();
-  throw FieldInvalid("drafters[" + std::to_string(number) + "]", name + ", expected ngram or model");
+  throw FieldInvalid("drafters[" + std::to_string(number) + "]", name + ", expected ngram, head or model");
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
     const auto given = std::ranges::find(drafters_, wanted, [](const auto& drafter) { return drafter->name(); });
     if (given != drafters_.end()) {
       std::rotate(given, given + 1, drafters_.end());
-    } else if (wanted != ModelDrafter::kName) {
+    } else if (wanted != HeadDrafter::kName && wanted != ModelDrafter::kName) {
       drafters_.push_back(make_drafter(wanted, i));
     }
   }
@@ -248,6 +249,10 @@ void Speculation::observe(Step& step) {
     if (state_.find(row.id) == nullptr) row.planned.sequence = nullptr;
   }
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->observe(step);
+}
+
+void Speculation::copy_blocks(std::span<const BlockCopy> copies) {
+  for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->copy_blocks(copies);
 }
 
 void Speculation::flush() {

@@ -43,6 +43,8 @@ class Speculation {
   void learn(const Step& step, std::int64_t step_ns);
   // Shows a complete step to the drafters.
   void observe(Step& step);
+  // Copies what the drafters keep under the numbers of these blocks.
+  void copy_blocks(std::span<const BlockCopy> copies);
   // Frees what the drafters keep of sequences that have ended.
   void flush();
   // The most guesses of a step.

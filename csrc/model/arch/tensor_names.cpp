@@ -23,8 +23,8 @@ int TensorNames::layer_of(std::string_view tensor) const noexcept {
 bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
   // Some checkpoints store a table of angles that follows from the configuration.
   if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
-  // Draft layers ("multi-token prediction"), which imp does not run.
-  if (tensor.starts_with("model.mtp.")) return false;
+  // Draft layers ("multi-token prediction").
+  if (tensor.starts_with("model.mtp.") || tensor.starts_with("model.mtp_layers.")) return false;
   if (tensor.starts_with(layer)) return true;
   const std::string_view found = stem(tensor);
   // In safetensors, every tensor of the module that holds the layers belongs to the decoder.

@@ -164,9 +164,15 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Speculation:
     drafters: tuple[str, ...] = key(
-        ListOf(Choice("ngram", "model"), 2),
+        ListOf(Choice("ngram", "head", "model"), 3),
         (),
-        "what guesses the next tokens, in this order: ngram (earlier text) and model (a smaller model)",
+        "what guesses the next tokens, in this order: ngram (earlier text), head, model (a smaller model)",
+    )
+    head: str | None = key(
+        Text("a path"),
+        None,
+        "folder of an EAGLE-3 head; unset: the head in the model's own file",
+        example="eagle3",
     )
     model: str | None = key(
         Text("a path"),

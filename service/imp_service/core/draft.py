@@ -9,6 +9,7 @@ from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.checkpoint import naming_whole_path
 from imp_service.core.errors import ModelError
+from imp_service.core.head import NAME as HEAD
 from imp_service.models import demo_draft_model_path, demo_model_path
 
 SETTING = "speculation.model"
@@ -42,11 +43,20 @@ def open_draft(config: Config, file: _core.ModelFile) -> _core.ModelFile | None:
         raise
 
 
-def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str) -> str:
-    """What guesses, what a guess costs, and why a drafter of the settings is not there. `name` is the draft model's."""
+def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str, head: str | None) -> str:
+    """What guesses, what a guess costs, and why a drafter of the settings is not there.
+
+    `name` is the draft model's, `head` the kind of the head.
+    """
     texts, is_served = [], False
     for drafter in config.settings.speculation.drafters:
-        if drafter != DRAFTER:
+        if drafter == HEAD:
+            if head is not None:
+                texts.append(f"{drafter}: {head}")
+                is_served = True
+            else:
+                texts.append(f"{drafter}: none, the model has none")
+        elif drafter != DRAFTER:
             texts.append(f"{drafter}: costs nothing")
             is_served = True
         elif draft is None:

@@ -19,6 +19,7 @@ from imp_service.core.directory import metadata_of, name_of, shown_name
 from imp_service.core.draft import SETTING, MatchVocabularies, drafters_text, open_draft
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument
+from imp_service.core.head import head_arguments, head_remarks
 from imp_service.core.isa import isa_of, isa_setting
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.reserve import reserve_bytes
@@ -101,8 +102,9 @@ def load(
     with faults_of_settings(), naming_auto(config):
         model = _read_model(settings, file, nodes, tuning, progress, draft=draft)
     name = settings.model.name or str(facts.get("general.name") or name_of(file))
-    warnings = (*model.warnings, *([remark] if remark else []))
-    drafters = drafters_text(config, model.draft, draft_name)
+    remarks = [*head_remarks(settings, model.head, model.facts), *([remark] if remark else [])]
+    warnings = (*model.warnings, *remarks)
+    drafters = drafters_text(config, model.draft, draft_name, model.head)
     config = _decided(config, model)
     return LoadedModel(name, facts, model, config, warnings, tuple(file.files), drafters, not_shared)
 
@@ -138,6 +140,7 @@ def _read_model(
         progress=progress,
         draft=draft,
         packed_cache=settings.model.packed_cache,
+        **head_arguments(settings),
         **load_arguments(settings, memory_limit(), tuning),
     )
 

@@ -127,6 +127,38 @@ class PythonDrafter final : public Drafter {
   py::function guess_;
 };
 
+// Shows the guesses of a drafter to a Python function, (sequence, tokens, guesses) -> tokens, which may replace them.
+class RevisedDrafter final : public Drafter {
+ public:
+  RevisedDrafter(std::unique_ptr<Drafter> inner, py::function revise)
+      : inner_(std::move(inner)), revise_(std::move(revise)) {}
+  std::string_view name() const noexcept override { return inner_->name(); }
+  void draft(std::span<DraftRequest> requests) override {
+    inner_->draft(requests);
+    for (DraftRequest& request : requests) {
+      std::vector<std::int32_t> guesses;
+      for (const Guess& guess : request.guesses) guesses.push_back(guess.token);
+      const py::object revised = revise_(request.sequence->id, request.sequence->tokens, guesses);
+      request.guesses.clear();
+      for (const auto token : revised.cast<std::vector<std::int32_t>>()) request.guesses.push_back({.token = token});
+    }
+  }
+  void observe(const Step& step) override { inner_->observe(step); }
+  void copy_blocks(std::span<const BlockCopy> copies) override { inner_->copy_blocks(copies); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  py::function revise_;
+};
+
+Drafters revised(Drafters drafters, const std::optional<py::function>& revise) {
+  if (!revise) return drafters;
+  for (std::unique_ptr<Drafter>& drafter : drafters) {
+    drafter = std::make_unique<RevisedDrafter>(std::move(drafter), *revise);
+  }
+  return drafters;
+}
+
 Drafters python_drafters(const std::optional<py::function>& guess) {
   Drafters drafters;
   if (guess) drafters.push_back(std::make_unique<PythonDrafter>(*guess));
@@ -184,9 +216,10 @@ class ManualEngine : public ScriptParts, public ManualLoop {
 
 class ManualModelEngine : public ManualLoop {
  public:
-  ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess)
+  ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess,
+                    const std::optional<py::function>& revise)
       : ManualLoop(*model.backend, *model.decoder, options,
-                   guess ? python_drafters(guess) : make_drafters(model, options)) {}
+                   guess ? python_drafters(guess) : revised(make_drafters(model, options), revise)) {}
 };
 
 // The engine with its thread, over a script model.
@@ -320,8 +353,10 @@ void def_loop(Class& bound) {
 
 void register_manual(py::module_& module) {
   py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
-  over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&>(), py::arg("model"),
-                 py::arg("options"), py::arg("guess") = py::none(), py::keep_alive<1, 2>());
+  over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&,
+                          const std::optional<py::function>&>(),
+                 py::arg("model"), py::arg("options"), py::arg("guess") = py::none(), py::arg("revise") = py::none(),
+                 py::keep_alive<1, 2>());
   def_loop(over_model);
 
   py::class_<ScriptDraft>(module, "ScriptDraft")

@@ -170,6 +170,9 @@ CORE_EFFECTS: dict[str, Effect] = {
     "speculation.model": Effect(str(demo_draft_model_path()), draft_of_load, None, "demo-draft.gguf", MODEL_DRAFTS),
     "speculation.kv_bytes": Effect("1MiB", load_argument("draft_kv_bytes"), None, 1024**2, MODEL_DRAFTS),
     "speculation.max_draft_tokens": Effect("5", most_guesses, 32, 5, ('speculation.drafters=["ngram"]',)),
+    "speculation.head": Effect(
+        "nosuch", reason_of_load, "OK", "MODEL_MISSING", ('speculation.drafters=["ngram", "head"]',)
+    ),
     "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
 }
 

@@ -78,6 +78,7 @@ _PURPOSES = {
     "draft weights": "of the smaller model that guesses ahead",
     "draft kv": "its cache",
     "weights": "in the layout of the kernels",
+    "head": "weights, activations and cache of the layer that guesses ahead",
     "scratch": "activations of one step",
     "logits": "one row for each output",
     "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
