@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "model/feed_forward.h"
 #include "model/forward_pass.h"
 #include "model/layers.h"
 #include "model/model.h"
@@ -29,7 +30,6 @@ class Decoder final : public ForwardPass, private StepBody {
   void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
   Norm norm(const Values& weight) const;
-  Norm norm(const NormWeights& weights, const Linear* reader) const;
   void normalize(Rows x, const NormWeights& weights, const Linear* reader, Rows out);
   void embed(const Batch& batch);  // to x, normalized for the first layer
   void embed_for_layers(const Batch& batch);
@@ -49,14 +49,6 @@ class Decoder final : public ForwardPass, private StepBody {
   void finish_branch(const NormWeights& post_norm);
   // Adds `branch` to x, multiplies x by the scale, and normalizes it for the reader if a norm is given.
   void add_branch(float scale, const NormWeights* next_norm, const Linear* reader);
-  const Linear* first_of_feed_forward(int layer) const;  // the product that reads its input
-  // From layer_input() to `branch`.
-  void dense(const LayerWeights& w, const LayerConfig& layer);
-  void dense_and_experts(const LayerWeights& w, const LayerConfig& layer);
-  // To `out`.
-  void experts(const LayerWeights& w, Rows out);
-  void route(const LayerWeights& w);
-  void mix_experts(const LayerWeights& w, Rows out);
   void keep_stream(int layer);  // what the draft head reads before it
   void keep_final_norm();
   void head(const Batch& batch);  // to `logits`
@@ -79,17 +71,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows mixed_, convolved_;   // [rows, q, k and v]
   Rows alpha_, beta_;        // [rows, value heads]
   Rows linear_gate_, read_;  // [rows, value heads · value_dim]
-  Rows gate_;                // [rows, ffn], of layers without experts
-  // of layers with experts
-  Rows expert_gate_, expert_up_;  // [grouped rows, expert ffn]
-  Rows scores_;                   // [rows, n_experts]
-  ExpertRows routed_;             // rows
-  Rows grouped_;                  // [grouped rows, hidden]
-  // with an expert that all rows share
-  Rows shared_score_;   // [rows, 1], if it is gated
-  Rows shared_gate_;    // [rows, shared ffn]
-  Rows shared_;         // [rows, hidden]
-  Rows expert_branch_;  // [rows, hidden], if there is also a dense branch
+  FeedForward feed_forward_;
   // of layers with embeddings of their own
   Rows layer_inputs_, projected_;  // [rows, n_layers · size]
   Rows embedding_gate_;            // [rows, size]
@@ -105,8 +87,8 @@ class Decoder final : public ForwardPass, private StepBody {
 
 AttentionParams attention_params(const ModelConfig& config, const LayerConfig& layer);
 
-// Rows that all experts together process for so many rows of a batch.
-int grouped_rows(const ModelConfig& config, int rows);
+// Adds the products of a layer to those that the backend prepares for.
+void add_matrices(const LayerWeights& weights, WorkspaceNeeds& needs);
 
 // What a decoder needs from its backend, apart from weights.
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits);

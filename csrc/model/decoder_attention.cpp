@@ -74,7 +74,8 @@ void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
 void Decoder::finish_attention(const LayerWeights& w, int i) {
   finish_branch(w.post_attention_norm);
   if (config_.parallel_blocks) return backend_.add(x_, branch_);
-  add_branch(1, &w.ffn_norm, first_of_feed_forward(i));
+  const LayerConfig& layer = config_.layers[static_cast<std::size_t>(i)];
+  add_branch(1, &w.ffn_norm, feed_forward_.first_product(w, layer));
 }
 
 }  // namespace imp
