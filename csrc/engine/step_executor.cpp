@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/drawing.h"
 
 namespace imp {
 namespace {
 
 bool wants_row(const Run& run) {
   return run.returns.logits || run.returns.n_candidates > 0;
-}
-
-const std::uint32_t* bits(const TokenMask& mask) {
-  return mask.empty() ? nullptr : mask.data();
 }
 
 // Results that need the host: logits rows, or candidates if nothing is drawn.
@@ -241,7 +238,7 @@ void StepExecutor::sample(Step& step) {
     const std::int64_t begin = clock_();
     step.is_in_flight = backend_.runs_ahead() && step.scores.empty() && std::ranges::none_of(step.draws, wants_more) &&
                         backend_.begin_sample(logits_, step.requests);
-    if (!step.is_in_flight) backend_.sample(logits_, step.requests, step.results);
+    if (!step.is_in_flight) draw_tokens(backend_, logits_, step.requests, step.results);
     step.sample = {begin, clock_()};
     sample_ns_ += step.sample.end_ns - begin;
   }
@@ -275,17 +272,12 @@ SampleRequest StepExecutor::request(Draw& draw, const OutputMask* mask) const {
   // A sibling reads its leader's prompt until the prompt is copied to it.
   const Sequence& prompt = run.leader != nullptr ? *run.leader : sequence;
   const std::size_t n_known = prompt.tokens.size() - static_cast<std::size_t>(prompt.n_guesses - draw.n_guesses_before);
-  const auto n_output = static_cast<std::int32_t>(n_known) - sequence.base;
-  return {.logits_row = draw.logits_row,
-          .params = &sequence.params,
-          .history = std::span(prompt.tokens).first(n_known),
-          .n_output = n_output,
-          .sequence = sequence.stream,
-          .index = static_cast<std::uint32_t>(n_output),
-          .masks = {bits(suppressed_), run.n_outputs == 0 ? bits(run.allowed) : nullptr,
-                    mask != nullptr ? bits(mask->allowed) : nullptr},
-          .logprob = run.returns.logprobs,
-          .candidates = draw.candidates};
+  SampleRequest request = request_after(std::span(prompt.tokens).first(n_known), sequence, draw.logits_row);
+  request.masks = {bits(suppressed_), run.n_outputs == 0 ? bits(run.allowed) : nullptr,
+                   mask != nullptr ? bits(mask->allowed) : nullptr};
+  request.logprob = run.returns.logprobs;
+  request.candidates = draw.candidates;
+  return request;
 }
 
 void StepExecutor::read_rows(Step& step) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
+#include "engine/drawing.h"
 #include "engine/kv_blocks.h"
 #include "engine/sequence.h"
 #include "engine/speculation/drawn_guess.h"
@@ -28,6 +30,8 @@ HeadDrafter::HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& m
   last_rows_.reserve(rows);
   writers_.resize(static_cast<std::size_t>(n_blocks_));
   drafting_.resize(guesses);
+  const int most_blocks = ceil_div(options.max_context + kLimits.draft_tokens, pool_->geometry().block_tokens);
+  for (Drafting& drafting : drafting_) drafting.blocks.reserve(static_cast<std::size_t>(most_blocks));
   draws_.reserve(guesses);
   results_.reserve(guesses);
 }
@@ -170,21 +174,14 @@ void HeadDrafter::guess() {
                           .n_rows = 1,
                           .first_position = drafting.position,
                           .blocks = drafting.blocks});
-    const auto n_output = static_cast<std::int32_t>(sequence.tokens.size()) - sequence.base;
-    draws_.push_back({.logits_row = static_cast<int>(i),
-                      .params = &sequence.params,
-                      .history = sequence.tokens,
-                      .n_output = n_output,
-                      .sequence = sequence.stream,
-                      .index = static_cast<std::uint32_t>(n_output),
-                      .masks = {suppressed_.empty() ? nullptr : suppressed_.data(), nullptr, nullptr},
-                      .logprob = true,
-                      .candidates = {}});
+    SampleRequest& request = draws_.emplace_back(request_after(sequence.tokens, sequence, static_cast<int>(i)));
+    request.masks.front() = bits(suppressed_);
+    request.logprob = true;
   }
   results_.resize(n_drafting_);
-  logits_ =
+  const Rows logits =
       head_.guess({.tokens = {}, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_, *pool_);
-  backend_.sample(logits_, draws_, results_);
+  draw_tokens(backend_, logits, draws_, results_);
 }
 
 // Sequences that want no further guess leave the round.

@@ -17,6 +17,7 @@ namespace imp {
 
 struct HeadOptions {
   int n_blocks = 0;                             // of the model's cache
+  int max_context = 0;                          // tokens of a sequence
   double cost_of_token = 0;                     // see Drafter
   std::vector<std::int32_t> suppressed_tokens;  // never guessed
 };
@@ -98,7 +99,6 @@ class HeadDrafter final : public Drafter {
   std::vector<Drafting> drafting_;
   std::size_t n_drafting_ = 0;
   std::int32_t next_block_ = 0;
-  Rows logits_;
   std::vector<SampleRequest> draws_;
   std::vector<SampleResult> results_;
 };

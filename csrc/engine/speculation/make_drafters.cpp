@@ -31,6 +31,7 @@ std::vector<std::int32_t> never_guessed(const EngineOptions& options, const std:
 std::unique_ptr<Drafter> head_drafter(LoadedModel& model, const EngineOptions& options) {
   const HeadOptions given{
       .n_blocks = options.n_blocks,
+      .max_context = options.max_context,
       .cost_of_token = model.model->head()->cost_of_guess,
       .suppressed_tokens = never_guessed(options, {}, n_tokens_of(model, options), model.head->vocab_size())};
   return std::make_unique<HeadDrafter>(*model.backend, *model.head, *model.decoder, given);
