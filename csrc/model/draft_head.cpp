@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/ceil_div.h"
 #include "base/error.h"
 #include "model/decoder.h"
 #include "model/row_views.h"
@@ -19,14 +18,18 @@ constexpr int kHeadLayer = 0;  // of the cache
 }  // namespace
 
 DraftHead::DraftHead(const HeadModel& head, const Model& target, Backend& backend, const ForwardLimits& limits)
-    : head_(head), target_(target), backend_(backend), limits_(limits) {
+    : head_(head),
+      target_(target),
+      backend_(backend),
+      limits_(limits),
+      feed_forward_(sizes(), backend, limits.max_logits_rows) {
   make_workspace();
   WorkspaceNeeds needs = head_workspace_needs(head.config, target.config(), limits);
   const HeadWeights& w = head.weights;
-  for (const Matrix* weight : {&w.embedding, &w.fuse, &w.layer.q, &w.layer.k, &w.layer.v, &w.layer.output,
-                               &w.layer.gate, &w.layer.up, &w.layer.down, &w.head}) {
+  for (const Matrix* weight : {&w.embedding, &w.fuse}) {
     if (*weight) needs.weights.push_back(weight->get());
   }
+  add_matrices(w.layer, needs);
   needs.weights.push_back(&output_head());
   backend_.reserve(needs);
 }
@@ -110,31 +113,29 @@ void DraftHead::append(const Batch& batch, KvPool& pool) {
 Rows DraftHead::guess(const Batch& batch, std::span<const std::int32_t> rows, const KvPool& pool) {
   const std::size_t n = rows.size();
   IMP_CHECK(n <= static_cast<std::size_t>(limits_.max_logits_rows));
-  for (Rows* each : {&x_, &input_, &q_, &attended_, &branch_, &normed_, &gate_, &next_, &guess_angles_, &own_logits_}) {
+  for (Rows* each : {&x_, &input_, &q_, &gate_, &attended_, &branch_, &normed_, &next_, &guess_angles_, &own_logits_}) {
     *each = first(*each, n);
   }
   backend_.gather_rows(residual_, rows, x_);
   backend_.gather_rows(joined_, rows, input_);
   attend(batch, pool);
-  feed_forward();
+  const LayerWeights& w = head_.weights.layer;
+  const LayerConfig& layer = sizes().layers.front();
+  backend_.add_norm(x_, branch_, norm(w.ffn_norm.weight, feed_forward_.first_product(w, layer)), normed_);
+  feed_forward_.run(w, layer, x_, normed_, branch_);
+  backend_.add(x_, branch_);
   return logits(n);
 }
 
 void DraftHead::attend(const Batch& batch, const KvPool& pool) {
   const LayerWeights& w = head_.weights.layer;
-  backend_.linear(input_, std::array{LinearTerm{w.q.get(), w.q_bias.get(), q_}});
+  const std::array terms = {LinearTerm{w.q.get(), w.q_bias.get(), q_}, LinearTerm{w.output_gate.get(), nullptr, gate_}};
+  backend_.linear(input_, std::span(terms).first(sizes().output_gate ? 2 : 1));
   backend_.rope_angles(batch.positions, head_.rope, guess_angles_);
   backend_.rope(q_, sizes().head_dim, norm(w.q_norm), head_.rope, guess_angles_);
   backend_.attend(pool, kHeadLayer, batch.sequences, attention_params(sizes(), sizes().layers.front()), q_, attended_);
-  backend_.linear(attended_, std::array{LinearTerm{w.output.get(), nullptr, branch_}});
-}
-
-void DraftHead::feed_forward() {
-  const LayerWeights& w = head_.weights.layer;
-  backend_.add_norm(x_, branch_, norm(w.ffn_norm.weight, w.gate.get()), normed_);
-  backend_.gated_linear(normed_, {w.gate.get(), nullptr, w.up.get(), nullptr, gate_}, sizes().activation);
-  backend_.linear(gate_, std::array{LinearTerm{w.down.get(), nullptr, branch_}});
-  backend_.add(x_, branch_);
+  if (sizes().output_gate) backend_.multiply_sigmoid(attended_, gate_);
+  backend_.linear(attended_, std::array{LinearTerm{w.output.get(), w.output_bias.get(), branch_}});
 }
 
 Rows DraftHead::logits(std::size_t n) {
@@ -166,28 +167,27 @@ void DraftHead::make_workspace() {
   for (Rows* each : {&x_, &branch_, &normed_, &next_}) *each = backend_.make_rows(guesses, hidden);
   input_ = backend_.make_rows(guesses, head_.config.attention_width());
   for (Rows* each : {&q_, &attended_}) *each = backend_.make_rows(guesses, q_width);
-  gate_ = backend_.make_rows(guesses, config.ffn_size);
+  if (config.output_gate) gate_ = backend_.make_rows(guesses, q_width);
   guess_angles_ = backend_.make_rows(guesses, head_.rope.dims);
   if (!head_.weights.token_ids.empty()) own_logits_ = backend_.make_rows(guesses, config.vocab_size);
   logits_ = backend_.make_rows(guesses, vocab_size());
 }
 
 std::uint64_t head_activation_bytes(const HeadConfig& config, int target_vocab_size, const ForwardLimits& limits) {
-  // Rows are aligned to 64 bytes.
-  const auto bytes = [](std::int64_t n_rows, std::int64_t width) {
-    return static_cast<std::uint64_t>(n_rows * round_up(width, 16)) * sizeof(float);
-  };
   const ModelConfig& sizes = config.layer;
   const std::int64_t rows = limits.max_rows, guesses = limits.max_logits_rows, hidden = sizes.hidden_size;
   const std::int64_t q_width = std::int64_t{sizes.n_heads} * sizes.head_dim;
   const std::int64_t kv_width = std::int64_t{sizes.n_kv_heads} * sizes.head_dim;
   const std::int64_t dims = sizes.ropes.front().dims;
-  std::uint64_t total = 2 * bytes(rows, config.hidden_width()) + 3 * bytes(rows, hidden) +
-                        bytes(rows, config.attention_width()) + 2 * bytes(rows, kv_width) + bytes(rows, dims);
-  if (!config.joins_for_attention) total += bytes(rows, 2 * hidden);
-  total += 4 * bytes(guesses, hidden) + bytes(guesses, config.attention_width()) + 2 * bytes(guesses, q_width) +
-           bytes(guesses, sizes.ffn_size) + bytes(guesses, dims) + bytes(guesses, target_vocab_size);
-  if (!config.tensors.ids.empty()) total += bytes(guesses, sizes.vocab_size);
+  std::uint64_t total = 2 * bytes_of_rows(rows, config.hidden_width()) + 3 * bytes_of_rows(rows, hidden) +
+                        bytes_of_rows(rows, config.attention_width()) + 2 * bytes_of_rows(rows, kv_width) +
+                        bytes_of_rows(rows, dims);
+  if (!config.joins_for_attention) total += bytes_of_rows(rows, 2 * hidden);
+  total += 4 * bytes_of_rows(guesses, hidden) + bytes_of_rows(guesses, config.attention_width()) +
+           2 * bytes_of_rows(guesses, q_width) + feed_forward_bytes(sizes, limits.max_logits_rows) +
+           bytes_of_rows(guesses, dims) + bytes_of_rows(guesses, target_vocab_size);
+  if (sizes.output_gate) total += bytes_of_rows(guesses, q_width);
+  if (!config.tensors.ids.empty()) total += bytes_of_rows(guesses, sizes.vocab_size);
   return total;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/backend.h"
+#include "model/feed_forward.h"
 #include "model/forward_pass.h"
 #include "model/head_plan.h"
 #include "model/model.h"
@@ -46,7 +47,6 @@ class DraftHead {
   void join(const Batch& batch, Rows own);        // to pair_: norms of embedding and own hidden row
   void append(const Batch& batch, KvPool& pool);  // from joined_
   void attend(const Batch& batch, const KvPool& pool);
-  void feed_forward();
   Rows logits(std::size_t n);
 
   const HeadModel& head_;
@@ -67,11 +67,12 @@ class DraftHead {
   Rows x_;         // [logits rows, hidden]: the residual stream
   Rows input_;     // [logits rows, attention_width()]
   Rows q_;         // [logits rows, n_heads · head_dim]
+  Rows gate_;      // as q_: of the output of attention, if it has one
   Rows attended_;  // as q_
   Rows branch_;    // [logits rows, hidden]
   Rows normed_;    // [logits rows, hidden]
-  Rows gate_;      // [logits rows, ffn]
-  Rows next_;      // [logits rows, hidden]: the head's output
+  FeedForward feed_forward_;
+  Rows next_;  // [logits rows, hidden]: the head's output
   Rows guess_angles_;
   Rows own_logits_;  // [logits rows, rows of the head], if they are fewer than the target's tokens
   Rows logits_;      // [logits rows, vocab]

@@ -39,17 +39,7 @@ void refuse_state(const LoadPlan& draft, const ModelFile& file) {
 }  // namespace
 
 std::uint64_t bytes_per_token(const LoadPlan& plan) {
-  const auto& experts = plan.resolved.config.experts;
-  std::uint64_t total = 0;
-  for (const PlannedWeight& weight : plan.weights.weights) {
-    if (weight.use == WeightUse::lookup) continue;
-    std::uint64_t read = weight.n_bytes;
-    if (weight.use == WeightUse::expert) {
-      read = read / static_cast<std::uint64_t>(experts.n_experts) * static_cast<std::uint64_t>(experts.n_used);
-    }
-    total += read;
-  }
-  return total;
+  return bytes_per_token(plan.weights, plan.resolved.config.experts);
 }
 
 LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& model, const ModelOverrides& overrides,

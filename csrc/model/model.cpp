@@ -41,12 +41,14 @@ std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, c
   return activation_bytes(config, limits) + op_scratch_bytes(workspace_needs(config, limits), plan, backend);
 }
 
+PlanPolicy policy_of(const ModelOverrides& overrides) {
+  return {.one_reduction = overrides.deterministic, .unvalidated_kernels = overrides.unvalidated_kernels};
+}
+
 // The head that the options ask for, if there is one.
 std::optional<HeadPlan> find_head(const ModelFile& file, const ResolvedModel& resolved, const Backend& backend,
                                   const ModelOverrides& overrides, const LoadOptions& options) {
   const ModelConfig& target = resolved.config;
-  const PlanPolicy policy{.one_reduction = overrides.deterministic,
-                          .unvalidated_kernels = overrides.unvalidated_kernels};
   const bool is_own = options.head_file == nullptr;
   if (is_own && (!options.with_own_head || !resolved.own_head.config)) return std::nullopt;
   const ModelFile& source = is_own ? file : *options.head_file;
@@ -56,23 +58,26 @@ std::optional<HeadPlan> find_head(const ModelFile& file, const ResolvedModel& re
   }
   try {
     HeadConfig config = is_own ? *resolved.own_head.config : read_eagle3(source, target);
-    return plan_head(source, std::move(config), target.n_tokens, backend.registry(), overrides.gemm, policy);
+    return plan_head(source, std::move(config), target.n_tokens, backend.registry(), overrides.gemm,
+                     policy_of(overrides));
   } catch (const ModelError& error) {
     if (is_own) throw;
     throw ModelError(error.reason(), std::string("speculation.head: ") + error.what());
   }
 }
 
-// The weights that a row multiplies.
-double bytes_of_row(const WeightPlan& plan, const ModelConfig& config) {
-  double n_bytes = 0;
-  for (const PlannedWeight& weight : plan.weights) {
-    if (weight.use == WeightUse::product || weight.use == WeightUse::head)
-      n_bytes += static_cast<double>(weight.n_bytes);
-    if (weight.use != WeightUse::expert) continue;
-    n_bytes += static_cast<double>(weight.n_bytes) * config.experts.n_used / config.experts.n_experts;
-  }
-  return n_bytes;
+// The head of a plan whose target has these weights.
+HeadModel load_planned_head(const ModelFile& file, const HeadPlan& plan, const LoadPlan& target,
+                            const Weights& target_weights, std::span<const Rope> target_ropes, Backend& backend) {
+  const HeadConfig& config = plan.config;
+  HeadModel head{.config = config, .weights = load_head(file, plan, backend), .rope = {}};
+  const RopeConfig& rope = config.layer.ropes.front();
+  head.rope = config.target_rope == kNoTargetRope ? resolve_rope(rope, divisors_of(rope))
+                                                  : target_ropes[static_cast<std::size_t>(config.target_rope)];
+  auto n_bytes = static_cast<double>(bytes_per_token(plan.weights, config.layer.experts));
+  if (!head.weights.head) n_bytes += static_cast<double>(target_weights.output_head().n_bytes());
+  head.cost_of_guess = n_bytes / static_cast<double>(bytes_per_token(target.weights, target.resolved.config.experts));
+  return head;
 }
 
 // The memory of a head: its weights, its activations and scratch, and its cache.
@@ -190,15 +195,15 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
                    const LoadOptions& options) {
   LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .head = {}, .memory = {}};
   const ModelConfig& config = plan.resolved.config;
-  if (options.with_own_head && options.head_file == nullptr && plan.resolved.own_head.config) {
-    for (std::string& name : plan.resolved.own_head.config->tensors.all()) plan.resolved.read_tensors.insert(name);
+  plan.head = find_head(file, plan.resolved, backend, overrides, options);
+  if (plan.head && options.head_file == nullptr) {
+    for (const PlannedWeight& weight : plan.head->weights.weights) {
+      plan.resolved.read_tensors.insert(weight.tensor->name);
+    }
   }
-  plan.weights =
-      plan_weights(file, plan.resolved, backend.registry(), overrides.gemm,
-                   {.one_reduction = overrides.deterministic, .unvalidated_kernels = overrides.unvalidated_kernels});
+  plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm, policy_of(overrides));
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
-  plan.head = find_head(file, plan.resolved, backend, overrides, options);
   const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });
   plan.memory = memory_request(config, plan.weights, scratch, kv, overrides, options);
   if (plan.head) {
@@ -225,15 +230,7 @@ std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backen
   model->weights_ = load_weights(file, resolved, plan, backend, options.progress, packed);
   if (head) {
     const ModelFile& source = options.head_file == nullptr ? file : *options.head_file;
-    HeadModel& loaded = model->head_.emplace(HeadModel{.config = head->config, .weights = {}, .rope = {}});
-    loaded.weights = load_head(source, *head, backend);
-    const RopeConfig& rope = head->config.layer.ropes.front();
-    loaded.rope = options.head_file == nullptr
-                      ? model->ropes_[static_cast<std::size_t>(resolved.config.layers.back().rope)]
-                      : resolve_rope(rope, divisors_of(rope));
-    double own_bytes = bytes_of_row(head->weights, head->config.layer);
-    if (!loaded.weights.head) own_bytes += static_cast<double>(model->weights_.output_head().n_bytes());
-    loaded.cost_of_guess = own_bytes / bytes_of_row(plan, resolved.config);
+    model->head_ = load_planned_head(source, *head, load, model->weights_, model->ropes_, backend);
   }
   model->architecture_ = resolved.architecture->name;
   model->facts_ = std::move(resolved.facts);

@@ -100,7 +100,7 @@ struct LayerEmbedding {
 struct ModelConfig {
   // sizes
   int n_layers = 0;
-  int n_draft_layers = 0;  // in the file after the others; they guess further tokens, and imp does not run them
+  int n_draft_layers = 0;  // in the file after the others: they guess further tokens (HeadConfig)
   int hidden_size = 0;
   int n_heads = 0;
   // Those of the last layer that has no window; each layer has its own.

@@ -356,6 +356,12 @@ void place_feed_forward(Places& places, const ModelConfig& config, const TensorN
   if (config.norm_placement != NormPlacement::pre) places.stream_norm(i, names.post_ffn_norm, layer.post_ffn_norm);
 }
 
+void place_layer(Places& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer) {
+  add_attention(places, config, names, i, layer);
+  place_feed_forward(places, config, names, i, layer);
+  if (config.layer_embedding.size > 0) place_layer_embedding(places, config, names, i, layer);
+}
+
 }  // namespace
 
 std::string_view name_of(WeightUse use) {
@@ -383,6 +389,13 @@ std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNa
   return spare;
 }
 
+std::vector<WeightPlace> layer_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names, int i,
+                                      LayerWeights& layer) {
+  Places places(file, config, names);
+  place_layer(places, config, names, i, layer);
+  return std::move(places).take();
+}
+
 std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names,
                                        Weights& weights) {
   Places places(file, config, names);
@@ -395,10 +408,7 @@ std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig&
   }
   if (config.layer_embedding.size > 0) place_layer_table(places, config, names, weights);
   for (int i = 0; i < config.n_layers; ++i) {
-    LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
-    add_attention(places, config, names, i, layer);
-    place_feed_forward(places, config, names, i, layer);
-    if (config.layer_embedding.size > 0) place_layer_embedding(places, config, names, i, layer);
+    place_layer(places, config, names, i, weights.layers[static_cast<std::size_t>(i)]);
   }
   places.final_norm(weights.final_norm);
   if (!config.tied_head) {

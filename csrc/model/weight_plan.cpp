@@ -202,6 +202,19 @@ WeightPlan plan_places(const ModelFile& file, std::span<const WeightPlace> place
   return plan;
 }
 
+std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routing) {
+  std::uint64_t total = 0;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.use == WeightUse::lookup) continue;
+    std::uint64_t read = weight.n_bytes;
+    if (weight.use == WeightUse::expert) {
+      read = read / static_cast<std::uint64_t>(routing.n_experts) * static_cast<std::uint64_t>(routing.n_used);
+    }
+    total += read;
+  }
+  return total;
+}
+
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   const TensorNames& names = *model.names;

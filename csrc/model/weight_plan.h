@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,5 +53,8 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
 // Plans the tensors of these places, and looks at no others of the file.
 WeightPlan plan_places(const ModelFile& file, std::span<const WeightPlace> places, const GemmRegistry& registry,
                        std::span<const GemmOverride> overrides, const PlanPolicy& policy);
+
+// Of weights that a row multiplies: a part of the experts, and no lookup tables.
+std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routing);
 
 }  // namespace imp

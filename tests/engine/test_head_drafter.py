@@ -12,77 +12,30 @@ import pytest
 from imp_service import _core, _testing
 from support.forward_runs import prompt
 from support.head_runs import HEADS, guesses, load_head
+from support.random_requests import random_requests, run_all
 from support.sampler_requests import one
 from support.script_engine import TurnedEngine
 from support.script_oracle import Sampler
 
 Revise = Callable[[int, list[int], list[int]], list[int]]
-N_REQUESTS = 240
-KINDS = ["nextn_llama", "eagle_qwen3"]
+N_REQUESTS = 60
+N_FACTS = 5  # of a token in the record of a run, after its stream, output and id
+KINDS = ["nextn_llama", "eagle_qwen3", "nextn_qwen35", "nextn_qwen3next"]
 
 
 def engine_of(model: Any, revise: Revise | None = None, drafters: tuple[str, ...] = ("head",), **options: Any) -> Any:
     given: dict[str, Any] = {
         "n_blocks": 120, "max_context": 200, "max_running": 12, "step_tokens": 64, "prefill_chunk": 16,
-        "drafters": list(drafters), **options,
+        "drafters": list(drafters), "n_state_slots": model.n_state_slots, "fixed_depth": True, **options,
     }  # fmt: skip
     return TurnedEngine(_testing.ManualModelEngine(model, _core.EngineOptions(**given), None, revise))
-
-
-def seen(engine: Any, ticket: int, n_sequences: int) -> list[Any]:
-    """All that a client sees of a run, except for its times."""
-    found: list[Any] = []
-    for stream in range(n_sequences):
-        for event in engine.events[ticket]:
-            if isinstance(event, _core.TokenEvent) and event.stream == stream:
-                candidates = [(c.token, c.logprob) for c in event.candidates]
-                found.append((stream, event.output, event.token, event.logprob, candidates, event.logits.tobytes()))
-        end = engine.finished(ticket, stream)
-        found.append((stream, end.reason, end.n_outputs, end.position, end.pending))
-    return found
-
-
-def random_requests(seed: int, n: int, vocab_size: int) -> list[dict[str, Any]]:
-    rng = random.Random(seed)
-    shared = prompt(40, vocab_size, seed=3)
-    return [
-        {
-            "tokens": rng.choice([shared, prompt(45, vocab_size, seed=i)])[: rng.randrange(2, 45)],
-            "sampling": Sampler(
-                temperature=rng.choice([0.0, 0.7]), seed=rng.randrange(100), repetition_penalty=rng.choice([1.0, 1.3]),
-                logit_bias=rng.choice([{}, {3: -4.0, 9: 1.5}]),
-            ),
-            "max_outputs": rng.choice([1, 2, 9, 24]),
-            "stop_tokens": sorted(rng.sample(range(51), rng.choice([0, 2]))),
-            "logprobs": rng.random() < 0.5,
-            "n_candidates": rng.choice([0, 3]),
-            "logits": rng.random() < 0.2,
-            "n_sequences": rng.choice([1, 1, 3]),
-        }
-        for i in range(n)
-    ]  # fmt: skip
-
-
-def run_all(engine: Any, requests: list[dict[str, Any]], rng: random.Random, depths: list[int]) -> list[Any]:
-    tickets = []
-    for request in requests:
-        given = dict(request)
-        n_sequences = given.pop("n_sequences")
-        siblings = [engine.sequence() for _ in range(n_sequences - 1)]
-        tickets.append((engine.generate(**given, siblings=siblings, max_draft_tokens=rng.choice(depths)), n_sequences))
-        for _ in range(rng.randrange(4)):
-            engine.turn()
-    engine.turn_until_idle()
-    engine.assert_at_rest()
-    return [seen(engine, ticket, n) for ticket, n in tickets]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_spc_1_guesses_of_a_head_change_nothing_that_a_client_sees(kind: str, tmp_path: Path) -> None:
     """Random requests in random company, in a pool where some are preempted."""
-    head = HEADS[kind]
-    requests = random_requests(7, N_REQUESTS // 6, head.model.vocab_size)
-    plain = run_all(engine_of(load_head(head, tmp_path), drafters=()), requests, random.Random(1), [0])
+    requests = random_requests(7, N_REQUESTS)
+    plain = run_all(engine_of(load_head(HEADS[kind], tmp_path), drafters=()), requests, random.Random(1), [0])
     following = continuations(requests, plain)
     rng = random.Random(5)
 
@@ -90,7 +43,7 @@ def test_spc_1_guesses_of_a_head_change_nothing_that_a_client_sees(kind: str, tm
         right = following.get(tuple(tokens), guessed)
         return right[: len(guessed)] if rng.random() < 0.6 else guessed
 
-    engine = engine_of(load_head(head, tmp_path), revise, n_blocks=40, max_running=6)
+    engine = engine_of(load_head(HEADS[kind], tmp_path), revise, n_blocks=40, max_running=6)
     assert run_all(engine, requests, random.Random(2), [1, 3, 16]) == plain
     drafts = engine.core.stats().drafts
     assert drafts.n_drafted > 200 and 50 < drafts.n_accepted < drafts.n_drafted
@@ -101,7 +54,7 @@ def continuations(requests: list[dict[str, Any]], records: list[list[Any]]) -> d
     following: dict[tuple[int, ...], list[int]] = {}
     for request, record in zip(requests, records, strict=True):
         for stream in range(request["n_sequences"]):
-            outputs = [entry[2] for entry in record if len(entry) == 6 and entry[0] == stream]
+            outputs = [token for of, _, token, *facts in record if of == stream and len(facts) == N_FACTS]
             for n in range(len(outputs)):
                 following[*request["tokens"], *outputs[:n]] = outputs[n:]
     return following
@@ -194,6 +147,44 @@ def test_spc_14_a_head_draws_with_the_random_number_of_the_output(kind: str, tmp
             others.append(one(row, index=n_output + 1, **request))
     assert len(drawn) > 20 and drawn == expected
     assert drawn != others
+
+
+@pytest.mark.parametrize("kind", ["eagle_qwen3", "nextn_qwen35"])
+@pytest.mark.parametrize("seed", range(3))
+def test_spc_19_nothing_of_closed_sequences_is_left(kind: str, seed: int, tmp_path: Path) -> None:
+    """Random runs, cuts, forks and truncations of sessions; then a generation guesses as in a fresh engine."""
+    rng = random.Random(seed)
+    model = load_head(HEADS[kind], tmp_path)
+    rounds: list[tuple[list[int], list[int]]] = []
+
+    def note(sequence: int, known: list[int], guessed: list[int]) -> list[int]:
+        rounds.append((known, guessed))
+        return guessed
+
+    engine = engine_of(model, note, n_blocks=20, prefix_cache=False)
+    sessions = [engine.open(sampling=Sampler(temperature=0.8, seed=seed))]
+    for _ in range(9):
+        session = rng.choice(sessions)
+        engine.step(session, prompt(rng.randrange(1, 20), 51, rng.randrange(9)), max_outputs=7, max_draft_tokens=3)
+        if rng.random() < 0.3:
+            engine.command("truncate", session, rng.randrange(1, engine.core.held(session) + 1))
+        elif len(sessions) < 3:
+            sessions.append(engine.sequence())
+            engine.command("fork", session, sessions[-1])
+        engine.turn_until_idle()
+        if engine.core.held(session) > 90:
+            break
+    for session in sessions:
+        engine.command("close", session)
+    engine.turn_until_idle()
+    given = {"sampling": Sampler(temperature=0.8, seed=seed), "max_outputs": 30, "max_draft_tokens": 3}
+    assert len(rounds) > 5
+    rounds.clear()
+    outputs = engine.complete(prompt(40, 51), **given)
+    found = list(rounds)
+    rounds.clear()
+    assert engine_of(model, note, prefix_cache=False).complete(prompt(40, 51), **given) == outputs
+    assert len(found) > 5 and found == rounds
 
 
 def test_spc_28_no_head_is_asked_where_it_is_not_named(tmp_path: Path) -> None:

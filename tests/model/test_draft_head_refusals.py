@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,18 @@ import pytest
 from numpy.typing import NDArray
 
 from imp_service import _core
+from support.devices import GPU_KINDS
 from support.gguf_contents import GgufContents, Tensor
 from support.head_runs import load_path
+from support.quick_run import Repeats
 from support.safetensors_writer import write_tensors
 from support.tiny_heads import TinyEagle, TinyNextN
 from support.tiny_models import tiny
 
 MODEL = tiny("llama", n_layers=5)
 EAGLE = TinyEagle(MODEL)
-FUZZ_CASES = 150
+N_MUTANTS = 10_000
+N_TABLE_BYTES = 9000
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -140,11 +142,11 @@ def test_spc_23_a_wrong_eagle_head_is_refused(what: str, tmp_path: Path) -> None
 
 
 def test_spc_23_a_model_of_another_kind_has_no_head(tmp_path: Path) -> None:
-    """Its layers normalize after attention, or it has a recurrent state."""
-    for family, why in (("gemma2", "layers are of another kind"), ("qwen35", "recurrent state")):
+    """Its layers normalize after attention too, or run side by side, or have sinks."""
+    for family in ("gemma2", "command-r", "gpt-oss"):
         model = tiny(family)
         path = model.write(tmp_path / f"{family}.gguf")
-        with pytest.raises(_core.ModelError, match=why):
+        with pytest.raises(_core.ModelError, match="layers are of another kind"):
             load_path(path, TinyEagle(model).write(tmp_path / family))
 
 
@@ -207,47 +209,79 @@ def test_spc_23_heads_that_imp_cannot_run_leave_the_model_loadable(tmp_path: Pat
         contents.keys["llama.nextn_predict_layers"] = 6
 
     assert head_fact(nextn(second, tmp_path)) == "none (the file has more than one)"
-    assert head_fact(nextn(with_experts, tmp_path)) == "none (it has experts)"
-    recurrent = tiny("qwen35", n_draft_layers=1).write(tmp_path / "r.gguf")
-    assert head_fact(recurrent) == "none (the model has a recurrent state)"
+    expected = "none (it has experts, and the model's layers have none)"
+    assert head_fact(nextn(with_experts, tmp_path)) == expected
+    incomplete = tiny("qwen35", n_draft_layers=1).write(tmp_path / "r.gguf")
+    assert head_fact(incomplete) == "none (its tensors are of another kind)"
     with pytest.raises(_core.ModelError, match=r"nextn_predict_layers: 6, expected less than the 6 layers"):
         load_path(nextn(too_many, tmp_path))
 
 
-def is_refused_or_loads(model: Path, head: Path) -> bool:
-    try:
-        load_path(model, head)
-    except _core.ModelError:
-        return True
-    except _core.ResourceExhausted:
-        return True
-    return False
+@pytest.mark.parametrize("device", GPU_KINDS)
+def test_spc_23_a_head_on_a_gpu_is_refused_by_name(device: str, tmp_path: Path) -> None:
+    """Its own model runs there without it."""
+    path, eagle = TinyNextN(MODEL).write(tmp_path / "m.gguf"), EAGLE.write(tmp_path / "eagle")
+    given: dict[str, Any] = {"device": device, "unvalidated_kernels": True, "kv_dtype": "f16"}
+    for head in (None, eagle):
+        with pytest.raises(_core.ModelError, match="draft head on device cuda, expected cpu") as raised:
+            load_path(path, head, **given)
+        assert raised.value.reason == "MODEL_UNSUPPORTED"
+    assert load_path(path, with_own_head=False, **given).head is None
 
 
-def test_spc_23_files_that_end_early_are_refused(tmp_path: Path) -> None:
-    model, folder = MODEL.write(tmp_path / "m.gguf"), EAGLE.write(tmp_path / "head")
-    for name in ("config.json", "model.safetensors"):
-        whole = (folder / name).read_bytes()
-        for n in [*range(0, min(len(whole), 1200), 13), len(whole) - 1]:
-            (folder / name).write_bytes(whole[:n])
-            assert is_refused_or_loads(model, folder)
-        (folder / name).write_bytes(whole)
-    assert not is_refused_or_loads(model, folder)
+class HeadFiles:
+    """A model and its head, whose files a test breaks: what is broken is refused, or loads."""
+
+    def __init__(self, head: TinyEagle | TinyNextN, folder: Path) -> None:
+        self.model, self.folder = folder / "m.gguf", None if isinstance(head, TinyNextN) else folder / "head"
+        if isinstance(head, TinyNextN):
+            head.write(self.model)
+            self.files = [self.model]
+        else:
+            MODEL.write(self.model)
+            assert self.folder is not None  # narrows
+            head.write(self.folder)
+            self.files = [self.folder / "config.json", self.folder / "model.safetensors"]
+        self.whole = {path: path.read_bytes() for path in self.files}
+
+    def is_refused(self, path: Path, content: bytes) -> bool:
+        path.write_bytes(content)
+        try:
+            load_path(self.model, self.folder)
+        except (_core.ModelError, _core.ResourceExhausted):
+            return True
+        finally:
+            path.write_bytes(self.whole[path])
+        return False
 
 
-def test_spc_23_mutants_load_or_are_refused(tmp_path: Path) -> None:
-    """Bytes of the keys and of the table of tensors."""
-    rng = random.Random(11)
-    model, folder = MODEL.write(tmp_path / "m.gguf"), EAGLE.write(tmp_path / "head")
-    shutil.copytree(folder, tmp_path / "whole")
+BROKEN: dict[str, TinyEagle | TinyNextN] = {"eagle": EAGLE, "nextn": TinyNextN(tiny("qwen35", n_layers=7))}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_spc_23_files_that_end_early_are_refused(kind: str, tmp_path: Path, repeats: Repeats) -> None:
+    """Every end in keys and tables, or in a quick run some."""
+    files = HeadFiles(BROKEN[kind], tmp_path)
+    step = 1 if repeats(1) else 97
+    for path, whole in files.whole.items():
+        for n in [*range(0, min(len(whole), N_TABLE_BYTES), step), len(whole) - 1]:
+            assert files.is_refused(path, whole[:n])
+        assert not files.is_refused(path, whole)
+
+
+@pytest.mark.sweep(quick=lambda kind, part: part == 0)
+@pytest.mark.parametrize("part", range(50))
+@pytest.mark.parametrize("kind", BROKEN)
+def test_spc_23_mutants_load_or_are_refused(kind: str, part: int, tmp_path: Path) -> None:
+    """Bytes of keys and tables."""
+    rng = random.Random(part)
+    files = HeadFiles(BROKEN[kind], tmp_path)
     n_refused = 0
-    for _ in range(FUZZ_CASES):
-        name = rng.choice(["config.json", "model.safetensors"])
-        content = bytearray((tmp_path / "whole" / name).read_bytes())
+    for _ in range(N_MUTANTS // 50):
+        path = rng.choice(files.files)
+        content = bytearray(files.whole[path])
         for _ in range(rng.choice([1, 1, 2, 5])):
-            at = rng.randrange(min(len(content), 2500))
+            at = rng.randrange(min(len(content), N_TABLE_BYTES))
             content[at] = rng.choice([rng.randrange(256), ord("0"), ord("9"), content[at] ^ 1])
-        (folder / name).write_bytes(content)
-        n_refused += is_refused_or_loads(model, folder)
-        shutil.copy(tmp_path / "whole" / name, folder / name)
-    assert n_refused > FUZZ_CASES // 3
+        n_refused += files.is_refused(path, bytes(content))
+    assert n_refused > N_MUTANTS // 50 // 5

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imp_service import _core, _testing
+from support.forward_bounds import float32_bound
 from support.forward_runs import overrides
 from support.tiny_heads import TinyEagle, TinyNextN
 from support.tiny_models import tiny
@@ -22,10 +23,16 @@ HEADS: dict[str, Head] = {
     "nextn_with_the_models_norm": TinyNextN(tiny("qwen3"), has_own_norm=False),
     "nextn_with_all_of_its_own": TinyNextN(tiny("llama"), has_own_head=True, has_own_embedding=True),
     "nextn_tied": TinyNextN(tiny("llama", tied=True)),
+    "nextn_experts": TinyNextN(tiny("llama", n_experts=4)),
+    # The layer after seven is one with attention, as the head's is.
+    "nextn_qwen35": TinyNextN(tiny("qwen35", n_layers=7)),
+    "nextn_qwen35moe": TinyNextN(tiny("qwen35moe", n_layers=7)),
+    "nextn_qwen3next": TinyNextN(tiny("qwen3next", n_layers=7)),
     "eagle_llama": TinyEagle(tiny("llama", n_layers=5)),
     "eagle_qwen2": TinyEagle(tiny("qwen2", n_layers=5)),
     "eagle_qwen3": TinyEagle(tiny("qwen3", n_layers=6)),
     "eagle_qwen3moe": TinyEagle(tiny("qwen3moe", n_layers=5)),
+    "eagle_qwen35": TinyEagle(tiny("qwen35")),
     "eagle_taps": TinyEagle(tiny("llama", n_layers=5), taps=(0, 1, 5)),
     "eagle_other_prefix": TinyEagle(tiny("llama", n_layers=5), prefix="layers.0."),
     "eagle_norms_taps": TinyEagle(tiny("llama", n_layers=5), norms_taps=True),
@@ -36,10 +43,16 @@ HEADS: dict[str, Head] = {
 }
 
 
-def load_path(model: Path, head: Path | None = None, **given: Any) -> Any:
-    changes = {"kv_dtype": "f32", **{name: given.pop(name) for name in ("deterministic",) if name in given}}
+def bound_of(head: Head) -> float:
+    """The largest error of a head's logits, relative to their root mean square."""
+    return float32_bound(head.model) if head.model.family.linear_period else 1e-5
+
+
+def load_path(model: Path, head: Path | None = None, *, device: str = "cpu", **given: Any) -> Any:
+    names = ("deterministic", "unvalidated_kernels", "kv_dtype")
+    changes = {"kv_dtype": "f32", **{name: given.pop(name) for name in names if name in given}}
     return _core.Model.load(
-        _core.open_model_file(model), overrides=overrides(**changes), device="cpu", threads=1,
+        _core.open_model_file(model), overrides=overrides(**changes), device=device, threads=1,
         **{"max_rows": 512, "max_logits_rows": 64, "kv_bytes": 1 << 20, "with_own_head": True, **given},
         head_file=None if head is None else _core.open_model_file(head),
     )  # fmt: skip

@@ -20,8 +20,8 @@ struct OwnHead {
   std::string first_name;  // of its tensors
 };
 
-// The head in a model's own file: NextN ("multi-token prediction" of DeepSeek V3), under GGUF's names or those of MiMo.
-// A head of another kind never keeps its model from loading.
+// The head in a model's own file: NextN ("multi-token prediction" of DeepSeek V3), under the names of GGUF, MiMo or
+// Qwen. A head of another kind never keeps its model from loading.
 OwnHead find_nextn(const ModelFile& file, const TensorNames& names, const ModelConfig& target);
 
 // The number of NextN layers at the end of a GGUF file's layers. Its tensors decide where the key says nothing.

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "model/arch/draft_heads.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 #include "model/model_limits.h"
 #include "model/validate.h"
 
@@ -16,7 +17,6 @@ namespace imp {
 namespace {
 
 constexpr std::size_t kTaps = 3;
-constexpr TensorNames kNames = {};
 
 void read_sizes(FactReader& facts, const ModelConfig& target) {
   ModelConfig& config = facts.config;
@@ -97,31 +97,20 @@ std::vector<int> read_taps(FactReader& facts, const ModelConfig& target) {
 void name_tensors(const ModelFile& file, FactReader& facts, const ModelConfig& target, HeadConfig& head) {
   const auto has = [&](const std::string& name) { return file.find(name) != nullptr; };
   const std::string prefix = has("midlayer.self_attn.q_proj.weight") ? "midlayer." : "layers.0.";
+  head.names = kHfNames;
+  head.joined_layer = prefix;
   if (has("layers.1.self_attn.q_proj.weight")) {
     facts.refuse_tensor(Reason::MODEL_TENSOR, "layers.1.self_attn.q_proj.weight", "a second layer", "one layer");
   }
   const auto optional = [&](const std::string& name) { return has(name) ? name : std::string(); };
   HeadTensors& tensors = head.tensors;
   tensors.embedding = optional("embed_tokens.weight");
-  tensors.embedding_norm = prefix + "input_layernorm.weight";
+  tensors.embedding_norm = prefix + std::string(kHfNames.attention_norm) + ".weight";
   tensors.hidden_norm = prefix + "hidden_norm.weight";
   bool norms_taps = false;
   facts.find_flag("", "norm_before_fc", norms_taps);
   if (norms_taps) tensors.tap_norm = "input_norm.weight";
   tensors.fuse = "fc.weight";
-  tensors.q = prefix + "self_attn.q_proj.weight";
-  tensors.k = prefix + "self_attn.k_proj.weight";
-  tensors.v = prefix + "self_attn.v_proj.weight";
-  tensors.q_bias = optional(prefix + "self_attn.q_proj.bias");
-  if (!tensors.q_bias.empty()) {
-    tensors.k_bias = prefix + "self_attn.k_proj.bias";
-    tensors.v_bias = prefix + "self_attn.v_proj.bias";
-  }
-  tensors.output = prefix + "self_attn.o_proj.weight";
-  tensors.ffn_norm = prefix + "post_attention_layernorm.weight";
-  tensors.gate = prefix + "mlp.gate_proj.weight";
-  tensors.up = prefix + "mlp.up_proj.weight";
-  tensors.down = prefix + "mlp.down_proj.weight";
   tensors.final_norm = "norm.weight";
   tensors.head = "lm_head.weight";
   if (facts.config.vocab_size != target.vocab_size || has("d2t")) tensors.ids = "d2t";
@@ -134,7 +123,7 @@ HeadConfig read_eagle3(const ModelFile& file, const ModelConfig& target) {
     throw ModelError(Reason::MODEL_UNSUPPORTED, file.metadata().where() + ": " + why +
                                                     ", expected attention over all keys and norms before each part");
   }
-  FactReader facts(file, "", kNames);
+  FactReader facts(file, "", kHfNames);
   read_sizes(facts, target);
   read_tokens(facts, target);
   facts.config.trained_context = target.trained_context;
@@ -147,9 +136,10 @@ HeadConfig read_eagle3(const ModelFile& file, const ModelConfig& target) {
   HeadConfig head{.kind = "eagle3", .joins_for_attention = true, .feeds_back_normed = false};
   head.taps = read_taps(facts, target);
   facts.find_flag("", "norm_before_residual", head.residual_is_normed);
+  name_tensors(file, facts, target, head);
+  facts.config.qkv_bias = file.find(head.joined_layer + "self_attn.q_proj.bias") != nullptr;
   head.layer = facts.config;
   head.embedding_rows = head.layer.n_tokens;
-  name_tensors(file, facts, target, head);
   return head;
 }
 

@@ -117,11 +117,7 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
         n_tokens=plan["n_tokens"],
         facts=[Fact(**fact) for fact in plan["facts"]],
         weights=[WeightPlan(**weight) for weight in plan["weights"]],
-        memory=_memory(
-            plan,
-            limit,
-            lambda: _largest_context(file, settings, overrides, limit, draft=draft, below=plan["model_context"]),
-        ),
+        memory=_memory(plan, limit, largest_context),
         warnings=[
             *plan["model_warnings"],
             *plan["weight_warnings"],

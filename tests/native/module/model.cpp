@@ -103,15 +103,22 @@ class HeadForward {
  public:
   HeadForward(const LoadedModel& loaded, int n_blocks)
       : loaded_(loaded),
-        pool_(loaded.backend->make_kv_pool(loaded.decoder->kv_geometry(n_blocks, 0))),
+        pool_(loaded.backend->make_kv_pool(loaded.decoder->kv_geometry(n_blocks, kSlots))),
         head_pool_(loaded.backend->make_kv_pool(loaded.head->kv_geometry(n_blocks))) {
     for (int block = n_blocks - 1; block >= 0; --block) blocks_.push_back(block);
   }
 
-  // One step of the target.
+  // One step of the target. A recurrent state is read from one slot and written to the other.
   void evaluate(const Ids& tokens, int first_position) {
     const Ids positions = positions_from(first_position, tokens.size());
-    const SequenceRows rows = sequence_of(tokens.size(), first_position);
+    SequenceRows rows = sequence_of(tokens.size(), first_position);
+    StateSave save;
+    if (pool_->geometry().state.n_layers > 0) {
+      if (first_position > 0) rows.state = slot_;
+      slot_ = (slot_ + 1) % kSlots;
+      save = {.n_rows = rows.n_rows, .slot = slot_};
+      rows.state_saves = {&save, 1};
+    }
     loaded_.decoder->forward({.tokens = tokens, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}},
                              *pool_);
   }
@@ -160,8 +167,11 @@ class HeadForward {
     return array;
   }
 
+  static constexpr int kSlots = 2;
+
   const LoadedModel& loaded_;
   std::unique_ptr<KvPool> pool_, head_pool_;
+  std::int32_t slot_ = 0;
   Ids blocks_;
 };
 

@@ -63,10 +63,10 @@ def test_spc_29_a_start_says_why_there_is_no_head(files: tuple[Path, Path], tmp_
     unused = "speculation.head has no effect: speculation.drafters has no head"
     assert unused in warnings(path, named(folder))
     assert not [warning for warning in warnings(path, BOTH, named(folder)) if "head" in warning]
-    recurrent = tiny("qwen35", n_draft_layers=1).write(tmp_path / "r.gguf")
-    config = load_config(None, [*SMALL, BOTH, f"model.path={recurrent}"])
+    incomplete = tiny("qwen35", n_draft_layers=1).write(tmp_path / "r.gguf")
+    config = load_config(None, [*SMALL, BOTH, f"model.path={incomplete}"])
     report = inspect_model(open_file(config), config)
-    assert any("the model's head is none (the model has a recurrent state)" in text for text in report.warnings)
+    assert any("the model's head is none (its tensors are of another kind)" in text for text in report.warnings)
 
 
 def test_spc_23_faults_of_a_head_name_the_setting(files: tuple[Path, Path], tmp_path: Path) -> None:
