@@ -158,6 +158,12 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
 }
 
+void CpuBackend::attention_mass(const KvPool& pool, int layer, const SequenceRows& sequence,
+                                const AttentionParams& params, Rows q, int first_key, std::span<float> into) {
+  const OpTimer timer = run(Op::attention_mass);
+  attention_mass_.run(static_cast<const CpuKvPool&>(pool), layer, sequence, params, q, first_key, into);
+}
+
 void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) {
   const OpTimer timer = run(Op::gated_activation);
   const auto activate = activation(kind);
