@@ -263,6 +263,9 @@ void register_load_options(py::module_& module) {
   def_attribute(
       bound, "draft_kv_bytes", [](Options& self) -> auto& { return self.load.draft_kv_bytes; },
       "Cache of the draft model. None: a quarter of the model's.");
+  def_attribute(
+      bound, "draft_scores_prompts", [](Options& self) -> auto& { return self.load.draft_scores_prompts; },
+      "The draft model chooses the part of prompts that is evaluated.");
   def_attribute(bound, "max_running", [](Options& self) -> auto& { return self.load.max_running; });
   def_attribute(
       bound, "state_snapshot_bytes", [](Options& self) -> auto& { return self.load.state_snapshot_bytes; },

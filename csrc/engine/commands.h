@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/sampling_options.h"
+#include "engine/sparse/sparse_rules.h"
 
 namespace imp {
 
@@ -64,6 +65,7 @@ struct RunCommand {
   RunReturns returns;
   std::vector<std::uint32_t> allowed;  // for the first output: a bit per token id; empty: all
   bool constrained = false;            // no output is drawn before its MaskCommand
+  SparseRequest sparse;                // whether only a part of the prompt is evaluated; not of sessions
   std::int32_t max_draft_tokens = 0;   // most guesses that a step verifies; 0: no speculative decoding
   std::vector<std::int32_t> forced;    // for measurements: outputs in place of the first ones that are drawn
   std::vector<SequenceId> siblings;    // further sequences sampled from the same prompt: streams 1, 2, …

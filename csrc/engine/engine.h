@@ -13,6 +13,7 @@
 #include "engine/duration_histogram.h"
 #include "engine/engine_options.h"
 #include "engine/events.h"
+#include "engine/sparse/prompt_scorer.h"
 #include "engine/speculation/drafter.h"
 #include "model/forward_pass.h"
 
@@ -60,9 +61,10 @@ struct EngineStats {
 // the GIL. It pauses only while max_queued_events wait to be drained.
 class Engine {
  public:
-  // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend.
-  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {},
-         Drafters drafters = {});
+  // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend. `scorer`
+  // is needed for sparse prefill.
+  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {}, Drafters drafters = {},
+         std::unique_ptr<PromptScorer> scorer = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -12,6 +12,7 @@
 
 #include "engine/block_hash.h"
 #include "engine/limits.h"
+#include "engine/sparse/sparse_rules.h"
 
 namespace imp {
 
@@ -41,7 +42,12 @@ struct EngineOptions {
   std::vector<std::string> drafters;            // what guesses for speculative decoding, in the order of their use
   bool fixed_depth = false;                     // take every guess that there is room for: only for tests
   std::vector<std::int32_t> draft_suppressed_tokens;  // never guessed by a draft model: its ids of other tokens
-  std::optional<int> cpu;                             // CPU of the engine's thread: that of the backend's thread 0
+  bool sparse_prefill = false;                        // requests may have a part of their prompt evaluated
+  int sparse_threshold = SparseLimits{}.threshold;
+  int sparse_max_tokens = SparseLimits{}.max_tokens;
+  int sparse_anchors = SelectionRules{}.anchors;
+  std::vector<std::int32_t> control_tokens;  // the parts of a prompt with one of them are always evaluated
+  std::optional<int> cpu;                    // CPU of the engine's thread: that of the backend's thread 0
 };
 
 struct EngineField {
@@ -82,6 +88,14 @@ inline constexpr EngineField kEngineFields[] = {
      "most open sessions; further ones get SESSIONS_FULL"},
     {"evict_sessions", &EngineOptions::evict_sessions, "sessions.evict", 0, 1,
      "end the longest idle session whose blocks become free, instead of KV_FULL"},
+    {"sparse_prefill", &EngineOptions::sparse_prefill, "sparse_prefill.enabled", 0, 1,
+     "requests may have only a part of a long prompt evaluated: approximate, and replies say so"},
+    {"sparse_threshold", &EngineOptions::sparse_threshold, "sparse_prefill.threshold", 1, 1 << 24,
+     "tokens that the cache lacks, up to which auto evaluates all"},
+    {"sparse_max_tokens", &EngineOptions::sparse_max_tokens, "sparse_prefill.max_tokens", 1, 1 << 24,
+     "tokens that the cache lacks, beyond which all are evaluated"},
+    {"sparse_anchors", &EngineOptions::sparse_anchors, "sparse_prefill.anchors", 1, 64,
+     "chunks of 32 tokens at either end that are always evaluated"},
 };
 
 }  // namespace imp

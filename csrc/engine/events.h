@@ -46,6 +46,7 @@ struct StartedEvent {
   std::vector<Candidate> candidates;  // at the last position, and
   std::vector<float> logits;          // its logits, if requested and nothing is drawn
   bool drafts = false;                // a DraftedEvent follows the outputs of each step
+  SparseReport sparse;
 };
 
 // An output was drawn.

@@ -111,6 +111,8 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
           "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
   require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
   require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
+  require(std::ranges::is_sorted(options.control_tokens), "control_tokens",
+          static_cast<std::int64_t>(options.control_tokens.size()), "ascending ids");
   for (const std::int32_t token : options.suppressed_tokens) {
     require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
             "a token id below " + std::to_string(forward.vocab_size()));
@@ -118,7 +120,7 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
 }
 
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-           AdmissionControl& admission, Clock clock, Drafters drafters)
+           AdmissionControl& admission, Clock clock, Drafters drafters, std::unique_ptr<PromptScorer> scorer)
     : options_(options),
       clock_(std::move(clock)),
       state_{.options = options_,
@@ -129,7 +131,8 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
              .sequences = {},
              .events = {},
              .stats = {}},
-      runs_(state_),
+      sparse_(state_, clock_, forward.takes_gaps()),
+      runs_(state_, sparse_),
       sessions_(state_, runs_),
       executor_(backend, forward, state_.states, state_.blocks,
                 {.max_rows = options.step_tokens,
@@ -141,6 +144,8 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       speculation_(state_, forward.limits().max_logits_rows, std::move(drafters)),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
+  state_.scorer = std::move(scorer);
+  require(!options.sparse_prefill || state_.scorer != nullptr, "sparse_prefill", 1, "0: there is no draft model");
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
@@ -232,6 +237,7 @@ bool Loop::iterate() {
   const bool is_idle = state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0;
   if (is_idle && in_flight_ == nullptr) return false;
   if (!reserve_for_iteration()) return true;  // memory may be free once the commands' events are published
+  const bool has_scored = sparse_.advance();
   Step& step = in_flight_ != nullptr ? *in_flight_ : steps_.front();
   std::exception_ptr thrown;
   if (in_flight_ != nullptr) {
@@ -239,7 +245,7 @@ bool Loop::iterate() {
   } else {
     step.begun_ns = clock_();
     plan_step();
-    if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
+    if (plan_.rows.empty()) return has_scored || !plan_.refused.empty() || !plan_.evicted.empty();
     extend_plan();
     thrown = begin(step);
   }
@@ -250,7 +256,9 @@ bool Loop::iterate() {
     end(step);
   }
   const std::int64_t step_ns = count(step);
-  if (!thrown) speculation_.learn(step, step_ns);
+  if (thrown) return true;
+  speculation_.learn(step, step_ns);
+  sparse_.learn(step, step_ns);
   return true;
 }
 
@@ -350,7 +358,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
   state_.now_ns = clock_();
   const bool had_guesses = speculation_.withdraw(plan_);
   step.n_guess_rows = 0;
-  if (plan_.rows.size() == 1 && !had_guesses) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
+  if (plan_.rows.size() == 1 && !had_guesses) return runs_.fail_step(*plan_.rows.front().sequence, failure_of(thrown));
   for (const PlannedRows& planned : plan_.rows) {
     try {
       executor_.begin({&planned, 1}, step);
@@ -358,7 +366,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
     } catch (const DeviceError&) {
       throw;
     } catch (...) {
-      runs_.fail(*planned.sequence, failure_of(std::current_exception()));
+      runs_.fail_step(*planned.sequence, failure_of(std::current_exception()));
       continue;
     }
     complete(step);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "engine/engine.h"
@@ -11,6 +12,7 @@
 #include "engine/lookahead.h"
 #include "engine/runs.h"
 #include "engine/sessions.h"
+#include "engine/sparse/sparse_prefill.h"
 #include "engine/speculation/speculation.h"
 #include "engine/step_executor.h"
 #include "engine/step_recorder.h"
@@ -27,7 +29,7 @@ class Loop {
  public:
   // `admission` was made with the same options and secret.
   Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-       AdmissionControl& admission, Clock clock, Drafters drafters = {});
+       AdmissionControl& admission, Clock clock, Drafters drafters = {}, std::unique_ptr<PromptScorer> scorer = {});
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -66,6 +68,7 @@ class Loop {
   EngineOptions options_;
   Clock clock_;
   EngineState state_;
+  SparsePrefill sparse_;
   Runs runs_;
   Sessions sessions_;
   StepExecutor executor_;

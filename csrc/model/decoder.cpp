@@ -53,6 +53,17 @@ KvGeometry Decoder::kv_geometry(int n_blocks, int n_state_slots) const {
   return imp::kv_geometry(config_, kv_block_tokens_, n_blocks, n_state_slots);
 }
 
+bool Decoder::takes_gaps() const noexcept {
+  return config_.n_state_layers() == 0 && std::ranges::none_of(config_.layers, [this](const LayerConfig& layer) {
+           return layer.window > 0 && layer.window < config_.max_context;
+         });
+}
+
+void Decoder::watch(AttentionWatch* watch) {
+  IMP_CHECK(watch == nullptr || limits_.is_watched);
+  watch_ = watch;
+}
+
 Rows Decoder::forward(const Batch& batch, KvPool& pool) {
   IMP_CHECK(batch.tokens.size() <= static_cast<std::size_t>(limits_.max_rows));
   IMP_CHECK(batch.positions.size() == batch.tokens.size());

@@ -21,6 +21,8 @@ class Decoder final : public ForwardPass, private StepBody {
   int vocab_size() const noexcept override { return config_.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
+  bool takes_gaps() const noexcept override;
+  void watch(AttentionWatch* watch) override;
   Rows forward(const Batch& batch, KvPool& pool) override;
 
  private:
@@ -36,6 +38,7 @@ class Decoder final : public ForwardPass, private StepBody {
   // Both compute `branch` from layer_input(), add it to x, and write the normalized x for the next op to `normed`.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void linear_attention(const Batch& batch, KvPool& pool, int layer);
+  void watch_layer(const Batch& batch, const KvPool& pool, int layer, const AttentionParams& params);
   void finish_attention(const LayerWeights& w, int layer);  // from `branch`
   void feed_forward(int layer);                             // from layer_input() to `branch`
   // Adds `branch` to x, with all that follows in a layer, and normalizes x for the next one.
@@ -64,6 +67,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Backend& backend_;
   ForwardLimits limits_;
   int kv_block_tokens_;
+  AttentionWatch* watch_ = nullptr;
 
   // Activations of a step. The batch determines the number of rows in use, and the layer the width of some.
   Rows x_;            // [rows, hidden]: the residual stream

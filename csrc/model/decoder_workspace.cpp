@@ -67,7 +67,7 @@ void Decoder::make_workspace() {
 namespace {
 
 // The ops in use that a backend may lack.
-std::vector<Op> special_ops(const ModelConfig& config) {
+std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limits) {
   std::vector<Op> ops;
   const auto add = [&](bool is_used, Op op) {
     if (is_used) ops.push_back(op);
@@ -81,6 +81,7 @@ std::vector<Op> special_ops(const ModelConfig& config) {
   add(config.plain_activation.has_value(), Op::activate);
   add(config.query_scale.growth != 0, Op::scale_by_position);
   add(config.attention_sinks, Op::attend_sinks);
+  add(limits.is_watched, Op::attention_mass);
   add(config.expert_bias, Op::expert_biases);
   add(config.clamped_silu.has_value(), Op::clamped_activation);
   const bool is_linear = config.n_state_layers() > 0;
@@ -105,7 +106,7 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
           .max_sequences = std::min(limits.max_rows, limits.max_logits_rows),
           .vocab_size = config.vocab_size,
           .max_context = config.max_context,
-          .ops = special_ops(config),
+          .ops = special_ops(config, limits),
           .attention = widest_attention(config),
           .weights = {},
           .experts = config.experts};

@@ -52,6 +52,11 @@ std::uint64_t bytes_per_token(const LoadPlan& plan) {
   return total;
 }
 
+LoadOptions draft_options(LoadOptions options) {
+  options.limits.is_watched = options.draft_scores_prompts;
+  return options;
+}
+
 LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& model, const ModelOverrides& overrides,
                     const LoadOptions& options) {
   ModelOverrides own;
@@ -61,7 +66,7 @@ LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& mod
   LoadPlan plan = naming_setting([&] {
     const int context = resolve_model(file, own).config.max_context;
     own.max_context = std::min(context, model.resolved.config.max_context);
-    return plan_load(file, backend, own, options);
+    return plan_load(file, backend, own, draft_options(options));
   });
   refuse_state(plan, file);
   require_use(plan, model, model.weights.warnings);

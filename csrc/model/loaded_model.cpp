@@ -26,7 +26,7 @@ LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, c
   loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, options.limits);
   if (draft_plan) {
     loaded.draft = load_draft(*draft, backend, std::move(*draft_plan), n_draft_blocks, options);
-    loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, options.limits);
+    loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, draft_options(options).limits);
   }
   return loaded;
 }

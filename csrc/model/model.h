@@ -32,6 +32,7 @@ struct LoadOptions {
   int max_running = 64;                               // sequences that hold a recurrent state at once
   std::optional<std::uint64_t> state_snapshot_bytes;  // of recurrent states; empty: plan_memory chooses
   std::optional<std::uint64_t> draft_kv_bytes;        // of a draft model; empty: plan_memory chooses
+  bool draft_scores_prompts = false;                  // a draft model chooses the part of prompts that is evaluated
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache
 };

@@ -1,4 +1,4 @@
-// Finds the tokens that a draft model may guess, and makes its drafter.
+// Finds the tokens that a draft model may guess, and makes what uses it.
 #include "engine/speculation/make_drafters.h"
 
 #include <algorithm>
@@ -23,22 +23,23 @@ std::vector<std::int32_t> never_guessed(const EngineOptions& options, int n_toke
 
 }  // namespace
 
-Drafters make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock) {
-  Drafters drafters;
-  const bool is_wanted = std::ranges::find(options.drafters, ModelDrafter::kName) != options.drafters.end();
-  if (!is_wanted || model.draft == nullptr) return drafters;
+DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock) {
+  DraftUses uses;
+  const bool drafts = std::ranges::find(options.drafters, ModelDrafter::kName) != options.drafters.end();
+  if (model.draft == nullptr || (!drafts && !options.sparse_prefill)) return uses;
   const ModelConfig& draft = model.draft->config();
   const int n_tokens = options.n_tokens > 0 ? options.n_tokens : model.model->config().vocab_size;
-  drafters.push_back(std::make_unique<ModelDrafter>(
+  const auto steps = std::make_shared<DraftSteps>(
       *model.backend, *model.draft_decoder,
       DraftModelOptions{.n_blocks = model.draft->memory().n_blocks,
                         .max_context = draft.max_context,
                         .max_running = 2 * options.max_running,
                         .prefix_cache = options.prefix_cache,
-                        .suppressed_tokens = never_guessed(options, n_tokens, draft.vocab_size),
-                        .cost_of_token = model.draft_cost},
-      std::move(clock)));
-  return drafters;
+                        .suppressed_tokens = never_guessed(options, n_tokens, draft.vocab_size)},
+      std::move(clock));
+  if (drafts) uses.drafters.push_back(std::make_unique<ModelDrafter>(steps, model.draft_cost));
+  if (options.sparse_prefill) uses.scorer = std::make_unique<PromptScorer>(steps, model.draft_cost);
+  return uses;
 }
 
 }  // namespace imp

@@ -318,7 +318,7 @@ int Speculation::n_wanted(const Sequence& sequence) const noexcept {
   const Run& run = *sequence.run;
   const int n_outputs_left =
       run.limits.max_outputs < 0 ? kLimits.draft_tokens : run.limits.max_outputs - run.n_outputs - 1;
-  const int n_positions_left = state_.options.max_context - static_cast<int>(sequence.tokens.size());
+  const int n_positions_left = state_.options.max_context - static_cast<int>(sequence.history().size());
   const int most = run.constrained ? kLimits.constrained_draft_tokens : kLimits.draft_tokens;
   return std::max(0, std::min({most, run.max_draft_tokens, n_outputs_left, n_positions_left}));
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/cpu/cpu_kv_pool.h"
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
 #include "bindings/sampler_values.h"
@@ -30,12 +31,14 @@ namespace {
 // The engine loop without a thread. turn() executes the submitted commands; the test sets the time.
 class ManualLoop {
  public:
-  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, Drafters drafters = {})
+  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, DraftUses uses = {})
       : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
         admission_(options, {.vocab_size = forward.vocab_size(),
                              .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
                              .secret = secret_}),
-        loop_(backend, forward, options, secret_, admission_, [this] { return read_clock(); }, std::move(drafters)) {
+        loop_(
+            backend, forward, options, secret_, admission_, [this] { return read_clock(); }, std::move(uses.drafters),
+            std::move(uses.scorer)) {
     validate(options, forward);
   }
 
@@ -77,6 +80,7 @@ class ManualLoop {
 
   EngineStats stats() { return loop_.stats(); }
   const KvBlocks& blocks() { return loop_.state().blocks; }
+  const KvPool& pool() const { return loop_.pool(); }
 
   // Returns whether the sequence was running.
   bool preempt(SequenceId id) {
@@ -139,6 +143,8 @@ struct ScriptDraft {
   int n_blocks = 64;
   int max_context = 256;
   std::vector<std::int32_t> suppressed_tokens;
+  bool drafts = true;  // it guesses
+  double cost = 0;     // of a row, for scoring
 };
 
 // The members that the loop of a script needs; they are constructed before it.
@@ -148,24 +154,29 @@ struct ScriptParts {
     if (draft) draft_model.emplace(draft->script, &backend.last_drawn);
   }
 
-  Drafters make_drafters(const EngineOptions& options, const std::optional<py::function>& guess,
-                         const std::optional<ScriptDraft>& draft) {
-    Drafters drafters = guess ? python_drafters(guess) : script_drafters(model, backend);
-    if (!draft) return drafters;
+  DraftUses make_uses(const EngineOptions& options, const std::optional<py::function>& guess,
+                      const std::optional<ScriptDraft>& draft) {
+    DraftUses uses{.drafters = guess ? python_drafters(guess) : script_drafters(model, backend), .scorer = {}};
+    if (!draft) return uses;
     const DraftModelOptions given{.n_blocks = draft->n_blocks,
                                   .max_context = draft->max_context,
                                   .max_running = 2 * options.max_running,
                                   .prefix_cache = options.prefix_cache,
                                   .suppressed_tokens = draft->suppressed_tokens};
-    auto made = std::make_unique<ModelDrafter>(backend, *draft_model, given, [this] { return draft_ns; });
-    drafter = made.get();
-    drafters.push_back(std::move(made));
-    return drafters;
+    steps = std::make_shared<DraftSteps>(backend, *draft_model, given, [this] { return draft_ns; });
+    if (draft->drafts) {
+      auto made = std::make_unique<ModelDrafter>(steps);
+      drafter = made.get();
+      uses.drafters.push_back(std::move(made));
+    }
+    if (options.sparse_prefill) uses.scorer = std::make_unique<PromptScorer>(steps, draft->cost);
+    return uses;
   }
 
   ScriptBackend backend;
   ScriptModel model;
   std::optional<ScriptModel> draft_model;
+  std::shared_ptr<DraftSteps> steps;
   ModelDrafter* drafter = nullptr;  // of the loop
   std::int64_t draft_ns = 0;        // what the drafter's clock shows
 };
@@ -174,7 +185,12 @@ class ManualEngine : public ScriptParts, public ManualLoop {
  public:
   ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess,
                const std::optional<ScriptDraft>& draft)
-      : ScriptParts(script, draft), ManualLoop(backend, model, options, make_drafters(options, guess, draft)) {}
+      : ScriptParts(script, draft), ManualLoop(backend, model, options, make_uses(options, guess, draft)) {}
+
+  DraftSteps& draft_steps() const {
+    if (steps == nullptr) throw py::value_error("the engine has no draft model");
+    return *steps;
+  }
 
   ModelDrafter& model_drafter() const {
     if (drafter == nullptr) throw py::value_error("the engine has no draft model");
@@ -185,8 +201,9 @@ class ManualEngine : public ScriptParts, public ManualLoop {
 class ManualModelEngine : public ManualLoop {
  public:
   ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess)
-      : ManualLoop(*model.backend, *model.decoder, options,
-                   guess ? python_drafters(guess) : make_drafters(model, options)) {}
+      : ManualLoop(
+            *model.backend, *model.decoder, options,
+            guess ? DraftUses{.drafters = python_drafters(guess), .scorer = {}} : make_drafters(model, options)) {}
 };
 
 // The engine with its thread, over a script model.
@@ -265,10 +282,13 @@ void register_script(py::module_& module) {
       .def_readwrite("state", &Script::state)
       .def_readwrite("ahead", &Script::ahead)
       .def_readwrite("drafts", &Script::drafts)
+      .def_readwrite("takes_gaps", &Script::takes_gaps)
+      .def_readwrite("watched_layers", &Script::watched_layers)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
       .def_readonly("first_position", &EvaluatedRows::first_position)
       .def_readonly("tokens", &EvaluatedRows::tokens)
+      .def_readonly("positions", &EvaluatedRows::positions)
       .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows)
       .def_readonly("state", &EvaluatedRows::state)
       .def_readonly("saved", &EvaluatedRows::saved);
@@ -312,6 +332,18 @@ void def_loop(Class& bound) {
       .def_readwrite("now_ns", &Self::now_ns)
       .def_readwrite("clock_jumps_ns", &Self::clock_jumps_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
+      .def("positions",
+           [](Self& self, SequenceId id) {
+             const Sequence& sequence = self.sequence(id);
+             std::vector<int> positions;
+             for (int i = 0; i < sequence.held; ++i) positions.push_back(sequence.position_of(i));
+             return positions;
+           })
+      .def("history",
+           [](Self& self, SequenceId id) {
+             const auto history = self.sequence(id).history();
+             return std::vector(history.begin(), history.end());
+           })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
       .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })
       .def("blocks", [](Self& self, SequenceId id) { return self.sequence(id).table.blocks; });
@@ -322,14 +354,19 @@ void register_manual(py::module_& module) {
   py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
   over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&>(), py::arg("model"),
                  py::arg("options"), py::arg("guess") = py::none(), py::keep_alive<1, 2>());
+  over_model.def("k_block", [](const ManualModelEngine& self, int layer, std::int32_t block) {
+    const auto bytes = dynamic_cast<const cpu::CpuKvPool&>(self.pool()).k_block(layer, block);
+    return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
   def_loop(over_model);
 
   py::class_<ScriptDraft>(module, "ScriptDraft")
-      .def(py::init([](const Script& script, int n_blocks, int max_context, std::vector<std::int32_t> suppressed) {
-             return ScriptDraft{script, n_blocks, max_context, std::move(suppressed)};
+      .def(py::init([](const Script& script, int n_blocks, int max_context, std::vector<std::int32_t> suppressed,
+                       bool drafts, double cost) {
+             return ScriptDraft{script, n_blocks, max_context, std::move(suppressed), drafts, cost};
            }),
            py::arg("script"), py::arg("n_blocks") = 64, py::arg("max_context") = 256,
-           py::arg("suppressed_tokens") = std::vector<std::int32_t>{});
+           py::arg("suppressed_tokens") = std::vector<std::int32_t>{}, py::arg("drafts") = true, py::arg("cost") = 0.0);
 
   py::class_<ManualEngine> manual(module, "ManualEngine");
   manual
@@ -338,7 +375,7 @@ void register_manual(py::module_& module) {
            py::arg("script"), py::arg("options"), py::arg("guess") = py::none(), py::arg("draft") = py::none())
       .def("shadow",
            [](const ManualEngine& self, SequenceId id) -> py::object {
-             const Shadow* shadow = self.model_drafter().shadows().find(id);
+             const Shadow* shadow = std::as_const(self.draft_steps()).shadows().find(id);
              if (shadow == nullptr) return py::none();
              return py::make_tuple(shadow->copy.tokens, shadow->copy.held, shadow->copy.table.blocks);
            })
@@ -348,7 +385,7 @@ void register_manual(py::module_& module) {
                              [](const ManualEngine& self) { return self.model_drafter().cost_of_token(); })
       .def_property_readonly("draft_blocks",
                              [](const ManualEngine& self) {
-                               const BlockAllocator& blocks = self.model_drafter().shadows().blocks().allocator();
+                               const BlockAllocator& blocks = self.draft_steps().shadows().blocks().allocator();
                                return std::tuple(blocks.n_live(), blocks.n_cached(), blocks.n_free());
                              })
       .def_readwrite("draft_ns", &ManualEngine::draft_ns)
