@@ -184,6 +184,16 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True)
+class SparsePrefill:
+    enabled: bool = engine_key("sparse_prefill")
+    policy: str = key(Choice("dense", "auto"), "dense", "of requests that do not say; auto: sparse where it pays")
+    keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request says")
+    threshold: int = engine_key("sparse_threshold", Count)
+    max_tokens: int = engine_key("sparse_max_tokens", Count)
+    anchors: int = engine_key("sparse_anchors")
+
+
+@dataclass(frozen=True, slots=True)
 class Sessions:
     max: int = engine_key("max_sessions")
     per_tenant: int = key(
@@ -233,6 +243,9 @@ class Settings:
     scheduler: Scheduler = section(Scheduler, "which requests run, wait or are refused")
     kv: KvCache = section(KvCache, "keys and values of held tokens")
     speculation: Speculation = section(Speculation, "guesses that the model verifies: the same output, sooner")
+    sparse_prefill: SparsePrefill = section(
+        SparsePrefill, "only a part of a long prompt is evaluated: approximate, and replies say so"
+    )
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
     text: TextBounds = section(TextBounds, "limits of templates and constraints")
     features: Features = section(Features, "features; those switched off fail with FEATURE_DISABLED")

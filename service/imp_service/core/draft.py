@@ -1,4 +1,4 @@
-"""The draft model that the settings name, for speculative decoding."""
+"""The draft model that the settings name: it guesses ahead, or chooses the part of prompts that is evaluated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MatchVocabularies = Callable[[Mapping[str, object], Mapping[str, object], str], 
 def draft_path(config: Config, file: _core.ModelFile) -> Path | None:
     """The draft model of the model in `file`: that of the settings, else the built-in model's own, else none."""
     speculation = config.settings.speculation
-    if DRAFTER not in speculation.drafters:
+    if DRAFTER not in speculation.drafters and not config.settings.sparse_prefill.enabled:
         return None
     if speculation.model is not None:
         return Path(speculation.model)
@@ -40,6 +40,13 @@ def open_draft(config: Config, file: _core.ModelFile) -> _core.ModelFile | None:
         error.message = f"{SETTING}: {error.message}"
         error.args = (f"{error.reason}: {error.message}",)
         raise
+
+
+def no_sparse_prefill(config: Config, *, has_draft: bool) -> str:
+    """Why no prompt is evaluated in part; empty if requests may ask for it."""
+    if not config.settings.sparse_prefill.enabled:
+        return "sparse_prefill.enabled is off"
+    return "" if has_draft else f"there is no draft model: {SETTING} is not set"
 
 
 def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str) -> str:

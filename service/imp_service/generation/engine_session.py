@@ -91,6 +91,8 @@ class EngineSession:
             raise invalid("prompt", "given, expected none: the session holds it")
         if request.num_sequences != 1:
             raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
+        if request.sparse_prefill.is_wanted:
+            raise invalid("sparse_prefill", "given, expected none: a session keeps every token for its later turns")
         if keeps_sampler is None:
             keeps_sampler = request.sampling == SamplingOptions()
         request = runtime.with_tools(request)
@@ -114,7 +116,7 @@ class EngineSession:
                 self.seed = seed_of(sampling)
 
         fold = runtime.fold(request, self.seed if keeps_sampler else seed_of(sampling), [])
-        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, self.generated)
+        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=self.generated)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
         """Raises FIELD_INVALID if one is not a token of the model."""

@@ -12,6 +12,7 @@ from imp_service.api.replies import (
     Finished,
     FinishReason,
     Reply,
+    SparsePrefillReport,
     SpeculationReport,
     Started,
     StopMatch,
@@ -21,7 +22,7 @@ from imp_service.api.replies import (
 from imp_service.core import DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.step import timings_of
+from imp_service.generation.step import NS, timings_of
 
 if TYPE_CHECKING:
     from imp_service.text import Ahead, ConstraintState
@@ -212,7 +213,7 @@ class GenerationFold:
         """Without a StartedEvent the request ended while it was queued."""
         core = None if self._started is None else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
-        return Started(self._seed, self._n_prompt, self._n_cached, scores)
+        return Started(self._seed, self._n_prompt, self._n_cached, scores, sparse_prefill_of(self._started))
 
     @property
     def _n_prompt(self) -> int:
@@ -259,6 +260,16 @@ class GenerationFold:
             accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._ends),
         )
         return usage, timings_of(last.timings), speculation_of(self._ends)
+
+
+def sparse_prefill_of(started: StartedEvent | None) -> SparsePrefillReport | None:
+    """The report on the prompt, if sparse prefill was asked for."""
+    sparse = None if started is None else started.sparse
+    if sparse is None:
+        return None
+    return SparsePrefillReport(
+        sparse.is_sparse, sparse.reason, sparse.n_scored, sparse.n_selected, sparse.scoring_ns * NS
+    )
 
 
 def speculation_of(ends: Sequence[FinishedEvent]) -> SpeculationReport:

@@ -48,6 +48,8 @@ class GenerationPlan:
     submit: Callable[[int], None]
     n_prompt_tokens: int
     time_limit: float | None = None  # seconds
+    # The share of the prompt to evaluate, if only a part of it may be.
+    sparse_keep: float | None = None
     # For a run on a session: called with the number of tokens that the session holds at the end.
     session_holds: Callable[[int], None] | None = None
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from imp_service.api.errors import invalid, refuse
 from imp_service.api.options import (
+    DENSE,
     GenerationRequest,
     OutputOptions,
     Prompt,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     with_seed,
 )
@@ -46,6 +48,8 @@ Clock = Callable[[], float]
 # Makes the stream of a sequence by its number.
 MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
 UP_TO_CONTEXT = -1
+# The engine counts the share of a prompt to keep in these units.
+KEEP_ALL = 10000
 # Counts in the core have 31 bits: far beyond any context.
 MOST = 2**31 - 1
 
@@ -82,7 +86,8 @@ class ModelRuntime:
         wanted = loaded.config.settings.model.overrides.default_sampling
         self.default_sampling = default_sampling(loaded.metadata, wanted)
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
-        self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids)
+        self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids, self.tokenizer.special_ids)
+        self.no_sparse_prefill = loaded.no_sparse_prefill
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def close(self) -> None:
@@ -121,6 +126,7 @@ class ModelRuntime:
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
         limits, returns = self.limits_of(request), returns_of(request.output)
         max_draft_tokens = self.max_draft_tokens_of(request.speculation)
+        sparse = self.sparse_prefill_of(request.sparse_prefill)
 
         def submit(ticket: int) -> None:
             self.client.engine.generate(
@@ -136,11 +142,15 @@ class ModelRuntime:
                 returns=returns,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
+                sparse_policy=sparse.policy,
+                sparse_keep=KEEP_ALL if sparse.keep is None else max(1, round(sparse.keep * KEEP_ALL)),
                 siblings=sequences[1:],
             )
 
         fold = self.fold(request, seed_of(sampling), prompt_ids)
-        return GenerationPlan(fold, sequences, submit, len(prompt_ids), request.stop.time_limit)
+        return GenerationPlan(
+            fold, sequences, submit, len(prompt_ids), request.stop.time_limit, sparse_keep=sparse.keep
+        )
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
         """A request whose tools and choice of them are resolved; any other one as it is. May take long."""
@@ -206,6 +216,19 @@ class ModelRuntime:
             raise make_error("FEATURE_DISABLED", f"{field}: speculation.drafters is empty", {"feature": field})
         is_on = bool(settings.drafters) if options.enabled is None else options.enabled
         return (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
+
+    def sparse_prefill_of(self, options: SparsePrefillOptions) -> SparsePrefillOptions:
+        """The options with the settings' values. Without a policy, nobody asks for sparse prefill."""
+        if self.no_sparse_prefill:
+            if options.is_wanted:
+                field = "sparse_prefill.keep" if options.policy is None else "sparse_prefill.policy"
+                raise make_error("FEATURE_DISABLED", f"{field}: {self.no_sparse_prefill}", {"feature": field})
+            return SparsePrefillOptions()
+        settings = self.config.settings.sparse_prefill
+        policy = options.policy or settings.policy
+        if policy == DENSE and options == SparsePrefillOptions():
+            return options
+        return SparsePrefillOptions(policy, settings.keep if options.keep is None else options.keep)
 
     def limits_of(self, request: GenerationRequest) -> RunLimits:
         """Returns the conditions that end a generation."""

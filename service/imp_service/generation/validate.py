@@ -10,11 +10,13 @@ from numbers import Integral, Real
 from imp_service.api.errors import Violation
 from imp_service.api.options import (
     BY_NAME,
+    SPARSE_POLICIES,
     TOOL_CHOICES,
     CacheOptions,
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
     StopOptions,
@@ -70,6 +72,7 @@ PRIORITY = Bounds(-LIMITS.priority, LIMITS.priority, whole=True)
 TOP_LOGPROBS = Bounds(0, LIMITS.top_logprobs, whole=True)
 SEQUENCES = Bounds(1, LIMITS.sequences, whole=True)
 DRAFT_TOKENS = Bounds(1, LIMITS.draft_tokens, whole=True)
+KEEP = Bounds(0, 1, above=True)
 
 
 def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sampling") -> Iterator[Violation]:
@@ -115,6 +118,14 @@ def speculation_violations(options: SpeculationOptions) -> Iterator[Violation]:
     """The violations of the speculation options."""
     if options.max_draft_tokens is not None:
         yield from DRAFT_TOKENS.check("speculation.max_draft_tokens", options.max_draft_tokens)
+
+
+def sparse_prefill_violations(options: SparsePrefillOptions) -> Iterator[Violation]:
+    """The violations of the options of sparse prefill."""
+    if options.policy is not None and options.policy not in SPARSE_POLICIES:
+        found = f"{str(options.policy)[:80]!r}, expected one of {', '.join(SPARSE_POLICIES)}"
+        yield Violation("sparse_prefill.policy", found)
+    yield from KEEP.check("sparse_prefill.keep", options.keep)
 
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:
@@ -179,6 +190,7 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
     yield from speculation_violations(request.speculation)
+    yield from sparse_prefill_violations(request.sparse_prefill)
     yield from SEQUENCES.check("num_sequences", request.num_sequences)
     yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)

@@ -84,6 +84,10 @@ SERVING: Table = {
     "cache_prompt": Sets(kinds.flag, "", "false neither reads nor fills the prefix cache"),
     "speculation": Sets(kinds.flag, "speculation.enabled", "false verifies no guesses; output is the same"),
     "max_draft_tokens": Sets(kinds.whole, "speculation.max_draft_tokens", "most guesses that a step verifies"),
+    "sparse_prefill": Sets(
+        kinds.only("dense", "auto", "sparse"), "sparse_prefill.policy", "evaluates a part of a long prompt: approximate"
+    ),
+    "sparse_prefill_keep": Sets(kinds.number, "sparse_prefill.keep", "the share of the prompt to evaluate"),
     "priority": Sets(kinds.whole, "priority", "as the metadata key `imp-priority`"),
 }
 ANYWAY: Table = {
