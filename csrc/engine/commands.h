@@ -65,6 +65,7 @@ struct RunCommand {
   std::vector<std::uint32_t> allowed;  // for the first output: a bit per token id; empty: all
   bool constrained = false;            // no output is drawn before its MaskCommand
   std::int32_t max_draft_tokens = 0;   // most guesses that a step verifies; 0: no speculative decoding
+  std::uint32_t drafters = ~0U;        // those that may guess: a bit for each, in the engine's order
   std::vector<std::int32_t> forced;    // for measurements: outputs in place of the first ones that are drawn
   std::vector<SequenceId> siblings;    // further sequences sampled from the same prompt: streams 1, 2, …
 };

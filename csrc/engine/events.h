@@ -90,8 +90,8 @@ struct DrafterCounts {
 using CountsByDrafter = std::array<DrafterCounts, kMaxDrafters>;
 
 // Why a step of a sequence verified no guess, although its request allows guesses.
-enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room, constraint };
-inline constexpr int kDraftSkips = 4;
+enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room };
+inline constexpr int kDraftSkips = 3;
 using SkipCounts = std::array<std::uint64_t, kDraftSkips>;
 
 enum class FinishReason : std::uint8_t { stop, max_tokens, context_full, time_limit, aborted, cancelled };

@@ -138,7 +138,7 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                 options.suppressed_tokens.empty() ? TokenMask{}
                                                   : mask_without(options.suppressed_tokens, forward.vocab_size()),
                 clock_),
-      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters)),
+      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters), clock_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
@@ -195,7 +195,7 @@ void Loop::dispatch(AcceptedCommand& accepted) {
       Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
                 [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
                 [&](MaskCommand& mask) { runs_.set_mask(std::move(mask)); },
-                [&](DraftCommand& draft) { runs_.set_guesses(std::move(draft)); },
+                [&](DraftCommand& draft) { runs_.set_guesses(std::move(draft), accepted.taken_ns); },
                 [&](EndCommand& end) { end_run(end, accepted.taken_ns); },
                 [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },
                 [&](TruncateCommand& truncate) { sessions_.truncate(truncate); },
@@ -238,9 +238,10 @@ bool Loop::iterate() {
     drop_ended_rows(step);
   } else {
     step.begun_ns = clock_();
+    step.is_held_back = std::exchange(is_held_back_, false);
     plan_step();
     if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
-    extend_plan();
+    speculation_.extend(plan_);
     thrown = begin(step);
   }
   if (thrown) {
@@ -252,13 +253,6 @@ bool Loop::iterate() {
   const std::int64_t step_ns = count(step);
   if (!thrown) speculation_.learn(step, step_ns);
   return true;
-}
-
-void Loop::extend_plan() {
-  if (!speculation_.is_on()) return;
-  const std::int64_t begin = clock_();
-  speculation_.extend(plan_);
-  state_.stats.draft_ns += clock_() - begin;
 }
 
 void Loop::plan_step() {
@@ -292,9 +286,13 @@ std::exception_ptr Loop::begin(Step& step) {
 // Starts the step after `step` while `step` is in flight. Returns null if it has to wait. If it fails, a later
 // iteration plans it again.
 Step* Loop::begin_after(const Step& step) {
-  if (!executor_.runs_ahead() || !Lookahead::is_possible(step) || speculation_.may_follow(step)) return nullptr;
+  if (!executor_.runs_ahead()) return nullptr;
+  const bool is_possible = Lookahead::is_possible(step);
+  is_held_back_ = step.n_guess_rows > 0 || (is_possible && speculation_.may_follow(step));
+  if (!is_possible || is_held_back_) return nullptr;
   Step& next = &step == &steps_.front() ? steps_.back() : steps_.front();
   next.begun_ns = clock_();
+  next.is_held_back = false;
   lookahead_.assume(step, options_.max_context);
   bool has_begun = false;
   if (state_.scheduler.next_step_displaces_nobody()) {

@@ -49,7 +49,6 @@ class Loop {
 
  private:
   void plan_step();
-  void extend_plan();
   std::exception_ptr begin(Step& step);
   Step* begin_after(const Step& step);
   void end(Step& step);
@@ -74,6 +73,7 @@ class Loop {
   StepPlan plan_;
   std::array<Step, 2> steps_;
   Step* in_flight_ = nullptr;  // started in the iteration before, or null
+  bool is_held_back_ = false;  // the next step waits for this one because of guesses
   Lookahead lookahead_;
 };
 

@@ -113,6 +113,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.allowed = std::move(command.allowed);
   run.constrained = command.constrained;
   run.max_draft_tokens = command.max_draft_tokens;
+  run.drafters = command.drafters;
   run.forced = std::move(command.forced);
   run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
 
@@ -183,12 +184,13 @@ void Runs::set_mask(MaskCommand command) {
 }
 
 // Guesses that come after a mask would change what the mask assumes.
-void Runs::set_guesses(DraftCommand command) {
+void Runs::set_guesses(DraftCommand command, std::int64_t taken_ns) {
   Sequence* sequence = state_.find(command.sequence);
   if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
   if (!run.asks_for_guesses || command.output != run.n_outputs || !run.masks.empty()) return;
-  run.given = {.output = command.output, .tokens = std::move(command.tokens), .forced = command.forced};
+  run.given = {
+      .output = command.output, .tokens = std::move(command.tokens), .forced = command.forced, .taken_ns = taken_ns};
 }
 
 void Runs::pause(const PauseCommand& command) {

@@ -16,7 +16,7 @@ class Runs {
   // Throws if the run cannot begin. The sequence is then unchanged, and a generation is closed.
   void begin(RunCommand command, std::int64_t taken_ns);
   void set_mask(MaskCommand command);
-  void set_guesses(DraftCommand command);
+  void set_guesses(DraftCommand command, std::int64_t taken_ns);
   void pause(const PauseCommand& command);
   // Returns true if it ended a run.
   bool end(const EndCommand& command);

@@ -33,11 +33,14 @@ struct GivenGuesses {
   std::int32_t output = 0;  // that the first one is for
   std::vector<std::int32_t> tokens;
   bool forced = false;
+  std::int64_t taken_ns = -1;  // when the command came
 };
 
 // What a DraftedEvent proposed.
 struct Proposal {
-  int drafter = -1;  // -1: it proposed nothing
+  std::int64_t made_ns = -1;  // -1: its answer is counted
+  int n_asked = 0;            // guesses for which it asks
+  int drafter = -1;           // -1: it proposed nothing
   std::array<std::uint8_t, kLimits.constrained_draft_tokens> sureness{};
 };
 
@@ -57,6 +60,7 @@ struct Run {
   TokenMask allowed;  // for the first output; empty: all
   bool constrained = false;
   std::int32_t max_draft_tokens = 0;
+  std::uint32_t drafters = ~0U;  // as in the RunCommand
   std::vector<std::int32_t> forced;
   std::vector<OutputMask> masks;
   // Each of its steps ends with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the
@@ -90,6 +94,7 @@ struct Run {
   SkipCounts draft_skips{};
 
   bool paused() const noexcept { return paused_ns >= 0; }
+  bool may_use(std::size_t drafter) const noexcept { return (drafters >> drafter & 1U) != 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
   // How many of the given guesses a step may evaluate: those with masks that allow them and with a mask behind.
   int n_given() const noexcept;

@@ -30,6 +30,8 @@ class Drafter {
   // The time that a guess takes, in rows of the model: 1 is as long as a step of the model with one row. It decides how
   // many guesses are asked for.
   virtual double cost_of_token() const noexcept { return 0; }
+  // What it has to evaluate before it can guess for the sequence, in the same unit.
+  virtual double start_cost(const Sequence& /*sequence*/) const noexcept { return 0; }
   // What guesses of a sureness class are worth before any is verified.
   virtual RightShares prior(int /*sureness*/) const noexcept { return {}; }
   // Allocates nothing once the lists of guesses have their capacity.

@@ -13,6 +13,8 @@ namespace {
 
 // Rows of a prompt's chunk while nothing is measured, and the fewest at any time.
 constexpr int kLeastChunk = 16;
+// The time of a prompt's row, in guesses, until it is measured.
+constexpr double kPriorPromptRow = 0.25;
 
 KvBlocksOptions shadow_blocks(const DraftModelOptions& options, const ForwardPass& forward) {
   return {.n_blocks = options.n_blocks,
@@ -61,6 +63,17 @@ ModelDrafter::ModelDrafter(Backend& backend, ForwardPass& forward, const DraftMo
 double ModelDrafter::cost_of_token() const noexcept {
   const bool is_measured = token_ns_.value() > 0 && single_row_ns_.value() > 0;
   return is_measured ? token_ns_.value() / single_row_ns_.value() : assumed_cost_;
+}
+
+double ModelDrafter::start_cost(const Sequence& sequence) const noexcept {
+  const Shadow* const shadow = shadows_.find(sequence.id);
+  const int n_held = shadow != nullptr ? shadow->copy.held : 0;
+  const int n_lacking = static_cast<int>(sequence.tokens.size()) - n_held;
+  if (n_lacking <= kLeastChunk) return 0;
+  const bool is_measured = prompt_row_ns_.value() > 0 && single_row_ns_.value() > 0;
+  const double row_cost =
+      is_measured ? prompt_row_ns_.value() / single_row_ns_.value() : kPriorPromptRow * cost_of_token();
+  return n_lacking * row_cost;
 }
 
 void ModelDrafter::observe(const Step& step) {

@@ -37,6 +37,8 @@ class ModelDrafter final : public Drafter {
   ModelDrafter(Backend& backend, ForwardPass& forward, const DraftModelOptions& options, Clock clock = {});
   std::string_view name() const noexcept override { return kName; }
   double cost_of_token() const noexcept override;
+  // The tokens that the shadow lacks, if they are more than a round brings.
+  double start_cost(const Sequence& sequence) const noexcept override;
   void draft(std::span<DraftRequest> requests) override;
   void observe(const Step& step) override;
   void forget(const Sequence& sequence) noexcept override { shadows_.erase(sequence.id); }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/engine_state.h"
 #include "engine/speculation/draft_control.h"
 #include "engine/speculation/drafter.h"
@@ -28,7 +29,8 @@ namespace imp {
 // "grammar").
 class Speculation {
  public:
-  Speculation(EngineState& state, int max_logits_rows, Drafters drafters);
+  // The clock outlives it.
+  Speculation(EngineState& state, int max_logits_rows, Drafters drafters, const Clock& clock);
 
   bool is_on() const noexcept { return !drafters_.empty(); }
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
@@ -70,6 +72,11 @@ class Speculation {
   std::optional<DraftSkip> why_not(const Sequence& sequence) const noexcept;
   int n_wanted(const Sequence& sequence) const noexcept;
   void take_given(Round& round) const;
+  void count_answer(Sequence& sequence);
+  void propose(DraftedEvent& event);
+  int n_outputs_left(const Sequence& sequence) const noexcept;
+  void charge(const Step& step);
+  Sequence* going_on(const StepRow& row);
   int n_writable(const Sequence& sequence) const noexcept;
   int state_slots_of(const StepPlan& plan);
   bool is_armed(const Sequence& sequence) const noexcept;
@@ -77,6 +84,8 @@ class Speculation {
   void count_skip(Sequence& sequence, DraftSkip skip) noexcept;
 
   EngineState& state_;
+  const Clock& clock_;
+  std::int64_t draft_ns_ = 0;  // of this step: choosing and making guesses
   int max_logits_rows_;
   Drafters& drafters_;  // of the state
   DraftControl control_;
