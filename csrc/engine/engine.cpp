@@ -14,6 +14,7 @@
 #include "engine/admission_control.h"
 #include "engine/loop.h"
 #include "engine/mailbox.h"
+#include "engine/validate_options.h"
 
 namespace imp {
 

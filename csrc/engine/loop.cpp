@@ -1,42 +1,17 @@
-// Takes commands, runs steps, and turns failures into events.
+// Runs steps, and turns failures into events.
 #include "engine/loop.h"
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "engine/failure.h"
+#include "engine/reserve_more.h"
 
 namespace imp {
 namespace {
-
-// One call operator for each alternative of a variant.
-template <class... Calls>
-struct Overloads : Calls... {
-  using Calls::operator()...;
-};
-
-// The receiver of a failed command's events.
-struct Address {
-  Ticket ticket = 0;
-  SequenceId sequence = 0;
-};
-
-Address address_of(const Command& command) {
-  return std::visit(
-      [](const auto& any) -> Address {
-        Address address;
-        if constexpr (requires { any.ticket; }) address.ticket = any.ticket;
-        if constexpr (requires { any.sequence; }) address.sequence = any.sequence;
-        return address;
-      },
-      command);
-}
 
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
   const int max_cached = std::min(options.n_blocks, options.max_cached_blocks);
@@ -48,25 +23,6 @@ KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& f
           .n_state_slots = options.n_state_slots};
 }
 
-void require(bool holds, const char* option, std::int64_t found, const std::string& expected) {
-  if (!holds) throw FieldInvalid(option, std::to_string(found) + ", expected " + expected);
-}
-
-void check_range(const EngineField& field, const EngineOptions& options) {
-  const auto value = std::visit([&](auto member) { return static_cast<double>(options.*member); }, field.member);
-  if (value >= field.low && value <= field.high) return;  // NaN is outside
-  std::ostringstream problem;
-  problem << value << ", expected " << field.low << " to " << field.high;
-  throw FieldInvalid(std::string(field.name), problem.str());
-}
-
-// Commands that free something. They run even if there may be no memory for an answer.
-bool only_frees(const Command& command) noexcept {
-  const auto* const profile = std::get_if<ProfileCommand>(&command);
-  return std::holds_alternative<EndCommand>(command) || std::holds_alternative<CloseCommand>(command) ||
-         (profile != nullptr && profile->n_steps == 0);
-}
-
 ResourceExhausted kv_full(const Refusal& refusal) {
   const std::string needed = std::to_string(refusal.needed);
   const std::string available = std::to_string(refusal.available);
@@ -75,47 +31,7 @@ ResourceExhausted kv_full(const Refusal& refusal) {
           {{"needed", needed}, {"available", available}}};
 }
 
-// Grows as push_back does. Returns false if there is no memory.
-template <class T>
-bool reserve_more(std::vector<T>& list, std::size_t n_more) noexcept {
-  const std::size_t wanted = list.size() + n_more;
-  try {
-    if (wanted > list.capacity()) list.reserve(std::max(wanted, 2 * list.capacity()));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
-
-void validate(const EngineOptions& options, const ForwardPass& forward) {
-  for (const EngineField& field : kEngineFields) check_range(field, options);
-  const KvGeometry geometry = forward.kv_geometry(options.n_blocks, options.n_state_slots);
-  const int block_tokens = geometry.block_tokens;
-  const ForwardLimits& limits = forward.limits();
-  const std::int64_t cache_tokens = static_cast<std::int64_t>(options.n_blocks) * block_tokens;
-  require(options.max_context > 0, "max_context", options.max_context, "at least 1");
-  require(cache_tokens >= options.max_context, "max_context", options.max_context,
-          "at most the tokens that the cache holds, " + std::to_string(cache_tokens));
-  const bool has_state = geometry.state.n_layers > 0;
-  require(has_state ? options.n_state_slots >= 2 : options.n_state_slots == 0, "n_state_slots", options.n_state_slots,
-          has_state ? "at least 2: a step reads one and writes another" : "0: the model has no recurrent state");
-  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(), "n_tokens", options.n_tokens,
-          "at most the model's rows, " + std::to_string(forward.vocab_size()));
-  require(options.step_tokens >= options.max_running, "step_tokens", options.step_tokens,
-          "at least max_running, " + std::to_string(options.max_running));
-  require(limits.max_rows >= options.step_tokens, "step_tokens", options.step_tokens,
-          "at most the model's max_rows, " + std::to_string(limits.max_rows));
-  require(limits.max_logits_rows >= options.max_running, "max_running", options.max_running,
-          "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
-  require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
-  require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
-  for (const std::int32_t token : options.suppressed_tokens) {
-    require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
-            "a token id below " + std::to_string(forward.vocab_size()));
-  }
-}
 
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
            AdmissionControl& admission, Clock clock, Drafters drafters)
@@ -156,61 +72,6 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
   plan_.refused.reserve(most);
   state_.events.reserve(2 * (events_of_iteration() + most));
-}
-
-void Loop::take(AcceptedCommand accepted) {
-  state_.now_ns = clock_();
-  const Address address = address_of(accepted.command);
-  try {
-    // Reserve first, so that no command acts without memory for its answer.
-    const bool has_room = reserve_more(state_.events, events_of(accepted.command));
-    if (!has_room && !only_frees(accepted.command)) throw std::bad_alloc();
-    dispatch(accepted);
-  } catch (...) {
-    const Failure failure = failure_of(std::current_exception());
-    Sequence* addressed = state_.find(address.sequence);
-    if (addressed != nullptr && addressed->run && addressed->run->ticket == address.ticket) {
-      runs_.fail(*addressed, failure);  // its reader would wait for an event that never comes
-    } else {
-      state_.report_failure(address.ticket, address.sequence, 0, failure);
-    }
-  }
-}
-
-// The most events that a command causes for each sequence: an answer, the end of a run, and its own failure.
-std::size_t Loop::events_of(const Command& command) noexcept {
-  constexpr std::size_t kOfOne = 3;
-  std::size_t n_siblings = 0;
-  if (const auto* begun = std::get_if<RunCommand>(&command)) {
-    n_siblings = begun->siblings.size();
-  } else if (const Sequence* addressed = state_.find(address_of(command).sequence); addressed && addressed->run) {
-    const Sequence* leader = addressed->run->leader;
-    n_siblings = (leader == nullptr ? addressed : leader)->run->siblings.size();
-  }
-  return kOfOne * (1 + n_siblings);
-}
-
-void Loop::dispatch(AcceptedCommand& accepted) {
-  std::visit(
-      Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
-                [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
-                [&](MaskCommand& mask) { runs_.set_mask(std::move(mask)); },
-                [&](DraftCommand& draft) { runs_.set_guesses(std::move(draft), accepted.taken_ns); },
-                [&](EndCommand& end) { end_run(end, accepted.taken_ns); },
-                [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },
-                [&](TruncateCommand& truncate) { sessions_.truncate(truncate); },
-                [&](CloseCommand& close) { sessions_.close(close); },
-                [&](FlushCacheCommand& flush) {
-                  sessions_.flush(flush);
-                  speculation_.flush();
-                },
-                [&](ProfileCommand& profile) { recorder_.begin(profile, state_.events); }},
-      accepted.command);
-}
-
-void Loop::end_run(const EndCommand& end, std::int64_t taken_ns) {
-  const bool ended = runs_.end(end);
-  if (ended && end.reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - taken_ns);
 }
 
 // For each running sequence: started, token, and finished or drafted; for each guess a token. In addition any sequence

@@ -17,9 +17,6 @@
 
 namespace imp {
 
-// Throws InvalidArgument if the options contradict each other, the model or the pool.
-void validate(const EngineOptions& options, const ForwardPass& forward);
-
 // Continuous batching: each iteration takes the queued commands and completes at most one step. Overlap scheduling: on
 // an asynchronous device the loop starts the next step before it reads this one, if the host takes no part in the
 // choice of its tokens. Rows of a sequence that ended meanwhile are dropped.

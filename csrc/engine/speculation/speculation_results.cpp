@@ -36,8 +36,8 @@ void Speculation::flush() {
 // The sequence of the row if its run goes on; else null.
 Sequence* Speculation::going_on(const StepRow& row) {
   Sequence* const found = state_.find(row.id);
-  const bool goes_on = found == row.planned.sequence && found->run && found->run->ticket == row.ticket;
-  return goes_on ? found : nullptr;
+  const bool is_there = found != nullptr && found == row.planned.sequence;
+  return is_there && found->run && found->run->ticket == row.ticket ? found : nullptr;
 }
 
 // The guesses of a sequence that has ended count for their class too.

@@ -16,6 +16,7 @@
 #include "engine/loop.h"
 #include "engine/speculation/make_drafters.h"
 #include "engine/speculation/model_drafter.h"
+#include "engine/validate_options.h"
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
 #include "native/script/script_backend.h"
@@ -373,6 +374,9 @@ void register_manual(py::module_& module) {
           [](ManualEngine& self, std::vector<std::int64_t> numbers) {
             self.backend.failing_samples = std::move(numbers);
           })
+      .def_property(
+          "shifts_masks", [](const ManualEngine& self) { return self.backend.shifts_masks; },
+          [](ManualEngine& self, bool shifts) { self.backend.shifts_masks = shifts; })
       .def_property_readonly("n_sample_calls", [](const ManualEngine& self) { return self.backend.n_sample_calls; })
       .def_property(
           "records_draws", [](const ManualEngine& self) { return self.backend.records; },
