@@ -1111,7 +1111,7 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, forced: list[int] = [], siblings: list[int] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
         """
         Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
@@ -1139,7 +1139,7 @@ class Engine:
         """
         Records the next steps; then a ProfileEvent follows. 0 ends the current profile.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, forced: list[int] = [], siblings: list[int] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

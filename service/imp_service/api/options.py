@@ -87,6 +87,8 @@ class SpeculationOptions:
     # None: as the settings.
     enabled: bool | None = field(default=None, metadata={"keyword": "speculation_enabled"})
     max_draft_tokens: int | None = None
+    # Those of the server that may guess; empty: all. What a constraint forces is guessed with any of them.
+    drafters: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

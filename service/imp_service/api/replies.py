@@ -117,7 +117,7 @@ class DrafterReport:
 class SpeculationReport:
     """How speculative decoding went, over all sequences of a request.
 
-    `off_reason` says why nothing was guessed at its end: "disabled", "not_worth_it" or "constraint". It is
+    `off_reason` says why nothing was guessed at its end: "disabled" or "not_worth_it". It is
     empty if something was, or if no drafter had an idea.
     """
 

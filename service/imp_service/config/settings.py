@@ -26,7 +26,7 @@ from imp_service.config.server_settings import (
     Watchdog,
 )
 from imp_service.config.table import Section, key, named, nodes_of, section
-from imp_service.tables import ENGINE_FIELDS, LIMITS
+from imp_service.tables import DRAFTERS, ENGINE_FIELDS, LIMITS
 
 
 def engine_key(name: str, kind: Callable[[int, int], Kind[int]] = Integer) -> Any:
@@ -164,7 +164,7 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Speculation:
     drafters: tuple[str, ...] = key(
-        ListOf(Choice("ngram", "model"), 2),
+        ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
         (),
         "what guesses the next tokens, in this order: ngram (earlier text) and model (a smaller model)",
     )

@@ -97,7 +97,7 @@ class EngineSession:
         sampling = with_seed(request.sampling)
         resolved = None if keeps_sampler else runtime.resolve_sampling(sampling)
         limits, returns = runtime.limits_of(request), returns_of(request.output)
-        max_draft_tokens = runtime.max_draft_tokens_of(request.speculation)
+        max_draft_tokens, drafters = runtime.guessing_of(request.speculation)
 
         def submit(ticket: int) -> None:
             runtime.client.engine.run(
@@ -109,6 +109,7 @@ class EngineSession:
                 returns=returns,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
+                drafters=drafters,
             )
             if not keeps_sampler:
                 self.seed = seed_of(sampling)

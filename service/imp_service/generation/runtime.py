@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +46,7 @@ Clock = Callable[[], float]
 # Makes the stream of a sequence by its number.
 MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
 UP_TO_CONTEXT = -1
+ALL_DRAFTERS = 2**32 - 1
 # Counts in the core have 31 bits: far beyond any context.
 MOST = 2**31 - 1
 
@@ -120,7 +121,7 @@ class ModelRuntime:
         resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
         limits, returns = self.limits_of(request), returns_of(request.output)
-        max_draft_tokens = self.max_draft_tokens_of(request.speculation)
+        max_draft_tokens, drafters = self.guessing_of(request.speculation)
 
         def submit(ticket: int) -> None:
             self.client.engine.generate(
@@ -136,6 +137,7 @@ class ModelRuntime:
                 returns=returns,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
+                drafters=drafters,
                 siblings=sequences[1:],
             )
 
@@ -192,20 +194,35 @@ class ModelRuntime:
         """The sampler that runs; unset fields take the model's defaults."""
         return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
 
-    @property
-    def drafters(self) -> list[str]:
+    @cached_property
+    def drafters(self) -> tuple[str, ...]:
         """What guesses tokens ahead, in the order of use."""
-        return list(self.client.engine.stats().drafters)
+        return tuple(self.client.engine.stats().drafters)
 
-    def max_draft_tokens_of(self, options: SpeculationOptions) -> int:
-        """The most guesses of a generation in one step; 0 if it does not draft."""
+    def guessing_of(self, options: SpeculationOptions) -> tuple[int, int]:
+        """The most guesses of a generation in one step, and a bit for each drafter that may make them.
+
+        No guesses if it does not draft.
+        """
         settings = self.config.settings.speculation
-        asked = {"enabled": options.enabled, "max_draft_tokens": options.max_draft_tokens}
+        asked = {
+            "enabled": options.enabled,
+            "max_draft_tokens": options.max_draft_tokens,
+            "drafters": options.drafters,
+        }
         if not settings.drafters and (name := next((name for name, value in asked.items() if value), None)):
             field = f"speculation.{name}"
             raise make_error("FEATURE_DISABLED", f"{field}: speculation.drafters is empty", {"feature": field})
         is_on = bool(settings.drafters) if options.enabled is None else options.enabled
-        return (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
+        most = (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
+        return most, self._chosen(options.drafters) if options.drafters else ALL_DRAFTERS
+
+    def _chosen(self, names: Sequence[str]) -> int:
+        served, field = self.drafters, "speculation.drafters"
+        for name in names:
+            if name not in served:
+                raise make_error("FEATURE_DISABLED", f"{field}: {name} is not served here", {"feature": field})
+        return sum(1 << served.index(name) for name in set(names))
 
     def limits_of(self, request: GenerationRequest) -> RunLimits:
         """Returns the conditions that end a generation."""

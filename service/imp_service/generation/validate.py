@@ -19,7 +19,7 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
-from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS, SamplerField
+from imp_service.tables import DRAFTERS, DRY_FIELDS, LIMITS, SAMPLER_FIELDS, SamplerField
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_BYTES = 256
@@ -115,6 +115,21 @@ def speculation_violations(options: SpeculationOptions) -> Iterator[Violation]:
     """The violations of the speculation options."""
     if options.max_draft_tokens is not None:
         yield from DRAFT_TOKENS.check("speculation.max_draft_tokens", options.max_draft_tokens)
+    yield from drafter_violations(options.drafters)
+
+
+def drafter_violations(names: Sequence[str], path: str = "speculation.drafters") -> Iterator[Violation]:
+    """The violations of a choice among the server's drafters."""
+    if isinstance(names, str):
+        yield Violation(path, f"{names!r}, expected a list")
+        return
+    too_many = list(count_violations(len(names), path, 0, len(DRAFTERS)))
+    if too_many:
+        yield from too_many
+        return
+    for i, name in enumerate(names):
+        if name not in DRAFTERS:
+            yield Violation(f"{path}[{i}]", f"{name!r}, expected one of {', '.join(DRAFTERS)}")
 
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:

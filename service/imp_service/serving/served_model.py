@@ -28,6 +28,8 @@ class ServedModel:
     names: tuple[str, ...] = ()
     # Kinds of constraints that the model supports, by the name of their field.
     constraints: tuple[str, ...] = ()
+    # What guesses tokens ahead, in the order of use.
+    drafters: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -40,4 +42,5 @@ class ServedModel:
             names=(model.name, *settings.model.aliases),
             # Constrained output needs an end token.
             constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
+            drafters=model.drafters,
         )

@@ -139,7 +139,7 @@ def test_a_whole_request_is_read() -> None:
         num_sequences=2,
         tool_choice="auto",
         parallel_tool_calls=False,
-        speculation=types_pb2.SpeculationOptions(enabled=False, max_draft_tokens=4),
+        speculation=types_pb2.SpeculationOptions(enabled=False, max_draft_tokens=4, drafters=["ngram"]),
     )
     assert read(request) == GenerationRequest(
         [5, 6],
@@ -153,7 +153,7 @@ def test_a_whole_request_is_read() -> None:
         "t",
         "auto",
         False,
-        SpeculationOptions(False, 4),
+        SpeculationOptions(False, 4, ("ngram",)),
     )
     assert read_chunking(request.output, SETTINGS) == (5, 0.001)
 

@@ -183,6 +183,7 @@ RULES: Mapping[str, MessageRules] = {
         {
             "enabled": DRAFTS,
             "max_draft_tokens": Both(Number(DRAFT_TOKENS), DRAFTS),
+            "drafters": Both(DRAFTS, values.DRAFTERS),
         }
     ),
     # InferenceService.

@@ -137,7 +137,8 @@ def read_cache(options: types_pb2.CacheOptions) -> CacheOptions:
 
 def read_speculation(options: types_pb2.SpeculationOptions) -> SpeculationOptions:
     """The fields that are set."""
-    return SpeculationOptions(**{field.name: value for field, value in options.ListFields()})
+    given = {field.name: value for field, value in options.ListFields() if not field.is_repeated}
+    return SpeculationOptions(**given, drafters=tuple(options.drafters))
 
 
 def read_step(options: inference_pb2.StepOptions) -> StepOptions:
