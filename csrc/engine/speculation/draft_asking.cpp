@@ -11,6 +11,8 @@ namespace {
 constexpr int kAskTrials = 4;
 // After so many answers with guesses, one without shows what it costs.
 constexpr int kMostAsked = 64;
+// In waits for one mask: a guess counts as at most so dear, since an answer may be late for other reasons.
+constexpr double kMostPrice = 4;
 
 }  // namespace
 
@@ -67,7 +69,7 @@ void DraftControl::add_wait(DraftHistory& history, int n_asked, int n_given, dou
     return;
   }
   if (!history.masks.is_known()) return;
-  const double extra = std::clamp(wait_ns / history.masks.plain_ns() - 1, 0.0, 100.0);
+  const double extra = std::clamp(wait_ns / history.masks.plain_ns() - 1, 0.0, kMostPrice * (1 + n_given));
   history.masks.add_asked(n_given, extra);
   masks_.add_asked(n_given, extra);
   const double lost = extra * history.masks.plain_ns() / wait_and_step_ns(history);

@@ -10,6 +10,9 @@
 namespace imp {
 namespace {
 
+// The time of choosing and making the guesses of a step counts as at most so many steps without guesses.
+constexpr double kMostDraft = 4;
+
 int n_chosen(std::span<const DraftOption> options) {
   return std::accumulate(options.begin(), options.end(), 0,
                          [](int n, const DraftOption& option) { return n + option.n_chosen; });
@@ -196,10 +199,12 @@ void DraftControl::add_step(const StepShape& step, int n_guesses, int n_right, c
   guess_ns_ = n_guesses > 0 ? extra_ns(step, n_guesses, times.work_ns) / n_guesses : 0;
   const bool is_late = times.is_held_back && n_guesses == 0 && costs_.is_measured();
   held_back_ns_ = is_late ? std::clamp(times.work_ns, plain_ns_, 2 * plain_ns_) - plain_ns_ : 0;
-  const double lost_ns = costs_.is_measured() ? guess_ns_ * n_guesses + held_back_ns_ + times.draft_ns : 0;
+  // Where a thread was interrupted, the clock shows any time.
+  const double draft_ns = std::clamp(times.draft_ns, 0.0, kMostDraft * plain_ns_);
+  const double lost_ns = costs_.is_measured() ? guess_ns_ * n_guesses + held_back_ns_ + draft_ns : 0;
   budget_.add(step.n_outputs + n_right, n_right, lost_ns / plain_ns_ * n_outputs_);
-  if (times.draft_ns > 0 && costs_.is_measured()) {
-    looking_loss_ += (std::min(times.draft_ns / plain_ns_, 1.0) * n_outputs_ - looking_loss_) / 4;
+  if (draft_ns > 0 && costs_.is_measured()) {
+    looking_loss_ += (std::min(draft_ns / plain_ns_, 1.0) * n_outputs_ - looking_loss_) / 4;
   }
   if (!has_prompts && n_guesses > 0) costs_.add(step.n_rows + n_guesses, step.n_held, times.work_ns);
   if (step.n_outputs > 0) last_step_ = {.n_outputs = step.n_outputs, .n_rows = step.n_outputs, .n_held = step.n_held};

@@ -96,15 +96,22 @@ class ManualLoop {
   std::int64_t now_ns = 0;
   // Each reading moves the clock by at most this much, in either direction. 0: only the test moves it.
   std::int64_t clock_jumps_ns = 0;
+  // What a forward pass takes.
+  std::int64_t forward_ns = 0;
+
+ protected:
+  virtual std::int64_t n_forwards() const { return 0; }
 
  private:
   std::int64_t read_clock() {
+    now_ns += forward_ns * (n_forwards() - std::exchange(n_timed_, n_forwards()));
     if (clock_jumps_ns > 0) {
       now_ns += std::uniform_int_distribution<std::int64_t>(-clock_jumps_ns, clock_jumps_ns)(random_);
     }
     return now_ns;
   }
 
+  std::int64_t n_timed_ = 0;  // forward passes
   std::mt19937_64 random_;
   HashSecret secret_;
   AdmissionControl admission_;
@@ -176,6 +183,8 @@ class ManualEngine : public ScriptParts, public ManualLoop {
   ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess,
                const std::optional<ScriptDraft>& draft)
       : ScriptParts(script, draft), ManualLoop(backend, model, options, make_drafters(options, guess, draft)) {}
+
+  std::int64_t n_forwards() const override { return model.n_forwards; }
 
   ModelDrafter& model_drafter() const {
     if (drafter == nullptr) throw py::value_error("the engine has no draft model");
@@ -312,6 +321,7 @@ void def_loop(Class& bound) {
       .def("state_slot", [](Self& self, SequenceId id) { return self.sequence(id).table.state; })
       .def_readwrite("now_ns", &Self::now_ns)
       .def_readwrite("clock_jumps_ns", &Self::clock_jumps_ns)
+      .def_readwrite("forward_ns", &Self::forward_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
       .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })
