@@ -10,6 +10,9 @@
 namespace imp {
 namespace {
 
+// Where asking for guesses is not worth it, one of so many constrained runs asks.
+constexpr std::uint64_t kAskAgain = 16;
+
 FinishReason finish_reason(EndReason reason) {
   switch (reason) {
     case EndReason::cancelled:
@@ -115,7 +118,8 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.max_draft_tokens = command.max_draft_tokens;
   run.drafters = command.drafters;
   run.forced = std::move(command.forced);
-  run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
+  run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty() &&
+                         (state_.is_asking_worth_it || ++state_.n_runs_not_asking % kAskAgain == 0);
 
   // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;

@@ -85,6 +85,7 @@ class Speculation {
 
   EngineState& state_;
   const Clock& clock_;
+  int n_not_asked_ = 0;        // DraftedEvents since the last one that asked for guesses
   std::int64_t draft_ns_ = 0;  // of this step: choosing and making guesses
   int max_logits_rows_;
   Drafters& drafters_;  // of the state

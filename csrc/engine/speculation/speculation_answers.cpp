@@ -7,6 +7,12 @@
 #include "engine/speculation/speculation.h"
 
 namespace imp {
+namespace {
+
+// After so many outputs that asked for no guess, few runs that begin take part in the exchange of guesses at all.
+constexpr int kManyOutputs = 256;
+
+}  // namespace
 
 // Takes the guesses that came with the masks. One that the text side took from a drafter is as sure as it was.
 void Speculation::take_given(Round& round) const {
@@ -49,7 +55,11 @@ void Speculation::propose(DraftedEvent& event) {
   const bool is_fixed = state_.options.fixed_depth;
   request.sequence = &sequence;
   request.n_wanted = why_not(sequence) ? 0 : n_wanted(sequence);
-  if (!is_fixed) request.n_wanted = control_.n_to_ask(sequence.drafting, request.n_wanted);
+  if (!is_fixed && n_wanted(sequence) > 0) {
+    request.n_wanted = control_.n_to_ask(sequence.drafting, request.n_wanted);
+    n_not_asked_ = request.n_wanted > 0 ? 0 : std::min(n_not_asked_ + 1, kManyOutputs);
+    state_.is_asking_worth_it = n_not_asked_ < kManyOutputs;
+  }
   request.guesses.clear();
   sequence.run->given.taken_ns = -1;
   proposal = {.made_ns = state_.now_ns, .n_asked = request.n_wanted};
