@@ -39,6 +39,9 @@ struct AttentionParams {
   const Vector* sinks = nullptr;
 };
 
+// Keys over which Backend::attention_mass takes means.
+inline constexpr int kMassPool = 13;
+
 // Which elements of a head form a rotated pair.
 enum class RopeStyle : std::uint8_t {
   adjacent,  // (0, 1), (2, 3), …

@@ -57,6 +57,9 @@ struct PositionScale {
   int period = 1;
 };
 
+// A logit that is finite, as the sampler requires, and whose token has no chance against any other.
+inline constexpr float kUnlikelyLogit = -1e30F;
+
 // Increase when the bytes of a layout change meaning: packed weights are cached on disk.
 inline constexpr int kLayoutRevision = 1;
 
@@ -294,6 +297,16 @@ class Backend {
   // The ops of kOptionalOps. A backend that lacks one refuses WorkspaceNeeds that name it, and does not list it in
   // launches().
 
+  // The attention that the one query of `sequence` pays to each of some keys: into[i] = max(into[i], weight of key
+  // first_key + i), over all heads. A head's weights are the softmax of its scaled products with these keys alone, in
+  // ascending order, and then each is the mean of kMassPool neighbours, with itself in the middle and zeros beyond the
+  // ends. All keys are at positions before the query's. `into` is in the host's memory and not negative.
+  virtual void attention_mass(const KvPool& /*pool*/, int /*layer*/, const SequenceRows& /*sequence*/,
+                              const AttentionParams& /*params*/, Rows /*q*/, int /*first_key*/,
+                              std::span<float> /*into*/) {
+    IMP_CHECK(false);
+  }
+
   // x = factor · x
   virtual void scale(Rows /*x*/, float /*factor*/) { IMP_CHECK(false); }
 
@@ -342,6 +355,9 @@ class Backend {
                           const DeltaRule& /*rule*/, const DeltaRows& /*rows*/, Rows /*out*/) {
     IMP_CHECK(false);
   }
+
+  // out[i, columns[j]] = x[i, j]; the other columns of out get kUnlikelyLogit.
+  virtual void spread_columns(Rows /*x*/, std::span<const std::int32_t> /*columns*/, Rows /*out*/) { IMP_CHECK(false); }
 
   // x = cap · tanh(x / cap)
   virtual void soft_cap(Rows x, float cap) = 0;

@@ -20,6 +20,7 @@ enum class Op : std::uint8_t {
   attend_decode,
   attend_prefill,
   attend_sinks,
+  attention_mass,
   gated_activation,
   clamped_activation,
   route_experts,
@@ -39,6 +40,7 @@ enum class Op : std::uint8_t {
   delta_rule,
   soft_cap,
   gather_rows,
+  spread_columns,
   sample,
   score,
   read_row,
@@ -58,6 +60,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "attend_decode",
     "attend_prefill",
     "attend_sinks",
+    "attention_mass",
     "gated_activation",
     "clamped_activation",
     "route_experts",
@@ -77,6 +80,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "delta_rule",
     "soft_cap",
     "gather_rows",
+    "spread_columns",
     "sample",
     "score",
     "read_row",
@@ -85,9 +89,9 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
 
 // Ops that only some models use and that a backend may lack.
 inline constexpr std::array kOptionalOps = {
-    Op::attend_sinks,   Op::clamped_activation, Op::expert_biases, Op::scale,         Op::layer_norm,
-    Op::activate,       Op::scale_by_position,  Op::norm_heads,    Op::scale_experts, Op::multiply_sigmoid,
-    Op::rms_norm_gated, Op::short_conv,         Op::delta_rule};
+    Op::attend_sinks,     Op::attention_mass, Op::clamped_activation, Op::expert_biases, Op::scale,
+    Op::layer_norm,       Op::activate,       Op::scale_by_position,  Op::norm_heads,    Op::scale_experts,
+    Op::multiply_sigmoid, Op::rms_norm_gated, Op::short_conv,         Op::delta_rule,    Op::spread_columns};
 constexpr bool is_optional(Op op) noexcept {
   return std::ranges::find(kOptionalOps, op) != kOptionalOps.end();
 }

@@ -88,6 +88,21 @@ SequenceKind sequence_kind(const std::string& word) {
   refuse("kind", word, "generation, session");
 }
 
+SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep) {
+  if (!policy) return {.keep = keep};
+  SparseRequest request{.is_asked = true, .keep = keep};
+  if (*policy == "dense") {
+    request.policy = SparsePolicy::dense;
+  } else if (*policy == "auto") {
+    request.policy = SparsePolicy::automatic;
+  } else if (*policy == "sparse") {
+    request.policy = SparsePolicy::sparse;
+  } else {
+    refuse("sparse_policy", *policy, "dense, auto, sparse");
+  }
+  return request;
+}
+
 EndReason end_reason(const std::string& word) {
   if (word == "cancelled") return EndReason::cancelled;
   if (word == "aborted") return EndReason::aborted;

@@ -20,6 +20,8 @@ void register_command_parts(pybind11::module_& module);
 std::vector<std::uint32_t> mask_of_bytes(const pybind11::bytes& bytes);
 
 SequenceKind sequence_kind(const std::string& word);
+// `policy`: none if the request does not ask for sparse prefill.
+SparseRequest sparse_request(const std::optional<std::string>& policy, std::int32_t keep);
 EndReason end_reason(const std::string& word);
 
 // Checks and queues without the GIL.
@@ -40,7 +42,8 @@ void def_run(Class& bound) {
       [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, bool resume,
          std::optional<std::int32_t> position, std::optional<SamplingOptions> sampling,
          std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
-         const py::bytes& allowed, bool constrained, std::int32_t max_draft_tokens, Tokens forced,
+         const py::bytes& allowed, bool constrained, const std::optional<std::string>& sparse_policy,
+         std::int32_t sparse_keep, std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced,
          std::vector<SequenceId> siblings) {
         submit_unlocked(self, {RunCommand{.ticket = ticket,
                                           .sequence = sequence,
@@ -54,7 +57,9 @@ void def_run(Class& bound) {
                                           .returns = returns,
                                           .allowed = mask_of_bytes(allowed),
                                           .constrained = constrained,
+                                          .sparse = sparse_request(sparse_policy, sparse_keep),
                                           .max_draft_tokens = max_draft_tokens,
+                                          .drafters = drafters,
                                           .forced = std::move(forced),
                                           .siblings = std::move(siblings)}});
       },
@@ -62,7 +67,8 @@ void def_run(Class& bound) {
       py::arg("resume") = false, py::arg("position") = py::none(), py::arg("sampling") = py::none(),
       py::arg("base") = py::none(), py::arg("rebase") = false, py::arg_v("limits", RunLimits{}, "RunLimits()"),
       py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
-      py::arg("constrained") = false, py::arg("max_draft_tokens") = 0, py::arg("forced").noconvert() = Tokens{},
+      py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
+      py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
       py::arg("siblings").noconvert() = std::vector<SequenceId>{},
       "Evaluates tokens, or the pending one, and samples outputs.");
 }
@@ -78,7 +84,8 @@ void def_generate(Class& bound) {
       [](Self& self, Ticket ticket, SequenceId sequence, Tokens tokens, const SamplingOptions& sampling,
          std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix,
          std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns, bool constrained,
-         std::int32_t max_draft_tokens, Tokens forced, std::vector<SequenceId> siblings) {
+         const std::optional<std::string>& sparse_policy, std::int32_t sparse_keep, std::int32_t max_draft_tokens,
+         std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings) {
         RunCommand run{.ticket = ticket,
                        .sequence = sequence,
                        .tokens = std::move(tokens),
@@ -89,7 +96,9 @@ void def_generate(Class& bound) {
                        .returns = returns,
                        .allowed = {},
                        .constrained = constrained,
+                       .sparse = sparse_request(sparse_policy, sparse_keep),
                        .max_draft_tokens = max_draft_tokens,
+                       .drafters = drafters,
                        .forced = std::move(forced),
                        .siblings = std::move(siblings)};
         submit_unlocked(self, {OpenCommand{.sequence = sequence,
@@ -105,7 +114,8 @@ void def_generate(Class& bound) {
       py::arg_v("sampling", SamplingOptions{}, "SamplingOptions()"), py::arg("priority") = 0, py::arg("tenant") = "",
       py::arg("cache_scope") = "", py::arg("bypass_prefix") = false, py::arg("base") = py::none(),
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
-      py::arg("constrained") = false, py::arg("max_draft_tokens") = 0, py::arg("forced").noconvert() = Tokens{},
+      py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
+      py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
       py::arg("siblings").noconvert() = std::vector<SequenceId>{},
       "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
       "neither.");

@@ -65,6 +65,7 @@ void register_options(py::module_& module) {
       .def_readwrite("fixed_depth", &EngineOptions::fixed_depth)
       .def_readwrite("draft_suppressed_tokens", &EngineOptions::draft_suppressed_tokens)
       .def_readwrite("suppressed_tokens", &EngineOptions::suppressed_tokens)
+      .def_readwrite("control_tokens", &EngineOptions::control_tokens)
       .def_readwrite("cpu", &EngineOptions::cpu);
 }
 
@@ -122,10 +123,11 @@ void register_stats(py::module_& module) {
 // The engine, and a spare event vector for drain_events().
 class PythonEngine {
  public:
-  PythonEngine(LoadedModel& model, const EngineOptions& options)
-      : lease_(model),
-        engine_(std::make_unique<Engine>(*model.backend, *model.decoder, options, Clock{},
-                                         make_drafters(model, options))) {}
+  PythonEngine(LoadedModel& model, const EngineOptions& options) : lease_(model) {
+    DraftUses uses = make_drafters(model, options);
+    engine_ = std::make_unique<Engine>(*model.backend, *model.decoder, options, Clock{}, std::move(uses.drafters),
+                                       std::move(uses.scorer));
+  }
   // Releases the GIL while the engine's thread ends its step.
   ~PythonEngine() {
     const py::gil_scoped_release unlocked;

@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,12 @@ void register_parts(py::module_& module) {
       .def_readonly("n_rounds", &DraftCounts::n_rounds)
       .def_readonly("n_drafted", &DraftCounts::n_drafted)
       .def_readonly("n_accepted", &DraftCounts::n_accepted);
+  py::class_<SparseReport>(module, "SparseReport", "What of a prompt was evaluated.")
+      .def_readonly("is_sparse", &SparseReport::is_sparse)
+      .def_property_readonly("reason", [](const SparseReport& report) { return std::string(name_of(report.reason)); })
+      .def_readonly("n_scored", &SparseReport::n_scored)
+      .def_readonly("n_selected", &SparseReport::n_selected)
+      .def_readonly("scoring_ns", &SparseReport::scoring_ns);
   py::class_<RunTimings>(module, "RunTimings", "How a run's time is divided, in nanoseconds.")
       .def_readonly("queue_ns", &RunTimings::queue_ns)
       .def_readonly("prefill_ns", &RunTimings::prefill_ns)
@@ -114,7 +121,10 @@ void register_events(py::module_& module) {
       .def_readonly("scores", &StartedEvent::scores)
       .def_readonly("candidates", &StartedEvent::candidates)
       .def_property_readonly("logits", [](const StartedEvent& event) { return array_of(event.logits); })
-      .def_readonly("drafts", &StartedEvent::drafts);
+      .def_readonly("drafts", &StartedEvent::drafts)
+      .def_property_readonly("sparse", [](const StartedEvent& event) {
+        return event.sparse.is_asked ? std::optional(event.sparse) : std::nullopt;
+      });
   bind_event<TokenEvent>(module, "TokenEvent", "An output was drawn.")
       .def_readonly("stream", &TokenEvent::stream)
       .def_readonly("output", &TokenEvent::output)

@@ -187,9 +187,12 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("vocab_size") = plan.resolved.config.vocab_size, py::arg("n_tokens") = plan.resolved.config.n_tokens,
       py::arg("model_context") = request.model_context, py::arg("weights_bytes") = request.weights_bytes,
       py::arg("scratch_bytes") = request.scratch_bytes, py::arg("logits_bytes") = request.logits_bytes,
-      py::arg("reserve_bytes") = request.reserve_bytes, py::arg("kv_block_bytes") = request.kv_block_bytes,
-      py::arg("state_slot_bytes") = request.state_slot_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
-      py::arg("memory") = division[0], py::arg("refusal") = division[1], py::arg("draft") = draft);
+      py::arg("reserve_bytes") = request.reserve_bytes, py::arg("head_bytes") = request.head_bytes,
+      py::arg("head_block_bytes") = request.head_block_bytes,
+      py::arg("head") = plan.head ? std::optional(plan.head->config.kind) : std::nullopt,
+      py::arg("kv_block_bytes") = request.kv_block_bytes, py::arg("state_slot_bytes") = request.state_slot_bytes,
+      py::arg("kv_block_tokens") = request.kv_block_tokens, py::arg("memory") = division[0],
+      py::arg("refusal") = division[1], py::arg("draft") = draft);
 }
 
 // Calls Python's callback with the GIL held. An exception that it raises ends the load.
@@ -263,6 +266,15 @@ void register_load_options(py::module_& module) {
   def_attribute(
       bound, "draft_kv_bytes", [](Options& self) -> auto& { return self.load.draft_kv_bytes; },
       "Cache of the draft model. None: a quarter of the model's.");
+  def_attribute(
+      bound, "with_own_head", [](Options& self) -> auto& { return self.load.with_own_head; },
+      "Loads the draft head of the model's own file, if it has one.");
+  bound.def_property(
+      "head_file", nullptr, [](Options& self, const ModelFile* file) { self.load.head_file = file; },
+      "The open file of a draft head. None: the model's own.");
+  def_attribute(
+      bound, "draft_scores_prompts", [](Options& self) -> auto& { return self.load.draft_scores_prompts; },
+      "The draft model chooses the part of prompts that is evaluated.");
   def_attribute(bound, "max_running", [](Options& self) -> auto& { return self.load.max_running; });
   def_attribute(
       bound, "state_snapshot_bytes", [](Options& self) -> auto& { return self.load.state_snapshot_bytes; },
@@ -315,6 +327,12 @@ void register_model(py::module_& module) {
       .def_property_readonly("vocab_size", [](const LoadedModel& self) { return self.model->config().vocab_size; })
       .def_property_readonly("n_tokens", [](const LoadedModel& self) { return self.model->config().n_tokens; })
       .def_property_readonly("max_context", [](const LoadedModel& self) { return self.model->config().max_context; })
+      .def_property_readonly(
+          "head",
+          [](const LoadedModel& self) {
+            return self.model->head() ? std::optional(self.model->head()->config.kind) : std::nullopt;
+          },
+          "The kind of the draft head: nextn or eagle3. None: there is none.")
       .def_property_readonly("n_blocks", [](const LoadedModel& self) { return self.model->memory().n_blocks; })
       .def_property_readonly("n_state_slots",
                              [](const LoadedModel& self) { return self.model->memory().n_state_slots; })

@@ -133,6 +133,10 @@ void AdmissionControl::check(const RunCommand& command) const {
   if (command.position) check_at_least("position", *command.position, 0);
   if (command.base) check_at_least("base", *command.base, 0);
   if (command.sampling) validate(*command.sampling, n_tokens_);
+  check_range("sparse_prefill.keep", command.sparse.keep, 1, kKeepAll);
+  if (command.sparse.policy != SparsePolicy::dense && !options_.sparse_prefill) {
+    refuse("sparse_prefill", "asked for", "nothing: the engine was made without it");
+  }
   check_range("speculation.max_draft_tokens", command.max_draft_tokens, 0, kLimits.draft_tokens);
   check_limits(command.limits);
   check_returns(command.returns);

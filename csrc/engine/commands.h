@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/sampling_options.h"
+#include "engine/sparse/sparse_rules.h"
 
 namespace imp {
 
@@ -64,7 +65,9 @@ struct RunCommand {
   RunReturns returns;
   std::vector<std::uint32_t> allowed;  // for the first output: a bit per token id; empty: all
   bool constrained = false;            // no output is drawn before its MaskCommand
+  SparseRequest sparse;                // whether only a part of the prompt is evaluated; not of sessions
   std::int32_t max_draft_tokens = 0;   // most guesses that a step verifies; 0: no speculative decoding
+  std::uint32_t drafters = ~0U;        // those that may guess: a bit for each, in the engine's order
   std::vector<std::int32_t> forced;    // for measurements: outputs in place of the first ones that are drawn
   std::vector<SequenceId> siblings;    // further sequences sampled from the same prompt: streams 1, 2, …
 };
@@ -79,7 +82,7 @@ struct MaskCommand {
 };
 
 // Answers a DraftedEvent: n guesses of the next outputs of a constrained run, perhaps none. Submit it in one list with
-// the masks of the outputs `output` to `output` + n, of which each assumes the guesses before it. The run takes no
+// the masks of the outputs `output` to `output` + n, each of which assumes the guesses before it. The run takes no
 // other masks, so that none can assume other outputs than there are.
 struct DraftCommand {
   Ticket ticket = 0;

@@ -14,6 +14,7 @@
 #include "engine/admission_control.h"
 #include "engine/loop.h"
 #include "engine/mailbox.h"
+#include "engine/validate_options.h"
 
 namespace imp {
 
@@ -29,14 +30,15 @@ const EngineOptions& validated(const EngineOptions& options, const ForwardPass& 
 }  // namespace
 
 struct Engine::Thread {
-  Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given, Drafters drafters)
+  Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given, Drafters drafters,
+         std::unique_ptr<PromptScorer> scorer)
       : clock(given ? std::move(given) : Clock(steady_now)),
         secret(options.cache_secret.value_or(random_secret())),
         admission(validated(options, forward),
                   {.vocab_size = forward.vocab_size(),
                    .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
                    .secret = secret}),
-        loop(backend, forward, options, secret, admission, clock, std::move(drafters)),
+        loop(backend, forward, options, secret, admission, clock, std::move(drafters), std::move(scorer)),
         mailbox(options.max_queued_events, clock),
         cpu(options.cpu) {
     mailbox.publish(loop.events(), loop.stats());
@@ -153,8 +155,10 @@ struct Engine::Thread {
   std::thread thread;
 };
 
-Engine::Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock, Drafters drafters)
-    : thread_(std::make_unique<Thread>(backend, forward, options, std::move(clock), std::move(drafters))) {}
+Engine::Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock, Drafters drafters,
+               std::unique_ptr<PromptScorer> scorer)
+    : thread_(std::make_unique<Thread>(backend, forward, options, std::move(clock), std::move(drafters),
+                                       std::move(scorer))) {}
 
 Engine::~Engine() = default;
 

@@ -13,6 +13,7 @@
 #include "engine/duration_histogram.h"
 #include "engine/engine_options.h"
 #include "engine/events.h"
+#include "engine/sparse/prompt_scorer.h"
 #include "engine/speculation/drafter.h"
 #include "model/forward_pass.h"
 
@@ -47,8 +48,8 @@ struct EngineStats {
   std::int64_t forward_ns = 0;    // total in forward passes
   std::int64_t sample_ns = 0;     // total in the backend's sampler
   std::int64_t step_ns = 0;       // total in steps
-  // Time since the thread began what it works on: a waiting command or the current step. 0 if it has nothing to do, or
-  // if it waits for a reader to drain the events.
+  // Time since the thread began its current work: a command or a step. 0 if it is idle, or if it waits for a reader to
+  // drain the events.
   std::int64_t silence_ns = 0;
   std::optional<StepGraphCounts> graphs;  // since the backend was made; empty if the backend captures no graphs
   DurationHistogram steps;
@@ -60,9 +61,10 @@ struct EngineStats {
 // the GIL. It pauses only while max_queued_events wait to be drained.
 class Engine {
  public:
-  // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend.
-  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {},
-         Drafters drafters = {});
+  // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend. `scorer`
+  // is needed for sparse prefill.
+  Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {}, Drafters drafters = {},
+         std::unique_ptr<PromptScorer> scorer = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

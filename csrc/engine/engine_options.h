@@ -12,6 +12,7 @@
 
 #include "engine/block_hash.h"
 #include "engine/limits.h"
+#include "engine/sparse/sparse_rules.h"
 
 namespace imp {
 
@@ -32,16 +33,21 @@ struct EngineOptions {
   bool evict_sessions = false;       // close the longest idle session if blocks are lacking
   bool prefix_cache = true;
   int state_snapshot_tokens = 512;                          // a snapshot of the recurrent state every so many positions
-  int max_cached_blocks = std::numeric_limits<int>::max();  // kept for reuse while nobody holds them
+  int max_cached_blocks = std::numeric_limits<int>::max();  // cached blocks without a holder
   int max_candidates = kLimits.top_logprobs;                // the most that a run may ask for
   std::optional<HashSecret> cache_secret;                   // secret of the prefix keys; absent: drawn from the system
   int max_queued_events = 65536;                            // the loop pauses if nobody drains them
   int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
   std::vector<std::string> drafters;            // what guesses for speculative decoding, in the order of their use
-  bool fixed_depth = false;                     // take every guess that there is room for: only for tests
-  std::vector<std::int32_t> draft_suppressed_tokens;  // never guessed by a draft model: its ids of other tokens
-  std::optional<int> cpu;                             // CPU of the engine's thread: that of the backend's thread 0
+  bool fixed_depth = false;                     // use every guess that fits; only for tests
+  std::vector<std::int32_t> draft_suppressed_tokens;  // ids that the draft model does not share: never guessed
+  bool sparse_prefill = false;                        // requests may have a part of their prompt evaluated
+  int sparse_threshold = SparseLimits{}.threshold;
+  int sparse_max_tokens = SparseLimits{}.max_tokens;
+  int sparse_anchors = SelectionRules{}.anchors;
+  std::vector<std::int32_t> control_tokens;  // the parts of a prompt with one of them are always evaluated
+  std::optional<int> cpu;                    // CPU of the engine's thread: that of the backend's thread 0
 };
 
 struct EngineField {
@@ -82,6 +88,14 @@ inline constexpr EngineField kEngineFields[] = {
      "most open sessions; further ones get SESSIONS_FULL"},
     {"evict_sessions", &EngineOptions::evict_sessions, "sessions.evict", 0, 1,
      "end the longest idle session whose blocks become free, instead of KV_FULL"},
+    {"sparse_prefill", &EngineOptions::sparse_prefill, "sparse_prefill.enabled", 0, 1,
+     "requests may have only a part of a long prompt evaluated: approximate, and replies say so"},
+    {"sparse_threshold", &EngineOptions::sparse_threshold, "sparse_prefill.threshold", 1, 1 << 24,
+     "tokens that the cache lacks, up to which auto evaluates all"},
+    {"sparse_max_tokens", &EngineOptions::sparse_max_tokens, "sparse_prefill.max_tokens", 1, 1 << 24,
+     "tokens that the cache lacks, beyond which all are evaluated"},
+    {"sparse_anchors", &EngineOptions::sparse_anchors, "sparse_prefill.anchors", 1, 64,
+     "chunks of 32 tokens at either end that are always evaluated"},
 };
 
 }  // namespace imp

@@ -15,6 +15,7 @@
 #include "engine/kv_blocks.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
+#include "engine/sparse/prompt_scorer.h"
 #include "engine/speculation/drafter.h"
 #include "engine/state_saves.h"
 
@@ -29,8 +30,12 @@ struct EngineState {
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
   std::vector<Event> events;  // of this iteration, oldest first
   EngineStats stats;
-  std::int64_t now_ns = 0;  // of this iteration
-  Drafters drafters = {};   // in the order in which they are asked
+  std::int64_t now_ns = 0;                    // of this iteration
+  Drafters drafters = {};                     // in the order in which they are asked
+  std::unique_ptr<PromptScorer> scorer = {};  // for sparse prefill; null: there is none
+  // Whether masks of guesses were worth their time lately. If not, few of the constrained runs that begin ask for them.
+  bool is_asking_worth_it = true;
+  std::uint64_t n_runs_not_asking = 0;
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);
@@ -65,6 +70,7 @@ struct EngineState {
   // The sequence must have no run.
   void erase(Sequence& sequence) {
     for (const std::unique_ptr<Drafter>& drafter : drafters) drafter->forget(sequence);
+    if (scorer != nullptr) scorer->forget(sequence);
     blocks.truncate(sequence.table, 0);
     if (sequence.kind == SequenceKind::session) {
       scheduler.set_busy(sequence);

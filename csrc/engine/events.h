@@ -46,6 +46,7 @@ struct StartedEvent {
   std::vector<Candidate> candidates;  // at the last position, and
   std::vector<float> logits;          // its logits, if requested and nothing is drawn
   bool drafts = false;                // a DraftedEvent follows the outputs of each step
+  SparseReport sparse;
 };
 
 // An output was drawn.
@@ -62,8 +63,8 @@ struct TokenEvent {
   std::vector<float> logits;
 };
 
-// A step of a constrained run that guesses has given its outputs, and the run goes on. It waits for the mask of its
-// next output, which may come with guesses (DraftCommand).
+// A constrained run with guesses has reported the outputs of a step. It now waits for the mask of its next output,
+// which may come with guesses (DraftCommand).
 struct DraftedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;
@@ -90,8 +91,8 @@ struct DrafterCounts {
 using CountsByDrafter = std::array<DrafterCounts, kMaxDrafters>;
 
 // Why a step of a sequence verified no guess, although its request allows guesses.
-enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room, constraint };
-inline constexpr int kDraftSkips = 4;
+enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room };
+inline constexpr int kDraftSkips = 3;
 using SkipCounts = std::array<std::uint64_t, kDraftSkips>;
 
 enum class FinishReason : std::uint8_t { stop, max_tokens, context_full, time_limit, aborted, cancelled };

@@ -54,6 +54,13 @@ int KvBlocks::match(BlockTable& table, const BlockKey& scope, std::span<const st
   return end - held;
 }
 
+int KvBlocks::n_matching(const BlockKey& scope, std::span<const std::int32_t> tokens) {
+  BlockTable table;
+  const int n = match(table, scope, tokens, 0);
+  truncate(table, 0);
+  return n;
+}
+
 int KvBlocks::missing(const BlockTable& table, int first, int end) const {
   const int n_blocks = static_cast<int>(table.blocks.size());
   int count = std::max(0, blocks_for(end) - n_blocks);

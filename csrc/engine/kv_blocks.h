@@ -61,6 +61,9 @@ class KvBlocks {
   // model has a recurrent state, the prefix ends at a snapshot.
   int match(BlockTable& table, const BlockKey& scope, std::span<const std::int32_t> tokens, int held);
 
+  // How many tokens match() would add to an empty table.
+  int n_matching(const BlockKey& scope, std::span<const std::int32_t> tokens);
+
   // New blocks needed before positions [first, end) can be written.
   int missing(const BlockTable& table, int first, int end) const;
 

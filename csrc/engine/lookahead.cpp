@@ -8,18 +8,18 @@
 namespace imp {
 namespace {
 
-// The device can draw the next token alone: the host has no mask, no penalty, no forced output and no sibling to
-// handle.
+// Whether the device can draw the next token without the host: there is no mask, penalty, forced output, sibling or
+// list of positions.
 bool draws_on_device(const Sequence& sequence) noexcept {
   const Run& run = *sequence.run;
-  return run.started && run.siblings.empty() && !run.constrained && run.forced.empty() &&
+  return run.started && run.siblings.empty() && !run.constrained && run.forced.empty() && !sequence.sparse &&
          !has_penalties(sequence.params);
 }
 
 // The run ends with the token that it draws now, whatever the token is.
 bool is_last_output(const Sequence& sequence, int max_context) noexcept {
   const Run& run = *sequence.run;
-  return run.n_outputs + 1 == run.limits.max_outputs || static_cast<int>(sequence.tokens.size()) + 1 > max_context;
+  return run.n_outputs + 1 == run.limits.max_outputs || static_cast<int>(sequence.history().size()) + 1 > max_context;
 }
 
 }  // namespace

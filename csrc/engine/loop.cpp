@@ -1,42 +1,17 @@
-// Takes commands, runs steps, and turns failures into events.
+// Runs steps, and turns failures into events.
 #include "engine/loop.h"
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "engine/failure.h"
+#include "engine/reserve_more.h"
 
 namespace imp {
 namespace {
-
-// One call operator for each alternative of a variant.
-template <class... Calls>
-struct Overloads : Calls... {
-  using Calls::operator()...;
-};
-
-// The receiver of a failed command's events.
-struct Address {
-  Ticket ticket = 0;
-  SequenceId sequence = 0;
-};
-
-Address address_of(const Command& command) {
-  return std::visit(
-      [](const auto& any) -> Address {
-        Address address;
-        if constexpr (requires { any.ticket; }) address.ticket = any.ticket;
-        if constexpr (requires { any.sequence; }) address.sequence = any.sequence;
-        return address;
-      },
-      command);
-}
 
 KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& forward) {
   const int max_cached = std::min(options.n_blocks, options.max_cached_blocks);
@@ -48,25 +23,6 @@ KvBlocksOptions block_options(const EngineOptions& options, const ForwardPass& f
           .n_state_slots = options.n_state_slots};
 }
 
-void require(bool holds, const char* option, std::int64_t found, const std::string& expected) {
-  if (!holds) throw FieldInvalid(option, std::to_string(found) + ", expected " + expected);
-}
-
-void check_range(const EngineField& field, const EngineOptions& options) {
-  const auto value = std::visit([&](auto member) { return static_cast<double>(options.*member); }, field.member);
-  if (value >= field.low && value <= field.high) return;  // NaN is outside
-  std::ostringstream problem;
-  problem << value << ", expected " << field.low << " to " << field.high;
-  throw FieldInvalid(std::string(field.name), problem.str());
-}
-
-// Commands that free something. They run even if there may be no memory for an answer.
-bool only_frees(const Command& command) noexcept {
-  const auto* const profile = std::get_if<ProfileCommand>(&command);
-  return std::holds_alternative<EndCommand>(command) || std::holds_alternative<CloseCommand>(command) ||
-         (profile != nullptr && profile->n_steps == 0);
-}
-
 ResourceExhausted kv_full(const Refusal& refusal) {
   const std::string needed = std::to_string(refusal.needed);
   const std::string available = std::to_string(refusal.available);
@@ -75,50 +31,10 @@ ResourceExhausted kv_full(const Refusal& refusal) {
           {{"needed", needed}, {"available", available}}};
 }
 
-// Grows as push_back does. Returns false if there is no memory.
-template <class T>
-bool reserve_more(std::vector<T>& list, std::size_t n_more) noexcept {
-  const std::size_t wanted = list.size() + n_more;
-  try {
-    if (wanted > list.capacity()) list.reserve(std::max(wanted, 2 * list.capacity()));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
-void validate(const EngineOptions& options, const ForwardPass& forward) {
-  for (const EngineField& field : kEngineFields) check_range(field, options);
-  const KvGeometry geometry = forward.kv_geometry(options.n_blocks, options.n_state_slots);
-  const int block_tokens = geometry.block_tokens;
-  const ForwardLimits& limits = forward.limits();
-  const std::int64_t cache_tokens = static_cast<std::int64_t>(options.n_blocks) * block_tokens;
-  require(options.max_context > 0, "max_context", options.max_context, "at least 1");
-  require(cache_tokens >= options.max_context, "max_context", options.max_context,
-          "at most the tokens that the cache holds, " + std::to_string(cache_tokens));
-  const bool has_state = geometry.state.n_layers > 0;
-  require(has_state ? options.n_state_slots >= 2 : options.n_state_slots == 0, "n_state_slots", options.n_state_slots,
-          has_state ? "at least 2: a step reads one and writes another" : "0: the model has no recurrent state");
-  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(), "n_tokens", options.n_tokens,
-          "at most the model's rows, " + std::to_string(forward.vocab_size()));
-  require(options.step_tokens >= options.max_running, "step_tokens", options.step_tokens,
-          "at least max_running, " + std::to_string(options.max_running));
-  require(limits.max_rows >= options.step_tokens, "step_tokens", options.step_tokens,
-          "at most the model's max_rows, " + std::to_string(limits.max_rows));
-  require(limits.max_logits_rows >= options.max_running, "max_running", options.max_running,
-          "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
-  require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
-  require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
-  for (const std::int32_t token : options.suppressed_tokens) {
-    require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
-            "a token id below " + std::to_string(forward.vocab_size()));
-  }
-}
-
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-           AdmissionControl& admission, Clock clock, Drafters drafters)
+           AdmissionControl& admission, Clock clock, Drafters drafters, std::unique_ptr<PromptScorer> scorer)
     : options_(options),
       clock_(std::move(clock)),
       state_{.options = options_,
@@ -129,7 +45,8 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
              .sequences = {},
              .events = {},
              .stats = {}},
-      runs_(state_),
+      sparse_(state_, clock_, forward.takes_gaps()),
+      runs_(state_, sparse_),
       sessions_(state_, runs_),
       executor_(backend, forward, state_.states, state_.blocks,
                 {.max_rows = options.step_tokens,
@@ -138,9 +55,13 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
                 options.suppressed_tokens.empty() ? TokenMask{}
                                                   : mask_without(options.suppressed_tokens, forward.vocab_size()),
                 clock_),
-      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters)),
+      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters), clock_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
+  state_.scorer = std::move(scorer);
+  if (options.sparse_prefill && state_.scorer == nullptr) {
+    throw FieldInvalid("sparse_prefill", "1, expected 0: there is no draft model");
+  }
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
@@ -156,61 +77,6 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
   plan_.refused.reserve(most);
   state_.events.reserve(2 * (events_of_iteration() + most));
-}
-
-void Loop::take(AcceptedCommand accepted) {
-  state_.now_ns = clock_();
-  const Address address = address_of(accepted.command);
-  try {
-    // Reserve first, so that no command acts without memory for its answer.
-    const bool has_room = reserve_more(state_.events, events_of(accepted.command));
-    if (!has_room && !only_frees(accepted.command)) throw std::bad_alloc();
-    dispatch(accepted);
-  } catch (...) {
-    const Failure failure = failure_of(std::current_exception());
-    Sequence* addressed = state_.find(address.sequence);
-    if (addressed != nullptr && addressed->run && addressed->run->ticket == address.ticket) {
-      runs_.fail(*addressed, failure);  // its reader would wait for an event that never comes
-    } else {
-      state_.report_failure(address.ticket, address.sequence, 0, failure);
-    }
-  }
-}
-
-// The most events that a command causes for each sequence: an answer, the end of a run, and its own failure.
-std::size_t Loop::events_of(const Command& command) noexcept {
-  constexpr std::size_t kOfOne = 3;
-  std::size_t n_siblings = 0;
-  if (const auto* begun = std::get_if<RunCommand>(&command)) {
-    n_siblings = begun->siblings.size();
-  } else if (const Sequence* addressed = state_.find(address_of(command).sequence); addressed && addressed->run) {
-    const Sequence* leader = addressed->run->leader;
-    n_siblings = (leader == nullptr ? addressed : leader)->run->siblings.size();
-  }
-  return kOfOne * (1 + n_siblings);
-}
-
-void Loop::dispatch(AcceptedCommand& accepted) {
-  std::visit(
-      Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
-                [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
-                [&](MaskCommand& mask) { runs_.set_mask(std::move(mask)); },
-                [&](DraftCommand& draft) { runs_.set_guesses(std::move(draft)); },
-                [&](EndCommand& end) { end_run(end, accepted.taken_ns); },
-                [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },
-                [&](TruncateCommand& truncate) { sessions_.truncate(truncate); },
-                [&](CloseCommand& close) { sessions_.close(close); },
-                [&](FlushCacheCommand& flush) {
-                  sessions_.flush(flush);
-                  speculation_.flush();
-                },
-                [&](ProfileCommand& profile) { recorder_.begin(profile, state_.events); }},
-      accepted.command);
-}
-
-void Loop::end_run(const EndCommand& end, std::int64_t taken_ns) {
-  const bool ended = runs_.end(end);
-  if (ended && end.reason == EndReason::cancelled) state_.stats.cancels.add(clock_() - taken_ns);
 }
 
 // For each running sequence: started, token, and finished or drafted; for each guess a token. In addition any sequence
@@ -232,15 +98,17 @@ bool Loop::iterate() {
   const bool is_idle = state_.scheduler.n_running() + state_.scheduler.n_waiting() == 0;
   if (is_idle && in_flight_ == nullptr) return false;
   if (!reserve_for_iteration()) return true;  // memory may be free once the commands' events are published
+  const bool has_scored = sparse_.advance();
   Step& step = in_flight_ != nullptr ? *in_flight_ : steps_.front();
   std::exception_ptr thrown;
   if (in_flight_ != nullptr) {
     drop_ended_rows(step);
   } else {
     step.begun_ns = clock_();
+    step.is_held_back = std::exchange(is_held_back_, false);
     plan_step();
-    if (plan_.rows.empty()) return !plan_.refused.empty() || !plan_.evicted.empty();
-    extend_plan();
+    if (plan_.rows.empty()) return has_scored || !plan_.refused.empty() || !plan_.evicted.empty();
+    speculation_.extend(plan_);
     thrown = begin(step);
   }
   if (thrown) {
@@ -250,15 +118,10 @@ bool Loop::iterate() {
     end(step);
   }
   const std::int64_t step_ns = count(step);
-  if (!thrown) speculation_.learn(step, step_ns);
+  if (thrown) return true;
+  speculation_.learn(step, step_ns);
+  sparse_.learn(step, step_ns);
   return true;
-}
-
-void Loop::extend_plan() {
-  if (!speculation_.is_on()) return;
-  const std::int64_t begin = clock_();
-  speculation_.extend(plan_);
-  state_.stats.draft_ns += clock_() - begin;
 }
 
 void Loop::plan_step() {
@@ -270,6 +133,7 @@ void Loop::plan_step() {
     runs_.fail(*refusal.sequence, failure_of(Reason::NO_MEMORY, [&refusal] { return kv_full(refusal); }));
   }
   // If a copy fails, a sequence lacks its content. That stops the engine.
+  speculation_.copy_blocks(plan_.copies);
   executor_.copy_blocks(plan_.copies);
 }
 
@@ -292,9 +156,13 @@ std::exception_ptr Loop::begin(Step& step) {
 // Starts the step after `step` while `step` is in flight. Returns null if it has to wait. If it fails, a later
 // iteration plans it again.
 Step* Loop::begin_after(const Step& step) {
-  if (!executor_.runs_ahead() || !Lookahead::is_possible(step) || speculation_.may_follow(step)) return nullptr;
+  if (!executor_.runs_ahead()) return nullptr;
+  const bool is_possible = Lookahead::is_possible(step);
+  is_held_back_ = step.n_guess_rows > 0 || (is_possible && speculation_.may_follow(step));
+  if (!is_possible || is_held_back_) return nullptr;
   Step& next = &step == &steps_.front() ? steps_.back() : steps_.front();
   next.begun_ns = clock_();
+  next.is_held_back = false;
   lookahead_.assume(step, options_.max_context);
   bool has_begun = false;
   if (state_.scheduler.next_step_displaces_nobody()) {
@@ -350,7 +218,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
   state_.now_ns = clock_();
   const bool had_guesses = speculation_.withdraw(plan_);
   step.n_guess_rows = 0;
-  if (plan_.rows.size() == 1 && !had_guesses) return runs_.fail(*plan_.rows.front().sequence, failure_of(thrown));
+  if (plan_.rows.size() == 1 && !had_guesses) return runs_.fail_step(*plan_.rows.front().sequence, failure_of(thrown));
   for (const PlannedRows& planned : plan_.rows) {
     try {
       executor_.begin({&planned, 1}, step);
@@ -358,7 +226,7 @@ void Loop::end_failed(Step& step, const std::exception_ptr& thrown) {
     } catch (const DeviceError&) {
       throw;
     } catch (...) {
-      runs_.fail(*planned.sequence, failure_of(std::current_exception()));
+      runs_.fail_step(*planned.sequence, failure_of(std::current_exception()));
       continue;
     }
     complete(step);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "engine/engine.h"
@@ -11,23 +12,21 @@
 #include "engine/lookahead.h"
 #include "engine/runs.h"
 #include "engine/sessions.h"
+#include "engine/sparse/sparse_prefill.h"
 #include "engine/speculation/speculation.h"
 #include "engine/step_executor.h"
 #include "engine/step_recorder.h"
 
 namespace imp {
 
-// Throws InvalidArgument if the options contradict each other, the model or the pool.
-void validate(const EngineOptions& options, const ForwardPass& forward);
-
 // Continuous batching: each iteration takes the queued commands and completes at most one step. Overlap scheduling: on
-// an asynchronous device the loop starts the next step before it reads this one, if the host takes no part in the
-// choice of its tokens. Rows of a sequence that ended meanwhile are dropped.
+// an asynchronous device the loop starts the next step before it reads this one, unless the host must act between them.
+// Rows of a sequence that ended meanwhile are dropped.
 class Loop {
  public:
   // `admission` was made with the same options and secret.
   Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-       AdmissionControl& admission, Clock clock, Drafters drafters = {});
+       AdmissionControl& admission, Clock clock, Drafters drafters = {}, std::unique_ptr<PromptScorer> scorer = {});
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -49,7 +48,6 @@ class Loop {
 
  private:
   void plan_step();
-  void extend_plan();
   std::exception_ptr begin(Step& step);
   Step* begin_after(const Step& step);
   void end(Step& step);
@@ -66,6 +64,7 @@ class Loop {
   EngineOptions options_;
   Clock clock_;
   EngineState state_;
+  SparsePrefill sparse_;
   Runs runs_;
   Sessions sessions_;
   StepExecutor executor_;
@@ -74,6 +73,7 @@ class Loop {
   StepPlan plan_;
   std::array<Step, 2> steps_;
   Step* in_flight_ = nullptr;  // started in the iteration before, or null
+  bool is_held_back_ = false;  // the next step waits for this one because of guesses
   Lookahead lookahead_;
 };
 

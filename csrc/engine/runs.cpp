@@ -10,6 +10,9 @@
 namespace imp {
 namespace {
 
+// Where asking for guesses is not worth it, one of so many constrained runs asks.
+constexpr std::uint64_t kAskAgain = 16;
+
 FinishReason finish_reason(EndReason reason) {
   switch (reason) {
     case EndReason::cancelled:
@@ -38,6 +41,7 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
     sequence = &state_.idle_at(command.sequence);
     check(command, *sequence);
     prepare(command, *sequence, taken_ns);
+    sparse_.decide(*sequence);
     state_.scheduler.enqueue(*sequence, state_.now_ns);
   } catch (...) {
     state_.admission.run_left_queue(n_sequences, n_tokens);
@@ -78,6 +82,9 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
     throw StateError(Reason::NO_PENDING_TOKEN, "the request has no tokens and none is pending",
                      {{"held", held_by(sequence)}});
   }
+  if (command.sparse.policy != SparsePolicy::dense && sequence.kind == SequenceKind::session) {
+    throw FieldInvalid("sparse_prefill", "a session keeps every token for its later turns");
+  }
   if (!command.siblings.empty() && (sequence.kind != SequenceKind::generation || !sequence.tokens.empty())) {
     throw FieldInvalid("num_sequences", "a session has one sequence");
   }
@@ -113,8 +120,11 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.allowed = std::move(command.allowed);
   run.constrained = command.constrained;
   run.max_draft_tokens = command.max_draft_tokens;
+  run.drafters = command.drafters;
   run.forced = std::move(command.forced);
-  run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
+  run.sparse_request = command.sparse;
+  run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty() &&
+                         (state_.is_asking_worth_it || ++state_.n_runs_not_asking % kAskAgain == 0);
 
   // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
@@ -183,12 +193,13 @@ void Runs::set_mask(MaskCommand command) {
 }
 
 // Guesses that come after a mask would change what the mask assumes.
-void Runs::set_guesses(DraftCommand command) {
+void Runs::set_guesses(DraftCommand command, std::int64_t taken_ns) {
   Sequence* sequence = state_.find(command.sequence);
   if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
   if (!run.asks_for_guesses || command.output != run.n_outputs || !run.masks.empty()) return;
-  run.given = {.output = command.output, .tokens = std::move(command.tokens), .forced = command.forced};
+  run.given = {
+      .output = command.output, .tokens = std::move(command.tokens), .forced = command.forced, .taken_ns = taken_ns};
 }
 
 void Runs::pause(const PauseCommand& command) {
@@ -264,12 +275,20 @@ void Runs::fail(Sequence& sequence, const Failure& failure) {
   for (Sequence* sibling : siblings) fail_one(*sibling);
 }
 
+// A part of a prompt whose evaluation fails is tried again as a whole.
+void Runs::fail_step(Sequence& sequence, const Failure& failure) {
+  if (!sequence.sparse || sequence.run->started) return fail(sequence, failure);
+  sparse_.fall_back(sequence);
+  state_.scheduler.requeue(sequence);
+}
+
 void Runs::report_finished(Sequence& sequence, FinishReason reason, Draw* stop) {
   const Run& run = *sequence.run;
   // A preempted generation holds no tokens in the cache, but its last output is still pending.
   const bool pending = run.started ? run.n_outputs > 0 && stop == nullptr : sequence.pending().has_value();
   const std::int64_t now = state_.now_ns;
-  const std::int64_t scheduled = run.scheduled_ns >= 0 ? run.scheduled_ns : now;
+  const std::int64_t admitted = run.scheduled_ns >= 0 ? run.scheduled_ns : now;
+  const std::int64_t scheduled = run.scored_ns >= 0 ? run.scored_ns : admitted;
   const std::int64_t first = run.first_output_ns >= 0 ? run.first_output_ns : now;
   const std::int64_t last = run.last_output_ns >= 0 ? run.last_output_ns : first;
   FinishedEvent event;
@@ -284,7 +303,7 @@ void Runs::report_finished(Sequence& sequence, FinishReason reason, Draw* stop) 
     event.stop_candidates = std::move(stop->candidates);
   }
   event.n_outputs = run.n_outputs;
-  event.position = static_cast<std::int32_t>(sequence.tokens.size()) - (pending ? 1 : 0);
+  event.position = static_cast<std::int32_t>(sequence.history().size()) - (pending ? 1 : 0);
   event.pending = pending;
   event.timings = {.queue_ns = scheduled - run.taken_ns,
                    .prefill_ns = first - scheduled,

@@ -5,18 +5,19 @@
 
 #include "engine/commands.h"
 #include "engine/engine_state.h"
+#include "engine/sparse/sparse_prefill.h"
 #include "engine/step_executor.h"
 
 namespace imp {
 
 class Runs {
  public:
-  explicit Runs(EngineState& state) : state_(state) {}
+  Runs(EngineState& state, SparsePrefill& sparse) : state_(state), sparse_(sparse) {}
 
   // Throws if the run cannot begin. The sequence is then unchanged, and a generation is closed.
   void begin(RunCommand command, std::int64_t taken_ns);
   void set_mask(MaskCommand command);
-  void set_guesses(DraftCommand command);
+  void set_guesses(DraftCommand command, std::int64_t taken_ns);
   void pause(const PauseCommand& command);
   // Returns true if it ended a run.
   bool end(const EndCommand& command);
@@ -24,6 +25,8 @@ class Runs {
   // Ends the run of the sequence, and of its siblings while they wait for its prompt. Closes a generation.
   void finish(Sequence& sequence, FinishReason reason);
   void fail(Sequence& sequence, const Failure& failure);
+  // As fail(), for a run whose step failed.
+  void fail_step(Sequence& sequence, const Failure& failure);
 
   // The scheduler and the device call these to report events.
   void on_scheduled(Sequence& sequence);
@@ -54,6 +57,7 @@ class Runs {
   void leave_queue(Sequence& sequence);
 
   EngineState& state_;
+  SparsePrefill& sparse_;
 };
 
 }  // namespace imp

@@ -17,12 +17,12 @@ bool contains(const std::vector<std::int32_t>& ascending, std::int32_t token) {
 }
 
 StateError no_candidate(const Sequence& sequence) {
-  const std::string position = std::to_string(sequence.held);
+  const std::string position = std::to_string(sequence.position_of(sequence.held));
   return {Reason::NO_CANDIDATE, "the masks leave no candidate at position " + position, {{"position", position}}};
 }
 
 InternalError non_finite(const Sequence& sequence) {
-  const std::string position = std::to_string(sequence.held);
+  const std::string position = std::to_string(sequence.position_of(sequence.held));
   return {Reason::NON_FINITE, "the logits at position " + position + " are not finite", {{"position", position}}};
 }
 
@@ -65,8 +65,9 @@ void Runs::complete(std::span<StepRow> rows, std::span<Draw> draws, std::span<Sc
 // The sequence's next n_tokens are evaluated.
 void Runs::hold(Sequence& sequence, int n_tokens) {
   sequence.held += n_tokens;
+  const int n_shareable = std::min(sequence.held, sequence.n_shareable());
   state_.blocks.commit(sequence.table, sequence.scope,
-                       std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.held)));
+                       std::span(sequence.tokens).first(static_cast<std::size_t>(n_shareable)));
 }
 
 void Runs::verify(StepRow& row, std::span<Draw> draws) {
@@ -104,7 +105,7 @@ int Runs::verify_rows(StepRow& row, std::span<Draw> draws) {
   return n_rows;
 }
 
-// The run goes on. Masks that came early assume guesses, of which some are outputs now: their answer has them again.
+// The run continues. Drops masks that assumed guesses; the next answer has them again.
 void Runs::ask_for_guesses(Sequence& sequence) {
   Run& run = *sequence.run;
   if (!run.asks_for_guesses) return;
@@ -147,12 +148,13 @@ void Runs::start(Sequence& sequence, Draw& draw) {
   run.started = true;
   StartedEvent event{.ticket = run.ticket,
                      .sequence = sequence.id,
-                     .n_tokens = run.start - run.before.held,
+                     .n_tokens = sequence.position_of(run.start) - run.before.held,
                      .n_cached_tokens = run.n_cached,
                      .scores = std::move(run.scores),
                      .candidates = {},
                      .logits = {},
-                     .drafts = run.asks_for_guesses};
+                     .drafts = run.asks_for_guesses,
+                     .sparse = run.sparse_report};
   if (!draw.is_drawn()) {
     event.candidates = std::move(draw.candidates);
     event.logits = std::move(draw.logits);
@@ -160,7 +162,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
   state_.events.emplace_back(std::move(event));
   for (Sequence* sibling : sequence.detach_siblings()) {
     state_.blocks.share(sequence.table, sequence.held, sibling->table);
-    sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());
+    sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());  // a sparse prompt is shared already
     sibling->held = sequence.held;
     sibling->run->started = true;
     state_.scheduler.join(*sibling);
@@ -175,7 +177,7 @@ bool Runs::deliver(Draw& draw) {
       break;
     case SampleStatus::non_finite:
       state_.blocks.forget(sequence.table);
-      fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
+      fail_step(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
       return false;
     case SampleStatus::no_candidate:
       fail(sequence, failure_of(Reason::NO_CANDIDATE, [&sequence] { return no_candidate(sequence); }));
@@ -206,12 +208,12 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
                                         .stream = sequence.stream,
                                         .output = run.n_outputs,
                                         .token = draw.result.token,
-                                        .position = sequence.held,
+                                        .position = sequence.position_of(sequence.held),
                                         .eos = eos,
                                         .logprob = draw.result.logprob,
                                         .candidates = std::move(draw.candidates),
                                         .logits = std::move(draw.logits)});
-  sequence.tokens.push_back(draw.result.token);
+  sequence.append(draw.result.token);
   run.count_output(draw.result.token);
   ++state_.stats.n_outputs;
 }
@@ -226,7 +228,7 @@ bool Runs::finish_if_done(Sequence& sequence) {
     reason = FinishReason::stop;
   } else if (run.n_outputs == run.limits.max_outputs) {
     reason = FinishReason::max_tokens;
-  } else if (static_cast<int>(sequence.tokens.size()) > state_.options.max_context) {
+  } else if (static_cast<int>(sequence.history().size()) > state_.options.max_context) {
     reason = FinishReason::context_full;
   }
   if (reason) finish(sequence, *reason);

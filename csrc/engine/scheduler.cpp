@@ -252,19 +252,31 @@ Sequence* Scheduler::victim() const noexcept {
 }
 
 void Scheduler::preempt(Sequence& victim) {
-  blocks_.truncate(victim.table, 0);
-  victim.held = 0;
-  Run& run = *victim.run;
-  if (!run.started) run.scores.clear();
-  ++run.n_preemptions;
+  ++victim.run->n_preemptions;
   ++n_preemptions_;
-  std::erase(running_, &victim);
-  waiting_.push_back(&victim);
-  victim.scheduling.phase = RunPhase::waiting;
-  victim.scheduling.preempted = true;
-  victim.scheduling.is_chosen = false;
-  tenants_.count_running(*victim.scheduling.tenant, -1);
-  tenants_.count_waiting(*victim.scheduling.tenant, 1);
+  requeue(victim);
+}
+
+void Scheduler::requeue(Sequence& sequence) {
+  blocks_.truncate(sequence.table, 0);
+  sequence.held = 0;
+  if (!sequence.run->started) sequence.run->scores.clear();
+  std::erase(running_, &sequence);
+  waiting_.push_back(&sequence);
+  sequence.scheduling.phase = RunPhase::waiting;
+  sequence.scheduling.preempted = true;
+  sequence.scheduling.is_chosen = false;
+  tenants_.count_running(*sequence.scheduling.tenant, -1);
+  tenants_.count_waiting(*sequence.scheduling.tenant, 1);
+}
+
+Sequence* Scheduler::next_to_score(std::int64_t now_ns) const noexcept {
+  Sequence* best = nullptr;
+  for (Sequence* sequence : waiting_) {
+    if (!sequence->run->awaits_scoring || sequence->run->paused()) continue;
+    if (best == nullptr || goes_before(*sequence, *best, now_ns)) best = sequence;
+  }
+  return best;
 }
 
 bool Scheduler::goes_before(const Sequence& a, const Sequence& b, std::int64_t now_ns) const noexcept {

@@ -1,4 +1,4 @@
-// The scheduler: decides what the next step evaluates, and whom it admits, preempts and evicts.
+// Decides what the next step evaluates, and which sequences are admitted, preempted or evicted.
 #pragma once
 
 #include <cstdint>
@@ -88,6 +88,10 @@ class Scheduler {
   bool next_step_displaces_nobody() const;
   // Takes the blocks of a running generation. It returns to the head of the queue and is recomputed.
   void preempt(Sequence& victim);
+  // The same, not for the sake of another run.
+  void requeue(Sequence& sequence);
+  // The waiting run whose prompt is to be scored next; null: there is none.
+  Sequence* next_to_score(std::int64_t now_ns) const noexcept;
 
   int n_running() const noexcept { return static_cast<int>(running_.size()); }
   int n_waiting() const noexcept { return static_cast<int>(waiting_.size()); }

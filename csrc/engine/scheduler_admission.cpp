@@ -1,5 +1,6 @@
 // Admission: which waiting run starts next, and whether its blocks fit.
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "engine/scheduler.h"
@@ -9,6 +10,12 @@ namespace {
 
 int slots_of(const Sequence& sequence) noexcept {
   return 1 + static_cast<int>(sequence.run->siblings.size());
+}
+
+// The tokens with which other sequences may begin, and one after them, since match() leaves one to evaluate.
+std::span<const std::int32_t> shareable(const Sequence& sequence) noexcept {
+  const std::size_t n_most = static_cast<std::size_t>(sequence.n_shareable()) + 1;
+  return std::span(sequence.tokens).first(std::min(sequence.tokens.size(), n_most));
 }
 
 }  // namespace
@@ -48,7 +55,7 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
 Sequence* Scheduler::next_waiting(std::int64_t now_ns, const AdmissionPass& pass) const noexcept {
   Sequence* best = nullptr;
   for (Sequence* sequence : waiting_) {
-    if (sequence->run->paused() || over_share(*sequence)) continue;
+    if (sequence->run->paused() || sequence->run->awaits_scoring || over_share(*sequence)) continue;
     if (sequence->is_runnable() && sequence->scheduling.tenant->n_rows <= 0) continue;
     if (pass.sessions_only && sequence->kind != SequenceKind::session) continue;
     if (sequence->scheduling.tenant->full_at == n_steps_) continue;
@@ -148,7 +155,7 @@ bool Scheduler::find_prefix(Sequence& sequence) {
   const Run& run = *sequence.run;
   // Scores need the logits of every token, so no cached prefix is used.
   if (sequence.bypass_prefix || (run.returns.scores && !run.started)) return false;
-  const int found = blocks_.match(sequence.table, sequence.scope.key, sequence.tokens, sequence.held);
+  const int found = blocks_.match(sequence.table, sequence.scope.key, shareable(sequence), sequence.held);
   sequence.held += found;
   return found > 0;
 }
@@ -160,7 +167,7 @@ int Scheduler::needed_blocks(const Sequence& sequence) const {
   const int n_left = run.limits.max_outputs < 0 ? options_.max_context : run.limits.max_outputs - run.n_outputs;
   const int n_others = n_running_generations();
   // A reserve of one block, doubled at every preemption, so that a sequence is preempted only a few times. A generation
-  // that nobody can preempt needs no reserve.
+  // that cannot be preempted needs no reserve.
   const int wanted =
       run.n_preemptions > 0 && n_others == 0 ? 1 : blocks_.block_tokens() << std::min(run.n_preemptions, 10);
   const int reserve = std::min(std::max(n_left - 1, 0), wanted);

@@ -49,18 +49,48 @@ void Sequence::set_sampler(const SamplingOptions& options) {
 
 void Sequence::cut_tokens(int n_tokens) {
   const auto n_kept = static_cast<std::size_t>(n_tokens);
-  ngrams.truncate(tokens, n_kept);
+  const std::size_t n_of_history = n_kept + static_cast<std::size_t>(sparse ? sparse->shift : 0);
+  ngrams.truncate(history(), n_of_history);
   tokens.resize(n_kept);
+  if (sparse) sparse->history.resize(n_of_history);
+}
+
+void Sequence::append(std::int32_t token) {
+  tokens.push_back(token);
+  if (sparse) sparse->history.push_back(token);
 }
 
 void Sequence::append_guess(std::int32_t token) {
-  tokens.push_back(token);
+  append(token);
   ++n_guesses;
 }
 
 void Sequence::drop_guesses() {
-  tokens.resize(tokens.size() - static_cast<std::size_t>(n_guesses));
+  const auto n_dropped = static_cast<std::size_t>(n_guesses);
+  tokens.resize(tokens.size() - n_dropped);
+  if (sparse) sparse->history.resize(sparse->history.size() - n_dropped);
   n_guesses = 0;
+}
+
+void Sequence::make_sparse(int n_dense, std::vector<std::int32_t> kept) {
+  SparsePrompt made;
+  made.history.reserve(tokens.capacity());
+  made.history.assign(tokens.begin(), tokens.end());
+  made.n_dense = n_dense;
+  made.kept = std::move(kept);
+  auto to = tokens.begin() + n_dense;
+  for (const std::int32_t position : made.kept) *to++ = made.history[static_cast<std::size_t>(position)];
+  tokens.erase(to, tokens.end());
+  made.shift = static_cast<int>(made.history.size() - tokens.size());
+  run->start = static_cast<int>(tokens.size());
+  sparse = std::move(made);
+}
+
+void Sequence::make_dense() noexcept {
+  if (!sparse) return;
+  tokens.assign(sparse->history.begin(), sparse->history.end());
+  run->start = static_cast<int>(tokens.size());
+  sparse.reset();
 }
 
 void Sequence::keep_outputs(int start, int n_kept) {
@@ -79,6 +109,7 @@ std::vector<Sequence*> Sequence::detach_siblings() {
 
 void Sequence::restore() {
   BeforeRun& before = run->before;
+  make_dense();
   held = before.held;
   cut_tokens(before.held);
   if (before.pending) tokens.push_back(*before.pending);

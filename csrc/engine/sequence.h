@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/events.h"
 #include "engine/kv_blocks.h"
 #include "engine/limits.h"
+#include "engine/sparse/sparse_prompt.h"
 #include "engine/speculation/draft_history.h"
 #include "engine/speculation/ngram_index.h"
 #include "engine/token_mask.h"
@@ -33,11 +35,14 @@ struct GivenGuesses {
   std::int32_t output = 0;  // that the first one is for
   std::vector<std::int32_t> tokens;
   bool forced = false;
+  std::int64_t taken_ns = -1;  // when the command came
 };
 
 // What a DraftedEvent proposed.
 struct Proposal {
-  int drafter = -1;  // -1: it proposed nothing
+  std::int64_t made_ns = -1;  // -1: its answer is counted
+  int n_asked = 0;            // guesses for which it asks
+  int drafter = -1;           // -1: it proposed nothing
   std::array<std::uint8_t, kLimits.constrained_draft_tokens> sureness{};
 };
 
@@ -57,7 +62,11 @@ struct Run {
   TokenMask allowed;  // for the first output; empty: all
   bool constrained = false;
   std::int32_t max_draft_tokens = 0;
+  std::uint32_t drafters = ~0U;  // as in the RunCommand
   std::vector<std::int32_t> forced;
+  SparseRequest sparse_request;
+  SparseReport sparse_report;
+  bool awaits_scoring = false;  // it is not admitted before its prompt is scored
   std::vector<OutputMask> masks;
   // Each of its steps ends with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the
   // guesses before it are the outputs, so both are of one step.
@@ -66,7 +75,7 @@ struct Run {
   Proposal proposal;
   BeforeRun before;
 
-  int start = 0;         // tokens held at the first draw
+  int start = 0;         // tokens held at the first draw; of a sparse prompt those that are evaluated
   bool started = false;  // its tokens are evaluated and a draw succeeded
   int n_outputs = 0;
   int n_cached = 0;
@@ -79,6 +88,7 @@ struct Run {
   Sequence* leader = nullptr;
 
   std::int64_t taken_ns = 0;
+  std::int64_t scored_ns = -1;  // when the scoring of its prompt began; -1: it is not scored
   std::int64_t scheduled_ns = -1;
   std::int64_t first_output_ns = -1;
   std::int64_t last_output_ns = -1;
@@ -90,6 +100,7 @@ struct Run {
   SkipCounts draft_skips{};
 
   bool paused() const noexcept { return paused_ns >= 0; }
+  bool may_use(std::size_t drafter) const noexcept { return (drafters >> drafter & 1U) != 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
   // How many of the given guesses a step may evaluate: those with masks that allow them and with a mask behind.
   int n_given() const noexcept;
@@ -129,7 +140,8 @@ struct Sequence {
   SamplerParams params;  // views into sampler; set_sampler updates both
 
   std::vector<std::int32_t> tokens;
-  int n_guesses = 0;  // while a step evaluates them: the last tokens are guesses, not outputs
+  std::optional<SparsePrompt> sparse;  // tokens lacks a part of the prompt
+  int n_guesses = 0;                   // while a step evaluates them: the last tokens are guesses, not outputs
   int held = 0;
   int base = -1;  // tokens held when output index 0 was drawn; -1: nothing was drawn yet
   BlockTable table;
@@ -147,16 +159,28 @@ struct Sequence {
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
+  // The whole prompt, then the outputs and guesses.
+  std::span<const std::int32_t> history() const noexcept { return sparse ? sparse->history : tokens; }
+  // Of the n-th of `tokens` in `history`.
+  int position_of(int n) const noexcept { return sparse ? sparse->position_of(n) : n; }
+  // The first tokens whose rows are those of any sequence that begins with them.
+  int n_shareable() const noexcept { return sparse ? sparse->n_dense : static_cast<int>(tokens.size()); }
+  // Keeps these tokens of the prompt after the first n_dense; `kept` ascends. Throws bad_alloc and changes nothing.
+  void make_sparse(int n_dense, std::vector<std::int32_t> kept);
+  // Keeps the whole prompt again. Nothing of it is held. Allocates nothing.
+  void make_dense() noexcept;
+
   int n_left() const noexcept { return static_cast<int>(tokens.size()) - held; }
   // Has exactly one token to evaluate and may draw the next one.
   bool is_runnable() const noexcept { return n_left() == 1 && !run->paused() && run->may_draw(); }
   std::optional<std::int32_t> pending() const noexcept;
   void set_sampler(const SamplingOptions& options);
 
-  // Keeps the first n_tokens.
+  void append(std::int32_t token);
+  // Keeps the first n_tokens, with all of a sparse prompt.
   void cut_tokens(int n_tokens);
   // So that the index of the tokens does not allocate.
-  void reserve_ngrams() { ngrams.reserve(tokens, tokens.capacity()); }
+  void reserve_ngrams() { ngrams.reserve(history(), tokens.capacity()); }
   void append_guess(std::int32_t token);
   // Allocates nothing; a second call does nothing.
   void drop_guesses();

@@ -11,8 +11,8 @@ struct Sequence;
 
 // Each sequence of a step reads its state from one slot and writes the new one to another, so that a failed step
 // changes nothing. Besides, a step saves snapshots: at the last full block before a prompt's last token, because a
-// later turn or an equal prompt goes on there, and every few blocks of prompts and outputs. A sequence with guesses
-// saves its state after each row, because any of them may be the last that counts.
+// later turn or an equal prompt continues from there, and every few blocks of prompts and outputs. A sequence with
+// guesses saves its state after each row, because any of them may be the last that counts.
 class StateSaves {
  public:
   // A snapshot every n_tokens, rounded up to whole blocks.
@@ -23,9 +23,9 @@ class StateSaves {
   void take(Step& step);
   // The step is done: the sequence, whose tokens are in its table, has the new state.
   void commit(const StepRow& row);
-  // The same of a sequence with guesses, whose first n_rows rows are known to count. Rows count one by one.
+  // The same for a sequence with guesses: its first n_rows rows are accepted. Rows are accepted one by one.
   void commit_guessed(const StepRow& row, int n_rows);
-  // No row after the first n_rows counts.
+  // No row after the first n_rows is accepted.
   void release_guessed(const StepRow& row, int n_rows);
   // The row failed or its sequence has ended.
   void release(const StepRow& row);

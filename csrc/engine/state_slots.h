@@ -11,7 +11,7 @@ namespace imp {
 
 // This class does not use the device. A slot is written once and then only read, so several sequences can share it.
 // Each slot is in one of three states. Free: no content. Held: by sequences, or by a step that writes it. Snapshot:
-// held by nobody, but kept for a later run. A held slot can be a snapshot too.
+// without a holder, but kept for a later run. A held slot can be a snapshot too.
 //
 // A snapshot belongs to a KV block: it is the state after the block's first n_tokens, and after all blocks before it. A
 // block has one snapshot at most, and a slot is the snapshot of one block at most. Slots are numbered 0 … n_slots - 1.

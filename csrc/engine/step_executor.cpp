@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/drawing.h"
 
 namespace imp {
 namespace {
 
 bool wants_row(const Run& run) {
   return run.returns.logits || run.returns.n_candidates > 0;
-}
-
-const std::uint32_t* bits(const TokenMask& mask) {
-  return mask.empty() ? nullptr : mask.data();
 }
 
 // Results that need the host: logits rows, or candidates if nothing is drawn.
@@ -171,10 +168,10 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
   const int first_scored = std::max(run.before.held, 1);
   if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, step);
   for (int i = 0; i < planned.n_rows; ++i) {
-    const int position = sequence.held + i;
+    const int position = sequence.held + i;  // in the cache
     const auto row = static_cast<std::int32_t>(tokens_.size());
     tokens_.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
-    positions_.push_back(position);
+    positions_.push_back(sequence.position_of(position));
     const int n_behind = planned.n_rows - 1 - i;
     const bool draws = planned.last && n_behind <= planned.n_guesses;
     const bool drawn = draws && (run.limits.max_outputs != 0 || wants_row(run));
@@ -241,7 +238,7 @@ void StepExecutor::sample(Step& step) {
     const std::int64_t begin = clock_();
     step.is_in_flight = backend_.runs_ahead() && step.scores.empty() && std::ranges::none_of(step.draws, wants_more) &&
                         backend_.begin_sample(logits_, step.requests);
-    if (!step.is_in_flight) backend_.sample(logits_, step.requests, step.results);
+    if (!step.is_in_flight) draw_tokens(backend_, logits_, step.requests, step.results);
     step.sample = {begin, clock_()};
     sample_ns_ += step.sample.end_ns - begin;
   }
@@ -274,18 +271,14 @@ SampleRequest StepExecutor::request(Draw& draw, const OutputMask* mask) const {
   const Run& run = *sequence.run;
   // A sibling reads its leader's prompt until the prompt is copied to it.
   const Sequence& prompt = run.leader != nullptr ? *run.leader : sequence;
-  const std::size_t n_known = prompt.tokens.size() - static_cast<std::size_t>(prompt.n_guesses - draw.n_guesses_before);
-  const auto n_output = static_cast<std::int32_t>(n_known) - sequence.base;
-  return {.logits_row = draw.logits_row,
-          .params = &sequence.params,
-          .history = std::span(prompt.tokens).first(n_known),
-          .n_output = n_output,
-          .sequence = sequence.stream,
-          .index = static_cast<std::uint32_t>(n_output),
-          .masks = {bits(suppressed_), run.n_outputs == 0 ? bits(run.allowed) : nullptr,
-                    mask != nullptr ? bits(mask->allowed) : nullptr},
-          .logprob = run.returns.logprobs,
-          .candidates = draw.candidates};
+  const std::span<const std::int32_t> history = prompt.history();
+  const std::size_t n_known = history.size() - static_cast<std::size_t>(prompt.n_guesses - draw.n_guesses_before);
+  SampleRequest request = request_after(history.first(n_known), sequence, draw.logits_row);
+  request.masks = {bits(suppressed_), run.n_outputs == 0 ? bits(run.allowed) : nullptr,
+                   mask != nullptr ? bits(mask->allowed) : nullptr};
+  request.logprob = run.returns.logprobs;
+  request.candidates = draw.candidates;
+  return request;
 }
 
 void StepExecutor::read_rows(Step& step) {

@@ -68,7 +68,8 @@ struct Step {
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
   int n_guess_rows = 0;
-  bool is_recorded = false;  // a profile was running when the step began
+  bool is_held_back = false;  // because of guesses it waited for the step before it
+  bool is_recorded = false;   // a profile was running when the step began
 
   void reserve(std::size_t max_running, std::size_t max_draws, std::size_t max_saves);
   void clear() noexcept;

@@ -16,6 +16,11 @@ void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_to
 
 bool allows(std::span<const std::uint32_t> mask, std::int32_t token) noexcept;
 
+// What the sampler reads: null for the empty mask, which allows all tokens.
+inline const std::uint32_t* bits(const TokenMask& mask) noexcept {
+  return mask.empty() ? nullptr : mask.data();
+}
+
 // All tokens except the given ones.
 TokenMask mask_without(std::span<const std::int32_t> tokens, int vocab_size);
 

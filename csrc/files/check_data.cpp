@@ -44,7 +44,7 @@ void check_data(const ModelFile& model, const TensorInfo& tensor, Scan scan) {
   for (std::uint64_t offset = 0; offset < tensor.n_bytes; offset += buffer.size()) {
     const auto piece = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), tensor.n_bytes - offset));
     model.read(tensor, offset, piece);
-    if (scan == Scan::VALUES) {
+    if (scan == Scan::VALUES && tensor.integer_bytes == 0) {
       check_finite(model, tensor, piece, static_cast<std::int64_t>(offset / block_bytes) * type.block_elements);
     }
   }

@@ -35,6 +35,14 @@ constexpr std::array kElementTypes{
 };
 constexpr std::string_view kSupported = "F32, F16, BF16, F8_E4M3, and U8 for MXFP4";
 
+// The maps between the tokens of a model and those of its draft head, which are integers and flags.
+struct TokenMap {
+  std::string_view tensor;
+  std::string_view type;
+  int element_bytes;
+};
+constexpr std::array kTokenMaps{TokenMap{"d2t", "I64", 8}, TokenMap{"t2d", "BOOL", 1}};
+
 // Elements of F8_E4M3, and the bytes of both parts of MXFP4, count one byte each: their scales are another tensor.
 std::optional<std::int64_t> data_bytes(DType dtype, std::int64_t n_elements) {
   return dtype == DType::F8_E4M3 || dtype == DType::MXFP4 ? n_elements : row_bytes(dtype, n_elements);
@@ -140,6 +148,11 @@ class HeaderParser {
       tensor_.dtype = DType::MXFP4;
       return;
     }
+    for (const TokenMap& map : kTokenMaps) {
+      if (tensor_.name != map.tensor || row->name != map.type) continue;
+      tensor_.integer_bytes = map.element_bytes;
+      return;
+    }
     if (!row->dtype) {
       fail(Reason::MODEL_UNSUPPORTED, file_, "tensor " + printable(tensor_.name, kMaxShownName),
            "type " + std::string(row->name) + ", supported are " + std::string(kSupported));
@@ -194,7 +207,9 @@ class HeaderParser {
         refuse_shape("limit 2^40 elements");
       }
     }
-    const auto n_bytes = data_bytes(tensor_.dtype, static_cast<std::int64_t>(n_elements));
+    const auto n_bytes = tensor_.integer_bytes > 0
+                             ? std::optional(static_cast<std::int64_t>(n_elements) * tensor_.integer_bytes)
+                             : data_bytes(tensor_.dtype, static_cast<std::int64_t>(n_elements));
     if (!n_bytes || static_cast<std::uint64_t>(*n_bytes) != tensor_.n_bytes) {
       refuse_shape("data has " + std::to_string(tensor_.n_bytes) + " bytes, expected " +
                    std::to_string(n_bytes.value_or(0)));

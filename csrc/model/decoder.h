@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "model/feed_forward.h"
 #include "model/forward_pass.h"
 #include "model/layers.h"
 #include "model/model.h"
@@ -16,19 +17,21 @@ class Decoder final : public ForwardPass, private StepBody {
  public:
   // Allocates all activations and reserves the backend's scratch. Throws ResourceExhausted(NO_MEMORY), and ModelError
   // if the backend cannot run such a model.
-  Decoder(const Model& model, Backend& backend, const ForwardLimits& limits);
+  Decoder(const Model& model, Backend& backend, const ForwardLimits& limits, HiddenRows kept = {});
 
   int vocab_size() const noexcept override { return config_.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
+  bool takes_gaps() const noexcept override;
+  void watch(AttentionWatch* watch) override;
   Rows forward(const Batch& batch, KvPool& pool) override;
+  Rows hidden() const override { return hidden_; }
 
  private:
   int max_rows() const noexcept override { return std::min(limits_.max_rows, limits_.max_logits_rows); }
   void run(const Batch& batch, KvPool& pool) override;
   void make_workspace();
   Norm norm(const Values& weight) const;
-  Norm norm(const NormWeights& weights, const Linear* reader) const;
   void normalize(Rows x, const NormWeights& weights, const Linear* reader, Rows out);
   void embed(const Batch& batch);  // to x, normalized for the first layer
   void embed_for_layers(const Batch& batch);
@@ -36,6 +39,7 @@ class Decoder final : public ForwardPass, private StepBody {
   // Both compute `branch` from layer_input(), add it to x, and write the normalized x for the next op to `normed`.
   void attention(const Batch& batch, KvPool& pool, int layer);
   void linear_attention(const Batch& batch, KvPool& pool, int layer);
+  void watch_layer(const Batch& batch, const KvPool& pool, int layer, const AttentionParams& params);
   void finish_attention(const LayerWeights& w, int layer);  // from `branch`
   void feed_forward(int layer);                             // from layer_input() to `branch`
   // Adds `branch` to x, with all that follows in a layer, and normalizes x for the next one.
@@ -48,14 +52,8 @@ class Decoder final : public ForwardPass, private StepBody {
   void finish_branch(const NormWeights& post_norm);
   // Adds `branch` to x, multiplies x by the scale, and normalizes it for the reader if a norm is given.
   void add_branch(float scale, const NormWeights* next_norm, const Linear* reader);
-  const Linear* first_of_feed_forward(int layer) const;  // the product that reads its input
-  // From layer_input() to `branch`.
-  void dense(const LayerWeights& w, const LayerConfig& layer);
-  void dense_and_experts(const LayerWeights& w, const LayerConfig& layer);
-  // To `out`.
-  void experts(const LayerWeights& w, Rows out);
-  void route(const LayerWeights& w);
-  void mix_experts(const LayerWeights& w, Rows out);
+  void keep_stream(int layer);  // what the draft head reads before it
+  void keep_final_norm();
   void head(const Batch& batch);  // to `logits`
 
   const ModelConfig& config_;
@@ -64,6 +62,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Backend& backend_;
   ForwardLimits limits_;
   int kv_block_tokens_;
+  AttentionWatch* watch_ = nullptr;
 
   // Activations of a step. The batch determines the number of rows in use, and the layer the width of some.
   Rows x_;            // [rows, hidden]: the residual stream
@@ -76,17 +75,7 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows mixed_, convolved_;   // [rows, q, k and v]
   Rows alpha_, beta_;        // [rows, value heads]
   Rows linear_gate_, read_;  // [rows, value heads · value_dim]
-  Rows gate_;                // [rows, ffn], of layers without experts
-  // of layers with experts
-  Rows expert_gate_, expert_up_;  // [grouped rows, expert ffn]
-  Rows scores_;                   // [rows, n_experts]
-  ExpertRows routed_;             // rows
-  Rows grouped_;                  // [grouped rows, hidden]
-  // with an expert that all rows share
-  Rows shared_score_;   // [rows, 1], if it is gated
-  Rows shared_gate_;    // [rows, shared ffn]
-  Rows shared_;         // [rows, hidden]
-  Rows expert_branch_;  // [rows, hidden], if there is also a dense branch
+  FeedForward feed_forward_;
   // of layers with embeddings of their own
   Rows layer_inputs_, projected_;  // [rows, n_layers · size]
   Rows embedding_gate_;            // [rows, size]
@@ -94,12 +83,16 @@ class Decoder final : public ForwardPass, private StepBody {
   Rows last_;                      // [logits rows, hidden]
   Rows logits_;                    // [logits rows, vocab]
   std::vector<Rows> angles_;       // of each rope [rows, dims]
+  // For a draft head.
+  HiddenRows kept_;
+  std::vector<std::int32_t> every_row_;
+  Rows hidden_;  // [rows, hidden · taps], or [rows, hidden]
 };
 
 AttentionParams attention_params(const ModelConfig& config, const LayerConfig& layer);
 
-// Rows that all experts together process for so many rows of a batch.
-int grouped_rows(const ModelConfig& config, int rows);
+// Adds the products of a layer to those that the backend prepares for.
+void add_matrices(const LayerWeights& weights, WorkspaceNeeds& needs);
 
 // What a decoder needs from its backend, apart from weights.
 WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& limits);

@@ -65,16 +65,27 @@ void Decoder::attention(const Batch& batch, KvPool& pool, int i) {
   if (config_.query_scale.growth != 0) backend_.scale_by_position(q_, batch.positions, config_.query_scale);
   AttentionParams params = attention_params(config_, layer);
   params.sinks = w.sinks.get();
+  if (watch_ != nullptr) watch_layer(batch, pool, layer.kv, params);
   backend_.attend(pool, layer.kv, batch.sequences, params, q_, attended_);
   if (config_.output_gate) backend_.multiply_sigmoid(attended_, output_gate_);
   backend_.linear(attended_, std::array{LinearTerm{w.output.get(), w.output_bias.get(), branch_}});
   finish_attention(w, i);
 }
 
+void Decoder::watch_layer(const Batch& batch, const KvPool& pool, int layer, const AttentionParams& params) {
+  IMP_CHECK(batch.sequences.size() == 1);
+  const SequenceRows& sequence = batch.sequences.front();
+  const int first_seen = params.window > 0 ? sequence.first_position - params.window + 1 : 0;
+  if (first_seen > watch_->first_key) return;
+  backend_.attention_mass(pool, layer, sequence, params, q_, watch_->first_key, watch_->mass);
+  ++watch_->n_layers;
+}
+
 void Decoder::finish_attention(const LayerWeights& w, int i) {
   finish_branch(w.post_attention_norm);
   if (config_.parallel_blocks) return backend_.add(x_, branch_);
-  add_branch(1, &w.ffn_norm, first_of_feed_forward(i));
+  const LayerConfig& layer = config_.layers[static_cast<std::size_t>(i)];
+  add_branch(1, &w.ffn_norm, feed_forward_.first_product(w, layer));
 }
 
 }  // namespace imp

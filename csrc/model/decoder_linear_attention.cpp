@@ -3,17 +3,9 @@
 #include <cstddef>
 
 #include "model/decoder.h"
+#include "model/row_views.h"
 
 namespace imp {
-namespace {
-
-Rows columns(Rows rows, int first, int width) {
-  rows.data += first;
-  rows.width = width;
-  return rows;
-}
-
-}  // namespace
 
 void Decoder::linear_attention(const Batch& batch, KvPool& pool, int i) {
   const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];

@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <numeric>
 
-#include "base/ceil_div.h"
 #include "model/decoder.h"
+#include "model/row_views.h"
 
 namespace imp {
 
@@ -15,10 +16,6 @@ AttentionParams attention_params(const ModelConfig& config, const LayerConfig& l
           .scale = config.attention_scale,
           .soft_cap = config.attention_soft_cap,
           .window = layer.window};
-}
-
-int grouped_rows(const ModelConfig& config, int rows) {
-  return rows * config.experts.n_used;
 }
 
 void Decoder::make_workspace() {
@@ -38,21 +35,6 @@ void Decoder::make_workspace() {
     for (Rows* each : {&alpha_, &beta_}) *each = backend_.make_rows(rows, rule.n_value_heads);
     for (Rows* each : {&linear_gate_, &read_}) *each = backend_.make_rows(rows, rule.value_width());
   }
-  if (config_.has_dense_layers()) gate_ = backend_.make_rows(rows, config_.most(&LayerConfig::ffn_size));
-  if (config_.has_experts()) {
-    const int grouped = grouped_rows(config_, rows);
-    expert_gate_ = backend_.make_rows(grouped, config_.expert_ffn_size);
-    expert_up_ = backend_.make_rows(grouped, config_.expert_ffn_size);
-    scores_ = backend_.make_rows(rows, config_.experts.n_experts);
-    routed_ = backend_.make_expert_rows(rows, config_.experts);
-    grouped_ = backend_.make_rows(grouped, config_.hidden_size);
-  }
-  if (config_.shared_ffn_size > 0) {
-    if (config_.shared_is_gated) shared_score_ = backend_.make_rows(rows, 1);
-    shared_gate_ = backend_.make_rows(rows, config_.shared_ffn_size);
-    shared_ = backend_.make_rows(rows, config_.hidden_size);
-  }
-  if (config_.dense_beside_experts) expert_branch_ = backend_.make_rows(rows, config_.hidden_size);
   if (const int size = config_.layer_embedding.size; size > 0) {
     layer_inputs_ = backend_.make_rows(rows, config_.n_layers * size);
     projected_ = backend_.make_rows(rows, config_.n_layers * size);
@@ -62,12 +44,16 @@ void Decoder::make_workspace() {
   last_ = backend_.make_rows(limits_.max_logits_rows, config_.hidden_size);
   logits_ = backend_.make_rows(limits_.max_logits_rows, config_.vocab_size);
   for (const Rope& rope : ropes_) angles_.push_back(backend_.make_rows(rows, rope.dims));
+  if (!kept_.are_kept) return;
+  hidden_ = backend_.make_rows(rows, config_.hidden_size * std::max(1, static_cast<int>(kept_.taps.size())));
+  every_row_.resize(static_cast<std::size_t>(rows));
+  std::iota(every_row_.begin(), every_row_.end(), 0);
 }
 
 namespace {
 
 // The ops in use that a backend may lack.
-std::vector<Op> special_ops(const ModelConfig& config) {
+std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limits) {
   std::vector<Op> ops;
   const auto add = [&](bool is_used, Op op) {
     if (is_used) ops.push_back(op);
@@ -81,6 +67,7 @@ std::vector<Op> special_ops(const ModelConfig& config) {
   add(config.plain_activation.has_value(), Op::activate);
   add(config.query_scale.growth != 0, Op::scale_by_position);
   add(config.attention_sinks, Op::attend_sinks);
+  add(limits.is_watched, Op::attention_mass);
   add(config.expert_bias, Op::expert_biases);
   add(config.clamped_silu.has_value(), Op::clamped_activation);
   const bool is_linear = config.n_state_layers() > 0;
@@ -105,42 +92,28 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
           .max_sequences = std::min(limits.max_rows, limits.max_logits_rows),
           .vocab_size = config.vocab_size,
           .max_context = config.max_context,
-          .ops = special_ops(config),
+          .ops = special_ops(config, limits),
           .attention = widest_attention(config),
           .weights = {},
           .experts = config.experts};
 }
 
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
-  // Rows are aligned to 64 bytes.
-  const auto bytes = [](std::int64_t n_rows, std::int64_t width) {
-    return static_cast<std::uint64_t>(n_rows * round_up(width, 16)) * sizeof(float);
-  };
   const std::int64_t rows = limits.max_rows;
   const std::int64_t q_width = std::int64_t{config.n_heads} * config.most(&LayerConfig::head_dim);
   const std::int64_t kv_width = config.widest_kv();
-  std::uint64_t total = 3 * bytes(rows, config.hidden_size) + 2 * bytes(rows, q_width) + 2 * bytes(rows, kv_width) +
-                        bytes(limits.max_logits_rows, config.hidden_size);
-  if (config.output_gate) total += bytes(rows, q_width);
+  std::uint64_t total = 3 * bytes_of_rows(rows, config.hidden_size) + 2 * bytes_of_rows(rows, q_width) +
+                        2 * bytes_of_rows(rows, kv_width) + bytes_of_rows(limits.max_logits_rows, config.hidden_size);
+  if (config.output_gate) total += bytes_of_rows(rows, q_width);
   if (config.n_state_layers() > 0) {
-    total += 2 * bytes(rows, config.delta.width()) + 2 * bytes(rows, config.delta.n_value_heads) +
-             2 * bytes(rows, config.delta.value_width());
+    total += 2 * bytes_of_rows(rows, config.delta.width()) + 2 * bytes_of_rows(rows, config.delta.n_value_heads) +
+             2 * bytes_of_rows(rows, config.delta.value_width());
   }
-  if (config.has_dense_layers()) total += bytes(rows, config.most(&LayerConfig::ffn_size));
-  if (config.dense_beside_experts) total += bytes(rows, config.hidden_size);
+  total += feed_forward_bytes(config, limits.max_rows);
   if (const std::int64_t size = config.layer_embedding.size; size > 0) {
-    total += 2 * bytes(rows, config.n_layers * size) + bytes(rows, size);
+    total += 2 * bytes_of_rows(rows, config.n_layers * size) + bytes_of_rows(rows, size);
   }
-  if (config.has_experts()) {
-    const int grouped = grouped_rows(config, limits.max_rows);
-    total += 2 * bytes(grouped, config.expert_ffn_size) + bytes(rows, config.experts.n_experts) +
-             bytes(grouped, config.hidden_size) + expert_rows_bytes(limits.max_rows, config.experts);
-  }
-  if (config.shared_ffn_size > 0) {
-    total += bytes(rows, config.shared_ffn_size) + bytes(rows, config.hidden_size);
-    if (config.shared_is_gated) total += bytes(rows, 1);
-  }
-  for (const RopeConfig& rope : config.ropes) total += bytes(rows, rope.dims);
+  for (const RopeConfig& rope : config.ropes) total += bytes_of_rows(rows, rope.dims);
   return total;
 }
 

@@ -39,17 +39,15 @@ void refuse_state(const LoadPlan& draft, const ModelFile& file) {
 }  // namespace
 
 std::uint64_t bytes_per_token(const LoadPlan& plan) {
-  const auto& experts = plan.resolved.config.experts;
-  std::uint64_t total = 0;
-  for (const PlannedWeight& weight : plan.weights.weights) {
-    if (weight.use == WeightUse::lookup) continue;
-    std::uint64_t read = weight.n_bytes;
-    if (weight.use == WeightUse::expert) {
-      read = read / static_cast<std::uint64_t>(experts.n_experts) * static_cast<std::uint64_t>(experts.n_used);
-    }
-    total += read;
-  }
-  return total;
+  return bytes_per_token(plan.weights, plan.resolved.config.experts);
+}
+
+LoadOptions draft_options(LoadOptions options) {
+  options.limits.is_watched = options.draft_scores_prompts;
+  // The head, if there is one, is the model's.
+  options.with_own_head = false;
+  options.head_file = nullptr;
+  return options;
 }
 
 LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& model, const ModelOverrides& overrides,
@@ -61,7 +59,7 @@ LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& mod
   LoadPlan plan = naming_setting([&] {
     const int context = resolve_model(file, own).config.max_context;
     own.max_context = std::min(context, model.resolved.config.max_context);
-    return plan_load(file, backend, own, options);
+    return plan_load(file, backend, own, draft_options(options));
   });
   refuse_state(plan, file);
   require_use(plan, model, model.weights.warnings);

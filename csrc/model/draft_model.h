@@ -10,6 +10,9 @@ namespace imp {
 // Bytes of the weights that the evaluation of one token reads. A step that decodes takes about as long as that.
 std::uint64_t bytes_per_token(const LoadPlan& plan);
 
+// The options for a draft model, of those for its model.
+LoadOptions draft_options(LoadOptions options);
+
 // Plans the load of a draft model and adds its memory to the model's plan. Its context is at most the model's. Throws
 // ModelError, and InvalidArgument if it reads as much for a token as the model; both messages begin with the setting,
 // speculation.model.

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "backend/batch.h"
 #include "backend/kv_pool.h"
 #include "backend/rows.h"
+#include "base/error.h"
 
 namespace imp {
 
@@ -13,6 +16,21 @@ namespace imp {
 struct ForwardLimits {
   int max_rows = 0;         // rows of one batch
   int max_logits_rows = 0;  // of those, rows with logits; and sequences
+  bool is_watched = false;  // its attention may be watched
+};
+
+// The attention that one row pays to keys [first_key, first_key + mass.size()): the greatest over heads and layers, see
+// Backend::attention_mass. Layers that do not see all of these keys are left out.
+struct AttentionWatch {
+  int first_key = 0;
+  std::span<float> mass;
+  int n_layers = 0;  // that were added
+};
+
+// What a draft head reads of each row.
+struct HiddenRows {
+  bool are_kept = false;
+  std::vector<int> taps;  // the residual stream before these layers, side by side; empty: the final norm's output
 };
 
 class ForwardPass {
@@ -24,10 +42,20 @@ class ForwardPass {
   // state.
   virtual KvGeometry kv_geometry(int n_blocks, int n_state_slots) const = 0;
 
+  // Whether the cells of a sequence may stand for positions with gaps between them: no layer has a sliding window,
+  // which counts cells, or a recurrent state, which needs every token.
+  virtual bool takes_gaps() const noexcept = 0;
+
+  // From now on forward passes, of one row each, add their attention to `watch`; null: they do not.
+  virtual void watch(AttentionWatch* watch) { IMP_CHECK(watch == nullptr); }
+
   // Runs the batch: writes K and V of every row, and returns the logits [logits_rows.size(), vocab_size] in device
   // memory, valid until the next call. A row's logits depend only on its sequence's tokens and positions up to it.
   // Allocates nothing.
   virtual Rows forward(const Batch& batch, KvPool& pool) = 0;
+
+  // What a draft head reads of every row of the last batch, valid until the next one. Empty without a head.
+  virtual Rows hidden() const { return {}; }
 };
 
 }  // namespace imp

@@ -19,11 +19,13 @@ class LayerPlaces {
         i_(i),
         shape_(config.layers[static_cast<std::size_t>(i)]),
         layer_(layer) {}
+  // Every tensor of the layer, in the order of use.
+  void add_all();
+
+ private:
   void add_attention();
   void add_feed_forward();
   void add_embedding();
-
- private:
   RowOrder rotated_order() const;
   void place_gated_q(const std::string& tensor, std::int64_t n_rows);
   void place_qkv_biases();

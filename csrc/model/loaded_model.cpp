@@ -23,10 +23,14 @@ LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, c
   MemoryPlan memory = plan_memory(plan.memory);
   const int n_draft_blocks = memory.n_draft_blocks;
   loaded.model = load_planned(file, backend, std::move(plan), std::move(memory), options);
-  loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, options.limits);
+  const std::optional<HeadModel>& head = loaded.model->head();
+  HiddenRows kept;
+  if (head) kept = {.are_kept = true, .taps = head->config.taps};
+  loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, options.limits, std::move(kept));
+  if (head) loaded.head = std::make_unique<DraftHead>(*head, *loaded.model, backend, options.limits);
   if (draft_plan) {
     loaded.draft = load_draft(*draft, backend, std::move(*draft_plan), n_draft_blocks, options);
-    loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, options.limits);
+    loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, draft_options(options).limits);
   }
   return loaded;
 }

@@ -6,6 +6,7 @@
 
 #include "backend/make_backend.h"
 #include "model/decoder.h"
+#include "model/draft_head.h"
 #include "model/model.h"
 
 namespace imp {
@@ -15,6 +16,7 @@ struct LoadedModel {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<const Model> model;
   std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<DraftHead> head;  // null: the model has none
   // A draft model that guesses for speculative decoding, or null.
   std::unique_ptr<const Model> draft;
   std::unique_ptr<Decoder> draft_decoder;

@@ -50,12 +50,23 @@ std::uint64_t draft_kv_bytes(const MemoryRequest& request, std::uint64_t n_block
   return request.draft ? product(choose_draft_blocks(request, n_blocks), request.draft->kv_block_bytes) : 0;
 }
 
-std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_bytes, std::uint64_t state_bytes) {
-  std::vector<MemoryItem> items = {{"weights", request.weights_bytes}, {"kv", kv_bytes}};
+// Of a block, in the caches of the model, of its draft head and of the draft model.
+std::uint64_t block_bytes(const MemoryRequest& request) {
+  return sum(sum(request.kv_block_bytes, request.head_block_bytes), draft_share(request));
+}
+
+std::uint64_t head_bytes(const MemoryRequest& request, std::uint64_t n_blocks) {
+  return sum(request.head_bytes, product(n_blocks, request.head_block_bytes));
+}
+
+std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t n_blocks, std::uint64_t state_bytes) {
+  std::vector<MemoryItem> items = {{"weights", request.weights_bytes},
+                                   {"kv", product(n_blocks, request.kv_block_bytes)}};
   if (request.draft) {
     items.push_back({"draft weights", request.draft->weights_bytes});
-    items.push_back({"draft kv", draft_kv_bytes(request, kv_bytes / request.kv_block_bytes)});
+    items.push_back({"draft kv", draft_kv_bytes(request, n_blocks)});
   }
+  if (request.head_bytes > 0) items.push_back({"head", head_bytes(request, n_blocks)});
   if (request.state_slot_bytes > 0) items.push_back({"state", state_bytes});
   items.push_back({"scratch", request.scratch_bytes});
   items.push_back({"logits", request.logits_bytes});
@@ -63,8 +74,8 @@ std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t kv_
   return items;
 }
 
-[[noreturn]] void refuse(const MemoryRequest& request, std::uint64_t kv_bytes, std::uint64_t state_bytes) {
-  const std::vector<MemoryItem> items = items_of(request, kv_bytes, state_bytes);
+[[noreturn]] void refuse(const MemoryRequest& request, std::uint64_t n_blocks, std::uint64_t state_bytes) {
+  const std::vector<MemoryItem> items = items_of(request, n_blocks, state_bytes);
   std::uint64_t needed = 0;
   for (const MemoryItem& item : items) needed = sum(needed, item.bytes);
   throw ResourceExhausted(Reason::NO_MEMORY, memory_text(items, request.budget_bytes),
@@ -84,22 +95,22 @@ std::uint64_t choose_slots(const MemoryRequest& request, std::uint64_t available
   const std::uint64_t running = kLeast * static_cast<std::uint64_t>(request.max_running);
   const auto snapshot_bytes = request.state_snapshot_bytes;
   const std::uint64_t wanted = sum(running, snapshot_bytes ? *snapshot_bytes / request.state_slot_bytes : running);
-  const std::uint64_t cache = request.kv_bytes.value_or(product(least_blocks(request), request.kv_block_bytes));
+  const std::uint64_t cache = request.kv_bytes.value_or(product(least_blocks(request), block_bytes(request)));
   const std::uint64_t most = std::min(available / 4, left_of(available, cache)) / request.state_slot_bytes;
   return std::max(kLeast, std::min({wanted, most, std::uint64_t{std::numeric_limits<std::int32_t>::max()}}));
 }
 
 std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t state_bytes, std::uint64_t available) {
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
-  const std::uint64_t block_bytes = sum(request.kv_block_bytes, draft_share(request));
-  if (request.is_for_models) return available / block_bytes;
+  if (request.is_for_models) return available / block_bytes(request);
   constexpr std::uint64_t kSequences = 4;
-  const std::uint64_t fixed =
-      sum(sum(request.weights_bytes, request.scratch_bytes), sum(state_bytes, draft_fixed(request)));
+  const std::uint64_t fixed = sum(sum(request.weights_bytes, request.scratch_bytes),
+                                  sum(state_bytes, sum(request.head_bytes, draft_fixed(request))));
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
-  const std::uint64_t reasonable = std::max(half / block_bytes, least_blocks(request));
-  return std::min({kSequences * blocks_for(context, request.kv_block_tokens), reasonable, available / block_bytes});
+  const std::uint64_t reasonable = std::max(half / block_bytes(request), least_blocks(request));
+  return std::min(
+      {kSequences * blocks_for(context, request.kv_block_tokens), reasonable, available / block_bytes(request)});
 }
 
 }  // namespace
@@ -129,7 +140,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
   const std::uint64_t fixed =
       sum(sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes)),
-          draft_fixed(request));
+          sum(request.head_bytes, draft_fixed(request)));
   const std::uint64_t n_slots = choose_slots(request, left_of(request.budget_bytes, fixed));
   const std::uint64_t state_bytes = product(n_slots, request.state_slot_bytes);
   const std::uint64_t available = left_of(request.budget_bytes, sum(fixed, state_bytes));
@@ -142,14 +153,15 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     throw FieldInvalid("kv_bytes", std::to_string(*request.kv_bytes) + " hold " + std::to_string(n_tokens) +
                                        " tokens, max_context needs " + std::to_string(request.max_context.value_or(1)));
   }
+  const std::uint64_t head_kv = product(n_blocks, request.head_block_bytes);
   const bool is_fixed = request.draft && request.draft->kv_bytes;
-  const std::uint64_t more_kv = is_fixed ? 0 : draft_kv_bytes(request, n_blocks);
+  const std::uint64_t more_kv = sum(head_kv, is_fixed ? 0 : draft_kv_bytes(request, n_blocks));
   if (sum(fixed, state_bytes) > request.budget_bytes || n_blocks < least || sum(kv_bytes, more_kv) > available) {
-    refuse(request, std::max(kv_bytes, product(least, request.kv_block_bytes)), state_bytes);
+    refuse(request, std::max(n_blocks, least), state_bytes);
   }
   const std::uint64_t held = product(n_blocks, static_cast<std::uint64_t>(request.kv_block_tokens));
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
-  return {.items = items_of(request, kv_bytes, state_bytes),
+  return {.items = items_of(request, n_blocks, state_bytes),
           .budget_bytes = request.budget_bytes,
           .n_blocks = static_cast<int>(n_blocks),
           .n_state_slots = static_cast<int>(n_slots),

@@ -24,6 +24,9 @@ struct MemoryRequest {
   std::uint64_t kv_block_bytes = 1;  // over all layers
   int kv_block_tokens = 16;
   std::optional<std::uint64_t> kv_bytes;  // empty: plan_memory() chooses
+  // Of a draft head: its weights and activations, and its cache under the same block numbers. 0: there is none.
+  std::uint64_t head_bytes = 0;
+  std::uint64_t head_block_bytes = 0;
   // Of models with a recurrent state; 0 bytes: the model has none.
   std::uint64_t state_slot_bytes = 0;
   int max_running = 1;                                // sequences that hold a state at once
@@ -35,8 +38,8 @@ struct MemoryRequest {
 };
 
 struct MemoryItem {
-  // "weights", "kv", "draft weights" and "draft kv" with a draft model, "state" if the model has one, "scratch",
-  // "logits", "reserve"
+  // "weights", "kv", "draft weights" and "draft kv" with a draft model, "head" and "state" if the model has one,
+  // "scratch", "logits", "reserve"
   std::string name;
   std::uint64_t bytes = 0;
 };

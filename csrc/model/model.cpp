@@ -2,8 +2,11 @@
 #include "model/model.h"
 
 #include "base/error.h"
+#include "model/arch/draft_heads.h"
 #include "model/decoder.h"
+#include "model/draft_head.h"
 #include "model/resolve.h"
+#include "model/rope.h"
 
 namespace imp {
 namespace {
@@ -21,18 +24,73 @@ class PlannedLinear final : public Linear {
   const PlannedWeight& weight_;
 };
 
-std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
-                            const Backend& backend) {
+std::size_t op_scratch_bytes(WorkspaceNeeds needs, const WeightPlan& plan, const Backend& backend) {
   std::vector<PlannedLinear> matrices;
   matrices.reserve(plan.weights.size());
-  WorkspaceNeeds needs = workspace_needs(config, limits);
   for (const PlannedWeight& weight : plan.weights) {
     if (weight.use == WeightUse::vector) continue;
     matrices.emplace_back(weight);
     auto& uses = weight.use == WeightUse::expert ? needs.expert_weights : needs.weights;
     uses.insert(uses.end(), static_cast<std::size_t>(weight.n_matrices), &matrices.back());
   }
-  return activation_bytes(config, limits) + backend.scratch_bytes(needs);
+  return backend.scratch_bytes(needs);
+}
+
+std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
+                            const Backend& backend) {
+  return activation_bytes(config, limits) + op_scratch_bytes(workspace_needs(config, limits), plan, backend);
+}
+
+PlanPolicy policy_of(const ModelOverrides& overrides) {
+  return {.one_reduction = overrides.deterministic, .unvalidated_kernels = overrides.unvalidated_kernels};
+}
+
+// The head that the options ask for, if there is one.
+std::optional<HeadPlan> find_head(const ModelFile& file, const ResolvedModel& resolved, const Backend& backend,
+                                  const ModelOverrides& overrides, const LoadOptions& options) {
+  const ModelConfig& target = resolved.config;
+  const bool is_own = options.head_file == nullptr;
+  if (is_own && (!options.with_own_head || !resolved.own_head.config)) return std::nullopt;
+  const ModelFile& source = is_own ? file : *options.head_file;
+  if (backend.caps().device != "cpu") {
+    throw ModelError(Reason::MODEL_UNSUPPORTED,
+                     source.name() + ": draft head on device " + std::string(backend.caps().device) + ", expected cpu");
+  }
+  try {
+    HeadConfig config = is_own ? *resolved.own_head.config : read_eagle3(source, target);
+    return plan_head(source, std::move(config), target.n_tokens, backend.registry(), overrides.gemm,
+                     policy_of(overrides));
+  } catch (const ModelError& error) {
+    if (is_own) throw;
+    throw ModelError(error.reason(), std::string("speculation.head: ") + error.what());
+  }
+}
+
+// The head of a plan whose target has these weights.
+HeadModel load_planned_head(const ModelFile& file, const HeadPlan& plan, const LoadPlan& target,
+                            const Weights& target_weights, std::span<const Rope> target_ropes, Backend& backend) {
+  const HeadConfig& config = plan.config;
+  HeadModel head{.config = config, .weights = load_head(file, plan, backend), .rope = {}};
+  const RopeConfig& rope = config.layer.ropes.front();
+  head.rope = config.target_rope == kNoTargetRope ? resolve_rope(rope, divisors_of(rope))
+                                                  : target_ropes[static_cast<std::size_t>(config.target_rope)];
+  auto n_bytes = static_cast<double>(bytes_per_token(plan.weights, config.layer.experts));
+  if (!head.weights.head) n_bytes += static_cast<double>(target_weights.output_head().n_bytes());
+  head.cost_of_guess = n_bytes / static_cast<double>(bytes_per_token(target.weights, target.resolved.config.experts));
+  return head;
+}
+
+// The memory of a head: its weights, its activations and scratch, and its cache.
+void add_head(const HeadPlan& head, const ModelConfig& target, std::uint64_t target_scratch, const Backend& backend,
+              const LoadOptions& options, MemoryRequest& request) {
+  const std::uint64_t scratch =
+      op_scratch_bytes(head_workspace_needs(head.config, target, options.limits), head.weights, backend);
+  const auto cache = [&](int n_blocks) {
+    return backend.kv_bytes(head_kv_geometry(head.config, options.kv_block_tokens, n_blocks));
+  };
+  request.head_block_bytes = cache(1) - cache(0);
+  request.head_bytes = head.weights.n_bytes + head_activation_bytes(head.config, target.vocab_size, options.limits) +
+                       (scratch > target_scratch ? scratch - target_scratch : 0) + cache(chain_blocks(options.limits));
 }
 
 // Turns a backend's InvalidArgument into a ModelError: here the checkpoint asked, not the caller.
@@ -135,15 +193,24 @@ void Model::lower_context() {
 
 LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOverrides& overrides,
                    const LoadOptions& options) {
-  LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .memory = {}};
+  LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .head = {}, .memory = {}};
   const ModelConfig& config = plan.resolved.config;
-  plan.weights =
-      plan_weights(file, plan.resolved, backend.registry(), overrides.gemm,
-                   {.one_reduction = overrides.deterministic, .unvalidated_kernels = overrides.unvalidated_kernels});
+  plan.head = find_head(file, plan.resolved, backend, overrides, options);
+  if (plan.head && options.head_file == nullptr) {
+    for (const PlannedWeight& weight : plan.head->weights.weights) {
+      plan.resolved.read_tensors.insert(weight.tensor->name);
+    }
+  }
+  plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm, policy_of(overrides));
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
   const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });
   plan.memory = memory_request(config, plan.weights, scratch, kv, overrides, options);
+  if (plan.head) {
+    as_unsupported(file, [&] {
+      add_head(*plan.head, config, scratch - activation_bytes(config, options.limits), backend, options, plan.memory);
+    });
+  }
   if (const auto own = backend.own_memory_bytes()) {
     plan.memory.budget_bytes = *own;
     plan.memory.reserve_bytes = 0;
@@ -154,13 +221,17 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
 
 std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backend, LoadPlan load, MemoryPlan memory,
                                           const LoadOptions& options) {
-  auto& [resolved, plan, request] = load;
+  auto& [resolved, plan, head, request] = load;
   std::unique_ptr<Model> model(new Model);
   model->memory_ = std::move(memory);
   model->ropes_ = load_ropes(file, resolved.config, plan);
   if (!options.packed_cache.empty()) model->packed_.emplace().folder = options.packed_cache;
   PackedWeights* const packed = model->packed_ ? &*model->packed_ : nullptr;
   model->weights_ = load_weights(file, resolved, plan, backend, options.progress, packed);
+  if (head) {
+    const ModelFile& source = options.head_file == nullptr ? file : *options.head_file;
+    model->head_ = load_planned_head(source, *head, load, model->weights_, model->ropes_, backend);
+  }
   model->architecture_ = resolved.architecture->name;
   model->facts_ = std::move(resolved.facts);
   model->warnings_ = std::move(resolved.warnings);

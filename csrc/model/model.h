@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "files/model_file.h"
 #include "model/forward_pass.h"
+#include "model/head_plan.h"
 #include "model/layers.h"
 #include "model/memory_plan.h"
 #include "model/model_config.h"
@@ -32,6 +33,10 @@ struct LoadOptions {
   int max_running = 64;                               // sequences that hold a recurrent state at once
   std::optional<std::uint64_t> state_snapshot_bytes;  // of recurrent states; empty: plan_memory chooses
   std::optional<std::uint64_t> draft_kv_bytes;        // of a draft model; empty: plan_memory chooses
+  // A draft head: that of the model's own file, or that of another one.
+  bool with_own_head = false;
+  const ModelFile* head_file = nullptr;
+  bool draft_scores_prompts = false;  // a draft model chooses the part of prompts that is evaluated
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache
 };
@@ -59,6 +64,8 @@ class Model {
   const std::vector<Rope>& ropes() const noexcept { return ropes_; }
   const std::vector<WeightSummary>& weight_summaries() const noexcept { return summaries_; }
   const MemoryPlan& memory() const noexcept { return memory_; }
+  // None if the load did not ask for one, or if the file has none.
+  const std::optional<HeadModel>& head() const noexcept { return head_; }
   // If the load had a cache folder.
   const std::optional<PackedWeights>& packed() const noexcept { return packed_; }
   // Writes the cache, which must exist; see PackedCache::write.
@@ -77,6 +84,7 @@ class Model {
   std::vector<std::string> warnings_;
   Weights weights_;
   std::vector<Rope> ropes_;
+  std::optional<HeadModel> head_;
   std::vector<WeightSummary> summaries_;
   MemoryPlan memory_;
   std::optional<PackedWeights> packed_;
@@ -89,6 +97,7 @@ KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks
 struct LoadPlan {
   ResolvedModel resolved;
   WeightPlan weights;
+  std::optional<HeadPlan> head;
   MemoryRequest memory;
 };
 

@@ -28,7 +28,7 @@ enum class QkNorm : std::uint8_t {
   head,          // each head by itself, before it is rotated
   rotated_head,  // each head by itself, after it is rotated
   width,         // all heads of a row together, before they are rotated
-  layer,         // each head by itself by LayerNorm with weights of its own, before it is rotated
+  layer,         // each head by itself by LayerNorm with its own weights, before it is rotated
 };
 
 enum class RopeScalingKind : std::uint8_t {
@@ -100,7 +100,7 @@ struct LayerEmbedding {
 struct ModelConfig {
   // sizes
   int n_layers = 0;
-  int n_draft_layers = 0;  // in the file after the others; they guess further tokens, and imp does not run them
+  int n_draft_layers = 0;  // in the file after the others: they guess further tokens (HeadConfig)
   int hidden_size = 0;
   int n_heads = 0;
   // Those of the last layer that has no window; each layer has its own.

@@ -1,6 +1,7 @@
 // The steps of resolution, in order.
 #include "model/resolve.h"
 
+#include "base/printable.h"
 #include "model/apply_overrides.h"
 #include "model/arch/registry.h"
 #include "model/describe.h"
@@ -22,6 +23,14 @@ void choose_cache_type(FactReader& facts) {
   if (!is_mostly_quantized(facts.file())) return;
   facts.config.kv_dtype = DType::BF16;
   facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
+}
+
+void add_head_fact(const OwnHead& head, std::vector<Fact>& facts) {
+  if (!head.config && head.why_not.empty()) return;
+  facts.push_back({.name = "head",
+                   .value = head.config ? head.config->kind : "none (" + head.why_not + ")",
+                   .origin = Origin::checkpoint,
+                   .source = head.first_name.empty() ? "" : "tensor " + printable(head.first_name)});
 }
 
 }  // namespace
@@ -47,6 +56,8 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
                              std::to_string(config.trained_context) + " tokens the model was trained on");
   }
   model.facts = describe(config, facts.origins);
+  model.own_head = find_nextn(file, *model.names, config);
+  add_head_fact(model.own_head, model.facts);
   model.read_tensors = facts.read_tensors();
   model.config = std::move(facts.config);
   return model;

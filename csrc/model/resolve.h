@@ -7,6 +7,7 @@
 
 #include "files/model_file.h"
 #include "model/arch/architecture.h"
+#include "model/arch/draft_heads.h"
 #include "model/model_config.h"
 #include "model/model_overrides.h"
 #include "model/origins.h"
@@ -19,6 +20,7 @@ struct ResolvedModel {
   ModelConfig config;
   std::vector<Fact> facts;
   std::set<std::string> read_tensors;  // small tensors whose values are part of the configuration
+  OwnHead own_head;                    // in the same file
   std::vector<std::string> warnings;   // sentences about unknown or unusual facts
 };
 

@@ -19,6 +19,12 @@ void place_layer_table(PlaceList& places, const ModelConfig& config, const Tenso
 
 }  // namespace
 
+void LayerPlaces::add_all() {
+  add_attention();
+  add_feed_forward();
+  if (config_.layer_embedding.size > 0) add_embedding();
+}
+
 void LayerPlaces::add_embedding() {
   const std::int64_t hidden = config_.hidden_size, size = config_.layer_embedding.size;
   places_.matrix(names_.weight(i_, names_.embedding_gate), size, hidden, layer_.embedding_gate);
@@ -51,6 +57,13 @@ std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNa
   return spare;
 }
 
+std::vector<WeightPlace> layer_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names, int i,
+                                      LayerWeights& layer) {
+  PlaceList places(file, config, names);
+  LayerPlaces(places, config, names, i, layer).add_all();
+  return std::move(places).take();
+}
+
 std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names,
                                        Weights& weights) {
   PlaceList places(file, config, names);
@@ -63,11 +76,7 @@ std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig&
   }
   if (config.layer_embedding.size > 0) place_layer_table(places, config, names, weights);
   for (int i = 0; i < config.n_layers; ++i) {
-    LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
-    LayerPlaces of_layer(places, config, names, i, layer);
-    of_layer.add_attention();
-    of_layer.add_feed_forward();
-    if (config.layer_embedding.size > 0) of_layer.add_embedding();
+    LayerPlaces(places, config, names, i, weights.layers[static_cast<std::size_t>(i)]).add_all();
   }
   places.final_norm(weights.final_norm);
   if (!config.tied_head) {

@@ -69,6 +69,10 @@ std::string_view name_of(WeightUse use);
 // Tensors that a file may hold but that no layer reads: k and v of layers that share those of an earlier one.
 std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNames& names);
 
+// The places of layer i of the configuration, in the order of use.
+std::vector<WeightPlace> layer_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names, int i,
+                                      LayerWeights& layer);
+
 // Makes the layers and lists every place in the order of use. The places point into `weights`. The file decides which
 // weights lie in one tensor.
 std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names,

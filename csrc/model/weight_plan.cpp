@@ -49,6 +49,23 @@ bool has_shape(const TensorInfo& tensor, const std::vector<std::int64_t>& shape)
   return tensor.n_elements() == n_elements;
 }
 
+void require_float(const ModelFile& file, const TensorInfo& tensor) {
+  if (tensor.dtype == DType::F32 || tensor.dtype == DType::F16 || tensor.dtype == DType::BF16) return;
+  refuse_tensor(file, tensor.name, "type " + std::string(traits(tensor.dtype).name), "one of f32, f16, bf16");
+}
+
+// The checked tensor of a place.
+const TensorInfo& tensor_of(const ModelFile& file, const WeightPlace& place) {
+  const TensorInfo* tensor = file.find(place.tensor);
+  if (!tensor) refuse_tensor(file, place.tensor, "missing", shape_text(shape_of({}, place)));
+  const std::vector<std::int64_t> shape = shape_of(*tensor, place);
+  if (!has_shape(*tensor, shape)) {
+    refuse_tensor(file, place.tensor, "shape " + imp::shape_text(*tensor), shape_text(shape));
+  }
+  if (place.use == WeightUse::vector) require_float(file, *tensor);
+  return *tensor;
+}
+
 // The tensors of a file, and which of them the model uses.
 class Claims {
  public:
@@ -56,12 +73,11 @@ class Claims {
     for (const std::string& name : model.read_tensors) claimed_.insert(name);
   }
 
-  // The checked tensor of a place.
+  // Further parts of a tensor follow its first.
   const TensorInfo& claim(const WeightPlace& place) {
-    const TensorInfo& tensor = take(place);
-    const std::vector<std::int64_t> shape = shape_of(tensor, place);
-    if (!has_shape(tensor, shape)) refuse(place.tensor, "shape " + imp::shape_text(tensor), shape_text(shape));
-    if (place.use == WeightUse::vector) require_float(tensor);
+    const TensorInfo& tensor = tensor_of(file_, place);
+    const bool is_further_part = place.first_row > 0;
+    IMP_CHECK(claimed_.insert(tensor.name).second != is_further_part);
     return tensor;
   }
 
@@ -82,7 +98,7 @@ class Claims {
     for (const TensorInfo& tensor : file_.tensors()) {
       if (claimed_.contains(tensor.name)) continue;
       if (names_.belongs_to_decoder(tensor.name) && !is_of_draft(tensor.name)) {
-        refuse(tensor.name, "shape " + imp::shape_text(tensor), "no such tensor in this architecture");
+        refuse_tensor(file_, tensor.name, "shape " + imp::shape_text(tensor), "no such tensor in this architecture");
       }
       if (++n_unused <= kShown) unused += (unused.empty() ? "" : ", ") + printable(tensor.name);
     }
@@ -92,28 +108,9 @@ class Claims {
   }
 
  private:
-  // Further parts of a tensor follow its first.
-  const TensorInfo& take(const WeightPlace& place) {
-    const TensorInfo* tensor = file_.find(place.tensor);
-    if (!tensor) refuse(place.tensor, "missing", shape_text(shape_of({}, place)));
-    const bool is_further_part = place.first_row > 0;
-    IMP_CHECK(claimed_.insert(tensor->name).second != is_further_part);
-    return *tensor;
-  }
-
   bool is_of_draft(std::string_view name) const {
     const int layer = names_.layer_of(name);
     return layer >= config_.n_layers && layer < config_.n_layers + config_.n_draft_layers;
-  }
-
-  void require_float(const TensorInfo& tensor) const {
-    if (tensor.dtype == DType::F32 || tensor.dtype == DType::F16 || tensor.dtype == DType::BF16) return;
-    refuse(tensor.name, "type " + std::string(traits(tensor.dtype).name), "one of f32, f16, bf16");
-  }
-
-  [[noreturn]] void refuse(std::string_view name, const std::string& found, const std::string& expected) const {
-    throw ModelError(Reason::MODEL_TENSOR,
-                     file_.name() + ": tensor " + printable(name) + ": " + found + ", expected " + expected);
   }
 
   const ModelFile& file_;
@@ -163,7 +160,60 @@ const TensorInfo* claim_rope_factors(const ModelFile& file, const TensorNames& n
   return file.find(names.rope_factors) ? &claims.claim_factors(names.rope_factors, n_pairs) : nullptr;
 }
 
+PlannedWeight planned(const WeightPlace& place, const TensorInfo& tensor, const GemmRegistry& registry,
+                      std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
+  PlannedWeight weight{.tensor = &tensor,
+                       .use = place.use,
+                       .problem = {tensor.dtype, place.n, place.k, place.use == WeightUse::expert},
+                       .plan = {},
+                       .n_matrices = place.n_matrices,
+                       .first_row = place.first_row,
+                       .tensor_rows = place.rows_in_tensor(),
+                       .groups = place.groups,
+                       .is_transposed = is_transposed(tensor, place)};
+  if (place.use == WeightUse::vector) {
+    weight.n_bytes = static_cast<std::size_t>(place.n * place.k * place.n_matrices) * sizeof(float);
+  } else {
+    weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
+                                                 : registry.plan(weight.problem, place.tensor, overrides, policy);
+    weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout) * static_cast<std::size_t>(place.n_matrices);
+  }
+  return weight;
+}
+
+void add(PlannedWeight weight, WeightPlan& plan) {
+  plan.n_bytes += weight.n_bytes;
+  plan.weights.push_back(std::move(weight));
+}
+
 }  // namespace
+
+void refuse_tensor(const ModelFile& file, std::string_view name, const std::string& found,
+                   const std::string& expected) {
+  throw ModelError(Reason::MODEL_TENSOR,
+                   file.name() + ": tensor " + printable(name) + ": " + found + ", expected " + expected);
+}
+
+WeightPlan plan_places(const ModelFile& file, std::span<const WeightPlace> places, const GemmRegistry& registry,
+                       std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
+  WeightPlan plan;
+  for (const WeightPlace& place : places)
+    add(planned(place, tensor_of(file, place), registry, overrides, policy), plan);
+  return plan;
+}
+
+std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routing) {
+  std::uint64_t total = 0;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.use == WeightUse::lookup) continue;
+    std::uint64_t read = weight.n_bytes;
+    if (weight.use == WeightUse::expert) {
+      read = read / static_cast<std::uint64_t>(routing.n_experts) * static_cast<std::uint64_t>(routing.n_used);
+    }
+    total += read;
+  }
+  return total;
+}
 
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
@@ -174,27 +224,7 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
 
   WeightPlan plan;
   Claims claims(file, model);
-  for (const WeightPlace& place : places) {
-    const TensorInfo& tensor = claims.claim(place);
-    PlannedWeight weight{.tensor = &tensor,
-                         .use = place.use,
-                         .problem = {tensor.dtype, place.n, place.k, place.use == WeightUse::expert},
-                         .plan = {},
-                         .n_matrices = place.n_matrices,
-                         .first_row = place.first_row,
-                         .tensor_rows = place.rows_in_tensor(),
-                         .groups = place.groups,
-                         .is_transposed = is_transposed(tensor, place)};
-    if (place.use == WeightUse::vector) {
-      weight.n_bytes = static_cast<std::size_t>(place.n * place.k * place.n_matrices) * sizeof(float);
-    } else {
-      weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
-                                                   : registry.plan(weight.problem, place.tensor, overrides, policy);
-      weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout) * static_cast<std::size_t>(place.n_matrices);
-    }
-    plan.n_bytes += weight.n_bytes;
-    plan.weights.push_back(std::move(weight));
-  }
+  for (const WeightPlace& place : places) add(planned(place, claims.claim(place), registry, overrides, policy), plan);
   for (const std::string& name : spare_tensors(model.config, names)) claims.ignore(name);
   plan.rope_factors = claim_rope_factors(file, names, model.config.ropes.front(), claims);
   claims.finish(plan.warnings);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/gemm_registry.h"
@@ -43,5 +45,16 @@ struct WeightPlan {
 // GemmRegistry does. The file must outlive the plan.
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy);
+
+// Throws ModelError(MODEL_TENSOR) `<file>: tensor <name>: <found>, expected <expected>`.
+[[noreturn]] void refuse_tensor(const ModelFile& file, std::string_view name, const std::string& found,
+                                const std::string& expected);
+
+// Plans the tensors of these places, and looks at no others of the file.
+WeightPlan plan_places(const ModelFile& file, std::span<const WeightPlace> places, const GemmRegistry& registry,
+                       std::span<const GemmOverride> overrides, const PlanPolicy& policy);
+
+// Of weights that a row multiplies: a part of the experts, and no lookup tables.
+std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routing);
 
 }  // namespace imp

@@ -155,7 +155,13 @@ struct PlacedMatrices {
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed) {
   Weights weights;
-  const std::vector<WeightPlace> places = weight_places(file, model.config, *model.names, weights);
+  load_places(file, weight_places(file, model.config, *model.names, weights), plan, model.config.head_dim, backend,
+              progress, packed);
+  return weights;
+}
+
+void load_places(const ModelFile& file, std::span<const WeightPlace> places, const WeightPlan& plan, int head_dim,
+                 Backend& backend, const LoadProgress& progress, PackedWeights* packed) {
   IMP_CHECK(places.size() == plan.weights.size());
   ProgressMeter meter(plan, progress);
   PlacedMatrices matrices;
@@ -163,7 +169,7 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
     const PlannedWeight& weight = plan.weights[i];
     const WeightPlace& place = places[i];
     if (weight.use == WeightUse::vector) {
-      *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, model.config.head_dim, backend);
+      *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, head_dim, backend);
       meter.add(weight.file_bytes());
     } else {
       matrices.add(weight, place);
@@ -175,16 +181,15 @@ Weights load_weights(const ModelFile& file, const ResolvedModel& model, const We
     packed = nullptr;
   }
   if (packed) {
-    packed->cache.emplace(packed->folder, file, matrices.all, model.config.head_dim);
+    packed->cache.emplace(packed->folder, file, matrices.all, head_dim);
     loaded = load_packed(matrices.all, backend, meter, *packed);
   }
-  if (loaded.empty()) loaded = load_matrices(file, matrices.all, model.config.head_dim, backend, meter);
+  if (loaded.empty()) loaded = load_matrices(file, matrices.all, head_dim, backend, meter);
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     Matrix& slot = *matrices.slots[i];
     slot = std::move(loaded[i]);
     if (packed) packed->matrices.push_back(slot.get());
   }
-  return weights;
 }
 
 std::vector<Rope> load_ropes(const ModelFile& file, const ModelConfig& config, const WeightPlan& plan) {

@@ -11,11 +11,11 @@ int main(int argc, char** argv) {
 
   imp::v1::GenerateRequest request;
   request.set_text(argc > 2 ? argv[2] : "Once upon a time");
-  // What is not set takes the model's default; zero means zero.
+  // A field that is not set takes the model's default; zero means zero.
   request.mutable_sampling()->set_temperature(0);
   request.mutable_stop()->set_max_tokens(argc > 3 ? std::stoul(argv[3]) : 64);
 
-  grpc::ClientContext context;  // destroying it, or TryCancel(), cancels the call, and the server frees what it held
+  grpc::ClientContext context;  // destroying it, or TryCancel(), cancels the call, and the server frees its memory
   set_deadline(context, argc > 4 ? std::stod(argv[4]) : 30);
 
   const auto stream = stub->Generate(&context, request);
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
         std::cout << response.chunk().text() << std::flush;
         break;
       case imp::v1::GenerateResponse::kFinished:
-        // Text may have been held back, in case a stop string began there.
+        // The server holds text back while it may be the beginning of a stop string. The rest comes here.
         std::cout << response.finished().text() << std::endl;
         std::cerr << '[' << imp::v1::FinishReason_Name(response.finished().reason()) << ", "
                   << response.finished().usage().output_tokens() << " tokens]\n";

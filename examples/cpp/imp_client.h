@@ -13,12 +13,12 @@
 
 using Stub = imp::v1::InferenceService::Stub;
 
-// `target` is host:port or unix:///path. A channel connects when it is first used, and again when it must.
+// `target` is host:port or unix:///path. A channel connects at its first use, and again after it lost its connection.
 inline std::unique_ptr<Stub> connect(const std::string& target) {
   return imp::v1::InferenceService::NewStub(grpc::CreateChannel(target, grpc::InsecureChannelCredentials()));
 }
 
-// A call without a deadline waits for ever; with one, the server stops working on it too when it passes.
+// A call without a deadline may wait forever. When the deadline passes, the server stops its work, too.
 inline void set_deadline(grpc::ClientContext& context, double seconds) {
   context.set_deadline(
       std::chrono::system_clock::now() +
@@ -34,7 +34,7 @@ inline const char* code_name(grpc::StatusCode code) {
   return code >= 0 && code <= 16 ? names[code] : "UNKNOWN";
 }
 
-// "OUT_OF_RANGE CONTEXT_TOO_LONG: …", and a line for each field that is wrong. The reason is what a program decides by.
+// "OUT_OF_RANGE CONTEXT_TOO_LONG: …", and a line for each field that is wrong. Programs test the reason.
 inline void explain(std::ostream& out, const grpc::Status& status) {
   google::rpc::Status rich;
   google::rpc::ErrorInfo info;

@@ -1,4 +1,4 @@
-// Generates token by token: every step is the client's own, which may look at each token and choose another.
+// Generates one token per call. The program sees each token and may choose another.
 //
 //     build/steps [TARGET [PROMPT [STEPS]]]
 #include <iostream>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kDeadlineSeconds = 30;
 
-// One unary call with a deadline; a failure is explained.
+// Makes one unary call with a deadline, and explains a failure.
 template <class Request, class Response>
 grpc::Status call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                   const Request& request, Response& response) {
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   const auto stub = connect(argc > 1 ? argv[1] : "127.0.0.1:50051");
   const unsigned long steps = argc > 3 ? std::stoul(argv[3]) : 16;
 
-  // Opens a session: the prompt is evaluated once and stays in the server's cache.
+  // Opens a session: the server evaluates the prompt once and keeps it in its cache.
   imp::v1::PrefillRequest prefill;
   prefill.set_text(argc > 2 ? argv[2] : "Once upon a time");
   prefill.mutable_sampling()->set_temperature(0);
@@ -37,8 +37,8 @@ int main(int argc, char** argv) {
 
   for (unsigned long i = 1; i < steps && !output.eos(); ++i) {
     imp::v1::DecodeStepRequest request;
-    // No token_ids: evaluates the token that was sampled last. `position` says how many tokens the session is believed
-    // to hold, so a step that is sent again after a lost reply is not made twice.
+    // No token_ids: evaluates the token that was sampled last. `position` is the number of tokens that the session has.
+    // With it, a step that is sent again after a lost reply is not evaluated twice.
     imp::v1::SessionStep& step = *request.add_steps();
     step.set_session_id(opened.session_id());
     step.set_position(output.position());
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   }
   std::cout << std::endl;
 
-  // What two writers of one session see: the position is not what the second one believes.
+  // A second writer of the session is refused, because its position is out of date.
   imp::v1::PrefillRequest late;
   late.set_session_id(opened.session_id());
   late.mutable_token_ids()->add_ids(1);

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Generates text with imp through nothing but curl: gRPC is HTTP/2, a five-byte frame, and protobuf.
+# Generates text with imp and only curl: gRPC is HTTP/2, a five-byte frame, and protobuf.
 #
 #     generate.sh [TARGET [PROMPT [MAX_TOKENS [DEADLINE_SECONDS]]]]
 #
-# Needs bash, curl with HTTP/2, xxd and base64. It is here to show the wire and for machines that have nothing else.
-# Its limits: it knows only the few fields below, reads a byte at a time, and has no TLS. `imp call` has none of them.
+# Needs bash, curl with HTTP/2, xxd and base64. It shows the wire format, and works on machines that have nothing else.
+# Its limits: it knows only the few fields below, reads a byte at a time, and has no TLS. `imp call` has no such limits.
 set -euo pipefail
 target="${1:-127.0.0.1:50051}" prompt="${2-Once upon a time}" max_tokens="${3:-64}" deadline="${4:-30}"
 
-# --- protobuf, written: everything is hexadecimal text here, two digits a byte -----------------------------------
+# --- writing protobuf: everything is hexadecimal text here, two digits a byte -----------------------------------
 
-# A number, seven bits a byte, the lowest first; the high bit says that more follow.
+# A number: seven bits a byte, the lowest first. The high bit means that another byte follows.
 varint() {
   local n="$1"
   while ((n > 127)); do
@@ -36,9 +36,9 @@ number_field() { # NUMBER VALUE
 hex() { xxd -p | tr -d '\n'; }
 unhex() { xxd -r -p; }
 
-# --- protobuf, read ------------------------------------------------------------------------------------------------
+# --- reading protobuf ----------------------------------------------------------------------------------------------
 
-# The number at the beginning of HEX into $value, what follows into $rest.
+# Puts the number at the beginning of HEX into $value, and the remainder into $rest.
 take_varint() { # HEX
   local byte shift=0
   value=0 rest="$1"
@@ -51,7 +51,7 @@ take_varint() { # HEX
   done
 }
 
-# What every field NUMBER of message HEX holds: bytes as hexadecimal, numbers as they are; one a line.
+# Prints every field NUMBER of message HEX, one a line: bytes as hexadecimal, numbers as they are.
 fields() { # HEX NUMBER
   local message="$1" number kind
   while [ -n "$message" ]; do
@@ -84,7 +84,7 @@ case "$target" in
   *) where=("http://$target/imp.v1.InferenceService/Generate") ;;
 esac
 
-# The deadline travels with the call, in milliseconds: when it passes, the server stops working on it too.
+# The deadline travels with the call, in milliseconds: when it passes, the server stops its work, too.
 call() {
   unhex <<<"$frame" | curl --silent --show-error --no-buffer --http2-prior-knowledge --data-binary @- \
     --header 'content-type: application/grpc' --header 'te: trailers' \
@@ -92,7 +92,7 @@ call() {
     --dump-header "$headers" "${where[@]}"
 }
 
-# Frames come back to back, in pieces that have nothing to do with frames: one line of hexadecimal for each frame.
+# Frames follow each other, and a read may end inside one. Prints one line of hexadecimal for each frame.
 frames() {
   local buffer="" byte length
   while read -r byte; do
@@ -113,7 +113,7 @@ call | frames | while read -r message; do
 done
 echo
 
-# How it ended stands in the trailers, which curl writes after the headers.
+# The trailers have the status. curl writes them after the headers.
 trailer() { tr -d '\r' <"$headers" | sed -n "s/^$1: //p" | tail -n 1; }
 code="$(trailer grpc-status)"
 if [ "$code" = 0 ]; then exit 0; fi
@@ -131,6 +131,6 @@ if [ -n "$details" ]; then
     fi
   done
 fi
-message="$(trailer grpc-message)"  # with %41 for what HTTP/2 cannot carry
+message="$(trailer grpc-message)"  # percent-encoded, such as %41
 printf '%s%s: %b\n' "${names[${code:-2}]:-UNKNOWN}" "$reason" "${message//%/\\x}" >&2
 exit 1

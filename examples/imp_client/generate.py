@@ -13,8 +13,8 @@ import imp_client
 def generate(target: str, prompt: str, max_tokens: int, deadline: float) -> None:
     # TLS and a token: connect(target, ca="ca.pem", token="…").
     with imp_client.connect(target) as model:
-        # The deadline travels with the call: when it passes, the server stops working on it too. So it does when the
-        # generation is closed or dropped, or when this process ends.
+        # The deadline travels with the call: when it passes, the server stops its work, too. It also stops if the
+        # generation is closed or dropped, or this process ends.
         generation = model.generate(prompt, temperature=0, max_tokens=max_tokens, timeout=deadline)
         for reply in generation:
             if isinstance(reply, imp_client.Started):
@@ -25,7 +25,7 @@ def generate(target: str, prompt: str, max_tokens: int, deadline: float) -> None
 
 
 def explain(error: imp_client.Error) -> str:
-    """The reason that a program decides by, every field that is wrong, and when to try again."""
+    """Returns the reason (which programs test), every field that is wrong, and when to try again."""
     lines = [f"{error.reason}: {error.message}"]
     if isinstance(error, imp_client.FieldsInvalid):
         lines += [f"  {violation.path}: {violation.message}" for violation in error.violations]

@@ -14,7 +14,7 @@ PROMPTS = ("Once upon a time", "The weather today")
 async def main(target: str = "127.0.0.1:50051", max_tokens: str = "32", deadline: str = "30") -> int:
     async with imp_client.connect_async(target, timeout=float(deadline)) as model:
         # One connection carries any number of calls; the server batches those that run together. Cancelling a task
-        # cancels its call, and the server frees what it held within one step.
+        # cancels its call, and the server frees its memory within one step.
         calls = [model.generate(prompt, temperature=0, max_tokens=int(max_tokens)).result() for prompt in PROMPTS]
         results = await asyncio.gather(*calls, return_exceptions=True)
     for prompt, result in zip(PROMPTS, results, strict=True):

@@ -1,4 +1,4 @@
-"""Generates token by token: every step is the client's own, which may look at each token and choose another.
+"""Generates one token per call. The program sees each token and may choose another.
 
 python steps.py [TARGET [PROMPT [STEPS]]]
 """
@@ -9,7 +9,7 @@ import imp_client
 
 
 def main(target: str = "127.0.0.1:50051", prompt: str = "Once upon a time", steps: str = "16") -> int:
-    # The session's tokens stay in the server's cache. The end of the block frees them.
+    # The session's tokens stay in the server's cache until the end of the block.
     with imp_client.connect(target, timeout=30) as model, model.open(temperature=0) as session:
         try:
             output = session.prefill(prompt)
@@ -17,11 +17,11 @@ def main(target: str = "127.0.0.1:50051", prompt: str = "Once upon a time", step
             for _ in range(int(steps) - 1):
                 if output.eos:
                     break
-                # Without tokens it evaluates the one that was sampled last.
+                # Evaluates the token that was sampled last, because it sends no other.
                 output = session.decode_step()
                 print(output.text, end="", flush=True)
             print()
-            # What two writers of one session see: the position is not what the second one believes.
+            # A second writer of the session is refused, because its position is out of date.
             try:
                 session.decode_step([1], position=1)
             except imp_client.StateError as error:

@@ -44,7 +44,7 @@ final class Generate {
       System.err.println("\n" + ImpClient.explain(failure));
       status = 1;
     } finally {
-      // Ends the calls that still run, and the server frees what they held.
+      // Ends the calls that still run, and the server frees their memory.
       channel.shutdownNow().awaitTermination(5, TimeUnit.SECONDS);
     }
     System.exit(status);

@@ -19,7 +19,7 @@ final class ImpClient {
     return ManagedChannelBuilder.forTarget(target).usePlaintext().build();
   }
 
-  /** Returns what a program decides by, such as "CONTEXT_TOO_LONG"; empty if the failure is not one of imp's. */
+  /** Returns the reason, which programs test, such as "CONTEXT_TOO_LONG"; empty if the failure is not one of imp's. */
   static String reason(StatusRuntimeException failure) {
     String reason = "";
     for (Any detail : details(failure)) {

@@ -10,21 +10,21 @@ const client = connect(target);
 const stream = client.Generate(
   {
     text: prompt,
-    sampling: { temperature: 0 }, // what is not set takes the model's default; zero means zero
+    sampling: { temperature: 0 }, // a field that is not set takes the model's default; zero means zero
     stop: { max_tokens: Number(maxTokens) },
   },
   within(Number(deadline)),
 );
 
 try {
-  // Leaving the loop early cancels the call, and the server frees what it held.
+  // Leaving the loop early cancels the call, and the server frees its memory.
   for await (const response of stream) {
     if (response.event === "started") {
       console.error(`[${response.started.model}, seed ${response.started.seed}]`);
     } else if (response.event === "chunk") {
       process.stdout.write(response.chunk.text);
     } else if (response.event === "finished") {
-      // Text may have been held back, in case a stop string began there.
+      // The server holds text back while it may be the beginning of a stop string. The rest comes here.
       process.stdout.write(`${response.finished.text}\n`);
       console.error(`[${response.finished.reason}, ${response.finished.usage?.output_tokens} tokens]`);
     }

@@ -1,4 +1,4 @@
-// What every client of imp in Node needs: the services out of the .proto files, and failures in words.
+// What both Node examples share: the services from the .proto files, and failures in words.
 import { fileURLToPath } from "node:url";
 import grpc from "@grpc/grpc-js";
 import protoLoader from "@grpc/proto-loader";
@@ -6,7 +6,7 @@ import protoLoader from "@grpc/proto-loader";
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 // The files are read at run time, so there is no code to generate. Long numbers (seeds) become strings, enums their
-// names, and what was not sent its default; which message of a oneof is set is told by a field of the oneof's name:
+// names, and unset fields their defaults. A field with the oneof's name has the name of the member that is set:
 // response.event === "chunk".
 const definition = protoLoader.loadSync(["imp/v1/inference.proto", "rich_status.proto"], {
   includeDirs: [here("../../proto"), here("..")],
@@ -21,10 +21,10 @@ const { InferenceService } = grpc.loadPackageDefinition(definition).imp.v1;
 // TARGET is host:port or unix:///path.
 export const connect = (target) => new InferenceService(target, grpc.credentials.createInsecure());
 
-// A call without a deadline waits for ever; with one, the server stops working on it too when it passes.
+// A call without a deadline may wait forever. When the deadline passes, the server stops its work, too.
 export const within = (seconds) => ({ deadline: Date.now() + seconds * 1000 });
 
-// "OUT_OF_RANGE CONTEXT_TOO_LONG: …", and a line for each field that is wrong. The reason is what a program decides by.
+// "OUT_OF_RANGE CONTEXT_TOO_LONG: …", and a line for each field that is wrong. Programs test the reason.
 export function explain(error) {
   const details = { reason: "", violations: [] };
   const [packed] = error.metadata?.get("grpc-status-details-bin") ?? [];

@@ -1,4 +1,4 @@
-// Generates token by token: every step is the client's own, which may look at each token and choose another.
+// Generates one token per call. The program sees each token and may choose another.
 //
 //     node steps.mjs [TARGET [PROMPT [STEPS]]]
 import { promisify } from "node:util";
@@ -10,14 +10,14 @@ const client = connect(target);
 const call = (method, request) => promisify(client[method].bind(client))(request, within(30));
 
 try {
-  // Opens a session: the prompt is evaluated once and stays in the server's cache.
+  // Opens a session: the server evaluates the prompt once and keeps it in its cache.
   const opened = await call("Prefill", { text: prompt, sampling: { temperature: 0 } });
   const session_id = opened.session_id;
   let output = opened.output;
   process.stdout.write(output.text);
   for (let i = 1; i < Number(steps) && !output.eos; i++) {
-    // No token_ids: evaluates the token that was sampled last. `position` says how many tokens the session is believed
-    // to hold, so a step that is sent again after a lost reply is not made twice.
+    // No token_ids: evaluates the token that was sampled last. `position` is the number of tokens that the session has.
+    // With it, a step that is sent again after a lost reply is not evaluated twice.
     const reply = await call("DecodeStep", { steps: [{ session_id, position: output.position }] });
     const [result] = reply.results; // one for each session of the batch
     if (result.result === "error") throw new Error(`${result.error.reason}: ${result.error.message}`);
@@ -26,7 +26,7 @@ try {
   }
   console.log();
 
-  // What two writers of one session see: the position is not what the second one believes.
+  // A second writer of the session is refused, because its position is out of date.
   await call("Prefill", { session_id, token_ids: { ids: [1] }, position: 1 }).catch((error) =>
     console.error(explain(error)),
   );

@@ -14,13 +14,13 @@ try {
   const stream = await client.chat.completions.create({
     model: models.data[0].id,
     messages: [{ role: "user", content: prompt }],
-    temperature: 0, // what is not set takes the model's default; zero means zero
+    temperature: 0, // a field that is not set takes the model's default; zero means zero
     max_completion_tokens: Number(maxTokens),
     stream: true,
     stream_options: { include_usage: true },
     time_limit: Number(seconds), // a field that only imp has
   });
-  // Leaving the loop early cancels the call, and the server frees what it held.
+  // Leaving the loop early cancels the call, and the server frees its memory.
   for await (const { choices, usage } of stream) {
     for (const { delta, finish_reason } of choices) {
       process.stdout.write(delta.content ?? "");
@@ -31,6 +31,6 @@ try {
   process.stdout.write("\n");
 } catch (error) {
   if (!(error instanceof OpenAI.APIError)) throw error;
-  console.error(`${error.code}: ${error.message}`); // the code is what a program decides by
+  console.error(`${error.code}: ${error.message}`); // programs test the code
   process.exitCode = 1;
 }

@@ -12,19 +12,19 @@ import openai
 
 
 def chat(base_url: str, prompt: str, max_tokens: int, seconds: float) -> None:
-    # The client wants a key in any case; imp asks for one only if its settings have tokens.
+    # The client needs some key. imp checks it only if its settings have tokens.
     with openai.OpenAI(base_url=base_url, api_key=os.environ.get("OPENAI_API_KEY", "none")) as client:
         model = client.models.list().data[0].id
         stream = client.chat.completions.create(
             model=model,
             messages=[{"role": "user", "content": prompt}],
-            temperature=0,  # what is not set takes the model's default; zero means zero
+            temperature=0,  # a field that is not set takes the model's default; zero means zero
             max_completion_tokens=max_tokens,
             stream=True,
             stream_options={"include_usage": True},
             extra_body={"time_limit": seconds},  # a field that only imp has
         )
-        # Leaving the block early cancels the call, and the server frees what it held.
+        # Leaving the block early cancels the call, and the server frees its memory.
         with stream:
             for chunk in stream:
                 for choice in chunk.choices:
@@ -39,7 +39,7 @@ def chat(base_url: str, prompt: str, max_tokens: int, seconds: float) -> None:
 def main(base_url="http://127.0.0.1:8000/v1", prompt="Who are you?", max_tokens="64", seconds="30") -> int:
     try:
         chat(base_url, prompt, int(max_tokens), float(seconds))
-    except openai.APIError as error:  # the code is what a program decides by
+    except openai.APIError as error:  # programs test the code
         print(f"{error.code}: {error.message}", file=sys.stderr)
         return 1
     return 0

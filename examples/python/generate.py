@@ -17,14 +17,14 @@ from imp_service.pb import inference_pb2, inference_pb2_grpc, types_pb2
 
 def generate(target: str, prompt: str, max_tokens: int, deadline: float) -> None:
     request = inference_pb2.GenerateRequest(text=prompt)
-    # Every option is optional: what is not set takes the model's default, and zero means zero.
+    # A field that is not set takes the model's default; zero means zero.
     request.sampling.temperature = 0
     request.stop.max_tokens = max_tokens
 
     with grpc.insecure_channel(target) as channel:
         stub = inference_pb2_grpc.InferenceServiceStub(channel)
-        # The deadline travels with the call: when it passes, the server stops working on it too. So it does when the
-        # call is cancelled, or when this process ends.
+        # The deadline travels with the call: when it passes, the server stops its work, too. It also stops if the call
+        # is cancelled or this process ends.
         for response in stub.Generate(request, timeout=deadline):
             # One of started, chunk, finished; a kind that is none of these comes from a newer server.
             if response.HasField("started"):
@@ -32,14 +32,14 @@ def generate(target: str, prompt: str, max_tokens: int, deadline: float) -> None
             elif response.HasField("chunk"):
                 print(response.chunk.text, end="", flush=True)
             elif response.HasField("finished"):
-                # Text may have been held back, in case a stop string began there.
+                # The server holds text back while it may be the beginning of a stop string. The rest comes here.
                 print(response.finished.text)
                 reason = types_pb2.FinishReason.Name(response.finished.reason)
                 print(f"[{reason}, {response.finished.usage.output_tokens} tokens]", file=sys.stderr)
 
 
 def explain(error: grpc.RpcError) -> str:
-    """The code, the reason that a program decides by, and every field that is wrong."""
+    """Returns the code, the reason (which programs test), and every field that is wrong."""
     lines = [f"{error.code().name}: {error.details()}"]
     status = rpc_status.from_call(error)
     for detail in status.details if status else ():

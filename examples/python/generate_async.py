@@ -1,4 +1,4 @@
-"""Generates two texts at once with asyncio, and cancels what is no longer wanted.
+"""Generates two texts at once with asyncio. Cancelling a task cancels its call.
 
     python generate_async.py [TARGET [MAX_TOKENS [DEADLINE_SECONDS]]]
 
@@ -24,15 +24,15 @@ async def generate(stub: inference_pb2_grpc.InferenceServiceStub, prompt: str, m
     request.sampling.temperature = 0
     request.stop.max_tokens = max_tokens
     text = ""
-    # Leaving this loop early, by break, by an exception or because the task is cancelled, cancels the call, and the
-    # server frees what it held within one step.
+    # Leaving this loop early (by break, an exception or a cancelled task) cancels the call. The server frees its memory
+    # within one step.
     async for response in stub.Generate(request, timeout=deadline):
-        text += response.chunk.text + response.finished.text  # both are empty where the message is of another kind
+        text += response.chunk.text + response.finished.text  # both are empty in a message of another kind
     return text
 
 
 def reason(error: grpc.aio.AioRpcError) -> str:
-    """What a program decides by: QUEUE_FULL may be asked again, CONTEXT_TOO_LONG may not."""
+    """Returns the reason of a failure. A program may repeat a call after QUEUE_FULL, but not after CONTEXT_TOO_LONG."""
     info = error_details_pb2.ErrorInfo()
     for key, value in error.trailing_metadata():
         if key == GRPC_DETAILS_METADATA_KEY:

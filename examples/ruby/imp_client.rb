@@ -12,7 +12,7 @@ module ImpClient
     Imp::V1::InferenceService::Stub.new(target, :this_channel_is_insecure)
   end
 
-  # Returns what a program decides by, such as "CONTEXT_TOO_LONG"; nil if the failure is not one of imp's.
+  # Returns the reason, which programs test, such as "CONTEXT_TOO_LONG"; nil if the failure is not one of imp's.
   def self.reason(failure)
     details(failure, Google::Rpc::ErrorInfo).first&.reason
   end

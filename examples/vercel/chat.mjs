@@ -19,13 +19,13 @@ try {
   const result = streamText({
     model: imp(data[0].id),
     prompt,
-    temperature: 0, // what is not set takes the model's default; zero means zero
+    temperature: 0, // a field that is not set takes the model's default; zero means zero
     maxOutputTokens: Number(maxTokens),
     maxRetries: 0,
     onError: () => {}, // told below
     providerOptions: { imp: { time_limit: Number(seconds) } }, // a field that only imp has
   });
-  // Leaving the loop early cancels the call, and the server frees what it held.
+  // Leaving the loop early cancels the call, and the server frees its memory.
   for await (const part of result.fullStream) {
     if (part.type === "error") throw part.error;
     if (part.type === "text-delta") process.stdout.write(part.text);
@@ -36,6 +36,6 @@ try {
 } catch (error) {
   if (!APICallError.isInstance(error)) throw error;
   const { code, message } = JSON.parse(error.responseBody).error;
-  console.error(`${code}: ${message}`); // the code is what a program decides by
+  console.error(`${code}: ${message}`); // programs test the code
   process.exitCode = 1;
 }

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -329,6 +329,14 @@ class LoadOptions:
     def draft_kv_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
     @property
+    def draft_scores_prompts(self) -> bool:
+        """
+        The draft model chooses the part of prompts that is evaluated.
+        """
+    @draft_scores_prompts.setter
+    def draft_scores_prompts(self, arg1: bool) -> None:
+        ...
+    @property
     def interleave_nodes(self) -> list[int]:
         ...
     @interleave_nodes.setter
@@ -392,6 +400,14 @@ class LoadOptions:
     @threads.setter
     def threads(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
+    @property
+    def with_own_head(self) -> bool:
+        """
+        Loads the draft head of the model's own file, if it has one.
+        """
+    @with_own_head.setter
+    def with_own_head(self, arg1: bool) -> None:
+        ...
 class Model:
     """
     A model loaded on a device. Immutable.
@@ -419,6 +435,11 @@ class Model:
     @property
     def facts(self) -> list[typing.Any]:
         ...
+    @property
+    def head(self) -> str | None:
+        """
+        The kind of the draft head: nextn or eagle3. None: there is none.
+        """
     @property
     def head_dim(self) -> int:
         ...
@@ -537,6 +558,25 @@ class DraftCounts:
     @property
     def n_rounds(self) -> int:
         ...
+class SparseReport:
+    """
+    What of a prompt was evaluated.
+    """
+    @property
+    def is_sparse(self) -> bool:
+        ...
+    @property
+    def n_scored(self) -> int:
+        ...
+    @property
+    def n_selected(self) -> int:
+        ...
+    @property
+    def reason(self) -> str:
+        ...
+    @property
+    def scoring_ns(self) -> int:
+        ...
 class RunTimings:
     """
     How a run's time is divided, in nanoseconds.
@@ -579,6 +619,9 @@ class StartedEvent:
         ...
     @property
     def sequence(self) -> int:
+        ...
+    @property
+    def sparse(self) -> SparseReport | None:
         ...
     @property
     def ticket(self) -> int:
@@ -803,6 +846,7 @@ class EngineOptions:
     evict_sessions: bool
     fixed_depth: bool
     prefix_cache: bool
+    sparse_prefill: bool
     def __init__(self, **kwargs: typing.Any) -> None:
         ...
     @property
@@ -810,6 +854,12 @@ class EngineOptions:
         ...
     @cache_secret.setter
     def cache_secret(self, arg1: typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"] | None) -> None:
+        ...
+    @property
+    def control_tokens(self) -> list[int]:
+        ...
+    @control_tokens.setter
+    def control_tokens(self, arg0: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
         ...
     @property
     def cpu(self) -> int | None:
@@ -918,6 +968,24 @@ class EngineOptions:
         ...
     @prefill_per_decode.setter
     def prefill_per_decode(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def sparse_anchors(self) -> int:
+        ...
+    @sparse_anchors.setter
+    def sparse_anchors(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def sparse_max_tokens(self) -> int:
+        ...
+    @sparse_max_tokens.setter
+    def sparse_max_tokens(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def sparse_threshold(self) -> int:
+        ...
+    @sparse_threshold.setter
+    def sparse_threshold(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
     def state_snapshot_tokens(self) -> int:
@@ -1111,7 +1179,7 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, forced: list[int] = [], siblings: list[int] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
         """
         Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
@@ -1139,7 +1207,7 @@ class Engine:
         """
         Records the next steps; then a ProfileEvent follows. 0 ends the current profile.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, forced: list[int] = [], siblings: list[int] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

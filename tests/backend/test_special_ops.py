@@ -185,3 +185,13 @@ def test_krn_3_rows_scaled_by_position(devices: list[core.Device], rng: np.rando
     assert_same_bits(actual[:2], x[:2])
     with pytest.raises(AssertionError):
         assert_close(actual, x * (1 + 0.1 * np.log(1 + positions / 16))[:, None], tolerances.elementwise(expected, 2))
+
+
+@each_family
+def test_krn_3_spread_columns(devices: list[core.Device], rng: np.random.Generator) -> None:
+    """The columns that are not named get a logit that is finite and has no chance."""
+    x, columns = normal(rng, 3, 9), np.array([20, 4, 0, 33, 7, 8, 9, 2, 31], np.int32)
+    actual = same_on_all(devices, lambda device: device.spread_columns(x, columns, 34))
+    expected = np.full((3, 34), np.float32(-1e30))
+    expected[:, columns] = x
+    assert_same_bits(actual, expected)

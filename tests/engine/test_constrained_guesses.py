@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from imp_service import _core
+from support.random_requests import record_of
 from support.script_engine import ScriptEngine
 from support.script_oracle import Sampler, continuation, mix, prompt_of
 
@@ -49,9 +50,8 @@ Guesser = Callable[[int, list[int], Any], list[int]]
 class TextSide:
     """Answers the events of constrained runs as the service does, but with guesses that the test chooses."""
 
-    def __init__(self, engine: ScriptEngine, guess: Guesser | None = None, *, shifts_masks: bool = False) -> None:
-        """With `shifts_masks` each row of a guess gets the mask of the row before it, which is a fault."""
-        self.engine, self._guess, self._shifts_masks = engine, guess, shifts_masks
+    def __init__(self, engine: ScriptEngine, guess: Guesser | None = None) -> None:
+        self.engine, self._guess = engine, guess
         self._rules: dict[int, tuple[int, Rules, list[int]]] = {}
         self._outputs: dict[tuple[int, int], list[int]] = {}
         self._n_seen = 0
@@ -103,8 +103,6 @@ class TextSide:
             if ends:
                 break
             masks.append(mask_of(following))
-        if self._shifts_masks:
-            masks[1:] = masks[:-1]
         core.draft(ticket, sequence, len(outputs), tokens, masks, end=ends)
 
 
@@ -133,38 +131,15 @@ def random_requests(seed: int, n: int) -> list[dict[str, Any]]:
     ]
 
 
-def record_of(engine: ScriptEngine, ticket: int, n_sequences: int, rules: Rules | None) -> list[Any]:
-    """Returns all that a client sees of a run except for its times.
-
-    A text may be complete with the output that reaches a limit: the service then says that it is complete.
-    """
-    seen: list[Any] = []
-    for stream in range(n_sequences):
-        for event in engine.events[ticket]:
-            if isinstance(event, _core.TokenEvent) and event.stream == stream:
-                candidates = [(c.token, c.logprob) for c in event.candidates]
-                facts = (event.output, event.token, event.position, event.eos, event.logprob)
-                seen.append((stream, *facts, candidates, event.logits.tobytes()))
-        end = engine.finished(ticket, stream)
-        stop = (end.stop_token, end.eos, end.stop_logprob, [(c.token, c.logprob) for c in end.stop_candidates])
-        is_complete = rules is not None and not rules.allowed(engine.tokens(ticket, stream))
-        seen.append(
-            (stream, "complete" if is_complete else end.reason, end.n_outputs, end.position, end.pending, *stop)
-        )
-    return seen
-
-
 def run_all(
     engine: ScriptEngine,
     requests: list[dict[str, Any]],
     rng: random.Random,
     depths: list[int],
     guess: Guesser | None,
-    *,
-    shifts_masks: bool = False,
 ) -> tuple[list[Any], TextSide]:
     """Runs the requests in random company. Returns what their clients see."""
-    side, tickets = TextSide(engine, guess, shifts_masks=shifts_masks), []
+    side, tickets = TextSide(engine, guess), []
     for number, request in enumerate(requests):
         given = dict(request)
         n_sequences, rules = given.pop("n_sequences"), given.pop("rules")
@@ -180,7 +155,12 @@ def run_all(
             side.turn()
     side.turn_until_idle()
     engine.assert_at_rest()
-    return [record_of(engine, *each) for each in tickets], side
+
+    def reason_of(rules: Rules | None) -> Callable[[str, list[int]], str]:
+        """A text may be complete with the output that reaches a limit: the service then says that it is complete."""
+        return lambda reason, outputs: "complete" if rules is not None and not rules.allowed(outputs) else reason
+
+    return [record_of(engine, ticket, n, reason_of(rules)) for ticket, n, rules in tickets], side
 
 
 def outputs_of(record: list[Any]) -> dict[int, list[int]]:
@@ -224,11 +204,11 @@ def test_spc_1_the_mask_of_a_wrong_output_is_noticed() -> None:
     """The comparison fails if a row is drawn from with the mask of the row before it."""
     requests = random_requests(7, 60)
     plain, _ = run_all(ScriptEngine(max_running=8), requests, random.Random(1), [0], None)
-    engine = ScriptEngine(script={"drafts": 0.5}, n_blocks=90, max_running=8)
-    found, _ = run_all(
-        engine, requests, random.Random(2), [1, 3, 16], guesses_like(plain, 1.0, 5), shifts_masks=True
-    )  # fmt: skip
-    assert found != plain
+    for shifts_masks in (False, True):
+        engine = ScriptEngine(script={"drafts": 0.5}, n_blocks=90, max_running=8)
+        engine.core.shifts_masks = shifts_masks
+        found, _ = run_all(engine, requests, random.Random(2), [1, 3, 16], guesses_like(plain, 1.0, 5))
+        assert (found == plain) != shifts_masks
 
 
 def test_spc_17_a_round_is_one_round_trip() -> None:

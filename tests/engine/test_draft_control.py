@@ -159,18 +159,19 @@ class Text:
         self._most = most
         self._rng = random.Random(seed)
         self.sequences = _testing.ControlledSequences(1)
+        # The prompt: its rows cost what a row among many does.
+        self.sequences.costs.add_prompt(512, 512 * 1e6 * (cost(64) - cost(32)) / 32)
         self.depths: list[int] = []
 
     def run(self, share: float, n_rounds: int) -> float:
         """Runs so many rounds; returns the outputs for each unit of time."""
         outputs, time = 0, 0.0
         for _ in range(n_rounds):
-            guesses = [] if self.sequences.n_off(0) else [1] * self._most
+            guesses = [] if self.sequences.n_off(0) or not self.sequences.may_draft(0) else [1] * self._most
             (depth,) = self.sequences.choose([(0, guesses)], n_outputs=1, n_rows=1)
             n_right = self.right_of(depth, share)
-            self.sequences.add_rounds([n_right])
             spent = self._cost(1 + depth)
-            self.sequences.costs.add(1 + depth, 0, 1e6 * spent * self._rng.uniform(0.95, 1.05))
+            self.sequences.add_rounds([n_right], work_ns=1e6 * spent * self._rng.uniform(0.95, 1.05))
             outputs += 1 + n_right
             time += spent
             self.depths.append(depth)
@@ -216,7 +217,7 @@ def test_spc_25_the_control_follows_a_change(kind: str) -> None:
 
 
 def test_spc_25_rounds_that_gain_nothing_stop_a_sequence_for_longer_and_longer() -> None:
-    """The guesses seem worth it, since steps are said to cost nothing more, and the review finds that they are not."""
+    """The guesses seem worth it again and again, and the review finds that they are not."""
     sequences = _testing.ControlledSequences(1)
     for _ in range(200):
         sequences.costs.add(1, 0, 1e6)
@@ -227,7 +228,7 @@ def test_spc_25_rounds_that_gain_nothing_stop_a_sequence_for_longer_and_longer()
         if n_off and (not stops or stops[-1] < n_off):
             stops.append(n_off)
         (depth,) = sequences.choose([(0, [] if n_off else [i % 14])], n_outputs=1, n_rows=1)
-        sequences.add_rounds([int(depth > 0 and i % 25 == 0)])
+        sequences.add_rounds([int(depth > 0 and i % 25 == 0)], work_ns=1.04e6 if depth else 1e6)
     assert stops[0] == 256
     assert all(later == 2 * earlier for earlier, later in itertools.pairwise(stops))
     sequences.reset(0)
@@ -250,8 +251,7 @@ def test_spc_25_many_sequences_spend_no_more_on_trials_than_one() -> None:
     n_guesses = []
     for _ in range(3000):
         chosen = sequences.choose([(0, [1] * 8)] * n, n_outputs=n, n_rows=n)
-        sequences.add_rounds([0] * n)
-        sequences.costs.add(n + sum(chosen), 0, 1e6 * cost(n + sum(chosen)))
+        sequences.add_rounds([0] * n, work_ns=1e6 * cost(n + sum(chosen)))
         n_guesses.append(sum(chosen))
     assert sum(n_guesses[100:]) <= 2 * len(n_guesses) / 64
 

@@ -26,7 +26,7 @@ def callers(pattern: str) -> list[str]:
 
 
 def test_gen_1_spc_10_there_is_one_caller_of_the_sampler_and_one_of_the_forward_pass() -> None:
-    assert callers(r"(?:\.|->)sample\(") == ["step_executor.cpp"]
+    assert callers(r"(?:\.|->)sample\(") == ["drawing.cpp"]
     assert callers(r"(?:\.|->)forward\(") == ["step_executor.cpp"]
 
 

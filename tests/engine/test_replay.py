@@ -34,13 +34,12 @@ def replay(control: Any, prompt: list[int], answer: list[int], cost: Callable[[i
     done, n_steps, time = 1, 0, 0.0
     while done < len(answer):
         n_wanted = min(MOST_GUESSES, len(answer) - done - 1)
-        guesses = index.propose(n_wanted) if n_wanted > 0 and not control.n_off(0) else []
+        guesses = index.propose(n_wanted) if n_wanted > 0 and not control.n_off(0) and control.may_draft(0) else []
         (depth,) = control.choose([(0, [sureness for _, sureness in guesses])], n_outputs=1, n_rows=1)
         n_right = 0
         while n_right < depth and guesses[n_right][0] == answer[done + n_right]:
             n_right += 1
-        control.add_rounds([n_right])
-        control.costs.add(1 + depth, 0, 1e6 * cost(1 + depth))
+        control.add_rounds([n_right], work_ns=1e6 * cost(1 + depth))
         index.extend(answer[done : done + n_right + 1])
         done += n_right + 1
         n_steps += 1

@@ -28,7 +28,7 @@ AT_LEAST = {
     "files": 113,
     "gpu": 73,
     "house": 119,
-    "model": 160,
+    "model": 170,
     "parity": 30,
     "service": 1580,
     "soak": 2,

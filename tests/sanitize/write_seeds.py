@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support import gguf_writer, safetensors_writer
@@ -19,6 +21,9 @@ def main(directory: Path) -> None:
     gguf_writer.Gguf(keys=aligned, tensors=every, alignment=64, version=2).write(directory / "every_type.gguf")
     small = safetensors_writer.assemble(safetensors_writer.header_of(safetensors_writer.SMALL), safetensors_writer.DATA)
     (directory / "small.safetensors").write_bytes(small)
+    # As of a draft head: with the integers that map its rows to tokens.
+    rows = {"norm.weight": np.ones(4, np.float32), "d2t": np.arange(3), "t2d": np.ones(5, np.bool_)}
+    safetensors_writer.write_tensors(directory / "head.safetensors", rows)
     index = {"metadata": {"total_size": 26}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}
     (directory / "index.json").write_text(json.dumps(index))
     config = safetensors_writer.CONFIG | {"nested": {"list": [1, 2.5, [3], {"a": None}], "text": "ü🔑\n"}}

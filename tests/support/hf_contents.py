@@ -40,9 +40,11 @@ _IN_GPT_OSS_LAYER = _IN_LAYER | {
     "post_attention_norm": "post_attention_layernorm", "attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router",
 }  # fmt: skip
 _MODEL_TYPES = {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "mistral3": "ministral3",
-                "gpt-oss": "gpt_oss"}  # fmt: skip
+                "gpt-oss": "gpt_oss", "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text",
+                "qwen3next": "qwen3_next"}  # fmt: skip
 _CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen2moe": "Qwen2Moe", "qwen3": "Qwen3", "qwen3moe": "Qwen3Moe",
-            "gemma2": "Gemma2", "gemma3": "Gemma3", "mistral3": "Ministral3", "gpt-oss": "GptOss"}  # fmt: skip
+            "gemma2": "Gemma2", "gemma3": "Gemma3", "mistral3": "Ministral3", "gpt-oss": "GptOss", "qwen35": "Qwen3_5",
+            "qwen35moe": "Qwen3_5Moe", "qwen3next": "Qwen3Next"}  # fmt: skip
 _EXPERT_PARTS = ("gate", "up", "down")
 _ADJACENT = ("llama", "mistral3")  # in GGUF
 
@@ -54,6 +56,11 @@ def is_mixtral(model: TinyModel) -> bool:
 def halves_apart(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
     """Reorders rows of q or k from adjacent pairs to pairs half a head apart."""
     return rows.reshape(-1, head_dim // 2, 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def hf_layer_name(stem: str) -> str:
+    """Returns the name of a tensor in a layer of the usual kind, for GGUF's."""
+    return _IN_LAYER[stem]
 
 
 def hf_name(model: TinyModel, name: str) -> str:

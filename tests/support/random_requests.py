@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from imp_service import _core
@@ -37,8 +38,16 @@ def random_requests(seed: int, n: int) -> list[dict[str, Any]]:
     ]
 
 
-def record_of(engine: TurnedEngine, ticket: int, n_sequences: int) -> list[Any]:
-    """Returns all that a client sees of a run except for its times."""
+def record_of(
+    engine: TurnedEngine,
+    ticket: int,
+    n_sequences: int,
+    reason_of: Callable[[str, list[int]], str] = lambda reason, outputs: reason,
+) -> list[Any]:
+    """Returns all that a client sees of a run except for its times.
+
+    `reason_of` returns what the service says of the engine's reason and the outputs.
+    """
     seen: list[Any] = []
     for stream in range(n_sequences):
         for event in engine.events[ticket]:
@@ -48,7 +57,8 @@ def record_of(engine: TurnedEngine, ticket: int, n_sequences: int) -> list[Any]:
                 seen.append((stream, *facts, candidates, event.logits.tobytes()))
         end = engine.finished(ticket, stream)
         stop = (end.stop_token, end.eos, end.stop_logprob, [(c.token, c.logprob) for c in end.stop_candidates])
-        seen.append((stream, end.reason, end.n_outputs, end.position, end.pending, *stop))
+        reason = reason_of(end.reason, engine.tokens(ticket, stream))
+        seen.append((stream, reason, end.n_outputs, end.position, end.pending, *stop))
     return seen
 
 

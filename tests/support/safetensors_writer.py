@@ -27,12 +27,12 @@ def assemble(header: bytes, data: bytes, length: int | None = None) -> bytes:
 
 
 def write_tensors(path: Path, tensors: dict[str, NDArray[Any]]) -> Path:
-    """Writes arrays of 32-bit floats, 32-bit integers or bytes."""
+    """Writes arrays of 32-bit floats, integers, bytes or flags."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, values in tensors.items():
         raw = np.ascontiguousarray(values).tobytes()
-        kind = {"uint8": "U8", "float32": "F32", "int32": "I32"}[str(values.dtype)]
+        kind = {"uint8": "U8", "float32": "F32", "int32": "I32", "int64": "I64", "bool": "BOOL"}[str(values.dtype)]
         header[name] = entry(kind, list(values.shape), len(data), len(data) + len(raw))
         data += raw
     path.write_bytes(assemble(header_of(header), data))

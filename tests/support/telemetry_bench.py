@@ -30,6 +30,14 @@ class Used:
     accepted_draft_tokens: int = 0
 
 
+@dataclass
+class Sparse:
+    is_sparse: bool = True
+    reason: str = ""
+    scored_tokens: int = 0
+    selected_tokens: int = 0
+
+
 class TelemetryBench:
     """A Telemetry object and the clock that it reads."""
 

@@ -41,6 +41,11 @@ DRAFT_RATE = 1e-9
 BREAK_EVEN = 1e-6
 # The share of a step's time by which the fitted line of its costs may differ from the line that made the steps.
 STEP_COST = 0.05
+# The same for the costs of prompts, whose chunks' times are up to 5 % off.
+PROMPT_COST = 0.25
+# A choice by importance is sure where the means of chunks differ by more than this share of the greatest one: two
+# layers in float32 are off by a few hundred roundings.
+IMPORTANCE_MARGIN = 1e-5
 # A distilled draft predicts the target's token at least every other time; an untrained one, one time in 2048.
 DRAFT_AGREEMENT = 0.5
 # Random weights: f16 scales within 2^-11, the deviation of uniform integers within 1 %, of 49,152 draws within 1 %.
@@ -171,6 +176,15 @@ def attention(q: Float64s, k: Float64s, v: Float64s, scale: float, soft_cap: flo
     largest_score = terms if soft_cap == 0 else min(terms, soft_cap)
     weight = score + largest_score * rounding_of_sum(2) + rounding_of_sum(k.shape[0] + 8 * (k.shape[0] // 256 + 1))
     return float(2 * np.expm1(weight) * np.abs(v).max() + FLOAT32_TINY)
+
+
+def attention_mass(q: Float64s, k: Float64s, scale: float, soft_cap: float, pool: int) -> float:
+    """Bounds means of `pool` softmax weights of one head, relative to each: q [1, d], k [m, d] as in attention()."""
+    terms = float((np.abs(q) @ np.abs(k).T).max()) * scale
+    score = terms * rounding_of_sum(q.shape[1] + 2) + soft_cap * rounding_of_sum(8)
+    largest_score = terms if soft_cap == 0 else min(terms, soft_cap)
+    weight = score + largest_score * rounding_of_sum(2) + rounding_of_sum(k.shape[0] + 8)
+    return float(2 * np.expm1(weight) + rounding_of_sum(pool + 1))
 
 
 def bfloat16_weights(spread: Float64s) -> Float64s:

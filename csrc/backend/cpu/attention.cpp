@@ -68,6 +68,8 @@ void require_heads(const AttentionParams& params) {
   require(params.head_dim > 0 && params.head_dim % 8 == 0, "head_dim", params.head_dim, "a multiple of 8");
 }
 
+}  // namespace
+
 SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequence, int kv_head, int split) {
   SplitPanels panels = {};
   panels.k_head_bytes = static_cast<std::ptrdiff_t>(pool.k_head_bytes(layer));
@@ -84,8 +86,6 @@ SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequ
   }
   return panels;
 }
-
-}  // namespace
 
 std::size_t Attention::scratch_bytes(int max_context, const AttentionParams& largest) const {
   require_heads(largest);

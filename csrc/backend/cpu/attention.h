@@ -14,6 +14,9 @@
 
 namespace imp::cpu {
 
+// The panels of a split, from a sequence's kv head on.
+SplitPanels panels_of(const CpuKvPool& pool, int layer, const SequenceRows& sequence, int kv_head, int split);
+
 // The division changes no bit: every split is computed by itself, and splits are merged in ascending order.
 class Attention {
  public:

@@ -43,6 +43,11 @@ void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScr
   add_all_values<Storage>(tile, panels, seen, any, scratch.scores, state.values);
 }
 
+template <class Storage>
+void score_split(const AttentionTile& tile, const SplitPanels& panels, int n_keys, SplitScratch scratch) {
+  score<Storage>(tile, panels, 0, ceil_div(n_keys, kPanelTokens), scratch);
+}
+
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
   const int n_queries = tile.n_queries();
   const int width = padded_to_lanes(tile.head_dim);

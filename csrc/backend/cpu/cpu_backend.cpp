@@ -38,6 +38,10 @@ std::size_t longest_row_bytes(std::span<const Linear* const> weights) {
   return longest;
 }
 
+bool scores_prompts(const WorkspaceNeeds& needs) {
+  return std::ranges::find(needs.ops, Op::attention_mass) != needs.ops.end();
+}
+
 }  // namespace
 
 const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
@@ -59,6 +63,7 @@ CpuBackend::CpuBackend(const DeviceCaps& caps, const DeviceOptions& options)
       weights_(Arena::kChunkBytes, options.memory),
       gemm_(registry_, threads_),
       attention_(ops_, threads_),
+      attention_mass_(ops_, threads_),
       sampler_(ops_, threads_) {}
 
 std::string CpuBackend::device_name() const {
@@ -110,20 +115,23 @@ ExpertRows CpuBackend::make_expert_rows(int n_rows, const ExpertRouting& routing
 void CpuBackend::reserve(const WorkspaceNeeds& needs) {
   gemm_.reserve(needs);
   attention_.reserve(needs.max_rows, needs.max_context, needs.attention);
+  if (scores_prompts(needs)) attention_mass_.reserve(needs.max_context, needs.attention);
   sampler_.reserve(needs.vocab_size, needs.max_context);
   embed_row_bytes_ = std::max(embed_row_bytes_, longest_row_bytes(needs.weights));
   embed_scratch_ = workspace_.allocate(embed_row_bytes_ * static_cast<std::size_t>(n_threads()));
 }
 
 std::size_t CpuBackend::scratch_bytes(const WorkspaceNeeds& needs) const {
-  return gemm_.scratch_bytes(needs) + attention_.scratch_bytes(needs.max_context, needs.attention) +
+  const std::size_t mass_bytes =
+      scores_prompts(needs) ? attention_mass_.scratch_bytes(needs.max_context, needs.attention) : 0;
+  return gemm_.scratch_bytes(needs) + attention_.scratch_bytes(needs.max_context, needs.attention) + mass_bytes +
          sampler_.scratch_bytes(needs.vocab_size, needs.max_context) +
          longest_row_bytes(needs.weights) * static_cast<std::size_t>(n_threads());
 }
 
 std::size_t CpuBackend::scratch_bytes() const noexcept {
-  return gemm_.scratch_bytes() + attention_.scratch_bytes() + sampler_.scratch_bytes() +
-         embed_row_bytes_ * static_cast<std::size_t>(n_threads());
+  return gemm_.scratch_bytes() + attention_.scratch_bytes() + attention_mass_.scratch_bytes() +
+         sampler_.scratch_bytes() + embed_row_bytes_ * static_cast<std::size_t>(n_threads());
 }
 
 OpTimer CpuBackend::timed(Op op) const noexcept {

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/attention.h"
+#include "backend/cpu/attention_mass.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gemm/gemm_runner.h"
 #include "backend/cpu/sampling.h"
@@ -57,6 +58,8 @@ class CpuBackend final : public Backend {
   void append_kv(KvPool& pool, int layer, std::span<const SequenceRows> sequences, Rows k, Rows v) override;
   void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences, const AttentionParams& params,
               Rows q, Rows out) override;
+  void attention_mass(const KvPool& pool, int layer, const SequenceRows& sequence, const AttentionParams& params,
+                      Rows q, int first_key, std::span<float> into) override;
   void gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) override;
   void route_experts(Rows scores, const ExpertRouting& routing, const ExpertRows& out) override;
   void expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) override;
@@ -79,6 +82,7 @@ class CpuBackend final : public Backend {
                   const DeltaRows& rows, Rows out) override;
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
+  void spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;
@@ -112,6 +116,7 @@ class CpuBackend final : public Backend {
   Arena workspace_;
   GemmRunner gemm_;
   Attention attention_;
+  AttentionMass attention_mass_;
   Sampler sampler_;
   std::shared_ptr<std::byte> embed_scratch_;  // embed_row_bytes_ per thread
   std::size_t embed_row_bytes_ = 0;

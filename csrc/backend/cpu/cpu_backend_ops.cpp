@@ -158,6 +158,12 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
 }
 
+void CpuBackend::attention_mass(const KvPool& pool, int layer, const SequenceRows& sequence,
+                                const AttentionParams& params, Rows q, int first_key, std::span<float> into) {
+  const OpTimer timer = run(Op::attention_mass);
+  attention_mass_.run(static_cast<const CpuKvPool&>(pool), layer, sequence, params, q, first_key, into);
+}
+
 void CpuBackend::gated_activation(GatedActivation kind, Rows gate, Rows up, Rows out) {
   const OpTimer timer = run(Op::gated_activation);
   const auto activate = activation(kind);
@@ -322,6 +328,16 @@ void CpuBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows ou
   const OpTimer timer = run(Op::gather_rows);
   for_rows(static_cast<int>(rows.size()), x.width,
            [&](int i) { std::copy_n(row_of(x, rows[static_cast<std::size_t>(i)]), x.width, row_of(out, i)); });
+}
+
+void CpuBackend::spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) {
+  const OpTimer timer = run(Op::spread_columns);
+  for_rows(x.n_rows, out.width, [&](int row) {
+    const float* const from = row_of(x, row);
+    float* const to = row_of(out, row);
+    std::fill_n(to, out.width, kUnlikelyLogit);
+    for (std::size_t i = 0; i < columns.size(); ++i) to[columns[i]] = from[i];
+  });
 }
 
 void CpuBackend::sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) {

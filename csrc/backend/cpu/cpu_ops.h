@@ -116,6 +116,8 @@ struct KvOps {
   // Sets `state` to the tile's softmax over the split.
   void (*attend_split)(const AttentionTile& tile, const SplitPanels& panels, SplitScratch scratch,
                        const AttentionState& state);
+  // Sets the scratch's scores to the scaled products of the tile's queries with the first n_keys keys of the split.
+  void (*score_split)(const AttentionTile& tile, const SplitPanels& panels, int n_keys, SplitScratch scratch);
 };
 
 // Order-preserving integers: a greater float has a greater key; -0 and +0 share one.

@@ -16,7 +16,7 @@ namespace {
 
 template <class Storage>
 constexpr KvOps kv_ops() {
-  return {.append = append<Storage>, .attend_split = attend_split<Storage>};
+  return {.append = append<Storage>, .attend_split = attend_split<Storage>, .score_split = score_split<Storage>};
 }
 
 constexpr CpuOps kTable = {
@@ -45,7 +45,9 @@ constexpr CpuOps kTable = {
     .kv = {kv_ops<F32Storage>(),
            kv_ops<F16Storage>(),
            kv_ops<BF16Storage>(),
-           {.append = append_quantized, .attend_split = attend_split<Q8Storage>}},
+           {.append = append_quantized,
+            .attend_split = attend_split<Q8Storage>,
+            .score_split = score_split<Q8Storage>}},
     .merge = merge,
     .finish = finish,
     .sampling =

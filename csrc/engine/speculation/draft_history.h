@@ -4,13 +4,17 @@
 #include <array>
 
 #include "engine/speculation/acceptance.h"
+#include "engine/speculation/draft_budget.h"
 #include "engine/speculation/guess.h"
+#include "engine/speculation/mask_costs.h"
 
 namespace imp {
 
 // Assign a fresh one to forget all.
 struct DraftHistory {
   std::array<Acceptance, kMaxDrafters> acceptance{};
+  DraftBudget budget;
+  MaskCosts masks;  // of a constrained run
   // Of the rounds since the last review: outputs, and how many their time was worth without guesses.
   int n_rounds = 0;
   double n_earned = 0;
@@ -21,6 +25,7 @@ struct DraftHistory {
   bool is_trial = false;  // it tries one more in this step
   int n_singles = 0;      // outputs since its last round
   int n_repeats = 0;      // trials in the next steps, as long as they are right
+  int n_not_asked = 0;    // answers of the text side since it was last asked for guesses
 };
 
 }  // namespace imp

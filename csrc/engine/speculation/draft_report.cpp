@@ -1,7 +1,6 @@
 // Names the reasons of steps without guesses, and finds that of a run.
 #include "engine/speculation/draft_report.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -10,7 +9,7 @@
 namespace imp {
 namespace {
 
-constexpr std::array<std::string_view, kDraftSkips> kNames = {"no_guess", "not_worth_it", "no_room", "constraint"};
+constexpr std::array<std::string_view, kDraftSkips> kNames = {"no_guess", "not_worth_it", "no_room"};
 
 }  // namespace
 
@@ -22,10 +21,8 @@ std::string_view why_off(const Run& run, const DraftHistory& history, bool has_d
   if (!has_drafters || run.max_draft_tokens == 0) return "disabled";
   if (history.n_off > 0) return name_of(DraftSkip::not_worth_it);
   if (run.drafts.n_rounds > 0) return {};
-  const std::array reasons = {DraftSkip::not_worth_it, DraftSkip::constraint};
-  const auto n_skips = [&run](DraftSkip skip) { return run.draft_skips[static_cast<std::size_t>(skip)]; };
-  const DraftSkip most = *std::ranges::max_element(reasons, {}, n_skips);
-  return n_skips(most) > 0 ? name_of(most) : std::string_view{};
+  constexpr DraftSkip kReason = DraftSkip::not_worth_it;
+  return run.draft_skips[static_cast<std::size_t>(kReason)] > 0 ? name_of(kReason) : std::string_view{};
 }
 
 CountsByDrafter counts_of(const Run& run, const CountsByDrafter& of_server) noexcept {

@@ -12,6 +12,7 @@
 
 namespace imp {
 
+struct BlockCopy;
 struct Sequence;
 struct Step;
 
@@ -30,6 +31,8 @@ class Drafter {
   // The time that a guess takes, in rows of the model: 1 is as long as a step of the model with one row. It decides how
   // many guesses are asked for.
   virtual double cost_of_token() const noexcept { return 0; }
+  // What it has to evaluate before it can guess for the sequence, in the same unit.
+  virtual double start_cost(const Sequence& /*sequence*/) const noexcept { return 0; }
   // What guesses of a sureness class are worth before any is verified.
   virtual RightShares prior(int /*sureness*/) const noexcept { return {}; }
   // Allocates nothing once the lists of guesses have their capacity.
@@ -38,6 +41,8 @@ class Drafter {
   // step's activations, unless a device that runs ahead has begun the next step. In rows of a sequence that has ended,
   // `planned.sequence` is null. Allocates nothing.
   virtual void observe(const Step& /*step*/) {}
+  // Blocks of the model's cache are about to be copied, in order.
+  virtual void copy_blocks(std::span<const BlockCopy> /*copies*/) {}
   // The sequence ends: what the drafter keeps of it is freed.
   virtual void forget(const Sequence& /*sequence*/) noexcept {}
   // Frees what is kept of sequences that have ended.

@@ -1,44 +1,68 @@
-// Finds the tokens that a draft model may guess, and makes its drafter.
+// Finds the tokens that a drafter may guess, and makes the drafters and what scores prompts.
 #include "engine/speculation/make_drafters.h"
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 
 namespace imp {
 namespace {
 
-// Ids that the model never draws, or that are another token of the draft model.
-std::vector<std::int32_t> never_guessed(const EngineOptions& options, int n_tokens, int n_draft_ids) {
+int n_tokens_of(const LoadedModel& model, const EngineOptions& options) {
+  return options.n_tokens > 0 ? options.n_tokens : model.model->config().vocab_size;
+}
+
+// Ids that the model never draws, and those of `others`.
+std::vector<std::int32_t> never_guessed(const EngineOptions& options, const std::vector<std::int32_t>& others,
+                                        int n_tokens, int n_ids) {
   std::vector<std::int32_t> ids;
-  for (const auto& list : {options.suppressed_tokens, options.draft_suppressed_tokens}) {
-    std::ranges::copy_if(list, std::back_inserter(ids), [&](std::int32_t id) { return id < n_draft_ids; });
+  for (const auto& list : {options.suppressed_tokens, others}) {
+    std::ranges::copy_if(list, std::back_inserter(ids), [&](std::int32_t id) { return id < n_ids; });
   }
-  for (std::int32_t id = n_tokens; id < n_draft_ids; ++id) ids.push_back(id);
+  for (std::int32_t id = n_tokens; id < n_ids; ++id) ids.push_back(id);
   return ids;
+}
+
+std::unique_ptr<Drafter> head_drafter(LoadedModel& model, const EngineOptions& options) {
+  const HeadOptions given{
+      .n_blocks = options.n_blocks,
+      .max_context = options.max_context,
+      .cost_of_token = model.model->head()->cost_of_guess,
+      .suppressed_tokens = never_guessed(options, {}, n_tokens_of(model, options), model.head->vocab_size())};
+  return std::make_unique<HeadDrafter>(*model.backend, *model.head, *model.decoder, given);
+}
+
+// Of the draft model's ids, some are another token of the model.
+std::shared_ptr<DraftSteps> draft_steps(LoadedModel& model, const EngineOptions& options, Clock clock) {
+  const ModelConfig& draft = model.draft->config();
+  const DraftModelOptions given{.n_blocks = model.draft->memory().n_blocks,
+                                .max_context = draft.max_context,
+                                .max_running = 2 * options.max_running,
+                                .prefix_cache = options.prefix_cache,
+                                .suppressed_tokens = never_guessed(options, options.draft_suppressed_tokens,
+                                                                   n_tokens_of(model, options), draft.vocab_size)};
+  return std::make_shared<DraftSteps>(*model.backend, *model.draft_decoder, given, std::move(clock));
 }
 
 }  // namespace
 
-Drafters make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock) {
-  Drafters drafters;
-  const bool is_wanted = std::ranges::find(options.drafters, ModelDrafter::kName) != options.drafters.end();
-  if (!is_wanted || model.draft == nullptr) return drafters;
-  const ModelConfig& draft = model.draft->config();
-  const int n_tokens = options.n_tokens > 0 ? options.n_tokens : model.model->config().vocab_size;
-  drafters.push_back(std::make_unique<ModelDrafter>(
-      *model.backend, *model.draft_decoder,
-      DraftModelOptions{.n_blocks = model.draft->memory().n_blocks,
-                        .max_context = draft.max_context,
-                        .max_running = 2 * options.max_running,
-                        .prefix_cache = options.prefix_cache,
-                        .suppressed_tokens = never_guessed(options, n_tokens, draft.vocab_size),
-                        .cost_of_token = model.draft_cost},
-      std::move(clock)));
-  return drafters;
+DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock) {
+  DraftUses uses;
+  const auto is_wanted = [&](std::string_view name) {
+    return std::ranges::find(options.drafters, name) != options.drafters.end();
+  };
+  if (model.head != nullptr && is_wanted(HeadDrafter::kName)) uses.drafters.push_back(head_drafter(model, options));
+  const bool drafts = is_wanted(ModelDrafter::kName);
+  if (model.draft == nullptr || (!drafts && !options.sparse_prefill)) return uses;
+  const auto steps = draft_steps(model, options, std::move(clock));
+  if (drafts) uses.drafters.push_back(std::make_unique<ModelDrafter>(steps, model.draft_cost));
+  if (options.sparse_prefill) uses.scorer = std::make_unique<PromptScorer>(steps, model.draft_cost);
+  return uses;
 }
 
 }  // namespace imp

@@ -6,61 +6,37 @@
 #include <new>
 #include <utility>
 
-#include "base/error.h"
+#include "engine/speculation/drawn_guess.h"
 
 namespace imp {
 namespace {
 
 // Rows of a prompt's chunk while nothing is measured, and the fewest at any time.
 constexpr int kLeastChunk = 16;
-
-KvBlocksOptions shadow_blocks(const DraftModelOptions& options, const ForwardPass& forward) {
-  return {.n_blocks = options.n_blocks,
-          .block_tokens = forward.kv_geometry(options.n_blocks, 0).block_tokens,
-          .prefix_cache = options.prefix_cache};
-}
-
-// 0 to 3 by the probability that the draft model gave its own draw.
-std::uint8_t sureness_of(float logprob) {
-  const float probability = std::exp(logprob);
-  if (probability >= 0.9F) return 3;
-  if (probability >= 0.6F) return 2;
-  return probability >= 0.3F ? 1 : 0;
-}
-
-// The run ends with this token as its n-th next output: nothing follows it.
-bool ends_run(const Run& run, std::int32_t token, int n) {
-  if (run.n_outputs + n < run.limits.min_outputs) return false;
-  return std::ranges::binary_search(run.limits.stop_tokens, token) ||
-         (run.limits.ends_at_eos && std::ranges::binary_search(run.limits.eos_tokens, token));
-}
+// The time of a prompt's row, in guesses, until it is measured.
+constexpr double kPriorPromptRow = 0.25;
 
 }  // namespace
 
-ModelDrafter::ModelDrafter(Backend& backend, ForwardPass& forward, const DraftModelOptions& options, Clock clock)
-    : clock_(clock ? std::move(clock) : Clock(steady_now)),
-      max_context_(std::min(options.max_context, options.n_blocks * shadow_blocks(options, forward).block_tokens)),
-      max_rows_(forward.limits().max_rows),
-      max_sequences_(static_cast<std::size_t>(std::min(options.max_running, forward.limits().max_logits_rows))),
-      assumed_cost_(options.cost_of_token),
-      shadows_(shadow_blocks(options, forward), keyed_block_hash(random_secret()), forward.vocab_size()),
-      states_(shadows_.blocks(), 1),
-      executor_(backend, forward, states_, shadows_.blocks(),
-                {.max_rows = max_rows_,
-                 .max_logits_rows = forward.limits().max_logits_rows,
-                 .max_running = static_cast<int>(max_sequences_)},
-                options.suppressed_tokens.empty() ? TokenMask{}
-                                                  : mask_without(options.suppressed_tokens, forward.vocab_size()),
-                clock_) {
-  step_.reserve(max_sequences_, max_sequences_, 0);
-  drafting_.reserve(max_sequences_);
-  rows_.reserve(max_sequences_);
-  copies_.reserve(max_sequences_);
+ModelDrafter::ModelDrafter(std::shared_ptr<DraftSteps> steps, double assumed_cost)
+    : steps_(std::move(steps)), assumed_cost_(assumed_cost) {
+  drafting_.reserve(static_cast<std::size_t>(steps_->max_sequences()));
 }
 
 double ModelDrafter::cost_of_token() const noexcept {
   const bool is_measured = token_ns_.value() > 0 && single_row_ns_.value() > 0;
   return is_measured ? token_ns_.value() / single_row_ns_.value() : assumed_cost_;
+}
+
+double ModelDrafter::start_cost(const Sequence& sequence) const noexcept {
+  const Shadow* const shadow = shadows().find(sequence.id);
+  const int n_held = shadow != nullptr ? shadow->copy.held : 0;
+  const int n_lacking = static_cast<int>(sequence.history().size()) - n_held;
+  if (n_lacking <= kLeastChunk) return 0;
+  const bool is_measured = prompt_row_ns_.value() > 0 && single_row_ns_.value() > 0;
+  const double row_cost =
+      is_measured ? prompt_row_ns_.value() / single_row_ns_.value() : kPriorPromptRow * cost_of_token();
+  return n_lacking * row_cost;
 }
 
 void ModelDrafter::observe(const Step& step) {
@@ -77,7 +53,7 @@ void ModelDrafter::draft(std::span<DraftRequest> requests) {
   choose(requests);
   if (drafting_.empty()) return;
   plan_first_step();
-  while (!rows_.empty()) {
+  while (!steps_->is_empty()) {
     if (!run_step() || !take_draws()) return fail_round();
     plan_next_step();
   }
@@ -89,9 +65,9 @@ void ModelDrafter::choose(std::span<DraftRequest> requests) {
   drafting_.clear();
   for (DraftRequest& request : requests) {
     const int n_wanted = n_possible(request);
-    if (n_wanted <= 0 || drafting_.size() == max_sequences_) continue;
+    if (n_wanted <= 0 || static_cast<int>(drafting_.size()) == steps_->max_sequences()) continue;
     try {
-      Shadow* shadow = shadows_.update(*request.sequence, round_);
+      Shadow* shadow = steps_->shadows().update(*request.sequence, round_);
       if (shadow != nullptr) drafting_.push_back({.request = &request, .shadow = shadow, .n_wanted = n_wanted});
     } catch (const std::bad_alloc&) {  // there is no memory for another shadow
     }
@@ -102,14 +78,14 @@ void ModelDrafter::choose(std::span<DraftRequest> requests) {
 int ModelDrafter::n_possible(const DraftRequest& request) const noexcept {
   const Sequence& sequence = *request.sequence;
   if (sequence.run->constrained) return 0;
-  const auto is_beyond = [this](const LogitBias& bias) { return bias.token >= executor_.vocab_size(); };
+  const auto is_beyond = [this](const LogitBias& bias) { return bias.token >= steps_->vocab_size(); };
   if (std::ranges::any_of(sequence.params.logit_bias, is_beyond)) return 0;
-  return std::min(request.n_wanted, max_context_ - static_cast<int>(sequence.tokens.size()) + 1);
+  return std::min(request.n_wanted, steps_->max_context() - static_cast<int>(sequence.history().size()) + 1);
 }
 
 // Rows of prompts that take a quarter of the time of a step of the model.
 int ModelDrafter::n_prompt_rows() const noexcept {
-  const auto most = max_rows_ - static_cast<int>(drafting_.size());
+  const auto most = steps_->max_rows() - static_cast<int>(drafting_.size());
   if (prompt_row_ns_.value() == 0) return std::min(kLeastChunk, most);
   const double n_rows = step_ns_.value() / 4 / prompt_row_ns_.value();
   return std::min(most, std::max(kLeastChunk, static_cast<int>(std::min(n_rows, 1e6))));
@@ -117,7 +93,7 @@ int ModelDrafter::n_prompt_rows() const noexcept {
 
 // Evaluates what the shadows lack. Those that lack more than fits have no guesses in this round.
 void ModelDrafter::plan_first_step() {
-  rows_.clear();
+  steps_->clear();
   int n_left = n_prompt_rows();
   for (Drafting& drafting : drafting_) {
     const int n_lacking = drafting.shadow->copy.n_left() - 1;
@@ -130,40 +106,23 @@ void ModelDrafter::plan_first_step() {
 }
 
 void ModelDrafter::plan_next_step() {
-  rows_.clear();
+  steps_->clear();
   for (Drafting& drafting : drafting_) {
     if (drafting.n_wanted > static_cast<int>(drafting.request->guesses.size())) add_rows(drafting, 1);
   }
 }
 
 void ModelDrafter::add_rows(Drafting& drafting, int n_rows) {
-  Shadow& shadow = *drafting.shadow;
-  if (!shadows_.prepare(shadow, n_rows, copies_)) {
-    drafting.n_wanted = 0;
-    return;
-  }
-  rows_.push_back({.sequence = &shadow.copy, .n_rows = n_rows, .last = n_rows == shadow.copy.n_left()});
+  if (!steps_->add(*drafting.shadow, n_rows)) drafting.n_wanted = 0;
 }
 
-// Returns false if the step failed: it changed no shadow.
+// Returns false if the step failed.
 bool ModelDrafter::run_step() {
-  const std::int64_t begin = clock_();
-  try {
-    executor_.copy_blocks(copies_);
-    executor_.begin(rows_, step_);
-    executor_.finish(step_);
-  } catch (const DeviceError&) {
-    throw;
-  } catch (...) {
-    // A block without its copy has no content.
-    if (!copies_.empty()) std::ranges::for_each(drafting_, [this](Drafting& each) { shadows_.clear(*each.shadow); });
-    copies_.clear();
-    return false;
-  }
-  int n_rows = 0;
-  for (const PlannedRows& planned : rows_) n_rows += planned.n_rows;
-  const auto ns = static_cast<double>(clock_() - begin);
-  if (n_rows == static_cast<int>(rows_.size())) {
+  const std::int64_t begin = steps_->now();
+  if (!steps_->run()) return false;
+  const auto ns = static_cast<double>(steps_->now() - begin);
+  const int n_rows = steps_->n_rows();
+  if (n_rows == static_cast<int>(steps_->n_sequences())) {
     token_ns_.add(ns / n_rows);
   } else if (n_rows >= kLeastChunk) {
     prompt_row_ns_.add(ns / n_rows);
@@ -173,13 +132,13 @@ bool ModelDrafter::run_step() {
 
 // Returns false if a row was not finite.
 bool ModelDrafter::take_draws() {
+  Step& step = steps_->step();
   auto drafting = drafting_.begin();
   std::size_t next_draw = 0;
   bool is_finite = true;
-  for (const StepRow& row : step_.rows) {
+  for (const StepRow& row : step.rows) {
     while (&drafting->shadow->copy != row.planned.sequence) ++drafting;
-    drafting->shadow->copy.held += row.planned.n_rows;
-    if (row.planned.last) is_finite = take(step_.draws[next_draw++], *drafting) && is_finite;
+    if (row.planned.last) is_finite = take(step.draws[next_draw++], *drafting) && is_finite;
   }
   return is_finite;
 }
@@ -187,8 +146,8 @@ bool ModelDrafter::take_draws() {
 bool ModelDrafter::take(const Draw& draw, Drafting& drafting) {
   Sequence& copy = drafting.shadow->copy;
   if (draw.result.status == SampleStatus::non_finite) {
-    shadows_.blocks().forget(copy.table);
-    shadows_.clear(*drafting.shadow);
+    steps_->shadows().blocks().forget(copy.table);
+    steps_->shadows().clear(*drafting.shadow);
     return false;
   }
   std::vector<Guess>& guesses = drafting.request->guesses;

@@ -2,24 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/clock.h"
+#include "engine/speculation/draft_steps.h"
 #include "engine/speculation/drafter.h"
-#include "engine/speculation/shadow_sequences.h"
-#include "engine/step_executor.h"
 
 namespace imp {
-
-struct DraftModelOptions {
-  int n_blocks = 0;     // of its cache
-  int max_context = 0;  // no position at or beyond it is evaluated
-  int max_running = 0;  // sequences in one step
-  bool prefix_cache = true;
-  std::vector<std::int32_t> suppressed_tokens;  // never guessed: those that are not the same in the model's vocabulary
-  double cost_of_token = 0;                     // until it is measured; see Drafter
-};
 
 // Draws each guess with the request's own sampler and the random number of the output that it guesses. So a draft model
 // that thinks as the model does guesses right whatever the temperature. (Greedy guesses are right less often, and
@@ -33,17 +23,18 @@ class ModelDrafter final : public Drafter {
   static constexpr std::string_view kName = "model";
   static constexpr int kMostFailures = 3;  // in a row: then it is off
 
-  // The backend and the forward pass outlive it.
-  ModelDrafter(Backend& backend, ForwardPass& forward, const DraftModelOptions& options, Clock clock = {});
+  explicit ModelDrafter(std::shared_ptr<DraftSteps> steps, double assumed_cost = 0);
   std::string_view name() const noexcept override { return kName; }
   double cost_of_token() const noexcept override;
+  // The tokens that the shadow lacks, if they are more than a round brings.
+  double start_cost(const Sequence& sequence) const noexcept override;
   void draft(std::span<DraftRequest> requests) override;
   void observe(const Step& step) override;
-  void forget(const Sequence& sequence) noexcept override { shadows_.erase(sequence.id); }
-  void flush() override { shadows_.blocks().flush(); }
+  void forget(const Sequence& sequence) noexcept override { steps_->shadows().erase(sequence.id); }
+  void flush() override { steps_->shadows().blocks().flush(); }
 
   bool is_off() const noexcept { return n_failures_ >= kMostFailures; }
-  const ShadowSequences& shadows() const noexcept { return shadows_; }
+  const ShadowSequences& shadows() const noexcept { return steps_->shadows(); }
 
  private:
   // A sequence that takes part in a round.
@@ -73,14 +64,8 @@ class ModelDrafter final : public Drafter {
   bool take(const Draw& draw, Drafting& drafting);
   void fail_round() noexcept;
 
-  Clock clock_;
-  int max_context_;
-  int max_rows_;
-  std::size_t max_sequences_;
+  std::shared_ptr<DraftSteps> steps_;
   double assumed_cost_;
-  ShadowSequences shadows_;
-  StateSaves states_;  // of no recurrent state
-  StepExecutor executor_;
   int n_failures_ = 0;
   std::uint64_t round_ = 0;
 
@@ -89,10 +74,7 @@ class ModelDrafter final : public Drafter {
   RunningMean prompt_row_ns_;  // of the draft model, in a chunk of a prompt
   RunningMean token_ns_;       // of the draft model, for a guess
 
-  Step step_;  // scratch of draft(), and below
-  std::vector<Drafting> drafting_;
-  std::vector<PlannedRows> rows_;
-  std::vector<BlockCopy> copies_;
+  std::vector<Drafting> drafting_;  // scratch of draft()
 };
 
 }  // namespace imp

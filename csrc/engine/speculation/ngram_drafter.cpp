@@ -25,8 +25,8 @@ RightShares NgramDrafter::prior(int sureness) const noexcept {
 void NgramDrafter::draft(std::span<DraftRequest> requests) {
   for (DraftRequest& request : requests) {
     Sequence& sequence = *request.sequence;
-    sequence.ngrams.extend(sequence.tokens);
-    sequence.ngrams.propose(sequence.tokens, request.n_wanted, request.guesses);
+    sequence.ngrams.extend(sequence.history());
+    sequence.ngrams.propose(sequence.history(), request.n_wanted, request.guesses);
   }
 }
 

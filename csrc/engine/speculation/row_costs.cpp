@@ -11,12 +11,12 @@ std::size_t RowCosts::bucket_of(int n_rows) noexcept {
 }
 
 void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
-  const bool is_first = std::ranges::none_of(buckets_, [](const Bucket& bucket) { return bucket.weight > 0; });
   Bucket& bucket = buckets_[bucket_of(n_rows)];
   ++bucket.n_steps;
   bucket.last_step = ++n_steps_;
   if (n_rows < 1 || !(ns > 0) || !std::isfinite(ns)) return;
-  const double expected = is_first ? ns : step_ns(n_rows, n_held);
+  const double expected = is_measured_ ? step_ns(n_rows, n_held) : ns;
+  is_measured_ = true;
   if (bucket.weight == 0) {
     bucket.weight = kFirstWeight;
     bucket.n_rows = n_rows;
@@ -26,6 +26,7 @@ void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
   // A step that was interrupted must not look like the cost of its rows.
   const double counted = std::clamp(ns, expected / kMostChange, expected * kMostChange);
   bucket.weight = std::min(bucket.weight + 1, kMostWeight);
+  bucket.most_rows = std::max(bucket.most_rows, n_rows);
   const double share = 1 / bucket.weight;
   const double held_difference = n_held - bucket.n_held;
   const double ns_difference = counted - bucket.ns;
@@ -34,6 +35,8 @@ void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
   bucket.n_rows += share * (n_rows - bucket.n_rows);
   bucket.n_held += share * held_difference;
   bucket.ns += share * ns_difference;
+  const double lateness = counted / step_ns(n_rows, n_held);
+  bucket.lateness = bucket.weight > kFirstWeight + 1 ? (bucket.lateness + lateness) / 2 : lateness;
 }
 
 bool RowCosts::is_known(int n_rows) const noexcept {
@@ -54,6 +57,28 @@ double RowCosts::ns_per_held() const noexcept {
 
 double RowCosts::step_ns(int n_rows, double n_held) const noexcept {
   return base_ns(n_rows) + ns_per_held() * n_held;
+}
+
+double RowCosts::most_row_ns(double n_held) const noexcept {
+  const double one_row_ns = step_ns(1, n_held);
+  if (prompt_row_ns_ == 0) return one_row_ns;
+  return std::clamp(kMostOfPrompt * prompt_row_ns_, one_row_ns / 2, one_row_ns);
+}
+
+double RowCosts::most_ns(int n_rows, double n_held) const noexcept {
+  int n_measured = 0;
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.weight == 0) continue;
+    n_measured = bucket.most_rows;
+    if (n_measured >= n_rows) break;
+  }
+  // Between two numbers of rows that ran, the time may jump at any.
+  const bool is_between = n_measured > n_rows && buckets_[bucket_of(n_rows)].weight == 0;
+  if (n_measured >= n_rows) {
+    const int n_like = is_between ? n_measured : n_rows;
+    return step_ns(n_like, n_held) * std::max(1.0, buckets_[bucket_of(n_like)].lateness);
+  }
+  return step_ns(std::max(n_measured, 1), n_held) + most_row_ns(n_held / n_rows) * (n_rows - std::max(n_measured, 1));
 }
 
 // Goes through the means in the order of their rows. Below the first one and above the last one a row costs what a row

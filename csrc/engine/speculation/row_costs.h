@@ -17,10 +17,20 @@ class RowCosts {
   // A step of prompts alone. Until more rows were tried, they are expected to cost as much as these.
   void add_prompt(int n_rows, double ns) noexcept;
 
+  // Whether any step ran.
+  bool is_measured() const noexcept { return is_measured_; }
   // Whether steps of n_rows ran lately. What other steps cost is compared with it.
   bool is_known(int n_rows) const noexcept;
   // More rows never cost less.
   double step_ns(int n_rows, double n_held) const noexcept;
+  // The time that such a step takes at most, as far as anything is measured: as much as more rows took, and no row
+  // takes longer than a step of its own. If rows of prompts are cheap, it takes at most half of such a step.
+  double most_ns(int n_rows, double n_held) const noexcept;
+  // The most that a row takes beside those of prompts.
+  double most_row_ns(double n_held) const noexcept;
+
+ public:
+  static constexpr double kMostChange = 2;  // a step counts as at most so many times faster or slower than expected
 
  private:
   // The last row number of each bucket. Up to 16 rows each number has its own, because a kernel may need one more pass
@@ -29,7 +39,7 @@ class RowCosts {
                                                    13, 14, 15, 16, 20, 24, 28, 32, 40, 48, 64};
   static constexpr double kMostWeight = 32;  // steps that a mean remembers
   static constexpr double kFirstWeight = 2;  // of what was expected of a bucket before its first step
-  static constexpr double kMostChange = 2;   // a step counts as at most so many times faster or slower than expected
+  static constexpr double kMostOfPrompt = 3;
   static constexpr double kForgetting = 0.99;
   static constexpr double kPriorSlope = 0.06;  // of a row, in steps of one row
   static constexpr std::uint64_t kFewSteps = 2;
@@ -38,9 +48,11 @@ class RowCosts {
     std::uint64_t n_steps = 0;
     std::uint64_t last_step = 0;
     double weight = 0;
+    int most_rows = 0;  // of its steps
     double n_rows = 0;  // means
     double n_held = 0;
     double ns = 0;
+    double lateness = 1;  // of its last steps: how far they were above the mean, which a few steps move slowly
   };
 
   static std::size_t bucket_of(int n_rows) noexcept;
@@ -49,6 +61,7 @@ class RowCosts {
 
   std::array<Bucket, kBuckets.size() + 1> buckets_{};
   std::uint64_t n_steps_ = 0;
+  bool is_measured_ = false;
   // Sums of squares and products of the differences from the means of the buckets.
   double held_squares_ = 0;
   double held_times_ns_ = 0;

@@ -14,6 +14,11 @@ const Shadow* ShadowSequences::find(SequenceId id) const noexcept {
   return found == shadows_.end() ? nullptr : found->second.get();
 }
 
+Shadow* ShadowSequences::find(SequenceId id) noexcept {
+  const auto found = shadows_.find(id);
+  return found == shadows_.end() ? nullptr : found->second.get();
+}
+
 Shadow& ShadowSequences::find_or_make(const Sequence& sequence) {
   auto found = shadows_.find(sequence.id);
   if (found == shadows_.end()) {
@@ -34,16 +39,16 @@ Shadow& ShadowSequences::find_or_make(const Sequence& sequence) {
 // Makes the tokens equal and keeps what is held of the common prefix. Returns false if the draft model lacks a token:
 // the copy then ends before it.
 bool ShadowSequences::follow(Sequence& copy, const Sequence& sequence) {
-  const auto differing = std::ranges::mismatch(copy.tokens, sequence.tokens);
+  const std::span<const std::int32_t> tokens = sequence.history();
+  const auto differing = std::ranges::mismatch(copy.tokens, tokens);
   copy.held = std::min(copy.held, static_cast<int>(differing.in1 - copy.tokens.begin()));
   copy.tokens.erase(differing.in1, copy.tokens.end());
-  const auto unknown =
-      std::find_if(differing.in2, sequence.tokens.end(), [&](auto token) { return token >= n_tokens_; });
+  const auto unknown = std::find_if(differing.in2, tokens.end(), [&](auto token) { return token >= n_tokens_; });
   copy.tokens.insert(copy.tokens.end(), differing.in2, unknown);
   // The last token is evaluated again if it is held: the next one is drawn from its row.
   copy.held = std::max(0, std::min(copy.held, static_cast<int>(copy.tokens.size()) - 1));
   blocks_.truncate(copy.table, copy.held);
-  return unknown == sequence.tokens.end();
+  return unknown == tokens.end();
 }
 
 Shadow* ShadowSequences::update(const Sequence& sequence, std::uint64_t round) {

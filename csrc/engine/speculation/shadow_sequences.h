@@ -35,6 +35,7 @@ class ShadowSequences {
   const KvBlocks& blocks() const noexcept { return blocks_; }
   // Null if there is none.
   const Shadow* find(SequenceId id) const noexcept;
+  Shadow* find(SequenceId id) noexcept;
 
   // The sequence's shadow, with the sequence's tokens; null if the draft model lacks one of them. Allocates only for a
   // new sequence, or one whose lists have grown.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/engine_state.h"
 #include "engine/speculation/draft_control.h"
 #include "engine/speculation/drafter.h"
@@ -15,20 +16,21 @@ namespace imp {
 
 // Sample and match. Each row of a guess is drawn from with the request's own sampler, output index and history, as if
 // all guesses before it were outputs. Draws count up to the first one that differs from the next guess. Since a row's
-// logits do not depend on the other rows of its batch, the outputs are those without guesses, whatever the sampler.
+// logits do not depend on the other rows of its batch, the outputs are the same as without guesses, for any sampler.
 // ("Fast Inference from Transformers via Speculative Decoding" accepts by a random test instead, which keeps only the
 // distribution.)
 //
-// Guesses are part of a sequence's tokens only while a step evaluates them: the scheduler, the prefix cache and the
-// commands see outputs alone. They take what a planned step leaves: rows, rows with logits and free blocks. Of these,
-// DraftControl takes what is worth its time.
+// Guesses are part of a sequence's tokens only while a step evaluates them: the scheduler, the prefix cache and
+// the commands see only outputs. Guesses use what a planned step leaves free: rows, rows with logits and blocks. Of
+// these, DraftControl takes what is worth its time.
 //
 // The guesses of a constrained run come from outside the engine, with a mask for each row. The text side takes those
 // that a DraftedEvent proposes, as far as the constraint allows them, or what the constraint forces (the drafter
 // "grammar").
 class Speculation {
  public:
-  Speculation(EngineState& state, int max_logits_rows, Drafters drafters);
+  // The clock outlives it.
+  Speculation(EngineState& state, int max_logits_rows, Drafters drafters, const Clock& clock);
 
   bool is_on() const noexcept { return !drafters_.empty(); }
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
@@ -43,6 +45,8 @@ class Speculation {
   void learn(const Step& step, std::int64_t step_ns);
   // Shows a complete step to the drafters.
   void observe(Step& step);
+  // Copies what the drafters keep under the numbers of these blocks.
+  void copy_blocks(std::span<const BlockCopy> copies);
   // Frees what the drafters keep of sequences that have ended.
   void flush();
   // The most guesses of a step.
@@ -70,6 +74,11 @@ class Speculation {
   std::optional<DraftSkip> why_not(const Sequence& sequence) const noexcept;
   int n_wanted(const Sequence& sequence) const noexcept;
   void take_given(Round& round) const;
+  void count_answer(Sequence& sequence);
+  void propose(DraftedEvent& event);
+  int n_outputs_left(const Sequence& sequence) const noexcept;
+  void charge(const Step& step);
+  Sequence* going_on(const StepRow& row);
   int n_writable(const Sequence& sequence) const noexcept;
   int state_slots_of(const StepPlan& plan);
   bool is_armed(const Sequence& sequence) const noexcept;
@@ -77,6 +86,9 @@ class Speculation {
   void count_skip(Sequence& sequence, DraftSkip skip) noexcept;
 
   EngineState& state_;
+  const Clock& clock_;
+  int n_not_asked_ = 0;        // DraftedEvents since the last one that asked for guesses
+  std::int64_t draft_ns_ = 0;  // of this step: choosing and making guesses
   int max_logits_rows_;
   Drafters& drafters_;  // of the state
   DraftControl control_;

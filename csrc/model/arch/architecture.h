@@ -46,6 +46,7 @@ void read_mistral3_hf(FactReader& facts);
 void read_ministral3_hf(FactReader& facts);
 void read_qwen2_gguf(FactReader& facts);
 void read_qwen2_hf(FactReader& facts);
+void read_mimo_hf(FactReader& facts);
 void read_qwen2_moe_gguf(FactReader& facts);
 void read_qwen2_moe_hf(FactReader& facts);
 void read_qwen3_gguf(FactReader& facts);

@@ -1,5 +1,6 @@
 // Llama and models of the same structure, with Mistral's sliding window and Mixtral's experts.
 #include "model/arch/architecture.h"
+#include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
 
@@ -7,6 +8,7 @@ namespace imp {
 
 void read_llama_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
+  read_gguf_nextn(facts);
   // GGUF permutes the rows of q and k of this architecture, so that rotated pairs are adjacent.
   read_gguf_rope(facts, RopeStyle::adjacent, 10000);
   read_biases(facts);

@@ -1,5 +1,6 @@
 // Qwen 2 and 2.5: biases on q, k and v. With or without experts, one of which is shared.
 #include "model/arch/architecture.h"
+#include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
 #include "model/model_limits.h"
@@ -8,6 +9,7 @@ namespace imp {
 
 void read_qwen2_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
+  read_gguf_nextn(facts);
   refuse_gguf_experts(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
   facts.config.qkv_bias = true;
@@ -26,6 +28,13 @@ void read_qwen2_hf(FactReader& facts) {
   read_hf_rope(facts, RopeStyle::halves, 10000);
   read_hf_optional_windows(facts);
   facts.config.qkv_bias = true;
+}
+
+// MiMo: Qwen 2 with a draft head.
+void read_mimo_hf(FactReader& facts) {
+  read_qwen2_hf(facts);
+  facts.config.n_draft_layers = facts.find_integer("num_nextn_predict_layers").value_or(0) > 0 ? 1 : 0;
+  require_flag(facts, "use_mrope", false);
 }
 
 void read_qwen2_moe_hf(FactReader& facts) {

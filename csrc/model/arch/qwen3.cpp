@@ -1,5 +1,6 @@
 // Qwen 3, and the text part of Qwen 3 VL: q and k are normalized. With or without experts.
 #include "model/arch/architecture.h"
+#include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
 
@@ -27,6 +28,7 @@ void read_hf_routing(FactReader& facts) {
 
 void read_qwen3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
+  read_gguf_nextn(facts);
   refuse_gguf_experts(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
   read_biases(facts);

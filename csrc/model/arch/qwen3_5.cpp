@@ -4,6 +4,7 @@
 
 #include "base/printable.h"
 #include "model/arch/architecture.h"
+#include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
 #include "model/model_limits.h"
@@ -51,7 +52,7 @@ void read_gguf_kinds(FactReader& facts) {
 
 void read_gguf_base(FactReader& facts, bool is_interleaved) {
   read_gguf_decoder(facts);
-  leave_out_draft_layers(facts, "nextn_predict_layers");
+  read_gguf_nextn(facts);
   read_gguf_rope(facts, RopeStyle::halves, 10000);
   facts.ignore("rope.dimension_sections");  // of images
   read_gguf_delta(facts, is_interleaved);

@@ -49,6 +49,7 @@ constexpr std::array kArchitectures = {
     Architecture{ModelFormat::hf, "ministral3", read_ministral3_hf, &kHfNames},
     Architecture{ModelFormat::hf, "mixtral", read_mixtral_hf, &kHfMixtralNames},
     Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames},
+    Architecture{ModelFormat::hf, "mimo", read_mimo_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen2_moe", read_qwen2_moe_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames},
     Architecture{ModelFormat::hf, "qwen3_moe", read_qwen3_moe_hf, &kHfNames},

@@ -17,14 +17,14 @@ int TensorNames::layer_of(std::string_view tensor) const noexcept {
   if (!tensor.starts_with(layer)) return -1;
   int number = -1;
   const auto [end, error] = std::from_chars(tensor.data() + layer.size(), tensor.data() + tensor.size(), number);
-  return error == std::errc{} && end != tensor.data() + tensor.size() && *end == '.' ? number : -1;
+  const bool is_number = error == std::errc{} && end != tensor.data() + tensor.size() && *end == '.';
+  return is_number && number >= first_layer ? number - first_layer : -1;
 }
 
 bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
-  // Some checkpoints store a table of angles that follows from the configuration.
-  if (tensor.ends_with(".rotary_emb.inv_freq")) return false;
-  // Draft layers ("multi-token prediction"), which imp does not run.
-  if (tensor.starts_with("model.mtp.")) return false;
+  if (tensor.ends_with(kAnglesTable)) return false;
+  // Draft layers ("multi-token prediction").
+  if (tensor.starts_with("model.mtp.") || tensor.starts_with("model.mtp_layers.")) return false;
   if (tensor.starts_with(layer)) return true;
   const std::string_view found = stem(tensor);
   // In safetensors, every tensor of the module that holds the layers belongs to the decoder.

@@ -23,6 +23,9 @@ struct LinearAttentionNames {
   std::string_view output;
 };
 
+// Some checkpoints store a table of angles that follows from the configuration.
+inline constexpr std::string_view kAnglesTable = ".rotary_emb.inv_freq";
+
 // How a tensor holds the matrices [n, k] of all experts. Those with blocks, which are parts of rows, are never
 // transposed.
 enum class StackForm : std::uint8_t {
@@ -31,7 +34,8 @@ enum class StackForm : std::uint8_t {
   either,   // as its shape shows; if n is k, rows
 };
 
-// A layer's tensor is called `layer` + its number + "." + the name + ".weight" or ".bias".
+// A layer's tensor is called `layer` + its number + "." + the name + ".weight" or ".bias". Numbers begin with
+// `first_layer`.
 struct TensorNames {
   std::string_view embedding;
   std::string_view final_norm;
@@ -44,6 +48,7 @@ struct TensorNames {
   std::string_view layer_projection_norm;
 
   std::string_view layer;
+  int first_layer = 0;
   std::string_view attention_norm;
   std::string_view qkv;                // q, k and v one above the other, instead of the next three; empty: separate
   std::string_view optional_qkv = "";  // the same, in layers whose file has such a tensor; also of their biases
@@ -105,9 +110,9 @@ struct TensorNames {
   std::string stack(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_end); }
   std::string stack_bias(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_bias_end); }
   std::string in_layer(int i, std::string_view name) const {
-    return std::string(layer) + std::to_string(i) + "." + std::string(name);
+    return std::string(layer) + std::to_string(first_layer + i) + "." + std::string(name);
   }
-  // The number of the layer in a tensor's name, or -1.
+  // The layer to which a tensor belongs, or -1.
   int layer_of(std::string_view tensor) const noexcept;
   // Whether a tensor's name has the prefix of these architectures. An unused tensor of this kind means that the model
   // computes something unknown to imp: an error. Any other unused tensor is ignored.

@@ -36,7 +36,7 @@ func main() {
 	defer connection.Close()
 
 	// A call without a deadline may wait forever. When the deadline passes, the server stops its work, too.
-	// Calling cancel earlier ends the call, and the server frees what it held.
+	// Calling cancel earlier ends the call, and the server frees its memory.
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	stream, err := client.Generate(ctx, &imp.GenerateRequest{

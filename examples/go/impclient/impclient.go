@@ -25,7 +25,7 @@ func Connect(target string) (imp.InferenceServiceClient, io.Closer, error) {
 	return imp.NewInferenceServiceClient(connection), connection, nil
 }
 
-// Reason is what a program decides by, such as "CONTEXT_TOO_LONG". It is empty if err does not come from imp.
+// Reason is the word that programs test, such as "CONTEXT_TOO_LONG". It is empty if err does not come from imp.
 func Reason(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

@@ -87,6 +87,28 @@ class SpeculationOptions:
     # None: as the settings.
     enabled: bool | None = field(default=None, metadata={"keyword": "speculation_enabled"})
     max_draft_tokens: int | None = None
+    # Those of the server that may guess; empty: all. What a constraint forces is guessed with any of them.
+    drafters: Sequence[str] = ()
+
+
+# Whether only a part of a long prompt is evaluated: never, where it is long and it pays, or whatever its length.
+DENSE = "dense"
+SPARSE_POLICIES = (DENSE, "auto", "sparse")
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePrefillOptions:
+    """Evaluates only the part of a prompt that a draft model finds important. Approximate, and the reply says so."""
+
+    # None: as the settings.
+    policy: str | None = field(default=None, metadata={"keyword": "sparse_prefill"})
+    # The share of the prompt to keep, above 0 to 1.
+    keep: float | None = field(default=None, metadata={"keyword": "sparse_prefill_keep"})
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the request wants what a server may not offer."""
+        return self.policy in SPARSE_POLICIES[1:] or self.keep is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +148,7 @@ class GenerationRequest:
     # False: if the choice requires a call, the output is exactly one call.
     parallel_tool_calls: bool = True
     speculation: SpeculationOptions = SpeculationOptions()
+    sparse_prefill: SparsePrefillOptions = SparsePrefillOptions()
 
 
 class HeldSession(Protocol):

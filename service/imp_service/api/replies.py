@@ -45,6 +45,19 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SparsePrefillReport:
+    """How a prompt was evaluated for which a request, or the settings, asked for sparse prefill."""
+
+    is_sparse: bool  # only a part was evaluated
+    # Why all of it was evaluated: "requested", "keep_all", "prompt_scores", "over_limit", "below_threshold",
+    # "not_profitable", "architecture" or "failed"; else empty.
+    reason: str = ""
+    scored_tokens: int = 0  # by the draft model,
+    selected_tokens: int = 0  # and those of them that the model evaluated
+    scoring: float = 0.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The prompt is evaluated."""
 
@@ -52,6 +65,8 @@ class Started:
     prompt_tokens: int
     cached_prompt_tokens: int
     held_scores: Scores
+    # None: nobody asked for it.
+    sparse_prefill: SparsePrefillReport | None = None
 
     @property
     def prompt(self) -> TokenScores:
@@ -117,7 +132,7 @@ class DrafterReport:
 class SpeculationReport:
     """How speculative decoding went, over all sequences of a request.
 
-    `off_reason` says why nothing was guessed at its end: "disabled", "not_worth_it" or "constraint". It is
+    `off_reason` says why nothing was guessed at its end: "disabled" or "not_worth_it". It is
     empty if something was, or if no drafter had an idea.
     """
 
@@ -175,6 +190,7 @@ class GenerationResult:
     reasoning: str = ""
     tool_calls: Sequence[ToolCallDelta] = ()
     speculation: SpeculationReport = SpeculationReport()
+    sparse_prefill: SparsePrefillReport | None = None
 
 
 def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
@@ -203,6 +219,7 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
                 reasoning="".join(each.reasoning for each in parts),
                 tool_calls=_whole_calls(parts),
                 speculation=last.speculation or SpeculationReport(),
+                sparse_prefill=started.sparse_prefill,
             )
         )
     return results

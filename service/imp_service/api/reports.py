@@ -32,6 +32,7 @@ class ModelInfo:
     supports_embeddings: bool
     supports_logits: bool
     drafters: Sequence[str] = ()  # what guesses tokens ahead, in the order of use
+    supports_sparse_prefill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imp_service.api.replies import Finished, Reply, SpeculationReport, Started
+    from imp_service.api.replies import Finished, Reply, SparsePrefillReport, SpeculationReport, Started
     from imp_service.cli.terminal import TextWriter
 
 _ENDS = {
@@ -24,6 +24,8 @@ def summary_text(
     first_token_seconds: float | None,
     reason: str,
     speculation: "SpeculationReport | None" = None,
+    *,
+    sparse: "SparsePrefillReport | None" = None,
 ) -> str:
     """For example "96 tokens, 310 tok/s, first token 12 ms, drafted 120, accepted 64, 3.0 tokens a step"."""
     parts = [f"{n_tokens} token{'s' if n_tokens != 1 else ''}"]
@@ -34,6 +36,8 @@ def summary_text(
         parts.append(f"first token {milliseconds(first_token_seconds)}")
     if speculation is not None and speculation.rounds:
         parts += _guesses(n_tokens, speculation)
+    if sparse is not None and sparse.is_sparse:
+        parts.append(f"approximate: {sparse.selected_tokens} of {sparse.scored_tokens} prompt tokens evaluated")
     if reason != "stop":
         parts.append(_ENDS.get(reason, reason))
     return ", ".join(parts)
@@ -69,7 +73,12 @@ class Answer:
         timings = self.finished.timings
         decode = None if timings is None else timings.decode
         return summary_text(
-            len(self.token_ids), decode, self.first_token_seconds, self.finished.reason, self.finished.speculation
+            len(self.token_ids),
+            decode,
+            self.first_token_seconds,
+            self.finished.reason,
+            self.finished.speculation,
+            sparse=None if self.started is None else self.started.sparse_prefill,
         )
 
 
@@ -106,5 +115,6 @@ def answer_object(answer: Answer) -> dict[str, object]:
         "seed": started.seed,
         "usage": asdict(finished.usage),
         "speculation": None if finished.speculation is None else asdict(finished.speculation),
+        "sparse_prefill": None if started.sparse_prefill is None else asdict(started.sparse_prefill),
         "timings": {**timings, "first_token": answer.first_token_seconds},
     }

@@ -47,7 +47,7 @@ def build_parser(names: Collection[str]) -> tuple[Parser, dict[str, ArgumentPars
     help_parser = commands.add_parser(
         HELP, help="show the options of a command, with examples", examples=("imp help run",)
     )
-    help_parser.add_argument("word", metavar="COMMAND", nargs="*", help="as run, or call chat")
+    help_parser.add_argument("word", metavar="COMMAND", nargs="*", help="a command such as run, or call chat")
     return parser, parsers
 
 

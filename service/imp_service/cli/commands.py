@@ -49,7 +49,7 @@ COMMANDS = (
     ),
     Command(
         "bench",
-        "measure a model against this machine's limits, or a server",
+        "measure the speed of a model or of a server",
         address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES,
     ),
     Command("tune", "measure which kernels are fastest on this machine", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),

@@ -25,8 +25,8 @@ def configure(parser: ArgumentParser) -> None:
     what = "print every key with the value in effect"
     examples: tuple[str, ...] = ("imp config show --origin", "imp config show --json --set kv.dtype=f32")
     show = actions.add_parser("show", help=what, description=what, examples=examples)
-    show.add_argument("--origin", action="store_true", help="and where it came from")
-    show.add_argument("--json", action="store_true", help="as one JSON object")
+    show.add_argument("--origin", action="store_true", help="print the origin of each value too")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
     add_settings_options(show)
     show.set_defaults(run_method=_show)
     examples = ("imp config check", "imp config check --config imp.conf --set model.path=model.gguf")

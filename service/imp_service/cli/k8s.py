@@ -33,7 +33,7 @@ EXAMPLES = (
 
 def configure(parser: ArgumentParser) -> None:
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--standalone", action="store_true", help="a service of its own (this is the default)")
+    kind.add_argument("--standalone", action="store_true", help="a separate service (this is the default)")
     kind.add_argument("--sidecar", action="store_true", help="imp as a sidecar in the pod of an application")
     what = (
         "the model file to size for; pods find a file of this name in their volume, or download hf:OWNER/NAME:TYPE "
@@ -208,5 +208,5 @@ def _comments(sizing: "Sizing", filling: "Filling") -> list[str]:
             else []
         ),
         *(["Spans need an image that was built with EXTRAS=otel."] if settings.tracing.endpoint else []),
-        f"CPUs: {sizing.threads} compute threads, and one for the service itself.",
+        f"CPUs: {sizing.threads} compute threads, and one for the service.",
     ]

@@ -30,7 +30,7 @@ def configure(parser: ArgumentParser) -> None:
         "--explain",
         nargs=2,
         metavar=("TYPE", "NxK"),
-        help="which kernel multiplies a weight of N rows of K elements, and why not the others; e.g. q8_0 4096x1024",
+        help="show which kernel multiplies a weight of N rows of K elements, and why not others; e.g. q8_0 4096x1024",
     )
     parser.add_argument(
         "--device", action=Once, help="whose kernels: cpu or cuda (default: the device that imp serve would use)"
@@ -43,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--gpu", action=Once, help="with --explain, on cuda: decide for an h200 or a100 (default: the one here)"
     )
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_settings_options(parser)
     parser.set_defaults(usage=parser.format_usage)
 

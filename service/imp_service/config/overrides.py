@@ -25,15 +25,21 @@ class RopeScaling:
     original_context: int | None = key(
         Count(1, 16 * 1024**2), None, "context the model was trained with", example=32768
     )
-    attention_factor: float | None = key(Real(1e-6, 1e6), None, "yarn: scale of the logits", example=1.0)
+    attention_factor: float | None = key(
+        Real(1e-6, 1e6), None, "yarn: further factor of the rotated vectors", example=1.0
+    )
     beta_fast: float | None = key(
         Real(1e-6, 1e6), None, "yarn: no scaling above this number of rotations", example=32.0
     )
     beta_slow: float | None = key(
         Real(1e-6, 1e6), None, "yarn: full scaling below this number of rotations", example=1.0
     )
-    low_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: bound of long wavelengths", example=1.0)
-    high_freq_factor: float | None = key(Real(1e-6, 1e6), None, "llama3: bound of short wavelengths", example=4.0)
+    low_freq_factor: float | None = key(
+        Real(1e-6, 1e6), None, "llama3: full scaling below this number of rotations", example=1.0
+    )
+    high_freq_factor: float | None = key(
+        Real(1e-6, 1e6), None, "llama3: no scaling above this number of rotations", example=4.0
+    )
 
 
 def _sampler_key(field: SamplerField) -> float | None:

@@ -11,7 +11,8 @@ from imp_service.config.toml import KeyPath, write_key, write_path
 _HEAD = """\
 # imp.conf: every key with its default, except one that docs/cuda.md describes.
 # A key in a comment ("# key = …") has no default. It is unset; its value is an example.
-# imp reads the first that exists: --config FILE, $IMP_CONFIG, ./imp.conf, ~/.config/imp/imp.conf, /etc/imp/imp.conf.
+# imp reads --config FILE, else the file of $IMP_CONFIG, else the first that exists of ./imp.conf,
+# ~/.config/imp/imp.conf and /etc/imp/imp.conf.
 # IMP_SECTION__KEY in the environment overrides the file, --set section.key=value overrides both.
 # SIGHUP makes a running server read the keys marked [reload] again; every other key needs a restart.
 # Sizes may be written "8GiB" or "64 KiB", counts "32K"; durations need their unit: "5ms", "30s", "1h".

@@ -25,7 +25,7 @@ class Listen:
     http: tuple[str, ...] = key(
         ListOf(ADDRESS, 8),
         ("127.0.0.1:8000",),
-        "addresses of OpenAI's API; none if another address is set and this is not",
+        "addresses of OpenAI's API; unset while another address of [listen] is set: none",
     )
     health: str | None = key(ADDRESS, None, "health only, without TLS, for probes", example="[::]:50052")
     admin: str | None = key(
@@ -41,10 +41,10 @@ class Listen:
 @dataclass(frozen=True, slots=True)
 class Http:
     origins: tuple[str, ...] = key(
-        ListOf(ORIGIN, 64), (), 'sites whose pages may call, besides the server\'s own and loopback; "*": all'
+        ListOf(ORIGIN, 64), (), 'origins whose pages may call, besides the server\'s own and loopback; "*": all'
     )
     hosts: tuple[str, ...] = key(
-        ListOf(HOST, 64), (), "names of this server, besides addresses, single words, .svc, .local and .internal"
+        ListOf(HOST, 64), (), "host names of this server, besides addresses, single words, .svc, .local and .internal"
     )
     playground: bool = key(Boolean(), True, "serve a page to try the model at /")
     unknown_fields: str = key(
@@ -52,7 +52,9 @@ class Http:
     )
     public_metrics: bool = key(Boolean(), False, "/metrics needs no token")
     head_timeout: timedelta = key(
-        Duration("10ms", "1h"), timedelta(seconds=10), "longest wait for a whole head, and for more of a body"
+        Duration("10ms", "1h"),
+        timedelta(seconds=10),
+        "longest wait for a request's head, and for each next part of its body",
     )
     idle_timeout: timedelta = key(
         Duration("10ms", "24h"), timedelta(seconds=75), "close an unused connection after this"
@@ -69,7 +71,7 @@ class Tls:
     )
     client_ca: str | None = key(PATH, None, "clients need a certificate signed by one of these (PEM)", example="ca.crt")
     # Last: from here on, `key` is this field.
-    key: str | None = key(PATH, None, "its private key (PEM)", example="tls.key")
+    key: str | None = key(PATH, None, "private key of cert (PEM)", example="tls.key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SlowClient:
-    bytes: int = key(Size(1024, 64 * 1024**2), 64 * 1024, "unread output of a stream that pauses its sequences")
+    bytes: int = key(Size(1024, 64 * 1024**2), 64 * 1024, "a stream's sequences pause at this much unread output")
     timeout: timedelta = key(
         Duration("10ms", "24h"), timedelta(seconds=30), "end a stream with SLOW_CLIENT after this pause", reloads=True
     )
@@ -135,10 +137,13 @@ class SlowClient:
 @dataclass(frozen=True, slots=True)
 class Drain:
     delay: timedelta = key(
-        Duration("0ms", "1h"), timedelta(0), "NOT_SERVING, but accepting calls, so that routes can change", reloads=True
+        Duration("0ms", "1h"),
+        timedelta(0),
+        "health is NOT_SERVING, but calls are accepted, so that routes can change",
+        reloads=True,
     )
     grace: timedelta = key(
-        Duration("0ms", "24h"), timedelta(seconds=30), "then, time for running calls to end", reloads=True
+        Duration("0ms", "24h"), timedelta(seconds=30), "after the delay: time for running calls to end", reloads=True
     )
 
 
@@ -160,7 +165,10 @@ class Log:
     format: str | None = key(Choice("text", "json"), None, "unset: text on a terminal, else json", example="json")
     level: str = key(Choice("debug", "info", "warning", "error"), "info", "lowest level that is written", reloads=True)
     max_lines_per_second: int = key(
-        Integer(1, 10**6), 20, "limit for each kind of warning; the rest is counted", reloads=True
+        Integer(1, 10**6),
+        20,
+        "limit for each kind of warning, error or client's line; the rest is counted",
+        reloads=True,
     )
 
 

@@ -26,7 +26,7 @@ from imp_service.config.server_settings import (
     Watchdog,
 )
 from imp_service.config.table import Section, key, named, nodes_of, section
-from imp_service.tables import ENGINE_FIELDS, LIMITS
+from imp_service.tables import DRAFTERS, ENGINE_FIELDS, LIMITS
 
 
 def engine_key(name: str, kind: Callable[[int, int], Kind[int]] = Integer) -> Any:
@@ -97,7 +97,7 @@ class Device:
     numa: str | Auto = key(
         AutoOr(Choice("interleave", "first_touch")),
         AUTO,
-        "pages of weights and cache: interleaved over the threads' NUMA nodes, or where first written",
+        "NUMA nodes of weights and cache: all that threads use, or the first writer's; auto: all if allowed",
     )
     tuning: str | None = key(
         Text("a path"),
@@ -146,7 +146,7 @@ class KvCache:
     bytes: int | Auto = key(
         AutoOr(Size(1024, 64 * 1024 * GIB)),
         AUTO,
-        "KV cache; auto: half of the memory after the weights, or a stated context; at most 4 full contexts",
+        "KV cache; auto: half of what the weights leave, more if max_context needs it; at most 4 contexts",
     )
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
@@ -164,9 +164,15 @@ class KvCache:
 @dataclass(frozen=True, slots=True)
 class Speculation:
     drafters: tuple[str, ...] = key(
-        ListOf(Choice("ngram", "model"), 2),
+        ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
         (),
-        "what guesses the next tokens, in this order: ngram (earlier text) and model (a smaller model)",
+        "what guesses tokens, in the order of use: ngram (repeats earlier text), head, model (a smaller model)",
+    )
+    head: str | None = key(
+        Text("a path"),
+        None,
+        "folder of an EAGLE-3 head; unset: the head in the model's own file",
+        example="eagle3",
     )
     model: str | None = key(
         Text("a path"),
@@ -181,6 +187,16 @@ class Speculation:
         example=256 * 1024**2,
     )
     max_draft_tokens: int = key(Integer(1, LIMITS.draft_tokens), 32, "most guesses of a sequence in one step")
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePrefill:
+    enabled: bool = engine_key("sparse_prefill")
+    policy: str = key(Choice("dense", "auto"), "dense", "of requests that do not say; auto: sparse where it pays")
+    keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request says")
+    threshold: int = engine_key("sparse_threshold", Count)
+    max_tokens: int = engine_key("sparse_max_tokens", Count)
+    anchors: int = engine_key("sparse_anchors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +248,19 @@ class Settings:
     limits: Limits = section(Limits, "what a request may ask for")
     scheduler: Scheduler = section(Scheduler, "which requests run, wait or are refused")
     kv: KvCache = section(KvCache, "keys and values of held tokens")
-    speculation: Speculation = section(Speculation, "guesses that the model verifies: the same output, sooner")
+    speculation: Speculation = section(
+        Speculation, "speculative decoding: guesses that the model verifies; the output stays the same"
+    )
+    sparse_prefill: SparsePrefill = section(
+        SparsePrefill, "only a part of a long prompt is evaluated: approximate, and replies say so"
+    )
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
     text: TextBounds = section(TextBounds, "limits of templates and constraints")
     features: Features = section(Features, "features; those switched off fail with FEATURE_DISABLED")
     chunk: Chunk = section(Chunk, "tokens of one message, unless a request sets it")
     slow_client: SlowClient = section(SlowClient, "clients that read too slowly")
-    keepalive: Keepalive = section(Keepalive, "idle connections")
-    connection: Connection = section(Connection, "connections")
+    keepalive: Keepalive = section(Keepalive, "pings on idle connections")
+    connection: Connection = section(Connection, "limits of connections")
     drain: Drain = section(Drain, "shutdown after SIGTERM or AdminService.Drain")
     watchdog: Watchdog = section(Watchdog, "limits after which requests and the engine count as stuck")
     log: Log = section(Log, "log lines on stderr; they never contain prompts")

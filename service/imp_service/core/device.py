@@ -38,7 +38,7 @@ class Gpu:
         if self.refusal:
             return self.refusal
         if not self.has_validated_kernels:
-            return f"{self.name} is here, but imp's kernels have not run on such hardware yet (docs/cuda.md)"
+            return f"{self.name} is installed, but imp's kernels have not run on such hardware yet (docs/cuda.md)"
         return self.name
 
 

@@ -1,4 +1,4 @@
-"""The draft model that the settings name, for speculative decoding."""
+"""The draft model that the settings name: it guesses ahead, or chooses the part of prompts that is evaluated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.checkpoint import naming_whole_path
 from imp_service.core.errors import ModelError
+from imp_service.core.head import NAME as HEAD
 from imp_service.models import demo_draft_model_path, demo_model_path
 
 SETTING = "speculation.model"
@@ -21,7 +22,7 @@ MatchVocabularies = Callable[[Mapping[str, object], Mapping[str, object], str], 
 def draft_path(config: Config, file: _core.ModelFile) -> Path | None:
     """The draft model of the model in `file`: that of the settings, else the built-in model's own, else none."""
     speculation = config.settings.speculation
-    if DRAFTER not in speculation.drafters:
+    if DRAFTER not in speculation.drafters and not config.settings.sparse_prefill.enabled:
         return None
     if speculation.model is not None:
         return Path(speculation.model)
@@ -42,11 +43,27 @@ def open_draft(config: Config, file: _core.ModelFile) -> _core.ModelFile | None:
         raise
 
 
-def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str) -> str:
-    """What guesses, what a guess costs, and why a drafter of the settings is not there. `name` is the draft model's."""
+def no_sparse_prefill(config: Config, *, has_draft: bool) -> str:
+    """Why no prompt is evaluated in part; empty if requests may ask for it."""
+    if not config.settings.sparse_prefill.enabled:
+        return "sparse_prefill.enabled is off"
+    return "" if has_draft else f"there is no draft model: {SETTING} is not set"
+
+
+def drafters_text(config: Config, draft: Mapping[str, object] | None, name: str, head: str | None) -> str:
+    """What guesses, what a guess costs, and why a drafter of the settings is not there.
+
+    `name` is the draft model's, `head` the kind of the head.
+    """
     texts, is_served = [], False
     for drafter in config.settings.speculation.drafters:
-        if drafter != DRAFTER:
+        if drafter == HEAD:
+            if head is not None:
+                texts.append(f"{drafter}: {head}")
+                is_served = True
+            else:
+                texts.append(f"{drafter}: none, the model has none")
+        elif drafter != DRAFTER:
             texts.append(f"{drafter}: costs nothing")
             is_served = True
         elif draft is None:

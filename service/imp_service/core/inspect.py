@@ -14,6 +14,7 @@ from imp_service.core.cublaslt import naming_auto
 from imp_service.core.device import resolve_device
 from imp_service.core.draft import open_draft
 from imp_service.core.errors import Error, make_error
+from imp_service.core.head import head_arguments, head_remarks
 from imp_service.core.load import faults_of_settings, load_arguments
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning_file import Preference, tuning_here
@@ -116,12 +117,13 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
         n_tokens=plan["n_tokens"],
         facts=[Fact(**fact) for fact in plan["facts"]],
         weights=[WeightPlan(**weight) for weight in plan["weights"]],
-        memory=_memory(
-            plan,
-            limit,
-            lambda: _largest_context(file, settings, overrides, limit, draft=draft, below=plan["model_context"]),
-        ),
-        warnings=[*plan["model_warnings"], *plan["weight_warnings"], *([remark] if remark else [])],
+        memory=_memory(plan, limit, largest_context),
+        warnings=[
+            *plan["model_warnings"],
+            *plan["weight_warnings"],
+            *head_remarks(settings, plan["head"], plan["facts"]),
+            *([remark] if remark else []),
+        ],
         draft=None if draft is None else _draft_report(draft.path, plan["draft"]),
     )
 
@@ -160,6 +162,10 @@ def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | Confi
     else:
         if plan["memory"] is None:
             yield make_error("NO_MEMORY", plan["refusal"])
+        try:
+            head_remarks(settings, plan["head"], plan["facts"])
+        except ConfigError as error:
+            yield error
 
 
 def _plan(
@@ -171,7 +177,7 @@ def _plan(
     *,
     draft: _core.ModelFile | None = None,
 ) -> dict[str, Any]:
-    arguments = load_arguments(settings, limit, tuning)
+    arguments = {**head_arguments(settings), **load_arguments(settings, limit, tuning)}
     plan: dict[str, Any] = _core.plan_model(file, overrides=overrides, draft=draft, **arguments)
     return plan
 
@@ -205,6 +211,8 @@ def _memory(plan: Mapping[str, Any], limit: MemoryLimit, find_largest: Callable[
     else:
         needs = {name: plan[f"{name}_bytes"] for name in ("weights", "scratch", "logits", "reserve")}
         items = {"weights": needs["weights"], "kv": -(-context // block_tokens) * block_bytes, **needs}
+        if plan["head"] is not None:
+            items["head"] = plan["head_bytes"] + -(-context // block_tokens) * plan["head_block_bytes"]
         if plan["draft"] is not None:
             items |= {"draft weights": plan["draft"]["weights_bytes"], "draft kv": plan["draft"]["kv_block_bytes"]}
         if slot_bytes > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,9 +16,10 @@ from imp_service.core.checkpoint import open_file
 from imp_service.core.cublaslt import cublaslt_places, naming_auto
 from imp_service.core.device import resolve_machine
 from imp_service.core.directory import metadata_of, name_of, shown_name
-from imp_service.core.draft import SETTING, MatchVocabularies, drafters_text, open_draft
+from imp_service.core.draft import SETTING, MatchVocabularies, drafters_text, no_sparse_prefill, open_draft
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument
+from imp_service.core.head import head_arguments, head_remarks
 from imp_service.core.isa import isa_of, isa_setting
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.reserve import reserve_bytes
@@ -43,6 +44,8 @@ class LoadedModel:
     files: tuple[_core.OpenFile, ...]
     # What guesses the next tokens, for people; empty: nothing.
     drafters_text: str = ""
+    # Why no prompt is evaluated in part; empty: requests may ask for it.
+    no_sparse_prefill: str = ""
     # Ids that the draft model must not guess.
     not_shared: tuple[int, ...] = ()
     # The engine that start() made.
@@ -58,8 +61,12 @@ class LoadedModel:
         """The engine."""
         return self.start()
 
-    def start(self, n_tokens: int | None = None, suppressed: Sequence[int] = ()) -> EngineClient:
+    def start(
+        self, n_tokens: int | None = None, suppressed: Sequence[int] = (), control: Iterable[int] = ()
+    ) -> EngineClient:
         """Starts the engine, unless it runs. It never draws `suppressed` tokens, nor ids from `n_tokens` on.
+
+        It always evaluates the parts of a prompt with `control` tokens.
 
         In a directory of safetensors, only the tokenizer knows how many rows of the embedding are tokens.
         """
@@ -67,6 +74,8 @@ class LoadedModel:
             with faults_of_settings():
                 options = _engine_options(self.config.settings, self.model, n_tokens, suppressed)
                 options.draft_suppressed_tokens = list(self.not_shared)
+                options.sparse_prefill = not self.no_sparse_prefill
+                options.control_tokens = sorted(control)
                 self.running = EngineClient(_core.Engine(self.model, options))
         return self.running
 
@@ -101,10 +110,12 @@ def load(
     with faults_of_settings(), naming_auto(config):
         model = _read_model(settings, file, nodes, tuning, progress, draft=draft)
     name = settings.model.name or str(facts.get("general.name") or name_of(file))
-    warnings = (*model.warnings, *([remark] if remark else []))
-    drafters = drafters_text(config, model.draft, draft_name)
+    remarks = [*head_remarks(settings, model.head, model.facts), *([remark] if remark else [])]
+    warnings = (*model.warnings, *remarks)
+    drafters = drafters_text(config, model.draft, draft_name, model.head)
+    not_sparse = no_sparse_prefill(config, has_draft=draft is not None)
     config = _decided(config, model)
-    return LoadedModel(name, facts, model, config, warnings, tuple(file.files), drafters, not_shared)
+    return LoadedModel(name, facts, model, config, warnings, tuple(file.files), drafters, not_sparse, not_shared)
 
 
 @contextmanager
@@ -138,6 +149,7 @@ def _read_model(
         progress=progress,
         draft=draft,
         packed_cache=settings.model.packed_cache,
+        **head_arguments(settings),
         **load_arguments(settings, memory_limit(), tuning),
     )
 
@@ -165,6 +177,7 @@ def load_arguments(settings: Settings, limit: MemoryLimit, tuning: Sequence[Pref
         "kv_block_tokens": kv.block_tokens,
         "kv_bytes": kv.bytes if isinstance(kv.bytes, int) else None,
         "draft_kv_bytes": settings.speculation.kv_bytes,
+        "draft_scores_prompts": settings.sparse_prefill.enabled,
         "max_running": scheduler.max_running,
         "state_snapshot_bytes": kv.state_snapshot_bytes if isinstance(kv.state_snapshot_bytes, int) else None,
     }

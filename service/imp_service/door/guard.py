@@ -75,7 +75,7 @@ class Guard:
     def _check_form(self, pairs: Sequence[tuple[str, str]], coding: str) -> None:
         if sum(len(name) + len(value) for name, value in pairs) > self.max_head_bytes:
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            message = f"the head has more than limits.max_metadata_bytes = {self.max_head_bytes} bytes"
+            message = f"the request's head has more than limits.max_metadata_bytes = {self.max_head_bytes} bytes"
             raise HeadRefused(status, "head_too_large", message, closes=True)
         if coding.strip().lower() != CHUNKED:
             message = f"transfer-encoding {coding[:64]}, expected {CHUNKED}"

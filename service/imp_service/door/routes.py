@@ -10,13 +10,18 @@ from imp_service.door.guard import HeadRefused
 from imp_service.door.http_call import HttpCall
 from imp_service.serving.security.authentication import Policy
 
+# What a path requires of its caller.
 GENERATES = Policy("data", needs_model=True, is_request=True)
+# Reads of the model, and of the server; the second kind works while the model is loading.
 READS = Policy("read", needs_model=True)
 SHOWS = Policy("read")
+# Needs no token: pages for browsers.
 EVERYONE = Policy("anyone", is_public=True)
+# Needs a token only if auth.public_health is off.
 PROBE = Policy("anyone", is_health=True)
+# The same for /metrics if http.public_metrics is on.
 PUBLIC = Policy("anyone", is_health=True)
-# On the listener of metrics, which has no tokens.
+# /metrics on the listener of metrics, which has no tokens.
 SCRAPED = Policy("anyone", is_health=True, is_public=True)
 
 OLLAMA = "/api/"

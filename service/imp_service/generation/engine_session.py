@@ -91,13 +91,15 @@ class EngineSession:
             raise invalid("prompt", "given, expected none: the session holds it")
         if request.num_sequences != 1:
             raise invalid("num_sequences", f"{request.num_sequences}, expected 1 with a session")
+        if request.sparse_prefill.is_wanted:
+            raise invalid("sparse_prefill", "given, expected none: a session keeps every token for its later turns")
         if keeps_sampler is None:
             keeps_sampler = request.sampling == SamplingOptions()
         request = runtime.with_tools(request)
         sampling = with_seed(request.sampling)
         resolved = None if keeps_sampler else runtime.resolve_sampling(sampling)
         limits, returns = runtime.limits_of(request), returns_of(request.output)
-        max_draft_tokens = runtime.max_draft_tokens_of(request.speculation)
+        max_draft_tokens, drafters = runtime.guessing_of(request.speculation)
 
         def submit(ticket: int) -> None:
             runtime.client.engine.run(
@@ -109,12 +111,13 @@ class EngineSession:
                 returns=returns,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
+                drafters=drafters,
             )
             if not keeps_sampler:
                 self.seed = seed_of(sampling)
 
         fold = runtime.fold(request, self.seed if keeps_sampler else seed_of(sampling), [])
-        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, self.generated)
+        return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=self.generated)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
         """Raises FIELD_INVALID if one is not a token of the model."""

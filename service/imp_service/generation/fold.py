@@ -12,6 +12,7 @@ from imp_service.api.replies import (
     Finished,
     FinishReason,
     Reply,
+    SparsePrefillReport,
     SpeculationReport,
     Started,
     StopMatch,
@@ -21,7 +22,7 @@ from imp_service.api.replies import (
 from imp_service.core import DraftedEvent, FinishedEvent, StartedEvent, TokenEvent
 from imp_service.generation.held_scores import HeldScores
 from imp_service.generation.output_stream import OutputStream
-from imp_service.generation.step import timings_of
+from imp_service.generation.step import NS, timings_of
 
 if TYPE_CHECKING:
     from imp_service.text import Ahead, ConstraintState
@@ -46,10 +47,10 @@ class AllowNext:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
-    """The constraint takes these tokens. mask_after() then computes the mask of the next output.
+class ComputeMask:
+    """To the caller: run mask_after(), which feeds the tokens to the constraint and computes the mask of `output`.
 
-    At most `n_guesses` guesses of the engine or of the constraint come with it.
+    It also checks the engine's `proposal` of guesses, or makes some, `n_guesses` at most.
     """
 
     stream: int
@@ -59,7 +60,7 @@ class Follow:
     n_guesses: int = 0
 
 
-Command = EndAt | AllowNext | Follow
+Command = EndAt | AllowNext | ComputeMask
 # Reasons that count only if the text is not complete.
 _LIMITS = ("max_tokens", "context_full")
 
@@ -117,12 +118,12 @@ class GenerationFold:
             elif stream.constraint is not None:
                 stream.unaccepted.append(event.token)
                 if not self._drafts:
-                    self._follow(stream, event.output + 1)
+                    self._need_mask(stream, event.output + 1)
             return True
         if type(event) is DraftedEvent:
             stream = self._streams[event.stream]
             if stream.match is None:
-                self._follow(stream, event.output, event.tokens, event.n_most)
+                self._need_mask(stream, event.output, event.tokens, event.n_most)
         elif isinstance(event, FinishedEvent):
             self._streams[event.stream].finished = event
             self._n_undelivered_ends += 1
@@ -133,30 +134,29 @@ class GenerationFold:
         return False
 
     def will_finish(self, event: FinishedEvent) -> None:
-        """Follows the last outputs of a stream if its reason depends on whether they complete the text."""
+        """Call it before the event is fed. Needs a mask if the end's reason depends on whether the text is complete."""
         stream = self._streams[event.stream]
         if stream.unaccepted and stream.match is None and event.reason in _LIMITS:
-            self._follow(stream, event.n_outputs)
+            self._need_mask(stream, event.n_outputs)
 
-    def _follow(self, stream: OutputStream, output: int, proposal: Sequence[int] = (), n_guesses: int = 0) -> None:
+    def _need_mask(self, stream: OutputStream, output: int, proposal: Sequence[int] = (), n_guesses: int = 0) -> None:
         tokens, stream.unaccepted = stream.unaccepted, []
-        self.commands.append(Follow(stream.index, output, tokens, proposal, n_guesses))
+        self.commands.append(ComputeMask(stream.index, output, tokens, proposal, n_guesses))
 
-    def mask_after(self, drawn: Follow) -> AllowNext:
-        """The mask of the output after some tokens, and guesses.
+    def mask_after(self, command: ComputeMask) -> AllowNext:
+        """Computes the mask of the next output, and guesses.
 
-        May take long; on any thread, one call at a time for each stream.
-
-        Feed the end of the stream after it has returned.
+        It may take long. It may run on any thread, one call at a time for each stream. Feed the end of the stream only
+        after it has returned.
         """
-        stream = self._streams[drawn.stream]
+        stream = self._streams[command.stream]
         assert stream.constraint is not None  # narrows
-        for token in drawn.tokens:
+        for token in command.tokens:
             stream.constraint.accept(token)
-        answer = self._allow(stream, drawn.output)
+        answer = self._allow(stream, command.output)
         if not self._drafts:
             return answer
-        return replace(answer, ahead=stream.constraint.ahead(drawn.proposal, drawn.n_guesses))
+        return replace(answer, ahead=stream.constraint.ahead(command.proposal, command.n_guesses))
 
     @property
     def n_tokens(self) -> int:
@@ -193,7 +193,7 @@ class GenerationFold:
             if stream.is_delivered:
                 continue
             if stream.finished is not None:
-                self._settle(stream, stream.finished)
+                self._keep_stop_token(stream, stream.finished)
             if stream.token_ids:
                 chunk = stream.take(max_tokens)
                 self.n_unread_tokens -= len(chunk.token_ids)
@@ -212,7 +212,7 @@ class GenerationFold:
         """Without a StartedEvent the request ended while it was queued."""
         core = None if self._started is None else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
-        return Started(self._seed, self._n_prompt, self._n_cached, scores)
+        return Started(self._seed, self._n_prompt, self._n_cached, scores, sparse_prefill_of(self._started))
 
     @property
     def _n_prompt(self) -> int:
@@ -223,7 +223,7 @@ class GenerationFold:
     def _n_cached(self) -> int:
         return 0 if self._started is None else self._started.n_cached_tokens
 
-    def _settle(self, stream: OutputStream, event: FinishedEvent) -> None:
+    def _keep_stop_token(self, stream: OutputStream, event: FinishedEvent) -> None:
         """Keeps a stop token that the caller requested."""
         if stream.is_settled:
             return
@@ -259,6 +259,16 @@ class GenerationFold:
             accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._ends),
         )
         return usage, timings_of(last.timings), speculation_of(self._ends)
+
+
+def sparse_prefill_of(started: StartedEvent | None) -> SparsePrefillReport | None:
+    """The report on the prompt, if sparse prefill was asked for."""
+    sparse = None if started is None else started.sparse
+    if sparse is None:
+        return None
+    return SparsePrefillReport(
+        sparse.is_sparse, sparse.reason, sparse.n_scored, sparse.n_selected, sparse.scoring_ns * NS
+    )
 
 
 def speculation_of(ends: Sequence[FinishedEvent]) -> SpeculationReport:

@@ -23,7 +23,7 @@ from imp_service.core import (
     TokenEvent,
     make_error,
 )
-from imp_service.generation.fold import AllowNext, Follow, GenerationFold
+from imp_service.generation.fold import AllowNext, ComputeMask, GenerationFold
 
 # If the engine has stopped, its events end each run with the reason. The error of a refused command adds nothing.
 stopped_engine_says_why = suppress(*ENGINE_STOPPED)
@@ -48,6 +48,8 @@ class GenerationPlan:
     submit: Callable[[int], None]
     n_prompt_tokens: int
     time_limit: float | None = None  # seconds
+    # The share of the prompt to evaluate, if only a part of it may be.
+    sparse_keep: float | None = None
     # For a run on a session: called with the number of tokens that the session holds at the end.
     session_holds: Callable[[int], None] | None = None
 
@@ -86,8 +88,8 @@ class GenerationRun:
         self._on_session = plan.session_holds is not None
         self._events: deque[Event] = deque()
         self._compute = compute
-        # Streams whose mask is being computed, and their ends that came meanwhile.
-        self._following: set[int] = set()
+        # Streams whose mask is being computed, and the ends of streams that came meanwhile.
+        self._computing: set[int] = set()
         self._ends: dict[int, FinishedEvent] = {}
         # Tokens that the session held when each output was drawn.
         self._positions: list[int] = []
@@ -119,7 +121,7 @@ class GenerationRun:
         try:
             is_output = self._fold_event(event)
             if fold.commands or fold.is_ended or self.failure is not None:
-                self._follow()
+                self._act()
         except BaseException:
             self.leave()
             raise
@@ -181,9 +183,10 @@ class GenerationRun:
         while self._events:
             self._fold_event(self._events.popleft())
             self._submit_commands()
-        self._follow()
+        self._act()
 
-    def _follow(self) -> None:
+    def _act(self) -> None:
+        """Sends the engine the commands of the folded events. Ends the run after its last event."""
         self._submit_commands()
         if self.fold.is_ended or self.failure is not None:
             self._forget()
@@ -204,7 +207,7 @@ class GenerationRun:
         if isinstance(event, FinishedEvent):
             fold.will_finish(event)
             self._submit_commands()
-        if isinstance(event, FinishedEvent) and event.stream in self._following:
+        if isinstance(event, FinishedEvent) and event.stream in self._computing:
             # Whether the text is complete decides the reason.
             self._ends[event.stream] = event
             return False
@@ -221,9 +224,9 @@ class GenerationRun:
         commands.clear()
         for command in pending:
             sequence = self._plan.sequences[command.stream]
-            if isinstance(command, Follow):
-                self._following.add(command.stream)
-                self._compute(partial(self.fold.mask_after, command), self._followed)
+            if isinstance(command, ComputeMask):
+                self._computing.add(command.stream)
+                self._compute(partial(self.fold.mask_after, command), self._on_mask)
             elif isinstance(command, AllowNext):
                 self._allow(command)
             else:
@@ -231,9 +234,9 @@ class GenerationRun:
                     engine.end(self._ticket, sequence, "stop", n_outputs=command.output + 1)
                 self._tell_session(command.output + 1)
 
-    def _followed(self, mask: AllowNext) -> bool:
+    def _on_mask(self, mask: AllowNext) -> bool:
         """Takes a computed mask. Returns True if the stream's end had come meanwhile."""
-        self._following.discard(mask.stream)
+        self._computing.discard(mask.stream)
         if not self.is_open:
             return False
         self._allow(mask)
@@ -241,7 +244,7 @@ class GenerationRun:
         if end is None:
             return False
         self._fold_event(end)
-        self._follow()
+        self._act()
         return True
 
     def _allow(self, mask: AllowNext) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from imp_service.api.errors import invalid, refuse
 from imp_service.api.options import (
+    DENSE,
     GenerationRequest,
     OutputOptions,
     Prompt,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     with_seed,
 )
@@ -46,6 +48,9 @@ Clock = Callable[[], float]
 # Makes the stream of a sequence by its number.
 MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
 UP_TO_CONTEXT = -1
+# The engine counts the share of a prompt to keep in these units.
+KEEP_ALL = 10000
+ALL_DRAFTERS = 2**32 - 1
 # Counts in the core have 31 bits: far beyond any context.
 MOST = 2**31 - 1
 
@@ -82,7 +87,8 @@ class ModelRuntime:
         wanted = loaded.config.settings.model.overrides.default_sampling
         self.default_sampling = default_sampling(loaded.metadata, wanted)
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
-        self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids)
+        self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids, self.tokenizer.special_ids)
+        self.no_sparse_prefill = loaded.no_sparse_prefill
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
     def close(self) -> None:
@@ -120,7 +126,8 @@ class ModelRuntime:
         resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
         limits, returns = self.limits_of(request), returns_of(request.output)
-        max_draft_tokens = self.max_draft_tokens_of(request.speculation)
+        max_draft_tokens, drafters = self.guessing_of(request.speculation)
+        sparse = self.sparse_prefill_of(request.sparse_prefill)
 
         def submit(ticket: int) -> None:
             self.client.engine.generate(
@@ -136,11 +143,16 @@ class ModelRuntime:
                 returns=returns,
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
+                sparse_policy=sparse.policy,
+                sparse_keep=KEEP_ALL if sparse.keep is None else max(1, round(sparse.keep * KEEP_ALL)),
+                drafters=drafters,
                 siblings=sequences[1:],
             )
 
         fold = self.fold(request, seed_of(sampling), prompt_ids)
-        return GenerationPlan(fold, sequences, submit, len(prompt_ids), request.stop.time_limit)
+        return GenerationPlan(
+            fold, sequences, submit, len(prompt_ids), request.stop.time_limit, sparse_keep=sparse.keep
+        )
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
         """A request whose tools and choice of them are resolved; any other one as it is. May take long."""
@@ -192,20 +204,48 @@ class ModelRuntime:
         """The sampler that runs; unset fields take the model's defaults."""
         return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
 
-    @property
-    def drafters(self) -> list[str]:
+    @cached_property
+    def drafters(self) -> tuple[str, ...]:
         """What guesses tokens ahead, in the order of use."""
-        return list(self.client.engine.stats().drafters)
+        return tuple(self.client.engine.stats().drafters)
 
-    def max_draft_tokens_of(self, options: SpeculationOptions) -> int:
-        """The most guesses of a generation in one step; 0 if it does not draft."""
+    def guessing_of(self, options: SpeculationOptions) -> tuple[int, int]:
+        """The most guesses of a generation in one step, and a bit for each drafter that may make them.
+
+        No guesses if it does not draft.
+        """
         settings = self.config.settings.speculation
-        asked = {"enabled": options.enabled, "max_draft_tokens": options.max_draft_tokens}
+        asked = {
+            "enabled": options.enabled,
+            "max_draft_tokens": options.max_draft_tokens,
+            "drafters": options.drafters,
+        }
         if not settings.drafters and (name := next((name for name, value in asked.items() if value), None)):
             field = f"speculation.{name}"
             raise make_error("FEATURE_DISABLED", f"{field}: speculation.drafters is empty", {"feature": field})
         is_on = bool(settings.drafters) if options.enabled is None else options.enabled
-        return (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
+        most = (options.max_draft_tokens or settings.max_draft_tokens) if is_on else 0
+        return most, self._chosen(options.drafters) if options.drafters else ALL_DRAFTERS
+
+    def _chosen(self, names: Sequence[str]) -> int:
+        served, field = self.drafters, "speculation.drafters"
+        for name in names:
+            if name not in served:
+                raise make_error("FEATURE_DISABLED", f"{field}: {name} is not served here", {"feature": field})
+        return sum(1 << served.index(name) for name in set(names))
+
+    def sparse_prefill_of(self, options: SparsePrefillOptions) -> SparsePrefillOptions:
+        """The options with the settings' values. Without a policy, nobody asks for sparse prefill."""
+        if self.no_sparse_prefill:
+            if options.is_wanted:
+                field = "sparse_prefill.keep" if options.policy is None else "sparse_prefill.policy"
+                raise make_error("FEATURE_DISABLED", f"{field}: {self.no_sparse_prefill}", {"feature": field})
+            return SparsePrefillOptions()
+        settings = self.config.settings.sparse_prefill
+        policy = options.policy or settings.policy
+        if policy == DENSE and options == SparsePrefillOptions():
+            return options
+        return SparsePrefillOptions(policy, settings.keep if options.keep is None else options.keep)
 
     def limits_of(self, request: GenerationRequest) -> RunLimits:
         """Returns the conditions that end a generation."""

@@ -10,16 +10,18 @@ from numbers import Integral, Real
 from imp_service.api.errors import Violation
 from imp_service.api.options import (
     BY_NAME,
+    SPARSE_POLICIES,
     TOOL_CHOICES,
     CacheOptions,
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
     StopOptions,
 )
-from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS, SamplerField
+from imp_service.tables import DRAFTERS, DRY_FIELDS, LIMITS, SAMPLER_FIELDS, SamplerField
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_BYTES = 256
@@ -70,6 +72,7 @@ PRIORITY = Bounds(-LIMITS.priority, LIMITS.priority, whole=True)
 TOP_LOGPROBS = Bounds(0, LIMITS.top_logprobs, whole=True)
 SEQUENCES = Bounds(1, LIMITS.sequences, whole=True)
 DRAFT_TOKENS = Bounds(1, LIMITS.draft_tokens, whole=True)
+KEEP = Bounds(0, 1, above=True)
 
 
 def sampling_violations(options: SamplingOptions, n_tokens: int, path: str = "sampling") -> Iterator[Violation]:
@@ -115,6 +118,29 @@ def speculation_violations(options: SpeculationOptions) -> Iterator[Violation]:
     """The violations of the speculation options."""
     if options.max_draft_tokens is not None:
         yield from DRAFT_TOKENS.check("speculation.max_draft_tokens", options.max_draft_tokens)
+    yield from drafter_violations(options.drafters)
+
+
+def drafter_violations(names: Sequence[str], path: str = "speculation.drafters") -> Iterator[Violation]:
+    """The violations of a choice among the server's drafters."""
+    if isinstance(names, str):
+        yield Violation(path, f"{names!r}, expected a list")
+        return
+    too_many = list(count_violations(len(names), path, 0, len(DRAFTERS)))
+    if too_many:
+        yield from too_many
+        return
+    for i, name in enumerate(names):
+        if name not in DRAFTERS:
+            yield Violation(f"{path}[{i}]", f"{name!r}, expected one of {', '.join(DRAFTERS)}")
+
+
+def sparse_prefill_violations(options: SparsePrefillOptions) -> Iterator[Violation]:
+    """The violations of the options of sparse prefill."""
+    if options.policy is not None and options.policy not in SPARSE_POLICIES:
+        found = f"{str(options.policy)[:80]!r}, expected one of {', '.join(SPARSE_POLICIES)}"
+        yield Violation("sparse_prefill.policy", found)
+    yield from KEEP.check("sparse_prefill.keep", options.keep)
 
 
 def tenant_violations(tenant: str) -> Iterator[Violation]:
@@ -179,6 +205,7 @@ def request_violations(request: GenerationRequest, n_tokens: int) -> Iterator[Vi
     yield from output_violations(request.output)
     yield from cache_violations(request.cache)
     yield from speculation_violations(request.speculation)
+    yield from sparse_prefill_violations(request.sparse_prefill)
     yield from SEQUENCES.check("num_sequences", request.num_sequences)
     yield from PRIORITY.check("priority", request.priority)
     yield from tenant_violations(request.tenant)

@@ -28,13 +28,13 @@ if _version_not_supported:
 class InferenceServiceStub(object):
     """Runs the model.
 
-    Request metadata read by every method: `traceparent` and `tracestate` (W3C),
-    `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key). Response metadata: `imp-request-id` and
-    `imp-instance-id`, initial on a call that was admitted and trailing on one
-    that was refused, so that a refusal stays transparently retryable;
-    `imp-approximations`, initial, where a lossy feature took part;
-    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`, trailing.
+    Every method reads this request metadata: `traceparent` and `tracestate`
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
+    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
+    refused call has the two ids in its trailing metadata, so that gRPC may
+    retry it transparently. Trailing response metadata:
+    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
     def __init__(self, channel):
@@ -93,13 +93,13 @@ class InferenceServiceStub(object):
 class InferenceServiceServicer(object):
     """Runs the model.
 
-    Request metadata read by every method: `traceparent` and `tracestate` (W3C),
-    `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key). Response metadata: `imp-request-id` and
-    `imp-instance-id`, initial on a call that was admitted and trailing on one
-    that was refused, so that a refusal stays transparently retryable;
-    `imp-approximations`, initial, where a lossy feature took part;
-    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`, trailing.
+    Every method reads this request metadata: `traceparent` and `tracestate`
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
+    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
+    refused call has the two ids in its trailing metadata, so that gRPC may
+    retry it transparently. Trailing response metadata:
+    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
     def Generate(self, request, context):
@@ -136,8 +136,8 @@ class InferenceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DecodeStream(self, request_iterator, context):
-        """Prefill and DecodeStep over one stream, for loops that cannot pay a call per
-        token. Replies are in request order. Sessions opened on the stream are
+        """Prefill and DecodeStep over one stream, for loops in which a call per token
+        is too slow. Replies are in request order. Sessions opened on the stream are
         released when it ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -231,13 +231,13 @@ def add_InferenceServiceServicer_to_server(servicer, server):
 class InferenceService(object):
     """Runs the model.
 
-    Request metadata read by every method: `traceparent` and `tracestate` (W3C),
-    `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key). Response metadata: `imp-request-id` and
-    `imp-instance-id`, initial on a call that was admitted and trailing on one
-    that was refused, so that a refusal stays transparently retryable;
-    `imp-approximations`, initial, where a lossy feature took part;
-    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`, trailing.
+    Every method reads this request metadata: `traceparent` and `tracestate`
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
+    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
+    refused call has the two ids in its trailing metadata, so that gRPC may
+    retry it transparently. Trailing response metadata:
+    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
     @staticmethod

@@ -32,13 +32,13 @@ GRPC_VERSION: str
 class InferenceServiceStub:
     """Runs the model.
 
-    Request metadata read by every method: `traceparent` and `tracestate` (W3C),
-    `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key). Response metadata: `imp-request-id` and
-    `imp-instance-id`, initial on a call that was admitted and trailing on one
-    that was refused, so that a refusal stays transparently retryable;
-    `imp-approximations`, initial, where a lossy feature took part;
-    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`, trailing.
+    Every method reads this request metadata: `traceparent` and `tracestate`
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
+    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
+    refused call has the two ids in its trailing metadata, so that gRPC may
+    retry it transparently. Trailing response metadata:
+    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
     @_typing.overload
@@ -62,8 +62,8 @@ class InferenceServiceStub:
     step, and returns the output at the last position of each.
     """
     DecodeStream: _grpc.StreamStreamMultiCallable[_inference_pb2.DecodeStreamRequest, _inference_pb2.DecodeStreamResponse]
-    """Prefill and DecodeStep over one stream, for loops that cannot pay a call per
-    token. Replies are in request order. Sessions opened on the stream are
+    """Prefill and DecodeStep over one stream, for loops in which a call per token
+    is too slow. Replies are in request order. Sessions opened on the stream are
     released when it ends.
     """
     ForkSession: _grpc.UnaryUnaryMultiCallable[_inference_pb2.ForkSessionRequest, _inference_pb2.ForkSessionResponse]
@@ -79,13 +79,13 @@ class InferenceServiceStub:
 class InferenceServiceAsyncStub(InferenceServiceStub):
     """Runs the model.
 
-    Request metadata read by every method: `traceparent` and `tracestate` (W3C),
-    `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key). Response metadata: `imp-request-id` and
-    `imp-instance-id`, initial on a call that was admitted and trailing on one
-    that was refused, so that a refusal stays transparently retryable;
-    `imp-approximations`, initial, where a lossy feature took part;
-    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`, trailing.
+    Every method reads this request metadata: `traceparent` and `tracestate`
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
+    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
+    refused call has the two ids in its trailing metadata, so that gRPC may
+    retry it transparently. Trailing response metadata:
+    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -106,8 +106,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     step, and returns the output at the last position of each.
     """
     DecodeStream: _aio.StreamStreamMultiCallable[_inference_pb2.DecodeStreamRequest, _inference_pb2.DecodeStreamResponse]  # type: ignore[assignment]
-    """Prefill and DecodeStep over one stream, for loops that cannot pay a call per
-    token. Replies are in request order. Sessions opened on the stream are
+    """Prefill and DecodeStep over one stream, for loops in which a call per token
+    is too slow. Replies are in request order. Sessions opened on the stream are
     released when it ends.
     """
     ForkSession: _aio.UnaryUnaryMultiCallable[_inference_pb2.ForkSessionRequest, _inference_pb2.ForkSessionResponse]  # type: ignore[assignment]
@@ -122,13 +122,13 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs the model.
 
-    Request metadata read by every method: `traceparent` and `tracestate` (W3C),
-    `authorization`, `imp-priority` (int, default 0, higher first),
-    `imp-tenant` (fairness key). Response metadata: `imp-request-id` and
-    `imp-instance-id`, initial on a call that was admitted and trailing on one
-    that was refused, so that a refusal stays transparently retryable;
-    `imp-approximations`, initial, where a lossy feature took part;
-    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`, trailing.
+    Every method reads this request metadata: `traceparent` and `tracestate`
+    (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
+    `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
+    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
+    refused call has the two ids in its trailing metadata, so that gRPC may
+    retry it transparently. Trailing response metadata:
+    `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
     @_abc_1.abstractmethod
@@ -177,8 +177,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_inference_pb2.DecodeStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_inference_pb2.DecodeStreamResponse], _abc.AsyncIterator[_inference_pb2.DecodeStreamResponse]]:
-        """Prefill and DecodeStep over one stream, for loops that cannot pay a call per
-        token. Replies are in request order. Sessions opened on the stream are
+        """Prefill and DecodeStep over one stream, for loops in which a call per token
+        is too slow. Replies are in request order. Sessions opened on the stream are
         released when it ends.
         """
 

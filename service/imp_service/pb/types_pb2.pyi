@@ -222,12 +222,14 @@ class SparsePrefillReport(_message.Message):
     def __init__(self, effective_policy: _Optional[_Union[SparsePrefillPolicy, str]] = ..., fallback_reason: _Optional[str] = ..., scored_tokens: _Optional[int] = ..., selected_tokens: _Optional[int] = ..., scoring: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class SpeculationOptions(_message.Message):
-    __slots__ = ("enabled", "max_draft_tokens")
+    __slots__ = ("enabled", "max_draft_tokens", "drafters")
     ENABLED_FIELD_NUMBER: _ClassVar[int]
     MAX_DRAFT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     enabled: bool
     max_draft_tokens: int
-    def __init__(self, enabled: bool = ..., max_draft_tokens: _Optional[int] = ...) -> None: ...
+    drafters: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, enabled: bool = ..., max_draft_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SpeculationReport(_message.Message):
     __slots__ = ("drafters", "rounds", "off_reason")

@@ -62,7 +62,7 @@ class Health:
 
     async def Watch(self, request: HealthCheckRequest, call: GrpcCall) -> None:  # noqa: N802
         if self._n_watchers >= MAX_WATCHERS:
-            await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} watch already")
+            await call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_WATCHERS} calls already watch health")
         self._n_watchers += 1
         try:
             last = None

@@ -76,6 +76,7 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
         supports_logits=features.logits,
         num_tokens=served.n_tokens,
         drafters=model.drafters,
+        supports_sparse_prefill=not model.no_sparse_prefill,
     )
     bos = model.tokenizer.bos_id
     if bos is not None:

@@ -99,7 +99,7 @@ class SessionChanges:
                 raise sessions.why_missing(call.tenant, name)
             return None
         if copy.is_busy:
-            raise Refusal("SESSION_BUSY", "another call is at work on the session")
+            raise Refusal("SESSION_BUSY", "another call is using the session")
         if (stored := copy.reply_to(digest)) is not None:
             return cast(pb.ForkSessionResponse, stored)
         raise Refusal(

@@ -45,8 +45,8 @@ class Admission:
         if n_ahead + n_sequences > self._max_waiting:
             raise Refusal(
                 "QUEUE_FULL",
-                f"{n_ahead} sequences wait and {n_sequences} would join them, "
-                f"at most scheduler.max_waiting = {self._max_waiting} may",
+                f"{n_ahead} sequences are waiting, and the request adds {n_sequences}: more than "
+                f"scheduler.max_waiting = {self._max_waiting}",
                 {"bound": "scheduler.max_waiting"},
                 retry_after=self.estimated_wait(n_ahead) or None,
             )
@@ -54,7 +54,7 @@ class Admission:
         if time_remaining is not None and wait > time_remaining:
             raise Refusal(
                 "QUEUE_FULL",
-                f"about {wait:.2f} s of waiting are ahead, but the deadline is in {time_remaining:.2f} s",
+                f"the request would wait about {wait:.2f} s, but its deadline is in {time_remaining:.2f} s",
                 {"bound": "deadline", "estimated_wait_ms": str(round(wait * 1000))},
                 retry_after=wait - time_remaining,
             )

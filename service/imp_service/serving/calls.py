@@ -50,6 +50,12 @@ class Call(ABC):
         pairs = (("imp-request-id", self.request_id), ("imp-instance-id", self.instance_id))
         return (*pairs, ("imp-approximations", self.approximations)) if self.approximations else pairs
 
+    def approximate(self, feature: str) -> None:
+        """Names a lossy feature that takes part in the reply. Before the head of the reply is sent."""
+        named = self.approximations.split(",") if self.approximations else []
+        if feature not in named:
+            self.approximations = ",".join([feature, *named])
+
     @abstractmethod
     def time_remaining(self) -> float | None:
         """Seconds until the caller's deadline; None without one."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self, cast
 
-from imp_service.api.replies import Finished, Reply
+from imp_service.api.replies import Finished, Reply, SparsePrefillReport
 from imp_service.core import EngineClient, Event, StartedEvent, TokenEvent
-from imp_service.generation.fold import AllowNext
+from imp_service.generation.fold import AllowNext, sparse_prefill_of
 from imp_service.generation.run import Done, GenerationPlan, GenerationRun
 from imp_service.serving.refusal import Refusal
 
@@ -39,7 +39,7 @@ class StreamWatcher(Protocol):
 
     @property
     def sampled(self) -> Callable[[int, float, int], None]: ...
-    def started(self, n_prompt: int, n_cached: int) -> None: ...
+    def started(self, n_prompt: int, n_cached: int, sparse: SparsePrefillReport | None) -> None: ...
     def finished(self, replies: Sequence[Finished]) -> None: ...
 
 
@@ -170,7 +170,7 @@ class GenerationStream:
             self._sampled(1, now, cast(TokenEvent, event).stream)
         elif isinstance(event, StartedEvent):
             self.has_started = True
-            self._watcher.started(event.n_tokens, event.n_cached_tokens)
+            self._watcher.started(event.n_tokens, event.n_cached_tokens, sparse_prefill_of(event))
         self._notify_reader(now)
 
     def _compute(self, work: Callable[[], AllowNext], done: Done) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from imp_service.api.options import GenerationRequest
-from imp_service.api.replies import Chunk, Finished, Reply, Started
+from imp_service.api.replies import Chunk, Finished, Reply, SparsePrefillReport, Started
 from imp_service.config.server_settings import SlowClient
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.generation.output_stream import unread_token_bytes
@@ -20,7 +20,6 @@ from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
 from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import planning_bytes
 from imp_service.serving.refusal import Refusal
-from imp_service.telemetry import CallRecord
 
 # A whole reply is merged from chunks of this size.
 WHOLE_CHUNK_TOKENS = 64
@@ -108,7 +107,7 @@ class Generations:
             host.model.client,
             planned,
             outbox_limits(request, wanted.delivery, host.settings.slow_client),
-            Watcher(host, call.record, request.num_sequences),
+            Watcher(host, call, request.num_sequences, planned.sparse_keep),
             clock=host.clock,
             begin_work=host.workers.begin,
             time_limit=(request.stop.time_limit or math.inf) - (host.clock() - wanted.began),
@@ -116,7 +115,7 @@ class Generations:
         )
 
     async def _with_tools(self, wanted: Wanted) -> Wanted:
-        """The choice of tools resolved, so that a call that must be has its constraint."""
+        """The request with its tool choice resolved: a forced call gets a constraint."""
         request, model = wanted.request, self._host.model
         if not request.tool_choice:
             return wanted
@@ -127,7 +126,7 @@ class Generations:
         return planning_bytes(request, renders_quickly=self._host.model.text.renders_quickly)
 
     async def _compiled(self, request: GenerationRequest, call: Call) -> object:
-        """The program of its constraint. Planning finds it as long as there is a reference to it."""
+        """The compiled constraint. The caller keeps it until planning has found it in the cache."""
         text, constraint = self._host.model.text, request.constraint
         if constraint is None:
             return None
@@ -145,22 +144,32 @@ class Generations:
 class Watcher:
     """Records the engine's events in the call's record and in the estimate of the queue's wait."""
 
-    def __init__(self, host: Host, record: CallRecord, n_sequences: int) -> None:
+    def __init__(self, host: Host, call: Call, n_sequences: int, sparse_keep: float | None) -> None:
         self._host = host
-        self._record = record
+        self._call = call
+        self._record = call.record
         self._n_sequences = n_sequences
+        self._sparse_keep = sparse_keep
         # A bound method, since it is called for each token.
-        self.sampled = record.sampled
+        self.sampled = call.record.sampled
 
-    def started(self, n_prompt: int, n_cached: int) -> None:
-        """The prompt is evaluated."""
-        self._record.started(n_prompt, n_cached)
+    def started(self, n_prompt: int, n_cached: int, sparse: SparsePrefillReport | None) -> None:
+        """The prompt is evaluated. No reply was sent yet, so its head can still say how."""
+        self._record.started(n_prompt, n_cached, sparse)
+        if sparse is not None and sparse.is_sparse and self._sparse_keep is not None:
+            self._call.approximate(sparse_approximation(self._sparse_keep))
         self._host.admission.began(self._n_sequences, self._host.model.client.engine.stats().queued)
 
     def finished(self, replies: Sequence[Finished]) -> None:
         """Every sequence has ended. The last reply has the totals."""
         last = replies[-1]
         self._record.finished([reply.reason for reply in replies], last.usage, last.timings)
+
+
+def sparse_approximation(keep: float) -> str:
+    """How a reply says that this share of its prompt was to be evaluated."""
+    digits = f"{keep:.4f}"
+    return f"sparse_prefill={digits[:4]}{digits[4:].rstrip('0')}"
 
 
 def is_large(reply: Reply) -> bool:

@@ -35,7 +35,7 @@ class ListenError(Exception):
         if error.errno in _IN_USE:
             return cls("ADDRESS_IN_USE", where, "another process listens there")
         if error.errno in _NOT_ALLOWED:
-            return cls("ADDRESS_PERMISSION", where, "not allowed to this user")
+            return cls("ADDRESS_PERMISSION", where, "this user may not listen there")
         return cls("CANNOT_CREATE", where, str(error.strerror or error))
 
 

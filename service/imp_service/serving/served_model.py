@@ -28,6 +28,10 @@ class ServedModel:
     names: tuple[str, ...] = ()
     # Kinds of constraints that the model supports, by the name of their field.
     constraints: tuple[str, ...] = ()
+    # Why no prompt is evaluated in part; empty: requests may ask for it.
+    no_sparse_prefill: str = "no model is loaded"
+    # What guesses tokens ahead, in the order of use.
+    drafters: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -40,4 +44,6 @@ class ServedModel:
             names=(model.name, *settings.model.aliases),
             # Constrained output needs an end token.
             constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
+            no_sparse_prefill=model.no_sparse_prefill,
+            drafters=model.drafters,
         )

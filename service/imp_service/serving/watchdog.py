@@ -1,4 +1,4 @@
-"""Detects stalls: of the engine, which ends liveness, and of each request."""
+"""Detects stalls of the engine, for which the liveness probe fails, and of each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ NS = 1e-9
 CHECKS_PER_LIMIT = 10
 # Without requests nothing can stall, and an idle server should use no processor time.
 IDLE_SECONDS = 30.0
-# Each step has every running sequence. The first step may have begun before the request was last seen to progress.
+# A request without progress in so many steps stalls, as each step has every running sequence. The first of these steps
+# may have begun before the request's last progress.
 STEPS_OF_A_STALL = 2
 
 
@@ -124,7 +125,7 @@ class Watchdog:
         while True:
             try:
                 self.check()
-                is_idle = self._is_at_wait_idle()
+                is_idle = self._may_wait_idle()
             except Exception as error:  # a bug in one check must not end the watchdog
                 self._telemetry.log.raised("watchdog", error)
                 is_idle = False
@@ -144,7 +145,7 @@ class Watchdog:
             async with asyncio.timeout(IDLE_SECONDS):
                 await self._called.wait()
 
-    def _is_at_wait_idle(self) -> bool:
+    def _may_wait_idle(self) -> bool:
         engine = self._progress()
         if engine is None or self._is_called() or not self.is_alive:
             return False
@@ -198,7 +199,7 @@ class Watchdog:
             self._last_progress[_key(request)] = _LastProgress(now, counts, engine.n_steps, engine.n_preemptions)
             return
         self._last_progress[_key(request)] = before
-        if now - before.at <= self._request_stall or not _must_have_moved(request, engine, before):
+        if now - before.at <= self._request_stall or not _should_have_progressed(request, engine, before):
             return
         self._telemetry.metrics.stalled.inc()
         self._telemetry.log.error(
@@ -220,8 +221,8 @@ def _key(request: WatchedRequest) -> tuple[int, str]:
     return id(request), request.request_id
 
 
-def _must_have_moved(request: WatchedRequest, engine: EngineProgress, before: _LastProgress) -> bool:
-    """Whether a lack of progress is a stall. It is none during one long step, or if the request may be preempted."""
+def _should_have_progressed(request: WatchedRequest, engine: EngineProgress, before: _LastProgress) -> bool:
+    """Whether a lack of progress is a stall. One long step is not a stall, nor is a possible preemption."""
     is_idle = engine.silence_ns == 0 and engine.waiting == 0
     if not request.is_open or is_idle:
         return True

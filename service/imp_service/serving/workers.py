@@ -64,7 +64,8 @@ class TextWorkers:
         if self.n_bytes + n_bytes > self._max_bytes:
             raise Refusal(
                 "QUEUE_FULL",
-                f"{self.n_bytes} bytes of prompts wait to be read, at most {self._max_bytes} may",
+                f"{self.n_bytes} bytes of prompts are waiting, and the request adds {n_bytes}: more than "
+                f"scheduler.max_waiting_bytes = {self._max_bytes}",
                 {"bound": "scheduler.max_waiting_bytes"},
                 retry_after=1.0,
             )

@@ -15,7 +15,18 @@ SAMPLER_FIELDS: Mapping[str, SamplerField] = {n: field for n, field in _FIELDS.i
 DRY_FIELDS: Mapping[str, SamplerField] = {n[len(DRY) :]: field for n, field in _FIELDS.items() if n.startswith(DRY)}
 # By the attributes of the core's EngineOptions.
 ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
+# The names of what guesses tokens ahead, for settings and requests.
+DRAFTERS = ("ngram", "head", "model")
 # Reason -> name of its error class.
 REASONS: Mapping[str, str] = reasons()
 
-__all__ = ["DRY_FIELDS", "ENGINE_FIELDS", "LIMITS", "REASONS", "SAMPLER_FIELDS", "EngineField", "SamplerField"]
+__all__ = [
+    "DRAFTERS",
+    "DRY_FIELDS",
+    "ENGINE_FIELDS",
+    "LIMITS",
+    "REASONS",
+    "SAMPLER_FIELDS",
+    "EngineField",
+    "SamplerField",
+]

@@ -50,6 +50,10 @@ def access_fields(facts: CallFacts, model: str) -> dict[str, Field]:
             "cached_tokens": facts.n_cached,
             "output_tokens": facts.n_output,
         }
+    if facts.sparse is not None and facts.sparse.is_sparse:
+        fields["sparse_prefill"] = f"{facts.sparse.selected_tokens}/{facts.sparse.scored_tokens}"
+    elif facts.sparse is not None:
+        fields["sparse_prefill"] = f"dense:{facts.sparse.reason}"
     if facts.n_drafted:
         fields |= {"drafted": facts.n_drafted, "accepted": facts.n_accepted}
     if facts.first_token_seconds is not None:

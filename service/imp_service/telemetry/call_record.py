@@ -28,6 +28,19 @@ class UsedTokens(Protocol):
     def accepted_draft_tokens(self) -> int: ...
 
 
+class SparsePrompt(Protocol):
+    """How a prompt was evaluated for which sparse prefill was asked for."""
+
+    @property
+    def is_sparse(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def scored_tokens(self) -> int: ...
+    @property
+    def selected_tokens(self) -> int: ...
+
+
 class SpentTime(Protocol):
     """The time of a request by its phases, in seconds."""
 
@@ -53,6 +66,7 @@ class CallFacts:
     n_output: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
+    sparse: SparsePrompt | None = None
     first_token_seconds: float | None = None
     timings: SpentTime | None = None
     reasons: tuple[str, ...] = ()
@@ -86,12 +100,13 @@ class CallRecord:
             self.metrics.started.inc()
             self.metrics.active.inc()
 
-    def started(self, n_prompt: int, n_cached: int) -> None:
+    def started(self, n_prompt: int, n_cached: int, sparse: SparsePrompt | None = None) -> None:
         """A prompt was evaluated; a stream of steps calls this for each prefill."""
+        n_skipped = self._sparse(sparse)
         self._is_started = True
         self.facts.n_prompt += n_prompt
         self.facts.n_cached += n_cached
-        self.metrics.prompt_computed.inc(n_prompt - n_cached)
+        self.metrics.prompt_computed.inc(n_prompt - n_cached - n_skipped)
         self.metrics.prompt_cached.inc(n_cached)
 
     def sampled(self, n_tokens: int, at: float, stream: int = 0) -> None:
@@ -163,6 +178,18 @@ class CallRecord:
         if code == "DEADLINE_EXCEEDED":
             return "timed_out"
         return "failed" if self._is_started or code in FAULTS else "refused"
+
+    def _sparse(self, sparse: SparsePrompt | None) -> int:
+        """Returns the number of the prompt's tokens that were not evaluated."""
+        if sparse is None:
+            return 0
+        self.facts.sparse = sparse
+        self.metrics.sparse_prefill.labels("sparse" if sparse.is_sparse else "dense", sparse.reason).inc()
+        if not sparse.is_sparse:
+            return 0
+        n_skipped = sparse.scored_tokens - sparse.selected_tokens
+        self.metrics.prompt_tokens.labels("sparse_skipped").inc(n_skipped)
+        return n_skipped
 
     def _first_token(self, seconds: float, n_tokens: int = 1) -> None:
         if self.facts.first_token_seconds is None:

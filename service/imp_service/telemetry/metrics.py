@@ -99,6 +99,11 @@ class Metrics:
         )
         self.prompt_computed = self.prompt_tokens.labels("computed")
         self.prompt_cached = self.prompt_tokens.labels("cached")
+        self.sparse_prefill = self._counter(
+            "imp_sparse_prefill",
+            "Prompts for which sparse prefill was asked for, by what was done and why it was not sparse.",
+            ("effective", "reason"),
+        )
         self.output_tokens = self._counter("imp_output_tokens", "Tokens generated for callers.")
         self.first_token = self._weighted(
             "imp_time_to_first_token_seconds", "From a call's start to its first output token.", FIRST_TOKEN_BOUNDS

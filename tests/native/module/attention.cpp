@@ -145,6 +145,18 @@ class TestingCache {
     return results;
   }
 
+  // Of one query; returns the greatest of `into` and the weights.
+  std::vector<float> attention_mass(int layer, int position, const std::vector<std::int32_t>& blocks, const Floats& q,
+                                    int n_heads, float scale, float soft_cap, int first_key, std::vector<float> into) {
+    const AttentionParams params = params_of(layer, n_heads, scale, soft_cap, 0);
+    const SequenceRows row = {.first_row = 0, .n_rows = 1, .first_position = position, .blocks = blocks};
+    WorkspaceNeeds needs = needs_of({row}, 1, params, 0, 1);
+    needs.ops = {Op::attention_mass};
+    device_->backend().reserve(needs);
+    device_->backend().attention_mass(*pool_, layer, row, params, device_->to_rows(q), first_key, into);
+    return into;
+  }
+
   void copy_block(std::int32_t from, std::int32_t to) { device_->backend().copy_block(*pool_, from, to); }
 
  private:
@@ -162,17 +174,22 @@ class TestingCache {
             .window = window};
   }
 
-  void reserve(const std::vector<SequenceRows>& batch, int n_rows, const AttentionParams& params, int max_context,
-               int max_sequences = 0) {
+  static WorkspaceNeeds needs_of(const std::vector<SequenceRows>& batch, int n_rows, const AttentionParams& params,
+                                 int max_context, int max_sequences) {
     int most = std::max(1, max_context);
     for (const SequenceRows& sequence : batch) most = std::max(most, sequence.first_position + sequence.n_rows);
-    device_->backend().reserve({.max_rows = n_rows,
-                                .max_logits_rows = 1,
-                                .max_sequences = max_sequences > 0 ? max_sequences : static_cast<int>(batch.size()),
-                                .vocab_size = 16,
-                                .max_context = most,
-                                .attention = params,
-                                .weights = {}});
+    return {.max_rows = n_rows,
+            .max_logits_rows = 1,
+            .max_sequences = max_sequences > 0 ? max_sequences : static_cast<int>(batch.size()),
+            .vocab_size = 16,
+            .max_context = most,
+            .attention = params,
+            .weights = {}};
+  }
+
+  void reserve(const std::vector<SequenceRows>& batch, int n_rows, const AttentionParams& params, int max_context,
+               int max_sequences = 0) {
+    device_->backend().reserve(needs_of(batch, n_rows, params, max_context, max_sequences));
   }
 
   static std::vector<SequenceRows> rows_of(const std::vector<Sequence>& sequences) {
@@ -211,6 +228,9 @@ void register_testing_attention(py::module_& module) {
            py::arg("scratch_fill") = py::none(), py::arg("max_context") = 0, py::arg("max_sequences") = 0)
       .def("attend_in_steps", &TestingCache::attend_in_steps, py::arg("layer"), py::arg("steps"), py::arg("n_heads"),
            py::arg("scale"), py::arg("soft_cap") = 0.0F, py::arg("window") = 0, py::arg("max_context") = 0)
+      .def("attention_mass", &TestingCache::attention_mass, py::arg("layer"), py::arg("position"), py::arg("blocks"),
+           py::arg("q"), py::arg("n_heads"), py::arg("scale"), py::arg("soft_cap"), py::arg("first_key"),
+           py::arg("into"))
       .def("copy_block", &TestingCache::copy_block, py::arg("source"), py::arg("target"));
   module.def(
       "attention_scratch_for",

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backend/cpu/cpu_kv_pool.h"
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
 #include "bindings/sampler_values.h"
@@ -16,6 +17,7 @@
 #include "engine/loop.h"
 #include "engine/speculation/make_drafters.h"
 #include "engine/speculation/model_drafter.h"
+#include "engine/validate_options.h"
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
 #include "native/script/script_backend.h"
@@ -30,12 +32,14 @@ namespace {
 // The engine loop without a thread. turn() executes the submitted commands; the test sets the time.
 class ManualLoop {
  public:
-  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, Drafters drafters = {})
+  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, DraftUses uses = {})
       : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
         admission_(options, {.vocab_size = forward.vocab_size(),
                              .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
                              .secret = secret_}),
-        loop_(backend, forward, options, secret_, admission_, [this] { return read_clock(); }, std::move(drafters)) {
+        loop_(
+            backend, forward, options, secret_, admission_, [this] { return read_clock(); }, std::move(uses.drafters),
+            std::move(uses.scorer)) {
     validate(options, forward);
   }
 
@@ -77,6 +81,7 @@ class ManualLoop {
 
   EngineStats stats() { return loop_.stats(); }
   const KvBlocks& blocks() { return loop_.state().blocks; }
+  const KvPool& pool() const { return loop_.pool(); }
 
   // Returns whether the sequence was running.
   bool preempt(SequenceId id) {
@@ -95,15 +100,22 @@ class ManualLoop {
   std::int64_t now_ns = 0;
   // Each reading moves the clock by at most this much, in either direction. 0: only the test moves it.
   std::int64_t clock_jumps_ns = 0;
+  // What a forward pass takes.
+  std::int64_t forward_ns = 0;
+
+ protected:
+  virtual std::int64_t n_forwards() const { return 0; }
 
  private:
   std::int64_t read_clock() {
+    now_ns += forward_ns * (n_forwards() - std::exchange(n_timed_, n_forwards()));
     if (clock_jumps_ns > 0) {
       now_ns += std::uniform_int_distribution<std::int64_t>(-clock_jumps_ns, clock_jumps_ns)(random_);
     }
     return now_ns;
   }
 
+  std::int64_t n_timed_ = 0;  // forward passes
   std::mt19937_64 random_;
   HashSecret secret_;
   AdmissionControl admission_;
@@ -127,6 +139,38 @@ class PythonDrafter final : public Drafter {
   py::function guess_;
 };
 
+// Shows the guesses of a drafter to a Python function, (sequence, tokens, guesses) -> tokens, which may replace them.
+class RevisedDrafter final : public Drafter {
+ public:
+  RevisedDrafter(std::unique_ptr<Drafter> inner, py::function revise)
+      : inner_(std::move(inner)), revise_(std::move(revise)) {}
+  std::string_view name() const noexcept override { return inner_->name(); }
+  void draft(std::span<DraftRequest> requests) override {
+    inner_->draft(requests);
+    for (DraftRequest& request : requests) {
+      std::vector<std::int32_t> guesses;
+      for (const Guess& guess : request.guesses) guesses.push_back(guess.token);
+      const py::object revised = revise_(request.sequence->id, request.sequence->tokens, guesses);
+      request.guesses.clear();
+      for (const auto token : revised.cast<std::vector<std::int32_t>>()) request.guesses.push_back({.token = token});
+    }
+  }
+  void observe(const Step& step) override { inner_->observe(step); }
+  void copy_blocks(std::span<const BlockCopy> copies) override { inner_->copy_blocks(copies); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  py::function revise_;
+};
+
+DraftUses revised(DraftUses uses, const std::optional<py::function>& revise) {
+  if (!revise) return uses;
+  for (std::unique_ptr<Drafter>& drafter : uses.drafters) {
+    drafter = std::make_unique<RevisedDrafter>(std::move(drafter), *revise);
+  }
+  return uses;
+}
+
 Drafters python_drafters(const std::optional<py::function>& guess) {
   Drafters drafters;
   if (guess) drafters.push_back(std::make_unique<PythonDrafter>(*guess));
@@ -139,6 +183,8 @@ struct ScriptDraft {
   int n_blocks = 64;
   int max_context = 256;
   std::vector<std::int32_t> suppressed_tokens;
+  bool drafts = true;  // it guesses
+  double cost = 0;     // of a row, for scoring
 };
 
 // The members that the loop of a script needs; they are constructed before it.
@@ -148,24 +194,29 @@ struct ScriptParts {
     if (draft) draft_model.emplace(draft->script, &backend.last_drawn);
   }
 
-  Drafters make_drafters(const EngineOptions& options, const std::optional<py::function>& guess,
-                         const std::optional<ScriptDraft>& draft) {
-    Drafters drafters = guess ? python_drafters(guess) : script_drafters(model, backend);
-    if (!draft) return drafters;
+  DraftUses make_uses(const EngineOptions& options, const std::optional<py::function>& guess,
+                      const std::optional<ScriptDraft>& draft) {
+    DraftUses uses{.drafters = guess ? python_drafters(guess) : script_drafters(model, backend), .scorer = {}};
+    if (!draft) return uses;
     const DraftModelOptions given{.n_blocks = draft->n_blocks,
                                   .max_context = draft->max_context,
                                   .max_running = 2 * options.max_running,
                                   .prefix_cache = options.prefix_cache,
                                   .suppressed_tokens = draft->suppressed_tokens};
-    auto made = std::make_unique<ModelDrafter>(backend, *draft_model, given, [this] { return draft_ns; });
-    drafter = made.get();
-    drafters.push_back(std::move(made));
-    return drafters;
+    steps = std::make_shared<DraftSteps>(backend, *draft_model, given, [this] { return draft_ns; });
+    if (draft->drafts) {
+      auto made = std::make_unique<ModelDrafter>(steps);
+      drafter = made.get();
+      uses.drafters.push_back(std::move(made));
+    }
+    if (options.sparse_prefill) uses.scorer = std::make_unique<PromptScorer>(steps, draft->cost);
+    return uses;
   }
 
   ScriptBackend backend;
   ScriptModel model;
   std::optional<ScriptModel> draft_model;
+  std::shared_ptr<DraftSteps> steps;
   ModelDrafter* drafter = nullptr;  // of the loop
   std::int64_t draft_ns = 0;        // what the drafter's clock shows
 };
@@ -174,7 +225,14 @@ class ManualEngine : public ScriptParts, public ManualLoop {
  public:
   ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess,
                const std::optional<ScriptDraft>& draft)
-      : ScriptParts(script, draft), ManualLoop(backend, model, options, make_drafters(options, guess, draft)) {}
+      : ScriptParts(script, draft), ManualLoop(backend, model, options, make_uses(options, guess, draft)) {}
+
+  DraftSteps& draft_steps() const {
+    if (steps == nullptr) throw py::value_error("the engine has no draft model");
+    return *steps;
+  }
+
+  std::int64_t n_forwards() const override { return model.n_forwards; }
 
   ModelDrafter& model_drafter() const {
     if (drafter == nullptr) throw py::value_error("the engine has no draft model");
@@ -184,9 +242,11 @@ class ManualEngine : public ScriptParts, public ManualLoop {
 
 class ManualModelEngine : public ManualLoop {
  public:
-  ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess)
+  ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess,
+                    const std::optional<py::function>& revise)
       : ManualLoop(*model.backend, *model.decoder, options,
-                   guess ? python_drafters(guess) : make_drafters(model, options)) {}
+                   guess ? DraftUses{.drafters = python_drafters(guess), .scorer = {}}
+                         : revised(make_drafters(model, options), revise)) {}
 };
 
 // The engine with its thread, over a script model.
@@ -265,10 +325,13 @@ void register_script(py::module_& module) {
       .def_readwrite("state", &Script::state)
       .def_readwrite("ahead", &Script::ahead)
       .def_readwrite("drafts", &Script::drafts)
+      .def_readwrite("takes_gaps", &Script::takes_gaps)
+      .def_readwrite("watched_layers", &Script::watched_layers)
       .def_readwrite("records", &Script::records);
   py::class_<EvaluatedRows>(module, "EvaluatedRows")
       .def_readonly("first_position", &EvaluatedRows::first_position)
       .def_readonly("tokens", &EvaluatedRows::tokens)
+      .def_readonly("positions", &EvaluatedRows::positions)
       .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows)
       .def_readonly("state", &EvaluatedRows::state)
       .def_readonly("saved", &EvaluatedRows::saved);
@@ -311,7 +374,20 @@ void def_loop(Class& bound) {
       .def("state_slot", [](Self& self, SequenceId id) { return self.sequence(id).table.state; })
       .def_readwrite("now_ns", &Self::now_ns)
       .def_readwrite("clock_jumps_ns", &Self::clock_jumps_ns)
+      .def_readwrite("forward_ns", &Self::forward_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })
+      .def("positions",
+           [](Self& self, SequenceId id) {
+             const Sequence& sequence = self.sequence(id);
+             std::vector<int> positions;
+             for (int i = 0; i < sequence.held; ++i) positions.push_back(sequence.position_of(i));
+             return positions;
+           })
+      .def("history",
+           [](Self& self, SequenceId id) {
+             const auto history = self.sequence(id).history();
+             return std::vector(history.begin(), history.end());
+           })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
       .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })
       .def("blocks", [](Self& self, SequenceId id) { return self.sequence(id).table.blocks; });
@@ -320,16 +396,23 @@ void def_loop(Class& bound) {
 
 void register_manual(py::module_& module) {
   py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
-  over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&>(), py::arg("model"),
-                 py::arg("options"), py::arg("guess") = py::none(), py::keep_alive<1, 2>());
+  over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&,
+                          const std::optional<py::function>&>(),
+                 py::arg("model"), py::arg("options"), py::arg("guess") = py::none(), py::arg("revise") = py::none(),
+                 py::keep_alive<1, 2>());
+  over_model.def("k_block", [](const ManualModelEngine& self, int layer, std::int32_t block) {
+    const auto bytes = dynamic_cast<const cpu::CpuKvPool&>(self.pool()).k_block(layer, block);
+    return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
   def_loop(over_model);
 
   py::class_<ScriptDraft>(module, "ScriptDraft")
-      .def(py::init([](const Script& script, int n_blocks, int max_context, std::vector<std::int32_t> suppressed) {
-             return ScriptDraft{script, n_blocks, max_context, std::move(suppressed)};
+      .def(py::init([](const Script& script, int n_blocks, int max_context, std::vector<std::int32_t> suppressed,
+                       bool drafts, double cost) {
+             return ScriptDraft{script, n_blocks, max_context, std::move(suppressed), drafts, cost};
            }),
            py::arg("script"), py::arg("n_blocks") = 64, py::arg("max_context") = 256,
-           py::arg("suppressed_tokens") = std::vector<std::int32_t>{});
+           py::arg("suppressed_tokens") = std::vector<std::int32_t>{}, py::arg("drafts") = true, py::arg("cost") = 0.0);
 
   py::class_<ManualEngine> manual(module, "ManualEngine");
   manual
@@ -338,7 +421,7 @@ void register_manual(py::module_& module) {
            py::arg("script"), py::arg("options"), py::arg("guess") = py::none(), py::arg("draft") = py::none())
       .def("shadow",
            [](const ManualEngine& self, SequenceId id) -> py::object {
-             const Shadow* shadow = self.model_drafter().shadows().find(id);
+             const Shadow* shadow = std::as_const(self.draft_steps()).shadows().find(id);
              if (shadow == nullptr) return py::none();
              return py::make_tuple(shadow->copy.tokens, shadow->copy.held, shadow->copy.table.blocks);
            })
@@ -348,7 +431,7 @@ void register_manual(py::module_& module) {
                              [](const ManualEngine& self) { return self.model_drafter().cost_of_token(); })
       .def_property_readonly("draft_blocks",
                              [](const ManualEngine& self) {
-                               const BlockAllocator& blocks = self.model_drafter().shadows().blocks().allocator();
+                               const BlockAllocator& blocks = self.draft_steps().shadows().blocks().allocator();
                                return std::tuple(blocks.n_live(), blocks.n_cached(), blocks.n_free());
                              })
       .def_readwrite("draft_ns", &ManualEngine::draft_ns)
@@ -373,6 +456,9 @@ void register_manual(py::module_& module) {
           [](ManualEngine& self, std::vector<std::int64_t> numbers) {
             self.backend.failing_samples = std::move(numbers);
           })
+      .def_property(
+          "shifts_masks", [](const ManualEngine& self) { return self.backend.shifts_masks; },
+          [](ManualEngine& self, bool shifts) { self.backend.shifts_masks = shifts; })
       .def_property_readonly("n_sample_calls", [](const ManualEngine& self) { return self.backend.n_sample_calls; })
       .def_property(
           "records_draws", [](const ManualEngine& self) { return self.backend.records; },

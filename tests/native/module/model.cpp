@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
@@ -95,11 +96,91 @@ class Forward {
   std::unique_ptr<KvPool> pool_;
 };
 
+using Ids = std::vector<std::int32_t>;
+
+// Both caches have the same block numbers, in an order that is not ascending.
+class HeadForward {
+ public:
+  HeadForward(const LoadedModel& loaded, int n_blocks)
+      : loaded_(loaded),
+        pool_(loaded.backend->make_kv_pool(loaded.decoder->kv_geometry(n_blocks, kSlots))),
+        head_pool_(loaded.backend->make_kv_pool(loaded.head->kv_geometry(n_blocks))) {
+    for (int block = n_blocks - 1; block >= 0; --block) blocks_.push_back(block);
+  }
+
+  // One step of the target. A recurrent state is read from one slot and written to the other.
+  void evaluate(const Ids& tokens, int first_position) {
+    const Ids positions = positions_from(first_position, tokens.size());
+    SequenceRows rows = sequence_of(tokens.size(), first_position);
+    StateSave save;
+    if (pool_->geometry().state.n_layers > 0) {
+      if (first_position > 0) rows.state = slot_;
+      slot_ = (slot_ + 1) % kSlots;
+      save = {.n_rows = rows.n_rows, .slot = slot_};
+      rows.state_saves = {&save, 1};
+    }
+    loaded_.decoder->forward({.tokens = tokens, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}},
+                             *pool_);
+  }
+
+  py::array_t<float> hidden() { return array_of(loaded_.decoder->hidden()); }
+
+  // next[i] follows row from[i] of the last evaluate(), which is at first_position + i.
+  void observe(const Ids& next, int first_position, const Ids& from) {
+    const Ids positions = positions_from(first_position, next.size());
+    const SequenceRows rows = sequence_of(next.size(), first_position);
+    loaded_.head->observe({.tokens = next, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}},
+                          loaded_.decoder->hidden(), from, *head_pool_);
+  }
+
+  py::array_t<float> guess(const Ids& rows, const Ids& positions) {
+    std::vector<SequenceRows> sequences;
+    for (const std::int32_t position : positions) {
+      sequences.push_back(sequence_of(1, position));
+      sequences.back().first_row = static_cast<int>(sequences.size()) - 1;
+    }
+    return array_of(loaded_.head->guess(
+        {.tokens = {}, .positions = positions, .sequences = sequences, .logits_rows = {}}, rows, *head_pool_));
+  }
+
+  void go_on(std::int32_t token, std::int32_t position, std::int32_t from) {
+    const SequenceRows rows = sequence_of(1, position);
+    loaded_.head->go_on(
+        {.tokens = {&token, 1}, .positions = {&position, 1}, .sequences = {&rows, 1}, .logits_rows = {}}, {&from, 1},
+        *head_pool_);
+  }
+
+ private:
+  static Ids positions_from(int first, std::size_t n) {
+    Ids positions(n);
+    std::iota(positions.begin(), positions.end(), first);
+    return positions;
+  }
+  SequenceRows sequence_of(std::size_t n_rows, int first_position) const {
+    return {.first_row = 0, .n_rows = static_cast<int>(n_rows), .first_position = first_position, .blocks = blocks_};
+  }
+  py::array_t<float> array_of(Rows rows) const {
+    py::array_t<float> array({rows.n_rows, rows.width});
+    for (int row = 0; row < rows.n_rows; ++row) {
+      loaded_.backend->read_row(rows, row, {array.mutable_data(row), static_cast<std::size_t>(rows.width)});
+    }
+    return array;
+  }
+
+  static constexpr int kSlots = 2;
+
+  const LoadedModel& loaded_;
+  std::unique_ptr<KvPool> pool_, head_pool_;
+  std::int32_t slot_ = 0;
+  Ids blocks_;
+};
+
 py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std::uint64_t scratch_bytes,
                    std::uint64_t logits_bytes, std::uint64_t reserve_bytes, std::uint64_t kv_block_bytes,
                    int kv_block_tokens, std::optional<std::uint64_t> kv_bytes, int model_context,
                    std::optional<int> max_context, bool is_for_models, std::uint64_t state_slot_bytes, int max_running,
-                   std::optional<std::uint64_t> state_snapshot_bytes) {
+                   std::optional<std::uint64_t> state_snapshot_bytes, std::uint64_t head_bytes,
+                   std::uint64_t head_block_bytes) {
   const MemoryPlan plan = plan_memory({.budget_bytes = budget_bytes,
                                        .weights_bytes = weights_bytes,
                                        .scratch_bytes = scratch_bytes,
@@ -108,6 +189,8 @@ py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std:
                                        .kv_block_bytes = kv_block_bytes,
                                        .kv_block_tokens = kv_block_tokens,
                                        .kv_bytes = kv_bytes,
+                                       .head_bytes = head_bytes,
+                                       .head_block_bytes = head_block_bytes,
                                        .state_slot_bytes = state_slot_bytes,
                                        .max_running = max_running,
                                        .state_snapshot_bytes = state_snapshot_bytes,
@@ -148,11 +231,18 @@ void register_model_testing(py::module_& module) {
       .def("run", &Forward::run, py::arg("sequences"), py::arg("logits_rows"))
       .def("block", &Forward::block, py::arg("layer"), py::arg("block"))
       .def("fill_scratch", &Forward::fill_scratch, py::arg("value"));
+  py::class_<HeadForward>(module, "HeadForward")
+      .def(py::init<const LoadedModel&, int>(), py::arg("model"), py::arg("n_blocks"), py::keep_alive<1, 2>())
+      .def("evaluate", &HeadForward::evaluate, py::arg("tokens"), py::arg("first_position"))
+      .def("hidden", &HeadForward::hidden)
+      .def("observe", &HeadForward::observe, py::arg("next"), py::arg("first_position"), py::arg("source_rows"))
+      .def("guess", &HeadForward::guess, py::arg("rows"), py::arg("positions"))
+      .def("go_on", &HeadForward::go_on, py::arg("token"), py::arg("position"), py::arg("source_row"));
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),
              py::arg("is_for_models") = false, py::arg("state_slot_bytes") = 0, py::arg("max_running") = 1,
-             py::arg("state_snapshot_bytes") = py::none());
+             py::arg("state_snapshot_bytes") = py::none(), py::arg("head_bytes") = 0, py::arg("head_block_bytes") = 0);
   module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
              py::arg("factors") = std::vector<float>{}, py::kw_only(), py::arg("truncated") = true,
              py::arg("mscale") = 1.0, py::arg("mscale_all_dim") = 0.0);

@@ -18,6 +18,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_blocks(module);
   imp::bindings::register_testing_scheduler(module);
   imp::bindings::register_testing_speculation(module);
+  imp::bindings::register_testing_sparse(module);
   imp::bindings::register_files_testing(module);
   imp::bindings::register_testing_base(module);
   imp::bindings::register_testing_gemm_registry(module);

@@ -165,6 +165,13 @@ Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
   return device.to_array(rows);
 }
 
+Floats spread_columns(TestingDevice& device, const Floats& x, const Ints& columns, int width) {
+  const Rows rows = device.to_rows(x);
+  const Rows out = device.empty_rows(rows.n_rows, width);
+  device.backend().spread_columns(rows, span_of(columns), out);
+  return device.to_array(out);
+}
+
 Floats gather_rows(TestingDevice& device, const Floats& x, const Ints& indices) {
   const Rows rows = device.to_rows(x);
   device.backend().reserve(needs_of(static_cast<int>(indices.size()), {}));
@@ -342,6 +349,7 @@ void register_testing_ops(py::module_& module) {
       .def("rms_norm_gated", &rms_norm_gated, py::arg("x"), py::arg("weight"), py::arg("epsilon"), py::arg("gates"),
            py::arg("in_place") = false)
       .def("soft_cap", &soft_cap, py::arg("x"), py::arg("cap"))
+      .def("spread_columns", &spread_columns, py::arg("x"), py::arg("columns"), py::arg("width"))
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))
       .def("embed", &embed, py::arg("tokens"), py::arg("dtype"), py::arg("table"), py::arg("n"), py::arg("k"),

@@ -87,25 +87,33 @@ class ControlledSequences {
   }
 
   // guesses: for each sequence its drafter and the sureness of its guesses.
-  std::vector<int> choose(const std::vector<std::pair<int, std::vector<int>>>& guesses, int n_outputs, int n_rows,
-                          double n_held, int n_free) {
+  std::vector<int> choose(const std::vector<std::pair<int, std::vector<int>>>& guesses, const StepShape& step,
+                          double guess_cost, double start_cost, int n_ahead) {
     guesses_.clear();
     options_.clear();
+    step_ = step;
     for (const auto& [drafter, sureness] : guesses) {
       std::vector<Guess>& made = guesses_.emplace_back();
       for (const int each : sureness) made.push_back({.token = 0, .sureness = static_cast<std::uint8_t>(each)});
     }
     for (std::size_t i = 0; i < guesses.size(); ++i) {
-      options_.push_back({.history = &histories_.at(i), .drafter = guesses[i].first, .guesses = guesses_[i]});
+      options_.push_back({.history = &histories_.at(i),
+                          .drafter = guesses[i].first,
+                          .guesses = guesses_[i],
+                          .guess_cost = guess_cost,
+                          .start_cost = start_cost,
+                          .n_ahead = n_ahead});
     }
-    control_.choose(options_, {.n_outputs = n_outputs, .n_rows = n_rows, .n_held = n_held, .n_free = n_free});
+    control_.choose(options_, step);
     std::vector<int> chosen;
     for (const DraftOption& option : options_) chosen.push_back(option.n_chosen);
     return chosen;
   }
 
-  // n_right: for each sequence of the last step, how many of its chosen guesses were right.
-  void add_rounds(const std::vector<int>& n_right) {
+  // n_right: for each sequence of the last step, how many of its chosen guesses were right. The step took so long, and
+  // the drafters so much longer.
+  void add_rounds(const std::vector<int>& n_right, double work_ns, double draft_ns, bool is_held_back) {
+    int n_guesses = 0, n_all_right = 0;
     for (std::size_t i = 0; i < options_.size(); ++i) {
       const DraftOption& option = options_[i];
       if (option.n_chosen == 0) {
@@ -113,17 +121,33 @@ class ControlledSequences {
       } else {
         const auto verified = option.guesses.first(static_cast<std::size_t>(option.n_chosen));
         control_.add_round(*option.history, option.drafter, verified, n_right.at(i));
+        n_all_right += n_right[i];
       }
+      n_guesses += option.n_chosen;
+    }
+    control_.add_step(step_, n_guesses, n_all_right,
+                      {.work_ns = work_ns, .draft_ns = draft_ns, .is_held_back = is_held_back});
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      const DraftOption& option = options_[i];
+      control_.charge(*option.history, option.n_chosen, option.n_chosen > 0 ? n_right.at(i) : 0, option.guess_cost);
     }
   }
 
+  int n_to_ask(std::size_t sequence, int n_most) { return control_.n_to_ask(histories_.at(sequence), n_most); }
+  void add_wait(std::size_t sequence, int n_asked, int n_given, double wait_ns) {
+    control_.add_wait(histories_.at(sequence), n_asked, n_given, wait_ns);
+  }
+  void add_answered(std::size_t sequence, int n_right) { control_.add_answered(histories_.at(sequence), n_right); }
+  bool may_draft(std::size_t sequence) const { return control_.may_draft(histories_.at(sequence)); }
   int n_off(std::size_t sequence) const { return histories_.at(sequence).n_off; }
-  void reset(std::size_t sequence) { histories_.at(sequence) = {}; }
+  double budget(std::size_t sequence) const { return histories_.at(sequence).budget.left(); }
+  void reset(std::size_t sequence) { histories_.at(sequence) = DraftHistory{}; }
   DraftControl& control() noexcept { return control_; }
 
  private:
   static constexpr int kMostGuesses = 64;
   DraftControl control_;
+  StepShape step_;
   std::vector<DraftHistory> histories_;
   std::vector<std::vector<Guess>> guesses_;
   std::vector<DraftOption> options_;
@@ -149,9 +173,23 @@ void register_testing_speculation(py::module_& module) {
              py::arg("n_rows"), py::arg("n_held"), py::arg("n_free"), py::arg("costs"));
   py::class_<ControlledSequences>(module, "ControlledSequences")
       .def(py::init<int>(), py::arg("n_sequences"))
-      .def("choose", &ControlledSequences::choose, py::arg("guesses"), py::arg("n_outputs"), py::arg("n_rows"),
-           py::arg("n_held") = 0.0, py::arg("n_free") = 64)
-      .def("add_rounds", &ControlledSequences::add_rounds, py::arg("n_right"))
+      .def(
+          "choose",
+          [](ControlledSequences& self, const std::vector<std::pair<int, std::vector<int>>>& guesses, int n_outputs,
+             int n_rows, double n_held, int n_free, double guess_cost, double start_cost, int n_ahead) {
+            const StepShape step{.n_outputs = n_outputs, .n_rows = n_rows, .n_held = n_held, .n_free = n_free};
+            return self.choose(guesses, step, guess_cost, start_cost, n_ahead);
+          },
+          py::arg("guesses"), py::arg("n_outputs"), py::arg("n_rows"), py::arg("n_held") = 0.0, py::arg("n_free") = 64,
+          py::arg("guess_cost") = 0.0, py::arg("start_cost") = 0.0, py::arg("n_ahead") = 1000)
+      .def("add_rounds", &ControlledSequences::add_rounds, py::arg("n_right"), py::arg("work_ns"),
+           py::arg("draft_ns") = 0.0, py::arg("is_held_back") = false)
+      .def("n_to_ask", &ControlledSequences::n_to_ask, py::arg("sequence"), py::arg("n_most"))
+      .def("add_wait", &ControlledSequences::add_wait, py::arg("sequence"), py::arg("n_asked"), py::arg("n_given"),
+           py::arg("wait_ns"))
+      .def("add_answered", &ControlledSequences::add_answered, py::arg("sequence"), py::arg("n_right"))
+      .def("may_draft", &ControlledSequences::may_draft)
+      .def("budget", &ControlledSequences::budget)
       .def("set_prior",
            [](ControlledSequences& self, int drafter, int sureness, double first, double later) {
              self.control().set_prior(drafter, sureness, {.first = first, .later = later});

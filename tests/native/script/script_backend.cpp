@@ -177,7 +177,11 @@ void ScriptBackend::sample(Rows logits, std::span<const SampleRequest> requests,
     throw InternalError(Reason::BUG, "the script makes sampling " + std::to_string(number) + " fail");
   }
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const SampleRequest& request = requests[i];
+    SampleRequest request = requests[i];
+    const bool is_guess_row = i > 0 && requests[i - 1].params == request.params &&
+                              requests[i - 1].sequence == request.sequence &&
+                              requests[i - 1].index + 1 == request.index;
+    if (shifts_masks && is_guess_row) request.masks = requests[i - 1].masks;
     if (records) {
       RecordedDraw& draw = recorded.emplace_back();
       draw = {*request.params,

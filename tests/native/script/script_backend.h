@@ -78,6 +78,8 @@ class ScriptBackend final : public Backend {
   bool records = true;
   std::int64_t n_sample_calls = 0;
   std::vector<std::int64_t> failing_samples;  // the numbers of the sample calls that throw, from 0
+  // A fault for tests to notice: a row of a guess is drawn from with the mask of the row before it.
+  bool shifts_masks = false;
   std::vector<RecordedDraw> recorded;
   TokenPool* pool = nullptr;  // the last one created
 

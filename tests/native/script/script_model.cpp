@@ -28,16 +28,28 @@ bool holds(std::span<const std::int32_t> tokens, std::int32_t token) {
 TokenPool::TokenPool(const KvGeometry& geometry) : geometry_(geometry) {
   ids_.resize(static_cast<std::size_t>(geometry.n_blocks) * static_cast<std::size_t>(geometry.block_tokens),
               kUnwritten);
+  gaps_.resize(ids_.size());
   states_.resize(static_cast<std::size_t>(geometry.state.n_slots));
 }
 
+std::size_t TokenPool::index(std::int32_t block, int slot) const {
+  return static_cast<std::size_t>(block) * static_cast<std::size_t>(geometry_.block_tokens) +
+         static_cast<std::size_t>(slot);
+}
+
 std::int32_t& TokenPool::at(std::int32_t block, int slot) {
-  return ids_.at(static_cast<std::size_t>(block) * static_cast<std::size_t>(geometry_.block_tokens) +
-                 static_cast<std::size_t>(slot));
+  return ids_.at(index(block, slot));
+}
+
+std::int32_t& TokenPool::gap(std::int32_t block, int slot) {
+  return gaps_.at(index(block, slot));
 }
 
 void TokenPool::copy(std::int32_t from, std::int32_t to) {
-  for (int slot = 0; slot < geometry_.block_tokens; ++slot) at(to, slot) = at(from, slot);
+  for (int slot = 0; slot < geometry_.block_tokens; ++slot) {
+    at(to, slot) = at(from, slot);
+    gap(to, slot) = gap(from, slot);
+  }
 }
 
 void TokenPool::poison(std::int32_t block) {
@@ -85,6 +97,7 @@ Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
   if (script.records) record(batch);
   auto& tokens = dynamic_cast<TokenPool&>(pool);
   write(batch, tokens);
+  if (watch_ != nullptr) pay_attention(batch, tokens);
   if (script.state) begin_states(batch, tokens);
   std::size_t n_done = 0;
   float* row = logits_.data();
@@ -116,7 +129,13 @@ void ScriptModel::record(const Batch& batch) {
       return row >= sequence.first_row && row < sequence.first_row + sequence.n_rows;
     });
     EvaluatedRows& rows = step.emplace_back();
-    rows = {sequence.first_position, {tokens.begin(), tokens.end()}, static_cast<int>(n_logits), sequence.state, {}};
+    const auto positions = batch.positions.subspan(static_cast<std::size_t>(sequence.first_row), tokens.size());
+    rows = {sequence.first_position,
+            {tokens.begin(), tokens.end()},
+            {positions.begin(), positions.end()},
+            static_cast<int>(n_logits),
+            sequence.state,
+            {}};
     for (const StateSave& save : sequence.state_saves) rows.saved.push_back(save.slot);
   }
 }
@@ -127,13 +146,29 @@ void ScriptModel::write(const Batch& batch, TokenPool& pool) const {
     IMP_CHECK(static_cast<std::size_t>(sequence.first_row) == row);
     for (int i = 0; i < sequence.n_rows; ++i, ++row) {
       const int position = sequence.first_position + i;
-      IMP_CHECK(batch.positions[row] == position);
+      IMP_CHECK(batch.positions[row] >= position);
       const auto block = static_cast<std::size_t>(position / script.block_tokens);
       IMP_CHECK(block < sequence.blocks.size());
       pool.at(sequence.blocks[block], position % script.block_tokens) = batch.tokens[row];
+      pool.gap(sequence.blocks[block], position % script.block_tokens) = batch.positions[row] - position;
     }
   }
   IMP_CHECK(row == batch.tokens.size());
+}
+
+// A key gets attention by its token alone.
+void ScriptModel::pay_attention(const Batch& batch, TokenPool& pool) const {
+  IMP_CHECK(batch.sequences.size() == 1 && batch.tokens.size() == 1);
+  const SequenceRows& sequence = batch.sequences.front();
+  IMP_CHECK(watch_->first_key + static_cast<int>(watch_->mass.size()) <= sequence.first_position);
+  for (std::size_t i = 0; i < watch_->mass.size() && script.watched_layers > 0; ++i) {
+    const int key = watch_->first_key + static_cast<int>(i);
+    const std::int32_t token =
+        pool.at(sequence.blocks[static_cast<std::size_t>(key / script.block_tokens)], key % script.block_tokens);
+    const float paid = static_cast<float>(mix(static_cast<std::uint64_t>(token) + 1) >> 40U) * 0x1p-24F;
+    watch_->mass[i] = std::max(watch_->mass[i], paid);
+  }
+  watch_->n_layers += script.watched_layers;
 }
 
 // Copies the states that the batch reads, and checks that it writes to other slots.
@@ -180,10 +215,12 @@ void ScriptModel::fill_row(const SequenceRows& sequence, int position, const Scr
   bool broken = false;
   std::int32_t last = 0;
   for (int p = 0; p <= position; ++p) {
-    last = pool.at(sequence.blocks[static_cast<std::size_t>(p / script.block_tokens)], p % script.block_tokens);
+    const std::int32_t block = sequence.blocks[static_cast<std::size_t>(p / script.block_tokens)];
+    last = pool.at(block, p % script.block_tokens);
+    const auto gap = static_cast<std::uint64_t>(pool.gap(block, p % script.block_tokens));
     IMP_CHECK(last != TokenPool::kUnwritten);
     broken = broken || last == TokenPool::kPoisoned || (last == script.nan_token && last >= 0);
-    state = mix(state ^ (static_cast<std::uint64_t>(last) + 1));
+    state = mix(state ^ (static_cast<std::uint64_t>(last) + 1) ^ (gap << 32U));
   }
   // The cache and the state must agree on the tokens.
   if (script.state && (recurrent.hash != state || recurrent.n_tokens != position + 1)) state = mix(~recurrent.hash);

@@ -32,13 +32,16 @@ class TokenPool final : public KvPool {
   const KvGeometry& geometry() const noexcept override { return geometry_; }
   std::size_t n_bytes() const noexcept override { return ids_.size() * sizeof(std::int32_t); }
   std::int32_t& at(std::int32_t block, int slot);
+  // By how much the position of what is written there exceeds the place in the sequence's blocks.
+  std::int32_t& gap(std::int32_t block, int slot);
   void copy(std::int32_t from, std::int32_t to);
   void poison(std::int32_t block);
   ScriptState& state(std::int32_t slot) { return states_.at(static_cast<std::size_t>(slot)); }
 
  private:
   KvGeometry geometry_;
-  std::vector<std::int32_t> ids_;
+  std::size_t index(std::int32_t block, int slot) const;
+  std::vector<std::int32_t> ids_, gaps_;
   std::vector<ScriptState> states_;
 };
 
@@ -64,9 +67,11 @@ struct Script {
   std::int32_t hanging_token = -1;    // a batch with it writes a byte to hung_fd, and waits for one from gate_fd
   int hung_fd = -1;
   int gate_fd = -1;
-  bool state = false;  // the model has a recurrent state; the logits depend on it
-  bool ahead = false;  // like a device that runs asynchronously
-  double drafts = -1;  // a drafter guesses, and this share of its guesses is right; below 0: there is none
+  bool takes_gaps = true;  // false: like a model with sliding windows
+  int watched_layers = 1;  // that a watch of the attention sees
+  bool state = false;      // the model has a recurrent state; the logits depend on it
+  bool ahead = false;      // like a device that runs asynchronously
+  double drafts = -1;      // a drafter guesses, and this share of its guesses is right; below 0: there is none
   bool records = true;
 };
 
@@ -74,6 +79,7 @@ struct Script {
 struct EvaluatedRows {
   int first_position = 0;
   std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> positions;
   int n_logits_rows = 0;
   std::int32_t state = kNoSlot;     // slot to read
   std::vector<std::int32_t> saved;  // slots to write
@@ -89,6 +95,8 @@ class ScriptModel final : public ForwardPass {
   int vocab_size() const noexcept override { return script.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
+  bool takes_gaps() const noexcept override { return script.takes_gaps && !script.state; }
+  void watch(AttentionWatch* watch) override { watch_ = watch; }
   Rows forward(const Batch& batch, KvPool& pool) override;
   // The logits after these tokens, without a cache.
   void logits_after(std::span<const std::int32_t> tokens, std::span<float> row) const;
@@ -101,6 +109,7 @@ class ScriptModel final : public ForwardPass {
   Rows evaluate(const Batch& batch, KvPool& pool);
   void record(const Batch& batch);
   void write(const Batch& batch, TokenPool& pool) const;
+  void pay_attention(const Batch& batch, TokenPool& pool) const;
   void begin_states(const Batch& batch, TokenPool& pool);
   void save_states(const SequenceRows& sequence, int n_rows, const ScriptState& state, TokenPool& pool);
   ScriptState next(ScriptState state, std::int32_t token) const;
@@ -109,6 +118,7 @@ class ScriptModel final : public ForwardPass {
                 float* row) const;
 
   ForwardLimits limits_;
+  AttentionWatch* watch_ = nullptr;
   std::vector<float> logits_;
   const std::vector<SampleResult>* drawn_;
   std::vector<std::int32_t> tokens_;

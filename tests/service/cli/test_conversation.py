@@ -148,7 +148,7 @@ def test_cmd_3_a_stopped_answer_stays_and_an_empty_one_does_not(capfd) -> None:
     assert held(responder, "a", "b", "c") == ["a", "Once", "c", "to c"]
     assert responder.asked[-1] == ["a", "Once", "c"]
     err = capfd.readouterr().err
-    assert "what came of the answer stays" in err and "stopped before an answer came" in err
+    assert "the part of the answer that arrived stays" in err and "stopped before an answer came" in err
 
 
 def test_cmd_2_retry_drop_and_clear() -> None:

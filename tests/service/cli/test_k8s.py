@@ -252,7 +252,7 @@ def test_lif_13_what_is_taken_out_goes_with_its_comment(call):
     with_model, without = call("k8s", "-m", DEMO)[1], call("k8s")[1]
     assert "The model's file." in with_model and "The model's file." not in without
     fixed = call("k8s", "--replicas", "3")[1]
-    assert "HorizontalPodAutoscaler the number of replicas stands here.\n  replicas: 3\n" in fixed
+    assert "# Set `replicas` here if there is no HorizontalPodAutoscaler.\n  replicas: 3\n" in fixed
 
 
 EGRESS = {

@@ -30,10 +30,22 @@ def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
     assert "Next" not in end
 
 
+def test_spc_47_a_prompt_evaluated_in_part_is_told_with_the_answer(imp):
+    words = ("run", "The weather today is fine. " * 60, "--max-tokens", "4")
+    settings = ("sparse_prefill.enabled=true", "sparse_prefill.threshold=100", "sparse_prefill.policy=auto")
+    given = [word for setting in settings for word in ("--set", setting)]
+    told = re.search(r"approximate: (\d+) of (\d+) prompt tokens evaluated", imp(*words, *given).stderr.decode())
+    assert told and int(told[1]) < int(told[2])
+    report = json.loads(imp(*words, *given, "--json").stdout)["sparse_prefill"]
+    assert (report["is_sparse"], report["selected_tokens"], report["scored_tokens"]) == (True, *map(int, told.groups()))
+    assert b"approximate" not in imp(*words, *given[:-2]).stderr
+
+
 def test_json_tells_what_it_takes_to_have_the_same_again(imp):
     words = ("run", "The little dog", "--max-tokens", "16", "--temperature", "0.9", "--json")
     first = json.loads(imp(*words, "--seed", "7").stdout)
-    facts = {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings", "speculation"}
+    facts = {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings"}
+    facts |= {"speculation", "sparse_prefill"}
     assert set(first) == facts
     assert (first["seed"], first["finish_reason"], first["match"]) == (7, "max_tokens", None)
     assert first["usage"]["output_tokens"] == len(first["token_ids"]) == 16

@@ -148,7 +148,7 @@ def test_spc_28_nothing_is_guessed_where_a_request_or_the_settings_say_so(drafti
 def test_spc_28_asking_for_guesses_that_are_not_served_is_refused() -> None:
     with serve_http() as http, connected(http) as client, imp_service.load() as model:
         for each in (client, model):
-            for options in ({"speculation_enabled": True}, {"max_draft_tokens": 4}):
+            for options in ({"speculation_enabled": True}, {"max_draft_tokens": 4}, {"drafters": ["ngram"]}):
                 with pytest.raises(imp_service.StateError) as raised:
                     ask(each, **options)
                 assert raised.value.reason == "FEATURE_DISABLED"
@@ -156,6 +156,33 @@ def test_spc_28_asking_for_guesses_that_are_not_served_is_refused() -> None:
             assert without_times(ask(each, speculation_enabled=False)) == without_times(plain())
         reply = http.client.post("/v1/completions", {"prompt": "a", "speculation": True})
         assert "speculation.drafters is empty" in reply.error["message"]
+
+
+def test_spc_28_a_request_chooses_among_the_drafters_of_the_server() -> None:
+    settings = 'speculation.drafters=["ngram", "model"]'
+    with fixed_depth(), imp_service.load(None, settings) as model:
+        expected = without_times(plain())
+        for drafters in (["ngram"], ["model"], ["model", "ngram"], []):
+            result = ask(model, drafters=drafters)
+            assert without_times(result) == expected
+            used = {each.name for each in result.speculation.drafters if each.drafted}
+            assert used <= set(drafters or ["ngram", "model"]) and used
+            with model.open(temperature=0, logit_bias=FEW) as session:
+                session.prefill(PROMPT)
+                report = session.generate(max_tokens=MAX_TOKENS, drafters=drafters).result().speculation
+            assert {each.name for each in report.drafters if each.drafted} == used
+
+
+def test_spc_28_a_drafter_that_is_not_there_is_refused(drafting: HttpServed) -> None:
+    with connected(drafting) as client, fixed_depth(), imp_service.load(None, DRAFTING) as model:
+        for each in (client, model):
+            with pytest.raises(imp_service.StateError, match="drafters: model is not served here") as raised:
+                ask(each, drafters=["model"])
+            assert raised.value.reason == "FEATURE_DISABLED"
+            with pytest.raises(imp_service.InvalidArgument, match=r"drafters\[1\]: 'grammar', expected one of"):
+                ask(each, drafters=["ngram", "grammar"])
+            with pytest.raises(imp_service.InvalidArgument, match="expected a list"):
+                ask(each, drafters="ngram")
 
 
 def test_spc_6_sessions_and_steps_give_the_same_tokens(drafting: HttpServed) -> None:

@@ -21,6 +21,7 @@ from imp_service import (
     GenerationRequest,
     LanguageModel,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
     StopOptions,
@@ -57,8 +58,11 @@ def keywords(request: GenerationRequest) -> dict[str, Any]:
         "token_ids": "stop_token_ids",
         "salt": "cache_salt",
         "enabled": "speculation_enabled",
+        "policy": "sparse_prefill",
+        "keep": "sparse_prefill_keep",
     }
-    for group in (request.sampling, request.stop, request.output, request.cache, request.speculation):
+    groups = (request.sampling, request.stop, request.output, request.cache)
+    for group in (*groups, request.speculation, request.sparse_prefill):
         for field in fields(group):
             given[renamed.get(field.name, field.name)] = getattr(group, field.name)
     for name in ("constraint", "num_sequences", "priority", "tenant", "tool_choice", "parallel_tool_calls"):
@@ -90,6 +94,7 @@ def test_lib_1_what_the_service_uses_is_not_shown(name: str) -> None:
 def test_lib_2_keywords_make_the_request_that_the_classes_make(model: LanguageModel) -> None:
     requests = random_requests(24, 5, model._runtime.tokenizer)
     requests += [replace(requests[0], speculation=SpeculationOptions(enabled=False, max_draft_tokens=4))]
+    requests += [replace(requests[0], sparse_prefill=SparsePrefillOptions("auto", 0.4))]
     for request in requests:
         assert request_of(request.prompt, keywords(request)) == request
     every = set(inspect.signature(LanguageModel.generate).parameters) - {"self", "prompt"}

@@ -87,6 +87,7 @@ CASES = {
     "sparse_prefill.keep": Case(0.5, refusal=SWITCHED_OFF),
     "speculation.enabled": Case(True, refusal=SWITCHED_OFF),
     "speculation.max_draft_tokens": Case(4, refusal=SWITCHED_OFF),
+    "speculation.drafters": Case(["ngram"], refusal=SWITCHED_OFF),
     "tool_choice": Case("required", refusal=("FIELD_INVALID", "INVALID_ARGUMENT")),
 }
 # These fields divide a stream into messages. A unary reply is one message.

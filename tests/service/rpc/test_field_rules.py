@@ -126,7 +126,8 @@ def test_rpc_6_rpc_7_p05_p07_p08_p09_p11_p12_p14_p15_p21_p22_p23_p24_p28_p31_all
 ) -> None:
     assert {path for path, _ in leaves(make().DESCRIPTOR)} - APART <= table.keys()
 
-    drafting = replace(SERVED_MODEL, settings=load_config(None, [*SMALL, 'speculation.drafters=["ngram"]']).settings)
+    settings = load_config(None, [*SMALL, 'speculation.drafters=["ngram"]']).settings
+    drafting = replace(SERVED_MODEL, settings=settings, drafters=("ngram", "grammar"))
 
     def judge(request: Message) -> list[str]:
         whole = pb.DecodeStepRequest(steps=[request]) if isinstance(request, pb.SessionStep) else request
@@ -392,6 +393,7 @@ def test_fields_come_before_names_and_names_before_features() -> None:
     [
         ({"speculation": types_pb2.SpeculationOptions(enabled=True)}, "speculation.enabled"),
         ({"speculation": types_pb2.SpeculationOptions(max_draft_tokens=4)}, "speculation.max_draft_tokens"),
+        ({"speculation": types_pb2.SpeculationOptions(drafters=["ngram"])}, "speculation.drafters"),
         ({"sparse_prefill": types_pb2.SparsePrefillOptions(policy=2)}, "sparse_prefill.policy"),
         ({"sparse_prefill": types_pb2.SparsePrefillOptions(policy=3)}, "sparse_prefill.policy"),
         ({"sparse_prefill": types_pb2.SparsePrefillOptions(keep=0.5)}, "sparse_prefill.keep"),

@@ -79,16 +79,16 @@ def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> Non
     assert unset_fields(info.default_sampling) == {"seed", "logit_bias"}
     assert info.max_top_logprobs == 20
     assert list(info.constraints) == ["json_schema", "regex", "gbnf", "choices", "json_object"]
-    # Embeddings are not implemented: false is the default of the field. No drafter is the default of the settings.
-    assert unset_fields(info) == {"supports_embeddings", "drafters"}
+    # Embeddings are not implemented. By default there is no drafter and no sparse prefill.
+    assert unset_fields(info) == {"supports_embeddings", "drafters", "supports_sparse_prefill"}
 
 
 def test_rpc_15_settings_show_in_what_the_model_can_do(served: Served) -> None:
-    with serve(
-        "features.logits=false", "limits.max_context=100", "model.name=mine", f"model.sha256={sha256()}"
-    ) as other:
+    settings = ("features.logits=false", "limits.max_context=100", "model.name=mine", f"model.sha256={sha256()}")
+    with serve(*settings, "sparse_prefill.enabled=true") as other:
         info = stub_of(other).GetModelInfo(pb.GetModelInfoRequest(model="mine"))
     assert (info.model, info.supports_logits, info.max_context_tokens) == ("mine", False, 100)
+    assert info.supports_sparse_prefill
     # The digest is known at once if it was compared before loading.
     assert info.weights_sha256 == sha256()
 
@@ -110,7 +110,7 @@ def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     assert any(isa in name for isa in _core.known_isas())
     assert (info.kv_block_tokens, info.kv_blocks) == (16, served.host.model.core.n_blocks)
     assert (info.max_running, info.max_waiting) == (64, 256)
-    assert info.api_revision == 6
+    assert info.api_revision == 7
     assert unset_fields(info) <= {"revision"}
 
 

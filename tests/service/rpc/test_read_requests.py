@@ -11,6 +11,7 @@ from imp_service.api.options import (
     GenerationRequest,
     OutputOptions,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
     StopOptions,
@@ -54,10 +55,19 @@ def test_rpc_4_every_field_is_read() -> None:
             put(request, path, value)
         if all(whole(request) == base for request in changed):
             silent.add(path)
-    refused = {path for path in GENERATE if path.startswith("sparse_prefill.")}
+    # A server without a draft model refuses every value.
+    refused = {"sparse_prefill.keep"}
     # The table has only 0 for stop.min_tokens, since more depends on max_tokens; a test below reads it.
     assert silent == refused | {"request_id", "model", "stop.min_tokens"}
     assert {path for path, _ in leaves(pb.GenerateRequest.DESCRIPTOR)} - APART - READ_ELSEWHERE <= GENERATE.keys()
+
+
+def test_spc_40_the_options_of_sparse_prefill_are_read() -> None:
+    for policy, name in ((0, None), (1, "dense"), (2, "auto"), (3, "sparse")):
+        for keep in (None, 0.1, 0.3, 1.0):
+            options = types_pb2.SparsePrefillOptions(policy=policy, keep=keep)
+            found = read(pb.GenerateRequest(text="a", sparse_prefill=options)).sparse_prefill
+            assert found == SparsePrefillOptions(name, keep)
 
 
 def test_rpc_4_every_field_of_a_step_is_read() -> None:
@@ -139,7 +149,7 @@ def test_a_whole_request_is_read() -> None:
         num_sequences=2,
         tool_choice="auto",
         parallel_tool_calls=False,
-        speculation=types_pb2.SpeculationOptions(enabled=False, max_draft_tokens=4),
+        speculation=types_pb2.SpeculationOptions(enabled=False, max_draft_tokens=4, drafters=["ngram"]),
     )
     assert read(request) == GenerationRequest(
         [5, 6],
@@ -153,7 +163,7 @@ def test_a_whole_request_is_read() -> None:
         "t",
         "auto",
         False,
-        SpeculationOptions(False, 4),
+        SpeculationOptions(False, 4, ("ngram",)),
     )
     assert read_chunking(request.output, SETTINGS) == (5, 0.001)
 

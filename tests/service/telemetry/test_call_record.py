@@ -5,7 +5,8 @@ import random
 import pytest
 
 from imp_service.telemetry import Method
-from support.telemetry_bench import GENERATE, GET_LOAD, Spent, TelemetryBench, Used
+from imp_service.telemetry.access_log import access_fields
+from support.telemetry_bench import GENERATE, GET_LOAD, Sparse, Spent, TelemetryBench, Used
 
 
 def test_obs_1_counters_add_up_over_every_kind_of_end(bench: TelemetryBench) -> None:
@@ -140,6 +141,34 @@ def test_obs_7_o13_labels_have_a_bound_whoever_calls(bench: TelemetryBench) -> N
 def test_obs_7_what_is_not_built_has_no_series(bench: TelemetryBench) -> None:
     names = bench.series().keys()
     assert [name for name in names if any(word in name for word in ("spec", "sparse", "graph", "parity"))] == []
+
+
+def test_spc_47_a_sparse_prompt_is_counted_by_what_was_evaluated(bench: TelemetryBench) -> None:
+    """10 cached tokens, 90 that were scored, and 30 of those evaluated; then a dense prompt with its reason."""
+    bench.call().started(100, 10, Sparse(True, "", 90, 30))
+    bench.call().started(50, 0, Sparse(False, "below_threshold"))
+    bench.call().started(7, 0)
+    series = bench.series()
+    kinds = ("computed", "cached", "sparse_skipped")
+    assert [series[f"imp_prompt_tokens_total[kind={kind}]"] for kind in kinds] == [30 + 50 + 7, 10, 60]
+    assert series["imp_sparse_prefill_total[effective=sparse][reason=]"] == 1
+    assert series["imp_sparse_prefill_total[effective=dense][reason=below_threshold]"] == 1
+
+
+@pytest.mark.parametrize(
+    ("sparse", "shown"),
+    [
+        (Sparse(True, "", 9000, 2700), "2700/9000"),
+        (Sparse(False, "not_profitable"), "dense:not_profitable"),
+        (None, None),
+    ],
+)
+def test_spc_47_the_access_line_says_what_was_evaluated(
+    bench: TelemetryBench, sparse: Sparse | None, shown: str | None
+) -> None:
+    record = bench.call()
+    record.started(9000, 0, sparse)
+    assert access_fields(record.facts, "m").get("sparse_prefill") == shown
 
 
 def test_obs_1_reads_are_calls_but_no_requests(bench: TelemetryBench) -> None:

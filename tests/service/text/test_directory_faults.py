@@ -151,7 +151,10 @@ RAW: list[tuple[bytes, str]] = [
     (b'{"a": ' + b"9" * 5000 + b"}", "tokenizer.json: not JSON: "),
     (b"[" * 100_000, "tokenizer.json: nested more than 64 deep"),
     (b'{"a":' * 100_000, "tokenizer.json: nested more than 64 deep"),
-    (b'{"normalizer":' + NESTED * 1000 + b'{"type": "NFC"}' + b"]}" * 1000 + b"}", "tokenizer.json: nested more than 64 deep"),
+    (
+        b'{"normalizer":' + NESTED * 1000 + b'{"type": "NFC"}' + b"]}" * 1000 + b"}",
+        "tokenizer.json: nested more than 64 deep",
+    ),
 ]
 TEMPLATES: list[tuple[Any, str]] = [
     ({"chat_template": 3}, "tokenizer_config.json: chat_template: a number, expected a string"),

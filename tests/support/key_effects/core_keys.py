@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from imp_service import _core
-from imp_service.api.options import SpeculationOptions
+from imp_service.api.options import SparsePrefillOptions, SpeculationOptions
 from imp_service.config import load as load_config
 from imp_service.core import Error, load
 from imp_service.generation import ModelRuntime
@@ -48,6 +48,14 @@ def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
     runtime = ModelRuntime(load(load_config(None, [*SMALL, *settings])))
     with closing(runtime.client):
         return runtime.max_draft_tokens_of(SpeculationOptions())
+
+
+def sparse_default(_: Path, settings: tuple[str, ...]) -> tuple[str, float] | None:
+    """Observes the policy and the share to keep of a request that sets neither; None if it is simply dense."""
+    runtime = ModelRuntime(load(load_config(None, [*SMALL, *settings])))
+    with closing(runtime.client):
+        options = runtime.sparse_prefill_of(SparsePrefillOptions())
+    return None if options.policy is None or options.keep is None else (options.policy, options.keep)
 
 
 def _sets_again(setting: str, settings: tuple[str, ...]) -> bool:
@@ -116,6 +124,7 @@ def draft_of_load(folder: Path, settings: tuple[str, ...]) -> str | None:
     return None if asked is None else Path(asked.path).name
 
 
+SPARSE = ("sparse_prefill.enabled=true",)
 MODEL_DRAFTS = ('speculation.drafters=["model"]',)
 ROPE = "model.overrides.rope_scaling"
 YARN = (f"{ROPE}.type=yarn", f"{ROPE}.factor=4", f"{ROPE}.original_context=128")
@@ -170,6 +179,17 @@ CORE_EFFECTS: dict[str, Effect] = {
     "speculation.model": Effect(str(demo_draft_model_path()), draft_of_load, None, "demo-draft.gguf", MODEL_DRAFTS),
     "speculation.kv_bytes": Effect("1MiB", load_argument("draft_kv_bytes"), None, 1024**2, MODEL_DRAFTS),
     "speculation.max_draft_tokens": Effect("5", most_guesses, 32, 5, ('speculation.drafters=["ngram"]',)),
+    "speculation.head": Effect(
+        "nosuch", reason_of_load, "OK", "MODEL_MISSING", ('speculation.drafters=["ngram", "head"]',)
+    ),
+    "sparse_prefill.enabled": Effect("true", load_argument("draft_scores_prompts"), False, True),
+    "sparse_prefill.policy": Effect("auto", sparse_default, None, ("auto", 0.3), SPARSE),
+    "sparse_prefill.keep": Effect(
+        "0.25", sparse_default, ("auto", 0.3), ("auto", 0.25), (*SPARSE, "sparse_prefill.policy=auto")
+    ),
+    "sparse_prefill.threshold": Effect("300", engine_option("sparse_threshold"), 8192, 300),
+    "sparse_prefill.max_tokens": Effect("7000", engine_option("sparse_max_tokens"), 65536, 7000),
+    "sparse_prefill.anchors": Effect("3", engine_option("sparse_anchors"), 1, 3),
     "sessions.evict": Effect("true", engine_option("evict_sessions"), False, True),
 }
 

@@ -62,9 +62,9 @@ def configure(parser: ArgumentParser) -> None:
         help=f"with --synthetic: {', '.join(MIXES)} (default: {DEFAULT_TYPE})",
     )
     for option, kind, default, text in (
-        ("--prefill", integers, "512", "lengths of prompts to read; 0: none"),
+        ("--prefill", integers, "512", "lengths of prompts; 0: none"),
         ("--decode", integers, "128", "numbers of tokens to generate; 0: none"),
-        ("--depth", integers, "0", "tokens that a sequence holds when it begins to generate"),
+        ("--depth", integers, "0", "tokens in the cache of a sequence when it begins to generate"),
         ("--batch", positive_integers, "1", "sequences that generate together"),
         ("--threads", positive_integers, "device.threads", "threads to compute with"),
     ):
@@ -72,13 +72,13 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--standard",
         action="store_true",
-        help="the standard cases instead of those sizes: prompts of 512 to 8192 tokens, one sequence "
+        help="measure the standard cases instead of those sizes: prompts of 512 to 8192 tokens, one sequence "
         "at depths of 0 to 32768, batches of 1 to 32",
     )
     parser.add_argument(
         "--speculation",
         action="store_true",
-        help="also the time of 1 to 32 rows of one sequence, and how many guesses must be right to be worth it",
+        help="also measure steps with 1 to 32 rows of one sequence: how many guesses must be right to pay off",
     )
     parser.add_argument(
         "--replay",
@@ -86,7 +86,7 @@ def configure(parser: ArgumentParser) -> None:
         type=Path,
         action=Once,
         help='also decode known answers without and with guesses: JSON lines with "prompt" and "answer" as text or '
-        'token ids, and perhaps "kind"; --decode bounds the answers, --batch sets how many run at once',
+        'token ids, and optionally "kind"; --decode limits the answers, --batch sets how many run at once',
     )
     parser.add_argument(
         "--reps", metavar="N", type=positive_integer, action=Once, help="repetitions (default: 5; of a server 3)"

@@ -25,7 +25,7 @@ def add_server_options(parser: ArgumentParser) -> None:
         metavar="ADDRESS",
         action=Once,
         help="measure this server: host:port or unix:///path of an imp.v1 server, http(s)://host:port of any "
-        f"OpenAI-compatible server; its token is that of --token-file or --token-env, else ${KEY_VARIABLE}",
+        f"OpenAI-compatible server; its bearer token comes from --token-file or --token-env, else ${KEY_VARIABLE}",
     )
     group.add_argument(
         "--served-model", metavar="NAME", action=Once, help="the model to ask for over HTTP (default: the first listed)"

@@ -23,7 +23,7 @@ COMMANDS = {
         "[NAME VALUE]", "sets an option, such as temperature 0.7 or temperature default; without arguments lists them"
     ),
     "/save": Command("FILE", "writes messages and options as JSON"),
-    "/load": Command("FILE", "goes on with a saved conversation"),
+    "/load": Command("FILE", "continues a saved conversation"),
     "/regenerate": Command("", "asks the last message again"),
     "/edit": Command("", "changes the last message and asks again"),
     "/drop": Command("[N]", "removes the last message and its answer, or N of them"),

@@ -80,7 +80,7 @@ class Conversation:
             return
         self.dialogue.turns.append(Turn("assistant", answer.text))
         if answer.is_stopped:
-            _print("stopped; what came of the answer stays in the conversation")
+            _print("stopped; the part of the answer that arrived stays in the conversation")
         elif answer.is_cut and self._is_interactive:
             _print(f"the context is full, so the answer was cut off: {self._way_on()}")
 

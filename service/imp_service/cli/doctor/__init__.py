@@ -17,7 +17,7 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as one JSON object, for programs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, for programs")
     add_settings_options(parser)
 
 

@@ -105,12 +105,12 @@ def check_tuning(config: "Config | None", root: Path) -> Check:
     from imp_service.core.tuning_file import tuning_here
 
     if config is None or config.settings.device.tuning is None:
-        return Check("tuning", "ok", "none: device.tuning is not set, kernels run in their list's order")
+        return Check("tuning", "ok", "none: device.tuning is not set; imp kernels lists the order of preference")
     preferences, remark = tuning_here(resolve_threads(config, root).settings)
     types = ", ".join(dict.fromkeys(weight for weight, _, _ in preferences)) or "no weight type"
     if remark:
         return Check("tuning", "warning", remark)
-    return Check("tuning", "ok", f"{config.settings.device.tuning}: holds here, for {types}")
+    return Check("tuning", "ok", f"{config.settings.device.tuning}: valid on this machine, for {types}")
 
 
 def _cpus_here(root: Path) -> str:
@@ -137,14 +137,14 @@ def check_memory(root: Path) -> Check:
 
 def check_huge_pages(config: "Config | None", root: Path) -> Check:
     if config is not None and not config.settings.device.huge_pages:
-        return Check("huge_pages", "ok", "device.huge_pages is false: weights and cache lie in small pages")
+        return Check("huge_pages", "ok", "device.huge_pages is false: weights and cache use small pages")
     try:
         words = (root / HUGE_PAGES).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
-        return Check("huge_pages", "warning", f"/{HUGE_PAGES} cannot be read: weights may lie in small pages, slower")
+        return Check("huge_pages", "warning", f"/{HUGE_PAGES} cannot be read: if pages are small, imp is slower")
     mode = words.partition("[")[2].partition("]")[0]
     if mode == "never":
-        return Check("huge_pages", "warning", f"never: weights lie in small pages, slower; see /{HUGE_PAGES}")
+        return Check("huge_pages", "warning", f"never: weights use small pages, which are slower; see /{HUGE_PAGES}")
     return Check("huge_pages", "ok", mode)
 
 

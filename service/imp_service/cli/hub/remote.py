@@ -23,9 +23,9 @@ _HEADERS = {".gguf": gguf_header, ".safetensors": safetensors_header}
 
 @contextmanager
 def current_model(word: str) -> Iterator[HubModel]:
-    """For the block, the model that `word` names now: that of the cache, or else its headers.
+    """Within the `with` block, the current model that `word` names: cached if that is current, else only its headers.
 
-    Without the hub it is the cached one, with a warning. Raises CommandError.
+    If the hub is unreachable, it is the cached model, with a warning. Raises CommandError.
     """
     cached = find_cached(word)
     try:
@@ -45,7 +45,7 @@ def current_model(word: str) -> Iterator[HubModel]:
 
 @contextmanager
 def remote_headers(word: str) -> Iterator[HubModel]:
-    """A folder for the block, with the model that `word` names. Its weights are holes. Raises CommandError."""
+    """Within the `with` block, a folder with the headers of the model that `word` names. Raises CommandError."""
     with _headers(word, read_repository(read_reference(word), None)) as model:
         yield model
 
@@ -104,5 +104,5 @@ def _write(path: Path, file: _RemoteFile) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as written:
         written.write(memoryview(file.read(end))[:end])
-        # The rest is a hole, which takes no room.
+        # The weights are a hole, which takes no space on the disk.
         written.truncate(file.n_bytes)

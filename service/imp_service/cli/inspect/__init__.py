@@ -36,7 +36,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="read the whole file, its tokenizer and chat template too")
     parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(usage=parser.format_usage)
     add_draft_option(parser)
     add_context_option(parser)

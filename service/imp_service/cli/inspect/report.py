@@ -78,6 +78,7 @@ _PURPOSES = {
     "draft weights": "of the smaller model that guesses ahead",
     "draft kv": "its cache",
     "weights": "in the layout of the kernels",
+    "head": "weights, activations and cache of the layer that guesses ahead",
     "scratch": "activations of one step",
     "logits": "one row for each output",
     "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
@@ -155,14 +156,14 @@ def _write_draft(out: TextIO, draft: "DraftReport") -> None:
     out.write("\ndraft model\n")
     rows = [
         ("file", draft.path.rpartition("/")[2], draft.architecture),
-        ("vocabulary", "matches", "its ordinary tokens are the model's"),
+        ("vocabulary", "matches", "its ordinary tokens equal those of the model"),
         (
             "cost",
             f"{share:.2f}",
-            f"of a token: reads {bytes_text(draft.bytes_per_token)}, the model "
+            f"of a token: reads {bytes_text(draft.bytes_per_token)} for each token, the model reads "
             f"{bytes_text(draft.model_bytes_per_token)}",
         ),
-        ("context", str(draft.max_context), "guesses stop there"),
+        ("context", str(draft.max_context), "no guesses beyond it"),
     ]
     write_table(out, (), rows, "  ")
 

@@ -42,7 +42,7 @@ def _add_tls_options(parser: "ArgumentParser | _ArgumentGroup") -> None:
     for option, text in (
         ("--ca", "trust servers with a certificate of these authorities (default: gRPC's own)"),
         ("--cert", "the caller's certificate, for mutual TLS"),
-        ("--key", "its private key"),
+        ("--key", "the private key of --cert"),
     ):
         parser.add_argument(option, metavar="FILE", action=Once, help=f"{text}; PEM")
 

@@ -117,7 +117,7 @@ def add_draft_option(parser: "ArgumentParser | _MutuallyExclusiveGroup") -> None
         metavar="PATH",
         action=Once,
         help="guess ahead with this smaller model of the same vocabulary, a file or hf:OWNER/NAME:TYPE; the output is "
-        "the same, sooner",
+        "the same, but comes sooner",
     )
 
 

@@ -16,6 +16,7 @@ from ...api.replies import (
     Finished,
     FinishReason,
     Reply,
+    SparsePrefillReport,
     SpeculationReport,
     Started,
     StepOutput,
@@ -63,7 +64,11 @@ def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
         case "started":
             started = message.started
             return Started(
-                started.seed, started.prompt_tokens, started.cached_prompt_tokens, WireScores(started.prompt)
+                started.seed,
+                started.prompt_tokens,
+                started.cached_prompt_tokens,
+                WireScores(started.prompt),
+                _sparse_prefill(started.sparse_prefill) if started.HasField("sparse_prefill") else None,
             )
         case "chunk":
             chunk = message.chunk
@@ -135,6 +140,7 @@ def read_model_info(info: model_pb2.GetModelInfoResponse) -> ModelInfo:
         supports_embeddings=info.supports_embeddings,
         supports_logits=info.supports_logits,
         drafters=list(info.drafters),
+        supports_sparse_prefill=info.supports_sparse_prefill,
     )
 
 
@@ -168,6 +174,16 @@ def _finished(message: inference_pb2.GenerationFinished) -> Finished:
         message.reasoning,
         [_tool_call(each) for each in message.tool_calls],
         _speculation(message.speculation) if is_last else None,
+    )
+
+
+def _sparse_prefill(report: types_pb2.SparsePrefillReport) -> SparsePrefillReport:
+    return SparsePrefillReport(
+        report.effective_policy == types_pb2.SPARSE_PREFILL_POLICY_SPARSE,
+        report.fallback_reason,
+        report.scored_tokens,
+        report.selected_tokens,
+        seconds(report.scoring),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...api.chat_prompt import ChatPrompt
 from ...api.constraint_spec import Constraint, ConstraintKind, ConstraintSpec
 from ...api.errors import invalid
-from ...api.options import GenerationRequest, Prompt
+from ...api.options import GenerationRequest, Prompt, SparsePrefillOptions
 from ...pb import inference_pb2, tokenizer_pb2, types_pb2
 from .fields import MessageWriter
 
@@ -29,6 +29,7 @@ def write_generation(
         options = getattr(request, name)
         if options != type(options)():
             writer.put(message, name, options, name)
+    write_sparse_prefill(writer, message, request.sparse_prefill)
     if request.constraint is not None:
         write_constraint(writer, message.constraint, request.constraint)
     if request.num_sequences != 1:
@@ -39,6 +40,26 @@ def write_generation(
         writer.put(message, "parallel_tool_calls", request.parallel_tool_calls, "parallel_tool_calls")
     writer.finish()
     return message
+
+
+_POLICIES = {
+    "dense": types_pb2.SPARSE_PREFILL_POLICY_DENSE,
+    "auto": types_pb2.SPARSE_PREFILL_POLICY_AUTO,
+    "sparse": types_pb2.SPARSE_PREFILL_POLICY_SPARSE,
+}
+
+
+def write_sparse_prefill(
+    writer: MessageWriter, message: inference_pb2.GenerateRequest, options: SparsePrefillOptions
+) -> None:
+    """The options of sparse prefill."""
+    if options.policy is not None:
+        if options.policy not in _POLICIES:
+            known = ", ".join(_POLICIES)
+            raise invalid("sparse_prefill.policy", f"{str(options.policy)[:80]!r}, expected one of {known}")
+        message.sparse_prefill.policy = _POLICIES[options.policy]
+    if options.keep is not None:
+        writer.put(message.sparse_prefill, "keep", options.keep, "sparse_prefill.keep")
 
 
 def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:

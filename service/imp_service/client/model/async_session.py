@@ -62,7 +62,7 @@ class AsyncSessionServer:
             try:
                 resume: Callable[[], Any] = partial(next, calls)
                 while True:
-                    resume = await self._answered(calls, resume(), metadata, timeout)
+                    resume = await self._answer(calls, resume(), metadata, timeout)
             except StopIteration as end:
                 result: T = end.value
                 return result
@@ -85,10 +85,10 @@ class AsyncSessionServer:
         while self.dropped:
             self._connection.start(self.release(self.dropped.popleft()))
 
-    async def _answered(
+    async def _answer(
         self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None
     ) -> Callable[[], Any]:
-        """Answers a request. The function that it returns goes on with the calls."""
+        """Makes the call that `calls` yielded, or sleeps. Returns a function that resumes `calls` with the outcome."""
         if isinstance(request, float):
             await asyncio.sleep(request)
             return partial(calls.send, None)

@@ -52,7 +52,7 @@ class SessionServer:
             try:
                 resume: Callable[[], Any] = partial(next, calls)
                 while True:
-                    resume = self._answered(calls, resume(), metadata, timeout)
+                    resume = self._answer(calls, resume(), metadata, timeout)
             except StopIteration as end:
                 result: T = end.value
                 return result
@@ -79,8 +79,8 @@ class SessionServer:
             if request is not None:
                 self._connection.start(self._stub.ReleaseSession, request, metadata=state.metadata)
 
-    def _answered(self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None) -> Callable[[], Any]:
-        """Answers a request. The function that it returns goes on with the calls."""
+    def _answer(self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None) -> Callable[[], Any]:
+        """Makes the call that `calls` yielded, or sleeps. Returns a function that resumes `calls` with the outcome."""
         if isinstance(request, float):
             time.sleep(request)
             return partial(calls.send, None)

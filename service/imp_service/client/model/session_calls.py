@@ -140,9 +140,9 @@ def truncate(state: SessionState, position: int) -> Calls[None]:
 
 def release(state: SessionState) -> pb.ReleaseSessionRequest | None:
     """The call that frees a session; None if the server cannot have it."""
-    if not state.is_asked:
+    if not state.may_be_open:
         return None
-    state.is_asked = state.is_open = False
+    state.may_be_open = state.is_open = False
     return pb.ReleaseSessionRequest(session_id=state.name)
 
 

@@ -28,7 +28,7 @@ class StepRequest:
 
 @dataclass(slots=True)
 class SessionState:
-    """One session. The first call opens it on the server, by a name of the client, so that calls can be repeated."""
+    """One session. The first call opens it on the server, under a name that the client chose, so it can be repeated."""
 
     sampling: SamplingOptions  # of the call that opens it; with a seed
     cache: CacheOptions
@@ -36,8 +36,8 @@ class SessionState:
     ttl: float | None = None  # seconds
     metadata: Metadata = ()
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
-    # A call may have opened it.
-    is_asked: bool = False
+    # A call that may have opened it was made.
+    may_be_open: bool = False
     is_open: bool = False
     held: int = 0
     seed: int = 0
@@ -74,13 +74,13 @@ class SessionState:
         return write_generation(request, self.model, self.name)
 
     def generating(self, message: pb.GenerateRequest, reception: Reception) -> None:
-        """The call begins."""
+        """Records that the call of a generation begins."""
         self.running = reception
         if message.sampling.HasField("seed"):
             self.seed = message.sampling.seed
 
     def settling(self) -> pb.TruncateSessionRequest | None:
-        """The call after which the session holds what was read of a generation that was left; None: it does already."""
+        """The call that cuts the session to the read tokens of a generation that was left; None: none is needed."""
         running = self.running
         if running is None or (running.position is None and not running.is_left):
             return None
@@ -90,7 +90,7 @@ class SessionState:
         return None
 
     def settled(self) -> None:
-        """The call has been made."""
+        """Records that the call of settling() was made."""
         if self.running is not None:
             self._settled(self.running, is_lost=True)
 
@@ -125,7 +125,7 @@ class SessionState:
             if asked.sampling is not None:
                 writer.put(message, "sampling", with_seed(asked.sampling), "sampling")
         writer.finish()
-        self.is_asked = True
+        self.may_be_open = True
         return message
 
     def first_step(self, tokens: Sequence[int], asked: StepRequest) -> pb.PrefillRequest:
@@ -168,7 +168,13 @@ class SessionState:
     def fork(self, position: int | None) -> tuple[SessionState, pb.ForkSessionRequest]:
         """A copy that shares the first tokens, or all and the pending one; and the call that makes it."""
         twin = SessionState(
-            self.sampling, self.cache, self.model, self.ttl, self.metadata, is_asked=self.is_asked, is_open=self.is_open
+            self.sampling,
+            self.cache,
+            self.model,
+            self.ttl,
+            self.metadata,
+            may_be_open=self.may_be_open,
+            is_open=self.is_open,
         )
         twin.seed, twin.held = self.seed, self.position if position is None else position
         if position is None:
@@ -187,12 +193,12 @@ class SessionState:
         return message
 
     def truncated(self, position: int) -> None:
-        """The call has been made."""
+        """Records that the call has cut the session to `position` tokens."""
         if position != self.held:
             self.held, self.pending, self.is_pending_lost = position, None, False
 
     def require_empty_end(self, position: int) -> None:
-        """Refuses to cut a session that holds nothing, and that the server does not have."""
+        """Raises POSITION_BEYOND_END unless `position` is 0. For a session that the server does not have yet."""
         if position:
             raise error_of(
                 InvalidArgument,
@@ -202,7 +208,7 @@ class SessionState:
             )
 
     def require_tokens(self) -> None:
-        """Refuses to go on after nothing."""
+        """Raises NO_PENDING_TOKEN if the session is not open: it has no token to continue from."""
         if not self.is_open:
             words = "the request has no tokens and none is pending"
             raise error_of(StateError, "NO_PENDING_TOKEN", words, {"held": "0"})
@@ -222,9 +228,9 @@ class SessionState:
     def _put_position(
         self, writer: MessageWriter, message: pb.PrefillRequest | pb.SessionStep, position: int | None
     ) -> None:
-        """The caller's, else the client's own, so that a call that gRPC repeats is not made twice.
+        """Writes the caller's position, else the client's own, so that a call that gRPC repeats is not evaluated twice.
 
-        At zero the server would open a session that it has lost.
+        It does not write 0: the server would then open the session again if it had lost it.
         """
         if position is not None:
             writer.put(message, "position", position, "position")

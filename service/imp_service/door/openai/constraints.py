@@ -38,7 +38,7 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
     found = {name: spec for name in FIELDS if (spec := reading.read(name, readers[name], None)) is not None}
     if len(found) > 1:
         first, second, *_ = found
-        reading.wrong(second, f"set beside {first}, expected at most one constraint")
+        reading.wrong(second, f"set together with {first}, expected at most one constraint")
     for name, spec in found.items():
         place = name + _place(name, reading.get(name))
         reading.set_by(f"{spec.path}.values", place)

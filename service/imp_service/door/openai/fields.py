@@ -84,6 +84,10 @@ SERVING: Table = {
     "cache_prompt": Sets(kinds.flag, "", "false neither reads nor fills the prefix cache"),
     "speculation": Sets(kinds.flag, "speculation.enabled", "false verifies no guesses; output is the same"),
     "max_draft_tokens": Sets(kinds.whole, "speculation.max_draft_tokens", "most guesses that a step verifies"),
+    "sparse_prefill": Sets(
+        kinds.only("dense", "auto", "sparse"), "sparse_prefill.policy", "evaluates a part of a long prompt: approximate"
+    ),
+    "sparse_prefill_keep": Sets(kinds.number, "sparse_prefill.keep", "the share of the prompt to evaluate"),
     "priority": Sets(kinds.whole, "priority", "as the metadata key `imp-priority`"),
 }
 ANYWAY: Table = {
@@ -91,7 +95,7 @@ ANYWAY: Table = {
     "safety_identifier": Accepted(kinds.text, "not used"),
     "metadata": Accepted(kinds.members, "not used"),
     "prompt_cache_key": Accepted(kinds.text, "prefixes are cached by their content"),
-    "prompt_cache_retention": Accepted(kinds.text, "cached prefixes stay as long as there is room"),
+    "prompt_cache_retention": Accepted(kinds.text, "cached prefixes stay while the cache has space"),
     "prompt_cache_options": Accepted(kinds.members, "prefixes are cached by their content"),
     "service_tier": Accepted(kinds.only("auto", "default"), "there is one tier"),
     "store": Accepted(kinds.only(False), "answers are never stored"),
@@ -105,7 +109,7 @@ NOT_BUILT: Table = {
     "prediction": Refused("leave it out: output is the same without it"),
     "web_search_options": Refused("imp does not search the web"),
     "moderation": Refused("imp does not moderate"),
-    "suffix": Refused("put the whole prompt, with the model's own marks for filling in, into `prompt`"),
+    "suffix": Refused("put the whole prompt, with the model's fill-in-the-middle tokens, into `prompt`"),
     "guided_json": Refused("use `structured_outputs` with `json`, or `response_format`"),
     "guided_regex": Refused("use `structured_outputs` with `regex`"),
     "guided_choice": Refused("use `structured_outputs` with `choice`"),

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from imp_service.api.options import (
+    DENSE,
     CacheOptions,
     GenerationRequest,
     OutputOptions,
     Prompt,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     StopOptions,
 )
@@ -132,6 +134,11 @@ def read_completion(
         prompt_token_ids=scores_prompt,
     )
     first = generation_of(reading, prompts[0], served, caller, output)
+    if len(prompts) > 1:
+        # The head of an answer says how its prompt was evaluated, before the others are.
+        if first.sparse_prefill.is_wanted:
+            reading.wrong("sparse_prefill", f"set with {len(prompts)} prompts, expected one")
+        first = replace(first, sparse_prefill=SparsePrefillOptions(DENSE))
     return replace(
         parsed_request(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
     )
@@ -191,6 +198,7 @@ def generation_of(
         output=replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
         cache=CacheOptions(bypass_prefix=not reading.get("cache_prompt", True), **reading.options("cache")),
         speculation=SpeculationOptions(**reading.options("speculation")),
+        sparse_prefill=SparsePrefillOptions(**reading.options("sparse_prefill")),
         num_sequences=reading.get("n", 1),
         priority=reading.get("priority", caller.priority),
         tenant=caller.tenant,

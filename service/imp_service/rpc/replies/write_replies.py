@@ -10,6 +10,7 @@ from imp_service.api.replies import (
     Finished,
     Reply,
     Scores,
+    SparsePrefillReport,
     SpeculationReport,
     Started,
     StepOutput,
@@ -111,6 +112,18 @@ def write_speculation(report: SpeculationReport) -> types_pb2.SpeculationReport:
     )
 
 
+def write_sparse_prefill(report: SparsePrefillReport) -> types_pb2.SparsePrefillReport:
+    """What of the prompt was evaluated."""
+    sparse, dense = types_pb2.SPARSE_PREFILL_POLICY_SPARSE, types_pb2.SPARSE_PREFILL_POLICY_DENSE
+    return types_pb2.SparsePrefillReport(
+        effective_policy=sparse if report.is_sparse else dense,
+        fallback_reason=report.reason,
+        scored_tokens=report.scored_tokens,
+        selected_tokens=report.selected_tokens,
+        scoring=duration(report.scoring),
+    )
+
+
 def write_timings(timings: Timings) -> types_pb2.Timings:
     """The time that a request spent in each phase."""
     return types_pb2.Timings(
@@ -152,6 +165,8 @@ def _write_started_without_scores(
     message.seed = started.seed
     message.prompt_tokens = started.prompt_tokens
     message.cached_prompt_tokens = started.cached_prompt_tokens
+    if started.sparse_prefill is not None:
+        message.sparse_prefill.CopyFrom(write_sparse_prefill(started.sparse_prefill))
 
 
 def _write_finished(finished: Finished, message: inference_pb2.GenerationFinished) -> None:

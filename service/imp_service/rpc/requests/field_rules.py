@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.generation.validate import DRAFT_TOKENS, Bounds, count_violations
+from imp_service.generation.validate import DRAFT_TOKENS, KEEP, Bounds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests import message_rules as whole
 from imp_service.rpc.requests.read_requests import read_chat
 from imp_service.rpc.requests.rules import DurationIn, Float, IdsOf, KnownEnum
+from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules import generation_rules as values
 from imp_service.serving.rules.kinds import (
     Anything,
@@ -91,6 +92,17 @@ class Inputs(Rule):
             yield from self._each.check(item, f"{path}[{i}]", served)
 
 
+class SparsePrefill(Rule):
+    """What the server may not offer: refused if the value requests it."""
+
+    def __init__(self, asks: Callable[[Any], bool]) -> None:
+        self._asks = asks
+
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        if served.no_sparse_prefill and self._asks(value):
+            yield Refusal("FEATURE_DISABLED", f"{path}: {served.no_sparse_prefill}", {"feature": path})
+
+
 def _known(enum: Any) -> frozenset[int]:
     return frozenset(enum.values())
 
@@ -99,7 +111,6 @@ ANYTHING, NESTED, NAME = Anything(), Nested(), Name()
 PROMPT_IDS = IdsOf(values.PROMPT_IDS)
 DRAFTS = Feature(lambda served: bool(served.settings.speculation.drafters), bool, "speculation.drafters is empty")
 SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
-NOT_SPARSE = "sparse prefill is not built into this server"
 
 RULES: Mapping[str, MessageRules] = {
     # Shared.
@@ -172,17 +183,16 @@ RULES: Mapping[str, MessageRules] = {
         {
             "policy": Both(
                 KnownEnum(_known(types_pb2.SparsePrefillPolicy)),
-                Feature(lambda served: False, lambda policy: policy in SPARSE_POLICIES, NOT_SPARSE),
+                SparsePrefill(lambda policy: policy in SPARSE_POLICIES),
             ),
-            "keep": Both(
-                Float(Number(Bounds(0, 1, above=True))), Feature(lambda served: False, lambda _: True, NOT_SPARSE)
-            ),
+            "keep": Both(Float(Number(KEEP)), SparsePrefill(lambda _: True)),
         }
     ),
     "SpeculationOptions": MessageRules(
         {
             "enabled": DRAFTS,
             "max_draft_tokens": Both(Number(DRAFT_TOKENS), DRAFTS),
+            "drafters": Both(DRAFTS, values.DRAFTERS),
         }
     ),
     # InferenceService.

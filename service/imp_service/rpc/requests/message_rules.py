@@ -9,7 +9,7 @@ from typing import Any
 from imp_service.api.errors import Violation
 from imp_service.generation.validate import mask_violations, sampling_violations, stop_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
-from imp_service.rpc.requests.read_requests import read_sampling, read_stop
+from imp_service.rpc.requests.read_requests import read_sampling, read_sparse_prefill, read_stop
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.generation_rules import CONSTRAINT_KIND, PROMPT_LOGPROBS
 from imp_service.serving.rules.kinds import Finding, Rule
@@ -82,6 +82,8 @@ def fits_its_session(request: inference_pb2.GenerateRequest, path: str, served: 
         yield Violation(under(path, "num_sequences"), f"{request.num_sequences}, expected 1 with session_id")
     if request.HasField("cache"):
         yield Violation(under(path, "cache"), "set, expected none with session_id")
+    if read_sparse_prefill(request.sparse_prefill).is_wanted:
+        yield Violation(under(path, "sparse_prefill"), "set, expected none with session_id: it keeps every token")
     for name in ("prompt_logprobs", "prompt_token_ids"):
         if getattr(request.output, name):
             yield Violation(under(path, f"output.{name}"), "set, expected none with session_id")

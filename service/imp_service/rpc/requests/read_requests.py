@@ -15,6 +15,7 @@ from imp_service.api.options import (
     OutputOptions,
     Prompt,
     SamplingOptions,
+    SparsePrefillOptions,
     SpeculationOptions,
     StepOptions,
     StopOptions,
@@ -39,6 +40,7 @@ def read_generation(
         output=read_output(request.output),
         cache=read_cache(request.cache),
         speculation=read_speculation(request.speculation),
+        sparse_prefill=read_sparse_prefill(request.sparse_prefill),
         num_sequences=request.num_sequences if request.HasField("num_sequences") else 1,
         priority=priority,
         tenant=tenant,
@@ -137,7 +139,21 @@ def read_cache(options: types_pb2.CacheOptions) -> CacheOptions:
 
 def read_speculation(options: types_pb2.SpeculationOptions) -> SpeculationOptions:
     """The fields that are set."""
-    return SpeculationOptions(**{field.name: value for field, value in options.ListFields()})
+    given = {field.name: value for field, value in options.ListFields() if not field.is_repeated}
+    return SpeculationOptions(**given, drafters=tuple(options.drafters))
+
+
+_POLICIES = {
+    types_pb2.SPARSE_PREFILL_POLICY_DENSE: "dense",
+    types_pb2.SPARSE_PREFILL_POLICY_AUTO: "auto",
+    types_pb2.SPARSE_PREFILL_POLICY_SPARSE: "sparse",
+}
+
+
+def read_sparse_prefill(options: types_pb2.SparsePrefillOptions) -> SparsePrefillOptions:
+    """The fields that are set."""
+    keep = shortest(options.keep) if options.HasField("keep") else None
+    return SparsePrefillOptions(_POLICIES.get(options.policy), keep)
 
 
 def read_step(options: inference_pb2.StepOptions) -> StepOptions:

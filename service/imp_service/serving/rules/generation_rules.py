@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from imp_service.api.errors import Violation
-from imp_service.generation.validate import MAX_SALT_BYTES, SEQUENCES, TOP_LOGPROBS, Bounds, tool_choice_violations
+from imp_service.generation.validate import (
+    MAX_SALT_BYTES,
+    SEQUENCES,
+    TOP_LOGPROBS,
+    Bounds,
+    drafter_violations,
+    tool_choice_violations,
+)
 from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.kinds import (
@@ -29,6 +36,17 @@ from imp_service.text.limits import TextLimits
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES, find_violations
 
 _TEXT = TextLimits()
+
+
+class Drafters(Rule):
+    """A choice among the server's drafters: those that are there."""
+
+    def check(self, value: Sequence[str], path: str, served: ServedModel) -> Iterator[Finding]:
+        wrong = list(drafter_violations(value, path))
+        yield from wrong
+        missing = next((name for name in value if name not in served.drafters), None)
+        if missing is not None and not wrong:
+            yield Refusal("FEATURE_DISABLED", f"{path}: {missing} is not served here", {"feature": path})
 
 
 class Chat(Rule):
@@ -76,6 +94,7 @@ SALT = Text(0, up_to(MAX_SALT_BYTES))
 TOOL_CHOICE = ToolChoice()
 N_SEQUENCES = Number(SEQUENCES)
 
+DRAFTERS = Drafters()
 MAX_TOKENS = AtMost(lambda served: served.settings.limits.max_tokens, "limits.max_tokens")
 TIME_LIMIT = Seconds(0, lambda served: served.settings.limits.request_time.total_seconds(), above=True)
 

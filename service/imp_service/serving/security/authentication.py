@@ -63,7 +63,7 @@ class Authentication:
         scheme, _, word = str(values[0]).partition(" ")
         token = tokens.find(word)
         if len(values) > 1 or scheme.lower() != SCHEME or token is None:
-            raise Refusal("TOKEN_INVALID", "the token is not known here")
+            raise Refusal("TOKEN_INVALID", "this server does not know the token")
         return token
 
 

@@ -88,7 +88,7 @@ class Sessions:
         if held is None:
             raise self.why_missing(tenant, session_id)
         if held.is_busy:
-            raise Refusal("SESSION_BUSY", "another call is at work on the session")
+            raise Refusal("SESSION_BUSY", "another call is using the session")
         held.is_busy = True
         return held
 
@@ -131,7 +131,7 @@ class Sessions:
         await self._require_place(parent.tenant)
         key = (parent.tenant, session_id or new_session_id(self._instance_id))
         if key in self._held:
-            raise Refusal("SESSION_BUSY", "another call is making the session")
+            raise Refusal("SESSION_BUSY", "another call is creating the session")
         copy = parent.session.forked(self.client.next_sequence(), position)
         return self._hold(key, copy, parent.cache, parent.ttl)
 
@@ -206,7 +206,9 @@ class Sessions:
             )
         if self.is_of_another_instance(session_id):
             details["instance_id"] = instance_of(session_id) or ""
-            return Refusal("SESSION_LOST", "the session was on another instance, or before a restart", details)
+            return Refusal(
+                "SESSION_LOST", "the session belongs to another instance, or to a start before this one", details
+            )
         return Refusal("SESSION_NOT_FOUND", "there is no such session", details)
 
     def is_of_another_instance(self, session_id: str) -> bool:
@@ -234,13 +236,13 @@ class Sessions:
         if len(self._held) >= most:
             raise Refusal(
                 "SESSIONS_FULL",
-                f"{len(self._held)} sessions are open, at most sessions.max = {most} may be",
+                f"{len(self._held)} sessions are open, as many as sessions.max = {most} allows",
                 retry_after=seconds_until_places(self.held(), self._clock()),
             )
         if tenant and self._per_tenant[tenant] >= own:
             raise Refusal(
                 "TENANT_LIMIT",
-                f"the tenant has {own} sessions open, at most sessions.per_tenant = {own} may be",
+                f"the tenant has as many sessions as sessions.per_tenant = {own} allows",
                 retry_after=seconds_until_places(
                     (held for held in self.held() if held.tenant == tenant), self._clock()
                 ),

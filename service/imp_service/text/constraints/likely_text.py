@@ -1,4 +1,4 @@
-"""What a model likely writes next, judged by the constraint alone: the text that it forces."""
+"""Guesses the next text of a constrained output: the text that the constraint forces, and the usual blanks in it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from imp_service.text.tokens.tokenizer import Tokenizer
 # How the library writes a control token among bytes. No text has the byte 0xFF.
 _CONTROL_TOKEN = re.compile(rb"\xff\[(\d+)\]")
 _BLANKS = b" \n\r\t"
-# More bytes than a few tokens spell.
+# The most bytes of a guess. A few tokens, which is what a step verifies, have fewer.
 _MOST_BYTES = 256
 # The texts of a constraint come again and again: keys, the ends of enumerated words.
 _N_KEPT = 1024
-# Places with a blank that a guess goes beyond: each costs a mask.
-_MOST_PLACES = 12
-# Outputs in which an earlier blank is looked for.
+# The most places with optional blanks in one guess: each costs a mask.
+_MOST_BLANK_PLACES = 12
+# The last outputs, in which earlier blanks are looked for.
 _N_RECENT = 256
 
 
 class LikelyText:
-    """Of one vocabulary. May be used from any thread.
+    """Guesses for one vocabulary. May be used from any thread.
 
-    JSON allows blanks between its parts, so that a constraint forces hardly more than the inside of a key. Where only a
-    blank or one other character may come, the text goes on with that character, after the same blanks as between the
-    same characters before. Else there is a space after a colon and after a comma, unless a colon had none.
+    JSON allows blanks between its parts, so a constraint forces hardly more than the inside of a key. If the constraint
+    allows only blanks and one other byte, the guess continues with that byte. The blanks before it are copied from the
+    last place in the output with the same bytes around them. If there is no such place, a space follows each colon and
+    comma, unless an earlier colon had none.
     """
 
     def __init__(self, tokenizer: Tokenizer, pieces: Sequence[bytes]) -> None:
@@ -45,46 +46,46 @@ class LikelyText:
         self._encoded = lru_cache(maxsize=_N_KEPT)(self._encode)
 
     def after(self, matcher: LLMatcher, mask: bytes, outputs: Sequence[int]) -> tuple[int, ...]:
-        """The tokens of the text after these outputs. `mask` is that of the next one. The matcher stays as it is."""
+        """The guessed tokens after these outputs. `mask` is that of the next output. The matcher does not change."""
         text = self._text_after(matcher, mask, outputs)
         return self._encoded(text) if text else ()
 
     def _text_after(self, matcher: LLMatcher, mask: bytes, outputs: Sequence[int]) -> bytes:
         text = matcher.compute_ff_bytes()
-        if not text and self._only_way(mask) is None:
+        if not text and self._sole_nonblank(mask) is None:
             return b""
         before = b"".join([self._pieces[token] for token in outputs[-_N_RECENT:]])
-        n_taken = self._take(matcher, text)
+        n_consumed = self._consume(matcher, text)
         try:
-            for _ in range(_MOST_PLACES):
+            for _ in range(_MOST_BLANK_PLACES):
                 # A control token is no text, and cannot be taken byte by byte.
-                if n_taken < len(text) or matcher.is_accepting():
+                if n_consumed < len(text) or matcher.is_accepting():
                     break
-                byte = self._only_way(matcher.compute_bitmask() if n_taken else mask)
+                byte = self._sole_nonblank(matcher.compute_bitmask() if n_consumed else mask)
                 if byte is None:
                     break
                 more = _blanks_between(before + text, byte) + byte
-                n_more = self._take(matcher, more)
-                n_taken += n_more
+                n_more = self._consume(matcher, more)
+                n_consumed += n_more
                 if n_more < len(more):
                     break
                 text += more
                 forced = matcher.compute_ff_bytes()
-                n_taken += self._take(matcher, forced)
+                n_consumed += self._consume(matcher, forced)
                 text += forced
         finally:
-            matcher.rollback(n_taken)
+            matcher.rollback(n_consumed)
         return text
 
-    def _take(self, matcher: LLMatcher, text: bytes) -> int:
-        """Takes the bytes of a text one by one; returns how many the constraint allows."""
+    def _consume(self, matcher: LLMatcher, text: bytes) -> int:
+        """Feeds the text to the matcher byte by byte; returns how many bytes the constraint allows."""
         tokens = [self._token_of.get(byte, -1) for byte in text]
         if not tokens or -1 in tokens:
             return 0
         return matcher.try_consume_tokens(tokens)
 
-    def _only_way(self, mask: bytes) -> bytes | None:
-        """The one byte that may come if no blank comes."""
+    def _sole_nonblank(self, mask: bytes) -> bytes | None:
+        """The byte, if the mask allows exactly one byte that is not a blank; else None."""
         if sum([mask[token >> 3] >> (token & 7) & 1 for token in self._common]) > 1:
             return None
         bits = np.frombuffer(mask, dtype=np.uint8)[self._ids >> 3] >> (self._ids & 7) & 1
@@ -92,7 +93,7 @@ class LikelyText:
         return allowed if len(allowed) == 1 else None
 
     def _encode(self, raw: bytes) -> tuple[int, ...]:
-        """Up to the first byte that belongs to no whole character."""
+        """The tokens of these bytes, up to the first incomplete character."""
         tokens: list[int] = []
         for index, part in enumerate(_CONTROL_TOKEN.split(raw[:_MOST_BYTES])):
             if index % 2:
@@ -106,7 +107,10 @@ class LikelyText:
 
 
 def _blanks_between(text: bytes, byte: bytes) -> bytes:
-    """The blanks that stood before this byte after the same two bytes, or the same one, as at the end of the text."""
+    """The blanks to insert between the end of `text` and `byte`.
+
+    Copies them from the last place where the same two bytes (else the same one) came before blanks and this byte.
+    """
     for n_same in (2, 1):
         ending = text[-n_same:]
         place = text.rfind(ending, 0, len(text) - 1)
@@ -122,7 +126,7 @@ def _blanks_between(text: bytes, byte: bytes) -> bytes:
 
 
 def _characters(raw: bytes) -> tuple[str, bool]:
-    """The characters at the beginning, and whether they are all of it."""
+    """The complete characters at the beginning, and whether that is everything."""
     try:
         return raw.decode(), True
     except UnicodeDecodeError as error:

@@ -150,7 +150,8 @@ def _unigram(model: JsonObject, names: list[str]) -> models.Model:
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], int | float):
             raise model.fail("vocab", "expected pairs of a token and a number")
         scores.append(entry[1])
-    # Tokens that the model lacks are found before it is asked: the score must only not change that of the unknown.
+    # The other tokens are found before the model sees the text, so their scores do not matter. The lowest score is used
+    # for them because the library derives the score of the unknown token from it.
     scores += [min(scores)] * (len(names) - len(scores))
     return models.Unigram(
         list(zip(names, scores, strict=True)), model.members.get("unk_id"), byte_fallback=model.flag("byte_fallback")

@@ -18,7 +18,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class JsonObject:
-    """An object of a file. Every error names the file and the way to the value."""
+    """An object of a file. Every error names the file and the path of the value."""
 
     def __init__(self, path: str, members: Mapping[str, Any]) -> None:
         self.path = path
@@ -86,8 +86,8 @@ def read_json_object(name: str, content: bytes, *, max_bytes: int = MAX_FILE_BYT
     _require_shallow(name, value)
     found = JsonObject(name, value)
     if _HALF.search(content):
-        for way in _halves("", value):
-            raise found.fail(way, "holds half of a surrogate pair")
+        for place in _places_of_surrogates("", value):
+            raise found.fail(place, "holds half of a surrogate pair")
     return found
 
 
@@ -109,20 +109,20 @@ def _too_deep(name: str) -> TokenizerInvalid:
     return TokenizerInvalid(name, f"nested more than {MAX_DEPTH} deep")
 
 
-def _halves(way: str, value: object) -> Iterator[str]:
-    """The ways to texts that are no Unicode. If a name is none, the way leads to its object."""
+def _places_of_surrogates(path: str, value: object) -> Iterator[str]:
+    """The paths of texts that are not valid Unicode. For such a member name, the path of its object."""
     if isinstance(value, str):
         if not _is_unicode(value):
-            yield way
+            yield path
     elif isinstance(value, dict):
         for name, inner in value.items():
             if _is_unicode(name):
-                yield from _halves(f"{way}.{name}" if way else name, inner)
+                yield from _places_of_surrogates(f"{path}.{name}" if path else name, inner)
             else:
-                yield way or "a name"
+                yield path or "a name"
     elif isinstance(value, list):
         for i, inner in enumerate(value):
-            yield from _halves(f"{way}[{i}]", inner)
+            yield from _places_of_surrogates(f"{path}[{i}]", inner)
 
 
 def _is_unicode(text: str) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from imp_service.text.directory import pair_files, tokenizer_json
+from imp_service.text.directory import byte_level_files, tokenizer_json
 from imp_service.text.directory.json_backend import build_backends
 from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.special_names import SpecialNames, read_special_names
@@ -36,12 +36,12 @@ def read_directory(
     elif SENTENCEPIECE_FILE in files:
         _refuse_rule(SENTENCEPIECE_FILE, pre)
         return _of_sentencepiece(files, names, metadata, n_rows, end_ids)
-    elif pair_files.TEKKEN_FILE in files:
-        _refuse_rule(pair_files.TEKKEN_FILE, pre)
-        document, roles = pair_files.of_tekken(files)
+    elif byte_level_files.TEKKEN_FILE in files:
+        _refuse_rule(byte_level_files.TEKKEN_FILE, pre)
+        document, roles = byte_level_files.of_tekken(files)
         names, content = replace(names, spelled={**roles, **names.spelled}), b""
-    elif pair_files.VOCAB_FILE in files and pair_files.MERGES_FILE in files:
-        document, content = pair_files.of_vocab_and_merges(files, names, pre), b""
+    elif byte_level_files.VOCAB_FILE in files and byte_level_files.MERGES_FILE in files:
+        document, content = byte_level_files.of_vocab_and_merges(files, names, pre), b""
     else:
         known = "tokenizer.json, tokenizer.model, tekken.json, or vocab.json with merges.txt"
         raise TokenizerInvalid(tokenizer_json.FILE, f"missing: imp reads a directory's text with one of {known}")

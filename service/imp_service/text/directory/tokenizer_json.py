@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imp_service.text.directory.added_entries import AddedEntry, read_added
+from imp_service.text.directory.byte_level_files import VOCAB_FILE
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES, JsonObject, read_json_object
-from imp_service.text.directory.pair_files import VOCAB_FILE
 from imp_service.text.directory.pipeline import Pipeline, read_pipeline
 from imp_service.text.directory.special_names import SpecialNames
 from imp_service.text.errors import TokenizerInvalid

@@ -18,7 +18,7 @@ def guard(
     keep_literal: Callable[[str], nodes.Expr],
     on_name: Callable[[nodes.Filter | nodes.Test], None],
 ) -> nodes.Template:
-    """The same template with counted loops, measured literals of lists, bounded joins, and strings that are its own.
+    """The same template with counted loops, measured list literals, bounded joins, and tracked string literals.
 
     `on_name` gets every filter and test. The library refuses an unknown one while compiling, except inside a
     condition: there it fails where it runs.
@@ -52,10 +52,10 @@ class _Guard(NodeTransformer):
             self._on_name(node)
         if isinstance(node, nodes.Const):
             return self._keep_literal(node.value) if isinstance(node.value, str) else node
-        compared = self._compared_literal(node)
-        if compared is not None:
-            # A literal that is a key or is compared is never printed: it stays as it is.
-            setattr(node, compared[0], self.visit(compared[1]))
+        child = self._child_beside_literal(node)
+        if child is not None:
+            # The literal is a key and never printed, so only the other child is visited.
+            setattr(node, child[0], self.visit(child[1]))
             return node
         self.generic_visit(node)
         match node:
@@ -76,8 +76,8 @@ class _Guard(NodeTransformer):
         return None
 
     @staticmethod
-    def _compared_literal(node: nodes.Node) -> tuple[str, nodes.Node] | None:
-        """The other child of a node whose one child is such a literal."""
+    def _child_beside_literal(node: nodes.Node) -> tuple[str, nodes.Node] | None:
+        """The name and the node of the other child, if one child of `node` is a literal key; else None."""
         match node:
             case nodes.Getitem(arg=nodes.Const()):
                 return "node", node.node

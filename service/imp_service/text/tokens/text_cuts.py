@@ -32,7 +32,7 @@ class Part:
 
     text: str
     encoded: str
-    # A vocabulary that puts a space before texts does it here.
+    # Whether a vocabulary that puts a space before texts puts one before this part.
     takes_prefix: bool = True
 
 
@@ -66,7 +66,7 @@ class TextCuts:
     def joined(self, pending: list[str], *, takes_prefix: bool) -> Iterator[Part]:
         """The pending texts as one part, if there are any. Clears the pending texts.
 
-        A part that takes no prefix, but which the library gives one, brings its own: that space is left out.
+        If the library would put a space before a part that takes no prefix, the part's own first space is left out.
         """
         text = "".join(pending)
         pending.clear()

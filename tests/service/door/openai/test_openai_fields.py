@@ -108,10 +108,13 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
         },
     ),
 }
-# Other tests show the effects of these fields: the order of the queue, a template's use of its variables, and guesses.
+# Other tests show the effects of these fields: the order of the queue, a template's use of its variables, guesses, and
+# prompts of which a part is evaluated.
 ELSEWHERE = {
     "speculation",
     "max_draft_tokens",
+    "sparse_prefill",
+    "sparse_prefill_keep",
     "priority",
     "chat_template_kwargs",
     "documents",

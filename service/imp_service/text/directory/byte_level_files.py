@@ -23,7 +23,7 @@ MERGES_FILE = "merges.txt"
 TEKKEN_FILE = "tekken.json"
 # Which rule a class of `transformers` cuts words by.
 _RULE_OF_CLASS = {"GPT2Tokenizer": "gpt-2", "Qwen2Tokenizer": "qwen2"}
-# By id.
+# The roles of the first special tokens, by id.
 _TEKKEN_ROLES = ("unk_token", "bos_token", "eos_token")
 
 
@@ -37,7 +37,9 @@ def of_vocab_and_merges(files: Mapping[str, bytes], names: SpecialNames, pre: st
 
 
 def of_tekken(files: Mapping[str, bytes]) -> tuple[JsonObject, dict[str, str]]:
-    """Mistral's file: bytes by rank, behind the special tokens. The merges follow from the ranks.
+    """Reads Mistral's file, which has the bytes of each rank.
+
+    An id is a rank plus the number of special tokens. The merges follow from the ranks.
 
     Returns the roles of special tokens too: the format gives them by their ids.
     """
@@ -186,7 +188,7 @@ def _spelled(piece: bytes) -> str:
 
 
 def _merges_of(rank_of: Mapping[bytes, int]) -> list[tuple[str, str]]:
-    """Each way to make a token of two, in the order of the tokens; of one token's ways, by the ranks of the parts."""
+    """All pairs of tokens that make a token, in the order of that token, then of the ranks of the pair."""
     merges, pieces = [], list(rank_of)
     for piece in pieces:
         cuts = ((piece[:at], piece[at:]) for at in range(1, len(piece)))

@@ -1,0 +1,25 @@
+// What a sequence knows of the part of its prompt that is not evaluated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace imp {
+
+// The cells of a sequence's cache are contiguous: those of a sparse prompt stand for positions with gaps between them.
+// Sampling, limits and reports speak of positions.
+struct SparsePrompt {
+  int n_dense = 0;                    // tokens at the beginning without a gap
+  std::vector<std::int32_t> kept;     // the positions of the tokens after them
+  std::vector<std::int32_t> history;  // the whole prompt, then the outputs and guesses
+  int shift = 0;                      // of outputs: the number of tokens left out
+
+  int position_of(int cell) const noexcept {
+    if (cell < n_dense) return cell;
+    const auto place = static_cast<std::size_t>(cell - n_dense);
+    return place < kept.size() ? kept[place] : cell + shift;
+  }
+};
+
+}  // namespace imp

@@ -1,0 +1,58 @@
+// The table of contracts.md, Sparse prefill.
+#include "engine/sparse/sparse_rules.h"
+
+namespace imp {
+namespace {
+
+// A sparse prompt must take less than this share of the dense one's time.
+constexpr double kLeastGain = 0.8;
+
+// Scoring reads the whole prompt, also what the model's cache holds.
+bool pays(const SparseRequest& request, const PromptFacts& facts) noexcept {
+  const double first = facts.n_cached;
+  const double scoring = facts.draft.of(0, first + facts.n_new);
+  const double part = facts.model.of(first, least_selected(facts.n_new, request.keep));
+  return scoring + part < kLeastGain * facts.model.of(first, facts.n_new);
+}
+
+}  // namespace
+
+std::string_view name_of(DenseReason reason) noexcept {
+  switch (reason) {
+    case DenseReason::none:
+      return "";
+    case DenseReason::requested:
+      return "requested";
+    case DenseReason::keep_all:
+      return "keep_all";
+    case DenseReason::prompt_scores:
+      return "prompt_scores";
+    case DenseReason::over_limit:
+      return "over_limit";
+    case DenseReason::below_threshold:
+      return "below_threshold";
+    case DenseReason::not_profitable:
+      return "not_profitable";
+    case DenseReason::architecture:
+      return "architecture";
+    case DenseReason::failed:
+      return "failed";
+  }
+  return "";
+}
+
+DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, const PromptFacts& facts) noexcept {
+  const bool is_automatic = request.policy == SparsePolicy::automatic;
+  if (request.policy == SparsePolicy::dense) return DenseReason::requested;
+  if (request.keep == kKeepAll) return DenseReason::keep_all;
+  if (facts.wants_scores) return DenseReason::prompt_scores;
+  if (facts.n_new > limits.max_tokens || facts.n_cached + facts.n_new > facts.most_scored) {
+    return DenseReason::over_limit;
+  }
+  if (is_automatic && facts.n_new <= limits.threshold) return DenseReason::below_threshold;
+  if (is_automatic && !pays(request, facts)) return DenseReason::not_profitable;
+  if (!facts.model_takes_gaps) return DenseReason::architecture;
+  return DenseReason::none;
+}
+
+}  // namespace imp

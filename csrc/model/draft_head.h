@@ -1,0 +1,92 @@
+// The pass of a draft head: one layer with a cache of its own, over hidden rows of the target.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/backend.h"
+#include "model/feed_forward.h"
+#include "model/forward_pass.h"
+#include "model/head_plan.h"
+#include "model/model.h"
+
+namespace imp {
+
+// Cell p of the head's cache has K and V of the hidden row at position p and the token at p + 1. One thread at a time
+// may use a head. It allocates nothing after its construction. Both models and the backend must outlive it.
+class DraftHead {
+ public:
+  // Allocates all activations and reserves the backend's scratch.
+  DraftHead(const HeadModel& head, const Model& target, Backend& backend, const ForwardLimits& limits);
+
+  const HeadConfig& config() const noexcept { return head_.config; }
+  // Width of the rows that guess() returns: that of the target's logits.
+  int vocab_size() const noexcept { return target_.config().vocab_size; }
+  const ForwardLimits& limits() const noexcept { return limits_; }
+  KvGeometry kv_geometry(int n_blocks) const;
+
+  // Writes K and V of every row of the batch. tokens[i] follows the position of row i, whose hidden row of the target
+  // is hidden[from[i]]. The batch has no rows with logits.
+  void observe(const Batch& batch, Rows hidden, std::span<const std::int32_t> from, KvPool& pool);
+
+  // The logits of the tokens after rows of the last observe() or go_on(): row i of the result goes on from rows[i], and
+  // positions and sequences of the batch are those of these rows. Valid until the next call of any method.
+  Rows guess(const Batch& batch, std::span<const std::int32_t> rows, const KvPool& pool);
+
+  // As observe(), where the hidden rows are what the last guess() left: row i of the batch follows its row from[i].
+  void go_on(const Batch& batch, std::span<const std::int32_t> from, KvPool& pool);
+
+ private:
+  const ModelConfig& sizes() const noexcept { return head_.config.layer; }
+  Norm norm(const Values& weight, const Linear* reader = nullptr) const;
+  const Values& final_norm() const;
+  const Linear& embedding() const;
+  const Linear& output_head() const;
+  void make_workspace();
+  void take_rows(std::size_t n);
+  void join(const Batch& batch, Rows own);        // to pair_: norms of embedding and own hidden row
+  void append(const Batch& batch, KvPool& pool);  // from joined_
+  void attend(const Batch& batch, const KvPool& pool);
+  Rows logits(std::size_t n);
+
+  const HeadModel& head_;
+  const Model& target_;
+  Backend& backend_;
+  ForwardLimits limits_;
+
+  // Of every row of the last observe() or go_on().
+  Rows source_;    // [rows, hidden_width()]: hidden rows of the target
+  Rows own_;       // [rows, hidden]: hidden rows of the head, where the source is not read as it is
+  Rows embedded_;  // [rows, hidden]
+  Rows pair_;      // [rows, 2 · hidden]
+  Rows residual_;  // [rows, hidden]
+  Rows joined_;    // [rows, attention_width()]: what attention reads
+  Rows k_, v_;     // [rows, n_kv_heads · head_dim]
+  Rows angles_;    // [rows, dims]
+  // Of the rows that guess.
+  Rows x_;         // [logits rows, hidden]: the residual stream
+  Rows input_;     // [logits rows, attention_width()]
+  Rows q_;         // [logits rows, n_heads · head_dim]
+  Rows gate_;      // as q_: of the output of attention, if it has one
+  Rows attended_;  // as q_
+  Rows branch_;    // [logits rows, hidden]
+  Rows normed_;    // [logits rows, hidden]
+  FeedForward feed_forward_;
+  Rows next_;  // [logits rows, hidden]: the head's output
+  Rows guess_angles_;
+  Rows own_logits_;  // [logits rows, rows of the head], if they are fewer than the target's tokens
+  Rows logits_;      // [logits rows, vocab]
+};
+
+// Blocks of its cache beyond those of the target: for cells of guesses that follow guesses.
+constexpr int chain_blocks(const ForwardLimits& limits) noexcept {
+  return limits.max_logits_rows;
+}
+
+// Bytes of its activations and of the hidden rows that the target keeps for it.
+std::uint64_t head_activation_bytes(const HeadConfig& config, int target_vocab_size, const ForwardLimits& limits);
+
+// What it needs from its backend, apart from weights.
+WorkspaceNeeds head_workspace_needs(const HeadConfig& config, const ModelConfig& target, const ForwardLimits& limits);
+
+}  // namespace imp
