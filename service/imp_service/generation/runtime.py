@@ -29,6 +29,7 @@ from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.validate import request_violations, token_pieces, token_violations
+from imp_service.tables import KEEP_ALL
 from imp_service.text import (
     ChatPrompt,
     StopRules,
@@ -48,8 +49,6 @@ Clock = Callable[[], float]
 # Makes the stream of a sequence by its number.
 MakeStream = Callable[[int, "ConstraintState | None"], OutputStream]
 UP_TO_CONTEXT = -1
-# The engine counts the share of a prompt to keep in these units.
-KEEP_ALL = 10000
 ALL_DRAFTERS = 2**32 - 1
 # Counts in the core have 31 bits: far beyond any context.
 MOST = 2**31 - 1

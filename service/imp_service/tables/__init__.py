@@ -17,6 +17,8 @@ DRY_FIELDS: Mapping[str, SamplerField] = {n[len(DRY) :]: field for n, field in _
 ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
 # The names of what guesses tokens ahead, for settings and requests.
 DRAFTERS = ("ngram", "head", "model")
+# The engine counts the share of a prompt that sparse prefill keeps in these parts.
+KEEP_ALL = 10000
 # Reason -> name of its error class.
 REASONS: Mapping[str, str] = reasons()
 
@@ -24,6 +26,7 @@ __all__ = [
     "DRAFTERS",
     "DRY_FIELDS",
     "ENGINE_FIELDS",
+    "KEEP_ALL",
     "LIMITS",
     "REASONS",
     "SAMPLER_FIELDS",

@@ -28,7 +28,7 @@ DEFAULT_TYPE = "q8_0"
 # The options of each kind of measurement; --reps and --json belong to both.
 _MODEL_OPTIONS = (
     *("model", "synthetic", "type", "prefill", "decode", "depth", "batch", "standard", "threads"),
-    *("speculation", "replay"),
+    *("speculation", "replay", "sparse_prefill"),
     *("config", "assignments"),
 )
 _SERVER_OPTIONS = (
@@ -39,6 +39,7 @@ EXAMPLES = (
     "imp bench model.gguf --prefill 512,2048 --decode 128 --batch 1,8",
     "imp bench --synthetic 0.6b --type q4_k",
     "imp bench model.gguf --speculation --replay answers.jsonl",
+    "imp bench model.gguf --sparse-prefill prompts.jsonl --set sparse_prefill.enabled=true",
     "imp bench --server 127.0.0.1:50051 --html speed.html",
     "imp bench --server http://127.0.0.1:8000 --streams 1,16",
 )
@@ -89,6 +90,14 @@ def configure(parser: ArgumentParser) -> None:
         'token ids, and optionally "kind"; --decode limits the answers, --batch sets how many run at once',
     )
     parser.add_argument(
+        "--sparse-prefill",
+        metavar="FILE",
+        type=Path,
+        action=Once,
+        help='also evaluate prompts as a whole and in part: JSON lines with "prompt" as text or token ids; shows the '
+        "time to the first token and how the answers differ; --decode sets the tokens of an answer",
+    )
+    parser.add_argument(
         "--reps", metavar="N", type=positive_integer, action=Once, help="repetitions (default: 5; of a server 3)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object with every measurement")
@@ -121,9 +130,11 @@ def _run_model(arguments: Namespace) -> int:
         from imp_service.core.synthetic import synthetic_file
 
         file = synthetic_file(arguments.synthetic, arguments.type or DEFAULT_TYPE)
-    plan = replace(_plan(arguments), reps=arguments.reps or 5, has_rows=arguments.speculation, replay=arguments.replay)
-    # Only answers of a replay are texts, and a directory may have weights alone.
-    encoder_of = _encoder_of if arguments.replay is not None and file is None else None
+    plan = replace(_plan(arguments), reps=arguments.reps or 5, has_rows=arguments.speculation)
+    plan = replace(plan, replay=arguments.replay, sparse_prefill=arguments.sparse_prefill)
+    # Only files of answers and prompts have texts, and a directory may have weights alone.
+    has_texts = arguments.replay is not None or arguments.sparse_prefill is not None
+    encoder_of = _encoder_of if has_texts and file is None else None
     progress = Progress()
     try:
         report = run_bench(configs, plan, file, progress.show, encoder_of)

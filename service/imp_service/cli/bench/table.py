@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from imp_service.cli.output import write_number_table
-from imp_service.core.bench import BenchReport, CaseResult, ReplayResult, RowsResult, Spread
+from imp_service.core.bench import BenchReport, CaseResult, ReplayResult, RowsResult, SparseResult, Spread
 
 HEADINGS = (
     "case",
@@ -23,6 +23,10 @@ REPLAY_HEADINGS = (
     *("replay", "threads", "tokens", "tokens a step", "drafted", "accepted"),
     *("tokens/s without", "with", "speed-up", "min – max"),
 )
+SPARSE_HEADINGS = (
+    *("sparse prefill", "threads", "evaluated", "first token, whole: ms", "in part: ms"),
+    *("speed-up", "min – max", "equal tokens", "divergence"),
+)
 MIB = 1024**2
 
 
@@ -39,6 +43,8 @@ def write_table(report: BenchReport, out: TextIO) -> None:
         write_number_table(out, ROW_HEADINGS, [_cost_row(each) for each in report.rows])
     if report.replays:
         write_number_table(out, REPLAY_HEADINGS, [_replay_row(each) for each in report.replays])
+    if report.sparse:
+        write_number_table(out, SPARSE_HEADINGS, [_sparse_row(each) for each in report.sparse])
 
 
 def _head(report: BenchReport) -> list[str]:
@@ -95,6 +101,21 @@ def _replay_row(result: ReplayResult) -> tuple[str, ...]:
         f"{result.tokens / drafting:.1f}",
         f"{speed_up.median:.2f}",
         f"{speed_up.least:.2f} – {speed_up.most:.2f}",
+    )
+
+
+def _sparse_row(result: SparseResult) -> tuple[str, ...]:
+    speed_up = result.speed_up
+    return (
+        f"prompt {result.prompt}",
+        str(result.threads),
+        f"all: {result.reason}" if result.reason else str(result.evaluated),
+        f"{1e3 * result.whole.median:.1f}",
+        f"{1e3 * result.part.median:.1f}",
+        f"{speed_up.median:.2f}",
+        f"{speed_up.least:.2f} – {speed_up.most:.2f}",
+        f"{result.equal} of {result.outputs}",
+        f"{result.divergence:.4f}",
     )
 
 

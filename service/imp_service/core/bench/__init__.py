@@ -2,7 +2,15 @@
 
 from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
 from imp_service.core.bench.measure import run_bench
-from imp_service.core.bench.report import BenchReport, CaseResult, OverheadResult, ReplayResult, RowsResult, Spread
+from imp_service.core.bench.report import (
+    BenchReport,
+    CaseResult,
+    OverheadResult,
+    ReplayResult,
+    RowsResult,
+    SparseResult,
+    Spread,
+)
 
 __all__ = [
     "STANDARD",
@@ -13,6 +21,7 @@ __all__ = [
     "OverheadResult",
     "ReplayResult",
     "RowsResult",
+    "SparseResult",
     "Spread",
     "run_bench",
 ]

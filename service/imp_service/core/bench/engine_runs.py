@@ -42,13 +42,17 @@ class EngineRuns:
         """Submits runs and waits for their ends. Raises the first failure."""
         return [event for event in self.answers(submits) if isinstance(event, _core.FinishedEvent)]
 
-    def answers(self, submits: Sequence[Submit]) -> list[_core.FinishedEvent | _core.DoneEvent]:
-        """Submits commands and waits for the last event of each."""
+    def answers(
+        self, submits: Sequence[Submit], on_event: Callable[[Event], None] | None = None
+    ) -> list[_core.FinishedEvent | _core.DoneEvent]:
+        """Submits commands and waits for the last event of each. `on_event` gets the events before it."""
         ends: list[_core.FinishedEvent | _core.DoneEvent | _core.FailedEvent] = []
 
         def take(event: Event) -> None:
             if isinstance(event, _core.FinishedEvent | _core.DoneEvent | _core.FailedEvent):
                 ends.append(event)
+            elif on_event is not None:
+                on_event(event)
 
         tickets = [self.client.expect(take) for _ in submits]
         try:

@@ -6,9 +6,10 @@ import gzip
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from imp_service import _core
 from imp_service.core.bench.engine_runs import NS, EngineRuns, Submit
@@ -36,17 +37,29 @@ def read_samples(path: Path, encode: Encode | None, n_tokens: int) -> list[Sampl
 
     The kind may be absent. Texts need a model with a tokenizer.
     """
+    return [_sample(line, place, encode, n_tokens) for place, line in json_lines(path, "replay")]
+
+
+def json_lines(path: Path, field: str) -> Iterator[tuple[str, Any]]:
+    """The values of a file of JSON lines, each with its place. Errors name the option `field`."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            return [_sample(line, f"{path}, line {number}", encode, n_tokens) for number, line in enumerate(lines, 1)]
+            for number, line in enumerate(lines, 1):
+                yield f"{path}, line {number}", _parsed(line, f"{path}, line {number}", field)
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise field_invalid("replay", f"{path}: {error}") from None
+        raise field_invalid(field, f"{path}: {error}") from None
 
 
-def _sample(line: str, place: str, encode: Encode | None, n_tokens: int) -> Sample:
+def _parsed(line: str, place: str, field: str) -> Any:
     try:
-        given = json.loads(line)
-        prompt, answer = (_ids(given[name], encode) for name in ("prompt", "answer"))
+        return json.loads(line)
+    except ValueError as error:
+        raise field_invalid(field, f"{place}: {error}; expected a JSON object") from None
+
+
+def _sample(given: Any, place: str, encode: Encode | None, n_tokens: int) -> Sample:
+    try:
+        prompt, answer = (token_ids(given[name], encode) for name in ("prompt", "answer"))
     except (ValueError, KeyError, TypeError) as error:
         raise field_invalid("replay", f"{place}: {error}; expected an object with prompt and answer") from None
     if any(token >= n_tokens for token in (*prompt, *answer)):
@@ -56,7 +69,8 @@ def _sample(line: str, place: str, encode: Encode | None, n_tokens: int) -> Samp
     return Sample(str(given.get("kind", "answer")), prompt, answer)
 
 
-def _ids(given: object, encode: Encode | None) -> list[int]:
+def token_ids(given: object, encode: Encode | None) -> list[int]:
+    """The tokens of a text or of a list of ids. Raises ValueError or TypeError."""
     if isinstance(given, list) and all(isinstance(each, int) and each >= 0 for each in given):
         return given
     if not isinstance(given, str):

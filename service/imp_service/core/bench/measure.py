@@ -12,6 +12,7 @@ from imp_service.core.bench.cases import BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.guesses import Encode, GuessBench, Sample, read_samples
 from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition, Spread
+from imp_service.core.bench.sparse_prompts import SparseBench, read_prompts
 from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import field_invalid, make_error
 from imp_service.core.load import LoadedModel, load
@@ -36,7 +37,7 @@ def run_bench(
     """Measures the settings' model, or `file` in its place, with each of `configs`, which differ in threads.
 
     `report` gets a line before each measurement. A case that does not fit is refused before the first one.
-    `encoder_of` makes a model's encoder of texts, for a replay; without it a replay has token ids alone.
+    `encoder_of` makes a model's encoder of texts, for answers and prompts of files; without it they are token ids.
     """
     if not configs:
         raise field_invalid("threads", "none, expected at least one number")
@@ -47,6 +48,7 @@ def run_bench(
         tuple(overhead for report in reports for overhead in report.overheads),
         tuple(rows for report in reports for rows in report.rows),
         tuple(replay for report in reports for replay in report.replays),
+        tuple(sparse for report in reports for sparse in report.sparse),
     )
 
 
@@ -63,6 +65,7 @@ def _measure(
         bench = ModelBench(loaded, plan.reps, report)
         encode = None if encoder_of is None else encoder_of(loaded)
         samples = [] if plan.replay is None else bench.samples(plan.replay, encode)
+        prompts = [] if plan.sparse_prefill is None else bench.prompts(plan.sparse_prefill, encode, max(plan.decode))
         depths = plan.depths if plan.has_rows else ()
         cases, overheads = plan.cases(bench.threads), plan.overhead_cases(bench.threads)
         for case in [*cases, *overheads]:
@@ -77,6 +80,11 @@ def _measure(
                 for tokens in (plan.decode if samples else ())
                 for batch in plan.batches
                 for replay in bench.guesses.replay(samples, batch, tokens)
+            ),
+            tuple(
+                sparse
+                for tokens in (plan.decode if prompts else ())
+                for sparse in bench.sparse.measure(prompts, tokens)
             ),
         )
     finally:
@@ -116,6 +124,9 @@ class ModelBench:
         self.threads: int = loaded.model.n_threads
         self._cpus = loaded.cpus
         self._speculation = loaded.config.settings.speculation
+        self._no_sparse_prefill = loaded.no_sparse_prefill
+        keep = loaded.config.settings.sparse_prefill.keep
+        self.sparse = SparseBench(self._runs, self.threads, keep, reps, report)
         self.guesses = GuessBench(self._runs, self.threads, self._speculation.max_draft_tokens, reps, report)
 
     def samples(self, path: Path, encode: Encode | None) -> list[Sample]:
@@ -127,6 +138,16 @@ class ModelBench:
         if longest > self._model.max_context:
             raise make_error("CONTEXT_TOO_LONG", f"{path}: {longest} tokens, the context is {self._model.max_context}")
         return samples
+
+    def prompts(self, path: Path, encode: Encode | None, n_outputs: int) -> list[list[int]]:
+        """The prompts of a file. Each fits into the context, with its answer."""
+        if self._no_sparse_prefill:
+            raise field_invalid("sparse_prefill", f"given, but {self._no_sparse_prefill}")
+        prompts = read_prompts(path, encode, self._model.n_tokens)
+        longest = max(map(len, prompts), default=0) + n_outputs
+        if longest > self._model.max_context:
+            raise make_error("CONTEXT_TOO_LONG", f"{path}: {longest} tokens, the context is {self._model.max_context}")
+        return prompts
 
     def require_room(self, case: Case) -> None:
         """Raises if the case cannot run."""

@@ -195,6 +195,37 @@ class ReplayResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class SparseResult:
+    """A prompt evaluated as a whole and in part, in turn, and both answers to it. Seconds to the first token."""
+
+    threads: int
+    prompt: int  # tokens
+    evaluated: int  # of them, by the model
+    reason: str  # why all were evaluated; empty if a part was
+    whole: Spread
+    part: Spread
+    speed_up: Spread
+    outputs: int  # tokens of the answer
+    equal: int  # of them, where the most probable token is the same
+    divergence: float  # of the distributions of the next token, in nats, on average
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of the result."""
+        return {
+            "threads": self.threads,
+            "prompt_tokens": self.prompt,
+            "evaluated_tokens": self.evaluated,
+            "fallback_reason": self.reason,
+            "seconds_whole": self.whole.as_json(),
+            "seconds_part": self.part.as_json(),
+            "speed_up": self.speed_up.as_json(),
+            "output_tokens": self.outputs,
+            "equal_tokens": self.equal,
+            "divergence": self.divergence,
+        }
+
+
 def break_even(cost: float, n_guesses: int) -> float | None:
     """The share of right guesses at which a step of this cost gives as many tokens in a time as single steps."""
     if cost >= n_guesses + 1:
@@ -241,6 +272,7 @@ class BenchReport:
     overheads: tuple[OverheadResult, ...]
     rows: tuple[RowsResult, ...] = ()
     replays: tuple[ReplayResult, ...] = ()
+    sparse: tuple[SparseResult, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The report as `imp bench --json` prints it. An incompatible change must change `schema`."""
@@ -253,4 +285,5 @@ class BenchReport:
                 "rows": [rows.as_json() for rows in self.rows],
                 "replay": [replay.as_json() for replay in self.replays],
             },
+            "sparse_prefill": [sparse.as_json() for sparse in self.sparse],
         }
