@@ -49,3 +49,5 @@ class LoadReport:
     output_tokens_per_second: float
     silence: float  # seconds since the last decode step while there was work
     draining: bool
+    draft_tokens_per_second: float = 0.0  # guesses that the model verified
+    accepted_draft_tokens_per_second: float = 0.0  # of them, the right ones

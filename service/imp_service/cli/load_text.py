@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 Snapshot = tuple["Load", "list[RequestState] | None"]
 
 NO_PROGRESS = "no progress for"
+GUESSES = "guesses"
 REQUEST_HEADINGS = ("request", "state", "age", "prompt", "output", "unread", "peer")
 
 
@@ -23,6 +24,7 @@ def load_rows(load: "Load") -> list[tuple[str, str]]:
         ("waiting", f"{load.waiting} requests, {load.waiting_tokens} prompt tokens"),
         ("sessions", str(load.sessions)),
         ("output", f"{load.output_tokens_per_second:.1f} tokens/s"),
+        (GUESSES, guesses_text(load)),
         ("cache in use", percent(load.kv_usage)),
         ("cache hits", f"{percent(load.cache_hit_rate)} of prompt tokens"),
         (NO_PROGRESS, f"{silence_seconds(load):.1f} s"),
@@ -37,6 +39,14 @@ def load_line(load: "Load") -> str:
         f"hits {percent(load.cache_hit_rate)}  silence {silence_seconds(load):.1f} s"
         f"{'  draining' if load.draining else ''}"
     )
+
+
+def guesses_text(load: "Load") -> str:
+    """How many tokens are guessed ahead, and how many of the guesses are right."""
+    drafted = load.draft_tokens_per_second
+    if drafted == 0:
+        return "none"
+    return f"{drafted:.1f} tokens/s, {percent(load.accepted_draft_tokens_per_second / drafted)} right"
 
 
 def percent(share: float) -> str:

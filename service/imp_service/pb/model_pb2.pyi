@@ -119,7 +119,7 @@ class WatchLoadResponse(_message.Message):
     def __init__(self, load: _Optional[_Union[Load, _Mapping]] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("time", "running", "waiting", "waiting_tokens", "sessions", "kv_usage", "cache_hit_rate", "output_tokens_per_second", "silence", "draining")
+    __slots__ = ("time", "running", "waiting", "waiting_tokens", "sessions", "kv_usage", "cache_hit_rate", "output_tokens_per_second", "silence", "draining", "draft_tokens_per_second", "accepted_draft_tokens_per_second")
     TIME_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +130,8 @@ class Load(_message.Message):
     OUTPUT_TOKENS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     SILENCE_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_TOKENS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_DRAFT_TOKENS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     time: _timestamp_pb2.Timestamp
     running: int
     waiting: int
@@ -140,4 +142,6 @@ class Load(_message.Message):
     output_tokens_per_second: float
     silence: _duration_pb2.Duration
     draining: bool
-    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., waiting_tokens: _Optional[int] = ..., sessions: _Optional[int] = ..., kv_usage: _Optional[float] = ..., cache_hit_rate: _Optional[float] = ..., output_tokens_per_second: _Optional[float] = ..., silence: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., draining: bool = ...) -> None: ...
+    draft_tokens_per_second: float
+    accepted_draft_tokens_per_second: float
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., waiting_tokens: _Optional[int] = ..., sessions: _Optional[int] = ..., kv_usage: _Optional[float] = ..., cache_hit_rate: _Optional[float] = ..., output_tokens_per_second: _Optional[float] = ..., silence: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., draining: bool = ..., draft_tokens_per_second: _Optional[float] = ..., accepted_draft_tokens_per_second: _Optional[float] = ...) -> None: ...

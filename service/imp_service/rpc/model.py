@@ -136,6 +136,8 @@ def write_load(load: LoadSnapshot) -> pb.Load:
         output_tokens_per_second=load.output_tokens_per_second,
         silence=duration(load.silence),
         draining=load.is_draining,
+        draft_tokens_per_second=load.draft_tokens_per_second,
+        accepted_draft_tokens_per_second=load.accepted_draft_tokens_per_second,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 from imp_service.telemetry import EngineNumbers, kv_usage
@@ -48,6 +48,8 @@ class LoadSnapshot:
     output_tokens_per_second: float = 0.0
     silence: float = 0.0
     is_draining: bool = False
+    draft_tokens_per_second: float = 0.0
+    accepted_draft_tokens_per_second: float = 0.0
 
     def differs_from(self, other: LoadSnapshot) -> bool:
         """Whether anything but the time has changed."""
@@ -60,6 +62,11 @@ class _Counters:
     cached: int = 0
     prefilled: int = 0
     outputs: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+    def __sub__(self, earlier: _Counters) -> _Counters:
+        return _Counters(*(getattr(self, field.name) - getattr(earlier, field.name) for field in fields(_Counters)))
 
 
 class LoadMeter:
@@ -85,8 +92,8 @@ class LoadMeter:
         if numbers is None:
             return LoadSnapshot(self._wall(), is_draining=self._is_draining())
         now = _counters(self._clock(), numbers)
-        cached, prefilled, _, _ = self._since(now, CACHE_WINDOW)
-        _, _, outputs, seconds = self._since(now, OUTPUT_WINDOW)
+        prompts, outputs = self._since(now, CACHE_WINDOW), self._since(now, OUTPUT_WINDOW)
+        seconds = max(outputs.at, SAMPLE_SECONDS)
         return LoadSnapshot(
             time=self._wall(),
             running=numbers.running,
@@ -94,10 +101,12 @@ class LoadMeter:
             waiting_tokens=numbers.waiting_tokens,
             sessions=numbers.sessions,
             kv_usage=kv_usage(numbers),
-            cache_hit_rate=cached / (cached + prefilled) if cached else 0.0,
-            output_tokens_per_second=outputs / max(seconds, SAMPLE_SECONDS),
+            cache_hit_rate=prompts.cached / (prompts.cached + prompts.prefilled) if prompts.cached else 0.0,
+            output_tokens_per_second=outputs.outputs / seconds,
             silence=numbers.silence_ns * NS,
             is_draining=self._is_draining(),
+            draft_tokens_per_second=outputs.drafted / seconds,
+            accepted_draft_tokens_per_second=outputs.accepted / seconds,
         )
 
     def sample(self) -> None:
@@ -124,20 +133,23 @@ class LoadMeter:
                 last = found
                 yield last
 
-    def _since(self, now: _Counters, window: float) -> tuple[int, int, int, float]:
-        """The counts and the seconds since the newest sample before the window."""
+    def _since(self, now: _Counters, window: float) -> _Counters:
+        """What was counted since the newest sample before the window; `at` is the seconds since then."""
         begin = self._samples[0]
         for sample in self._samples:
             if sample.at > now.at - window:
                 break
             begin = sample
-        return (
-            now.cached - begin.cached,
-            now.prefilled - begin.prefilled,
-            now.outputs - begin.outputs,
-            now.at - begin.at,
-        )
+        return now - begin
 
 
 def _counters(at: float, numbers: LoadNumbers) -> _Counters:
-    return _Counters(at, numbers.n_cached_tokens, numbers.n_prefill_rows, numbers.n_outputs)
+    drafts = numbers.drafts
+    return _Counters(
+        at,
+        numbers.n_cached_tokens,
+        numbers.n_prefill_rows,
+        numbers.n_outputs,
+        drafts.n_drafted,
+        drafts.n_accepted,
+    )

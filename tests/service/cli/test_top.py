@@ -27,6 +27,8 @@ def load(running: int, *, draining: bool = False) -> Load:
         kv_usage=0.5,
         cache_hit_rate=0.25,
         output_tokens_per_second=123.4,
+        draft_tokens_per_second=40,
+        accepted_draft_tokens_per_second=30,
         draining=draining,
     )
     made.silence.FromMilliseconds(2500)
@@ -74,6 +76,7 @@ def test_one_snapshot_as_text(call, server):
         "waiting": "3 requests, 900 prompt tokens",
         "sessions": "2",
         "output": "123.4 tokens/s",
+        "guesses": "40.0 tokens/s, 75 % right",
         "cache in use": "50 %",
         "cache hits": "25 % of prompt tokens",
         "no progress for": "2.5 s",
@@ -108,7 +111,15 @@ def test_the_picture_has_the_facts_and_the_requests():
     with console.capture() as captured:
         console.print(view(load(2, draining=True), [REQUEST], deque([10.0, 20.0]), "unix:///run/imp/imp.sock"))
     text = captured.get()
-    for words in ("unix:///run/imp/imp.sock", "draining", "123.4 tokens/s  ▅█", "50 %", "2.5 s", "story-[bold]1"):
+    for words in (
+        "unix:///run/imp/imp.sock",
+        "draining",
+        "123.4 tokens/s  ▅█",
+        "40.0 tokens/s, 75 % right",
+        "50 %",
+        "2.5 s",
+        "story-[bold]1",
+    ):
         assert words in text, words
 
 

@@ -61,6 +61,19 @@ def test_rpc_16_output_is_of_the_last_ten_seconds(at: Meter) -> None:
     assert at.meter.snapshot().output_tokens_per_second == 0
 
 
+def test_spc_27_guesses_are_of_the_last_ten_seconds(at: Meter) -> None:
+    assert at.numbers is not None  # narrows the type
+    for _ in range(20):
+        at.numbers.drafts.n_drafted += 8
+        at.numbers.drafts.n_accepted += 6
+        at.pass_seconds(1)
+    found = at.meter.snapshot()
+    assert (found.draft_tokens_per_second, found.accepted_draft_tokens_per_second) == (8, 6)
+    at.pass_seconds(10)
+    found = at.meter.snapshot()
+    assert (found.draft_tokens_per_second, found.accepted_draft_tokens_per_second) == (0, 0)
+
+
 def test_rpc_16_hits_are_of_the_last_minute(at: Meter) -> None:
     at.pass_seconds(30, cached=30, prefilled=10)
     assert at.meter.snapshot().cache_hit_rate == pytest.approx(0.75)

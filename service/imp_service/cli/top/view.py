@@ -11,7 +11,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imp_service.cli.load_text import NO_PROGRESS, REQUEST_HEADINGS, Snapshot, percent, request_row, silence_seconds
+from imp_service.cli.load_text import (
+    GUESSES,
+    NO_PROGRESS,
+    REQUEST_HEADINGS,
+    Snapshot,
+    guesses_text,
+    percent,
+    request_row,
+    silence_seconds,
+)
 from imp_service.cli.top.quit_key import QuitKey
 from imp_service.client.failure import CallFailure
 
@@ -48,6 +57,7 @@ def view(load: "Load", requests: "list[RequestState] | None", speeds: "deque[flo
     facts.add_row("waiting", f"{load.waiting} requests, {load.waiting_tokens} prompt tokens")
     facts.add_row("sessions", str(load.sessions))
     facts.add_row("output", f"{load.output_tokens_per_second:.1f} tokens/s  {spark_line(speeds)}")
+    facts.add_row(GUESSES, guesses_text(load))
     facts.add_row("cache in use", _bar(load.kv_usage, ""))
     facts.add_row("cache hits", _bar(load.cache_hit_rate, " of prompt tokens"))
     silence = silence_seconds(load)

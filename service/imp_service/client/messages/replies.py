@@ -159,6 +159,8 @@ def read_load(load: model_pb2.Load) -> LoadReport:
         output_tokens_per_second=load.output_tokens_per_second,
         silence=seconds(load.silence),
         draining=load.draining,
+        draft_tokens_per_second=load.draft_tokens_per_second,
+        accepted_draft_tokens_per_second=load.accepted_draft_tokens_per_second,
     )
 
 
