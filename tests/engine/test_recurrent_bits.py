@@ -244,7 +244,7 @@ def test_det_1_det_7_sch_1_company_on_every_instruction_set_changes_no_bit(
 @pytest.mark.parametrize("n_guesses", [1, 5, 16])
 def test_spc_1_spc_2_rec_1_guesses_change_no_bit(models: Models, n_guesses: int) -> None:
     """The state after the last output that counts goes on, however many guesses behind it are wrong."""
-    engine = models.engine(drafters=["ngram"], threads=2)
+    engine = models.engine(drafters=["ngram"], threads=2, fixed_depth=True)
     engine.max_draft_tokens = n_guesses
     for n_repeats, sampler in ((1, SAMPLERS[0]), (3, SAMPLERS[0]), (3, SAMPLERS[1])):
         tokens = prompt(40) * n_repeats

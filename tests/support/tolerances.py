@@ -37,6 +37,10 @@ GOLDEN_MARGIN = 1e-6
 GOLDEN_NATS = 1e-9
 # Expected outputs in a time are sums of a few terms in another order.
 DRAFT_RATE = 1e-9
+# Float64 sums of 50 terms, in two ways.
+DIVERGENCE = 1e-9
+# The divergence of logits that were shifted in float32: each has an error of 2^-21 at most, and it goes in squared.
+SHIFTED_LOGITS = 1e-6
 # 40 halvings of [0, 1] in float64.
 BREAK_EVEN = 1e-6
 # The share of a step's time by which the fitted line of its costs may differ from the line that made the steps.

@@ -75,7 +75,7 @@ class Speculation {
   int n_wanted(const Sequence& sequence) const noexcept;
   void take_given(Round& round) const;
   void count_answer(Sequence& sequence);
-  void propose(DraftedEvent& event);
+  void make_proposal(DraftedEvent& event);
   int n_outputs_left(const Sequence& sequence) const noexcept;
   void charge(const Step& step);
   Sequence* going_on(const StepRow& row);

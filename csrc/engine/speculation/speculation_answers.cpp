@@ -43,12 +43,12 @@ void Speculation::propose(std::span<Event> events) {
     auto* const drafted = std::get_if<DraftedEvent>(&event);
     if (drafted == nullptr) continue;
     if (!timing) timing.emplace(clock_, draft_ns_);
-    propose(*drafted);
+    make_proposal(*drafted);
   }
 }
 
 // Drafters that compute would do so for guesses that the constraint may refuse.
-void Speculation::propose(DraftedEvent& event) {
+void Speculation::make_proposal(DraftedEvent& event) {
   DraftRequest& request = requests_.front();
   Sequence& sequence = *state_.find(event.sequence);
   Proposal& proposal = sequence.run->proposal;

@@ -166,7 +166,7 @@ class Speculation:
     drafters: tuple[str, ...] = key(
         ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
         (),
-        "what guesses tokens, in the order of use: ngram (repeats earlier text), head, model (a smaller model)",
+        "what guesses tokens, in the order of use: ngram (earlier text), head, model (a smaller model)",
     )
     head: str | None = key(
         Text("a path"),

@@ -47,7 +47,7 @@ def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
     """Observes the most guesses of a request that sets none."""
     runtime = ModelRuntime(load(load_config(None, [*SMALL, *settings])))
     with closing(runtime.client):
-        return runtime.max_draft_tokens_of(SpeculationOptions())
+        return runtime.guessing_of(SpeculationOptions())[0]
 
 
 def sparse_default(_: Path, settings: tuple[str, ...]) -> tuple[str, float] | None:

@@ -21,6 +21,7 @@ from imp_service.cli.progress import Progress
 if TYPE_CHECKING:
     from imp_service.core.bench import BenchPlan
     from imp_service.core.bench.guesses import Encode
+    from imp_service.core.bench.sparse_prompts import Divergence
     from imp_service.core.load import LoadedModel
 
 
@@ -117,7 +118,7 @@ def run(arguments: Namespace) -> int:
 def _run_model(arguments: Namespace) -> int:
     from imp_service.cli.bench.table import write_table
     from imp_service.config.sources import of_option
-    from imp_service.core.bench import run_bench
+    from imp_service.core.bench import Tools, run_bench
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type: given without --synthetic, but a file has its own types")
@@ -135,9 +136,10 @@ def _run_model(arguments: Namespace) -> int:
     # Only files of answers and prompts have texts, and a directory may have weights alone.
     has_texts = arguments.replay is not None or arguments.sparse_prefill is not None
     encoder_of = _encoder_of if has_texts and file is None else None
+    tools = Tools(encoder_of, None if arguments.sparse_prefill is None else _divergence())
     progress = Progress()
     try:
-        report = run_bench(configs, plan, file, progress.show, encoder_of)
+        report = run_bench(configs, plan, file, progress.show, tools)
     finally:
         progress.clear()
     if arguments.json:
@@ -145,6 +147,12 @@ def _run_model(arguments: Namespace) -> int:
     else:
         write_table(report, sys.stdout)
     return 0
+
+
+def _divergence() -> "Divergence":
+    from imp_service.generation.divergence import divergence
+
+    return divergence
 
 
 def _encoder_of(loaded: "LoadedModel") -> "Encode":

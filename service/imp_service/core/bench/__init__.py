@@ -1,7 +1,7 @@
 """Measures a model's speed and the limits of the machine in one run."""
 
 from imp_service.core.bench.cases import STANDARD, BenchPlan, Case
-from imp_service.core.bench.measure import run_bench
+from imp_service.core.bench.measure import Tools, run_bench
 from imp_service.core.bench.report import (
     BenchReport,
     CaseResult,
@@ -23,5 +23,6 @@ __all__ = [
     "RowsResult",
     "SparseResult",
     "Spread",
+    "Tools",
     "run_bench",
 ]

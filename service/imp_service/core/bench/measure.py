@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service import _core
@@ -11,8 +12,16 @@ from imp_service.config import Config
 from imp_service.core.bench.cases import BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.bench.guesses import Encode, GuessBench, Sample, read_samples
-from imp_service.core.bench.report import BenchReport, CaseResult, ModelFacts, OverheadResult, Repetition, Spread
-from imp_service.core.bench.sparse_prompts import SparseBench, read_prompts
+from imp_service.core.bench.report import (
+    BenchReport,
+    CaseResult,
+    ModelFacts,
+    OverheadResult,
+    Repetition,
+    SparseResult,
+    Spread,
+)
+from imp_service.core.bench.sparse_prompts import Divergence, SparseBench, read_prompts
 from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import field_invalid, make_error
 from imp_service.core.load import LoadedModel, load
@@ -27,21 +36,30 @@ SYNTHETIC_REMARK = "The weights are random: as fast as real ones, but their outp
 WARM_UP_TOKENS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the bench takes from other packages."""
+
+    # Makes a model's encoder of texts, for answers and prompts of files. None: they are token ids.
+    encoder_of: Callable[[LoadedModel], Encode] | None = None
+    # Compares the answers to prompts evaluated in part.
+    divergence: Divergence | None = None
+
+
 def run_bench(
     configs: Sequence[Config],
     plan: BenchPlan,
     file: _core.ModelFile | None,
     report: Report,
-    encoder_of: Callable[[LoadedModel], Encode] | None = None,
+    tools: Tools | None = None,
 ) -> BenchReport:
     """Measures the settings' model, or `file` in its place, with each of `configs`, which differ in threads.
 
     `report` gets a line before each measurement. A case that does not fit is refused before the first one.
-    `encoder_of` makes a model's encoder of texts, for answers and prompts of files; without it they are token ids.
     """
     if not configs:
         raise field_invalid("threads", "none, expected at least one number")
-    reports = [_measure(config, plan, file, report, encoder_of) for config in configs]
+    reports = [_measure(config, plan, file, report, tools or Tools()) for config in configs]
     return BenchReport(
         reports[0].facts,
         tuple(case for report in reports for case in report.cases),
@@ -57,13 +75,13 @@ def _measure(
     plan: BenchPlan,
     file: _core.ModelFile | None,
     report: Report,
-    encoder_of: Callable[[LoadedModel], Encode] | None,
+    tools: Tools,
 ) -> BenchReport:
     report(f"loading, device.threads = {config.settings.device.threads}")
     loaded = load(config, file)
     try:
         bench = ModelBench(loaded, plan.reps, report)
-        encode = None if encoder_of is None else encoder_of(loaded)
+        encode = None if tools.encoder_of is None else tools.encoder_of(loaded)
         samples = [] if plan.replay is None else bench.samples(plan.replay, encode)
         prompts = [] if plan.sparse_prefill is None else bench.prompts(plan.sparse_prefill, encode, max(plan.decode))
         depths = plan.depths if plan.has_rows else ()
@@ -81,14 +99,18 @@ def _measure(
                 for batch in plan.batches
                 for replay in bench.guesses.replay(samples, batch, tokens)
             ),
-            tuple(
-                sparse
-                for tokens in (plan.decode if prompts else ())
-                for sparse in bench.sparse.measure(prompts, tokens)
-            ),
+            tuple(_sparse(bench, plan, prompts, tools.divergence)),
         )
     finally:
         loaded.client.close()
+
+
+def _sparse(
+    bench: ModelBench, plan: BenchPlan, prompts: Sequence[list[int]], divergence: Divergence | None
+) -> Iterator[SparseResult]:
+    if prompts and divergence is not None:
+        for tokens in plan.decode:
+            yield from bench.sparse(divergence).measure(prompts, tokens)
 
 
 def model_facts(loaded: LoadedModel, *, is_synthetic: bool) -> ModelFacts:
@@ -125,8 +147,7 @@ class ModelBench:
         self._cpus = loaded.cpus
         self._speculation = loaded.config.settings.speculation
         self._no_sparse_prefill = loaded.no_sparse_prefill
-        keep = loaded.config.settings.sparse_prefill.keep
-        self.sparse = SparseBench(self._runs, self.threads, keep, reps, report)
+        self._sparse_keep = loaded.config.settings.sparse_prefill.keep
         self.guesses = GuessBench(self._runs, self.threads, self._speculation.max_draft_tokens, reps, report)
 
     def samples(self, path: Path, encode: Encode | None) -> list[Sample]:
@@ -148,6 +169,17 @@ class ModelBench:
         if longest > self._model.max_context:
             raise make_error("CONTEXT_TOO_LONG", f"{path}: {longest} tokens, the context is {self._model.max_context}")
         return prompts
+
+    def sparse(self, divergence: Divergence) -> SparseBench:
+        """Compares whole prompts with parts of them."""
+        return SparseBench(
+            self._runs,
+            self.threads,
+            self._sparse_keep,
+            divergence=divergence,
+            reps=self._reps,
+            report=self._report,
+        )
 
     def require_room(self, case: Case) -> None:
         """Raises if the case cannot run."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from imp_service import _core
 from imp_service.core.bench.engine_runs import NS, EngineRuns, Submit
@@ -17,7 +15,8 @@ from imp_service.core.errors import field_invalid
 from imp_service.tables import KEEP_ALL
 
 Report = Callable[[str], None]
-Logits = list[NDArray[np.float32]]
+# Of the distribution of the second logits from that of the first ones.
+Divergence = Callable[[Any, Any], float]
 
 FIELD = "sparse_prefill"
 
@@ -39,11 +38,14 @@ def read_prompts(path: Path, encode: Encode | None, n_tokens: int) -> list[list[
 class SparseBench:
     """Evaluates each prompt as a whole and in part, in turn."""
 
-    def __init__(self, runs: EngineRuns, threads: int, keep: float, reps: int, report: Report) -> None:
+    def __init__(
+        self, runs: EngineRuns, threads: int, keep: float, *, divergence: Divergence, reps: int, report: Report
+    ) -> None:
         """`keep`: the share of a prompt to evaluate."""
         self._runs = runs
         self._threads = threads
         self._keep = max(1, round(keep * KEEP_ALL))
+        self._divergence = divergence
         self._reps = reps
         self._report = report
 
@@ -77,20 +79,20 @@ class SparseBench:
             Spread.of(speed_ups),
             outputs=len(answer),
             equal=sum(int(a.argmax() == b.argmax()) for a, b in zip(whole, part, strict=True)),
-            divergence=float(np.mean([divergence(a, b) for a, b in zip(whole, part, strict=True)])),
+            divergence=sum(map(self._divergence, whole, part)) / len(answer),
         )
 
     def _answer(
         self, prompt: list[int], policy: str, n_tokens: int, forced: Sequence[int] = ()
-    ) -> tuple[list[int], Logits]:
+    ) -> tuple[list[int], list[Any]]:
         """The greedy answer, or the given one, and the logits of each of its tokens."""
         tokens: list[int] = []
-        logits: Logits = []
+        logits: list[Any] = []
 
         def take(event: Event) -> None:
             if isinstance(event, _core.TokenEvent):
                 tokens.append(event.token)
-                logits.append(np.array(event.logits))
+                logits.append(event.logits.copy())
 
         limits = _core.RunLimits(max_outputs=n_tokens, ends_at_eos=False)
         returns = _core.RunReturns(logits=True)
@@ -126,15 +128,3 @@ class SparseBench:
             sparse_keep=self._keep,
             forced=forced,
         )
-
-
-def divergence(exact: NDArray[np.float32], approximate: NDArray[np.float32]) -> float:
-    """The Kullback-Leibler divergence of the approximate distribution from the exact one, in nats."""
-    ours, theirs = (log_softmax(each.astype(np.float64)) for each in (exact, approximate))
-    return float(np.sum(np.exp(ours) * (ours - theirs)))
-
-
-def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log probabilities."""
-    shifted = logits - logits.max()
-    return shifted - np.log(np.sum(np.exp(shifted)))
