@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -35,8 +36,8 @@ VALUES = {
     "share": st.floats(allow_nan=False, allow_infinity=False),
     "flag": st.booleans(),
     "list": st.lists(st.one_of(st.integers(0, 9), WORDS, st.none()), max_size=3),
-    # Gemma's keys have no quotes, so a colon would end them.
-    "more": st.dictionaries(WORDS.map(lambda word: word.replace(":", "_")), st.booleans(), max_size=2),
+    # Gemma's keys have no quotes, so a colon would end them, and a brace at their beginning the object.
+    "more": st.dictionaries(WORDS.map(lambda word: re.sub("[:}]", "_", word)), st.booleans(), max_size=2),
 }
 CALLS = st.tuples(st.sampled_from(sorted(NAMES)), st.fixed_dictionaries({}, optional=VALUES))
 SAID = st.builds(
