@@ -95,3 +95,11 @@ def test_spc_47_the_bench_names_what_it_cannot_measure(
     path.write_text(line)
     assert main([*FEW, "--sparse-prefill", str(path), *settings]) != 0
     assert said in capfd.readouterr().err
+
+
+def test_spc_47_without_an_answer_there_is_nothing_to_compare(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = prompt_file(tmp_path, random_prompt(200))
+    assert main(["bench", "--prefill", "0", "--decode", "0", "--threads", "1", "--sparse-prefill", path, *ON]) != 0
+    assert "sparse_prefill: given, but decode is 0" in capfd.readouterr().err

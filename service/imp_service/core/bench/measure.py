@@ -83,7 +83,11 @@ def _measure(
         bench = ModelBench(loaded, plan.reps, report)
         encode = None if tools.encoder_of is None else tools.encoder_of(loaded)
         samples = [] if plan.replay is None else bench.samples(plan.replay, encode)
-        prompts = [] if plan.sparse_prefill is None else bench.prompts(plan.sparse_prefill, encode, max(plan.decode))
+        prompts = (
+            []
+            if plan.sparse_prefill is None
+            else bench.prompts(plan.sparse_prefill, encode, max(plan.decode, default=0))
+        )
         depths = plan.depths if plan.has_rows else ()
         cases, overheads = plan.cases(bench.threads), plan.overhead_cases(bench.threads)
         for case in [*cases, *overheads]:
@@ -164,6 +168,8 @@ class ModelBench:
         """The prompts of a file. Each fits into the context, with its answer."""
         if self._no_sparse_prefill:
             raise field_invalid("sparse_prefill", f"given, but {self._no_sparse_prefill}")
+        if n_outputs == 0:
+            raise field_invalid("sparse_prefill", "given, but decode is 0, so that there is no answer to compare")
         prompts = read_prompts(path, encode, self._model.n_tokens)
         longest = max(map(len, prompts), default=0) + n_outputs
         if longest > self._model.max_context:
