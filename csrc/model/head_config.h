@@ -9,7 +9,7 @@
 
 namespace imp {
 
-// The tensors of a head beside its layer. An empty name: the head has no such tensor.
+// The tensors of a head outside its layer. An empty name: the head has no such tensor.
 struct HeadTensors {
   std::string embedding;                    // [vocab, hidden]; empty: the target's
   std::string embedding_norm, hidden_norm;  // of both halves that the head joins

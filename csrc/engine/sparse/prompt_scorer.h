@@ -14,9 +14,9 @@
 namespace imp {
 
 // SpecPrefill ("Speculative Prefill: Turbocharging TTFT with Lightweight and Training-Free Token Importance
-// Estimation"). The draft model evaluates the prompt, continues it by kLookahead greedy tokens, and each of these
-// queries tells how much attention it pays to the prompt: the greatest over heads and layers of the smoothed weights.
-// The importance of a token is the mean over the queries.
+// Estimation"). The draft model evaluates the prompt and continues it by kLookahead greedy tokens. The attention of
+// each of these queries to a token of the prompt is the greatest of its smoothed weights over heads and layers. The
+// importance of a token is the mean over the queries.
 //
 // The prompt's shadow does this, so a run that drafts later finds it evaluated.
 class PromptScorer {

@@ -69,8 +69,8 @@ class DraftControl {
   void add_round(DraftHistory& history, int drafter, std::span<const Guess> verified, int n_right);
   // The sequence had an output without guesses.
   static void add_single(DraftHistory& history) noexcept;
-  // The step verified n_guesses, of which n_right are right, and took so long. Then charge() tells it to each sequence
-  // that had a row which draws: its budget pays its part. `guess_cost`: of making one of its guesses.
+  // Adds a step that verified n_guesses, of which n_right are right. Then charge() takes the part of each sequence that
+  // had an output from its budget. `guess_cost`: of making one of its guesses.
   void add_step(const StepShape& step, int n_guesses, int n_right, const StepTimes& times) noexcept;
   void charge(DraftHistory& history, int n_guesses, int n_right, double guess_cost) const noexcept;
 

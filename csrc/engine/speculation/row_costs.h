@@ -26,7 +26,7 @@ class RowCosts {
   // The time that such a step takes at most, as far as anything is measured: as much as more rows took, and no row
   // takes longer than a step of its own. If rows of prompts are cheap, it takes at most half of such a step.
   double most_ns(int n_rows, double n_held) const noexcept;
-  // The most that a row takes beside those of prompts.
+  // The longest time that one more row adds to a step with rows of prompts.
   double most_row_ns(double n_held) const noexcept;
 
  public:

@@ -26,7 +26,7 @@ std::optional<int> number_after(std::string_view prefix, std::string_view tensor
   return number < 0 ? std::nullopt : std::optional(number);
 }
 
-// The number of the draft layer that a tensor belongs to, or nothing. What lies beside the layers belongs to the first.
+// The number of the draft layer that a tensor belongs to, or nothing. Tensors outside the layers belong to the first.
 std::optional<int> draft_layer_of(std::string_view tensor, const TensorNames& names, const ModelConfig& target) {
   if (const int layer = names.layer_of(tensor) - target.n_layers; layer >= 0 && layer < target.n_draft_layers) {
     return layer;
