@@ -20,6 +20,8 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from imp_service import __version__
 from imp_service.pb import inference_pb2_grpc
@@ -137,9 +139,11 @@ def test_pkg_2_it_serves_confined_as_a_pod(distribution: Distribution, tmp_path:
     process = subprocess.Popen([*confined(tmp_path), python, "-I", "-m", "imp_service", *words])
     try:
         with grpc.insecure_channel(f"unix://{tmp_path}/imp.sock") as channel:
+            # The server accepts connections before its model is loaded, and refuses calls until then.
+            watched = HealthStub(channel).Watch(HealthCheckRequest(), wait_for_ready=True, timeout=HANGS_AFTER)
+            assert any(answer.status == HealthCheckResponse.SERVING for answer in watched)
             generate = inference_pb2_grpc.InferenceServiceStub(channel).Generate
-            request = ask(list(canary.prompt_ids), 12)
-            messages = list(generate(request, wait_for_ready=True, timeout=HANGS_AFTER))
+            messages = list(generate(ask(list(canary.prompt_ids), 12), timeout=HANGS_AFTER))
         assert tokens_of(messages) == list(canary.output_ids[:12])
         process.send_signal(signal.SIGTERM)
         assert process.wait(HANGS_AFTER) == 0
