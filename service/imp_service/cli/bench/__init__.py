@@ -20,7 +20,7 @@ from imp_service.cli.progress import Progress
 
 if TYPE_CHECKING:
     from imp_service.core.bench import BenchPlan
-    from imp_service.core.bench.guesses import Encode
+    from imp_service.core.bench.json_lines import Encode
     from imp_service.core.bench.sparse_prompts import Divergence
     from imp_service.core.load import LoadedModel
 

@@ -38,7 +38,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(usage=parser.format_usage)
-    add_draft_option(parser)
+    add_draft_option(parser, "plan also for guesses of")
     add_context_option(parser)
     add_settings_options(parser)
 

@@ -107,18 +107,14 @@ def add_context_option(parser: ArgumentParser) -> None:
 def add_speculation_options(parser: ArgumentParser) -> None:
     """--draft and --no-speculation."""
     group = parser.add_mutually_exclusive_group()
-    add_draft_option(group)
+    add_draft_option(group, "guess ahead with", "; the output is the same, but comes sooner")
     group.add_argument("--no-speculation", action="store_true", help="guess no tokens ahead")
 
 
-def add_draft_option(parser: "ArgumentParser | _MutuallyExclusiveGroup") -> None:
-    parser.add_argument(
-        "--draft",
-        metavar="PATH",
-        action=Once,
-        help="guess ahead with this smaller model of the same vocabulary, a file or hf:OWNER/NAME:TYPE; the output is "
-        "the same, but comes sooner",
-    )
+def add_draft_option(parser: "ArgumentParser | _MutuallyExclusiveGroup", verb: str, effect: str = "") -> None:
+    """--draft; `verb` and `effect` say in the help what the command does with the model."""
+    model = "this smaller model of the same vocabulary, a file or hf:OWNER/NAME:TYPE"
+    parser.add_argument("--draft", metavar="PATH", action=Once, help=f"{verb} {model}{effect}")
 
 
 def speculation_assignments(arguments: Namespace) -> "list[Assignment]":

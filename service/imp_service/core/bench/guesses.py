@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from imp_service import _core
 from imp_service.core.bench.engine_runs import NS, EngineRuns, Submit
+from imp_service.core.bench.json_lines import Encode, json_lines, token_ids
 from imp_service.core.bench.report import ReplayResult, RowsResult, Spread
 from imp_service.core.errors import field_invalid
 
 Report = Callable[[str], None]
-Encode = Callable[[str], list[int]]
 
 ROW_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 STEPS_OF_A_ROW_COUNT = 8
@@ -40,23 +38,6 @@ def read_samples(path: Path, encode: Encode | None, n_tokens: int) -> list[Sampl
     return [_sample(line, place, encode, n_tokens) for place, line in json_lines(path, "replay")]
 
 
-def json_lines(path: Path, field: str) -> Iterator[tuple[str, Any]]:
-    """The values of a file of JSON lines, each with its place. Errors name the option `field`."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                yield f"{path}, line {number}", _parsed(line, f"{path}, line {number}", field)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise field_invalid(field, f"{path}: {error}") from None
-
-
-def _parsed(line: str, place: str, field: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise field_invalid(field, f"{place}: {error}; expected a JSON object") from None
-
-
 def _sample(given: Any, place: str, encode: Encode | None, n_tokens: int) -> Sample:
     try:
         prompt, answer = (token_ids(given[name], encode) for name in ("prompt", "answer"))
@@ -67,17 +48,6 @@ def _sample(given: Any, place: str, encode: Encode | None, n_tokens: int) -> Sam
     if not prompt or len(answer) < 2:
         raise field_invalid("replay", f"{place}: expected a prompt, and an answer of at least two tokens")
     return Sample(str(given.get("kind", "answer")), prompt, answer)
-
-
-def token_ids(given: object, encode: Encode | None) -> list[int]:
-    """The tokens of a text or of a list of ids. Raises ValueError or TypeError."""
-    if isinstance(given, list) and all(isinstance(each, int) and each >= 0 for each in given):
-        return given
-    if not isinstance(given, str):
-        raise TypeError("neither a text nor a list of token ids")
-    if encode is None:
-        raise ValueError("a text, but random weights have no tokenizer: give token ids")
-    return encode(given)
 
 
 class GuessBench:

@@ -11,7 +11,8 @@ from imp_service import _core
 from imp_service.config import Config
 from imp_service.core.bench.cases import BenchPlan, Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
-from imp_service.core.bench.guesses import Encode, GuessBench, Sample, read_samples
+from imp_service.core.bench.guesses import GuessBench, Sample, read_samples
+from imp_service.core.bench.json_lines import Encode
 from imp_service.core.bench.report import (
     BenchReport,
     CaseResult,

@@ -8,7 +8,7 @@ from typing import Any
 
 from imp_service import _core
 from imp_service.core.bench.engine_runs import NS, EngineRuns, Submit
-from imp_service.core.bench.guesses import Encode, json_lines, token_ids
+from imp_service.core.bench.json_lines import Encode, json_lines, token_ids
 from imp_service.core.bench.report import SparseResult, Spread
 from imp_service.core.engine_client import Event
 from imp_service.core.errors import field_invalid
