@@ -70,6 +70,12 @@ class Dots {
 
 #else
 
+// Makes the compiler add each product at once. Otherwise GCC computes the products of a whole group, stores them on the
+// stack and adds them at the end, at half the speed.
+inline void finish_sums(__m256i& lo, __m256i& hi) {
+  __asm__("" : "+x"(lo), "+x"(hi));
+}
+
 inline __m256i add_pairs(__m256i sums, __m256i pairs) {
   return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
@@ -105,6 +111,7 @@ class Dots {
     if (j % kPairsAtMost == 0) flush();
     low_pairs_ = _mm256_add_epi16(low_pairs_, _mm256_maddubs_epi16(weights.codes.lo, broadcast_four(x, j)));
     high_pairs_ = _mm256_add_epi16(high_pairs_, _mm256_maddubs_epi16(weights.codes.hi, broadcast_four(x, j)));
+    finish_sums(low_pairs_, high_pairs_);
   }
   IntLanes value([[maybe_unused]] const ActivationBlock& x) const {
     const IntLanes sums = {add_pairs(lo_, low_pairs_), add_pairs(hi_, high_pairs_)};
@@ -134,6 +141,7 @@ class Dots<range, part> {
     const __m256i four = broadcast_four(x, j);
     lo_ = add_pairs(lo_, _mm256_maddubs_epi16(weights.magnitudes.lo, _mm256_sign_epi8(four, weights.codes.lo)));
     hi_ = add_pairs(hi_, _mm256_maddubs_epi16(weights.magnitudes.hi, _mm256_sign_epi8(four, weights.codes.hi)));
+    finish_sums(lo_, hi_);
   }
   IntLanes value(const ActivationBlock&) const { return {lo_, hi_}; }
 
