@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from support import quick_run
 from support.alone import turn
+from support.release_run import IS_RELEASE
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The options of this run do not apply to runs of pytest that tests start.
@@ -26,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile(
     "all",
     deadline=None,
-    derandomize=os.environ.get("IMP_RELEASE") != "1",
+    derandomize=not IS_RELEASE,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("quick", settings.get_profile("all"), max_examples=30)

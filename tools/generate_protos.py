@@ -28,7 +28,10 @@ def generate() -> dict[str, str]:
         out = [f"--{kind}{folder}" for kind in ("python_out=", "pyi_out=", "grpc_python_out=", "mypy_grpc_out=quiet:")]
         well_known = str(files("grpc_tools") / "_proto")
         # An option of mypy-protobuf, which writes the types of the stubs; protoc does not.
-        plugin = f"--plugin={Path(sys.executable).with_name('protoc-gen-mypy_grpc')}"
+        program = Path(sys.executable).with_name("protoc-gen-mypy_grpc")
+        if not program.exists():
+            raise SystemExit(f"{program} is missing: pip install '.[test]' puts it beside this Python")
+        plugin = f"--plugin={program}"
         status = protoc.main(["protoc", f"-I{PROTO}", f"-I{well_known}", plugin, *out, *protos])
         if status != 0:
             raise SystemExit(status)

@@ -10,6 +10,7 @@
 
 #include "backend/gemm_args.h"
 #include "base/cpu_features.h"
+#include "base/processor.h"
 #include "tensor/dtype.h"
 
 namespace imp {
@@ -35,6 +36,7 @@ class KernelLibrary {
 struct DeviceCaps {
   std::string_view device = "cpu";  // "cpu" or "cuda"
   CpuFeatures cpu = {};
+  Processor processor = {};
   // Of GPUs:
   int compute_capability = 0;    // 90 for 9.0
   int n_processors = 0;          // streaming multiprocessors

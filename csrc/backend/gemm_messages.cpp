@@ -83,8 +83,12 @@ std::string why_incomplete(const GemmKernel& first, int reached, bool one_reduct
 
 std::string why(const Selection& selection, const GemmKernel& kernel) {
   const bool by_override = selection.override != nullptr && &kernel == selection.first;
-  std::string text = by_override ? "by override gemm." + selection.override->pattern : "by order";
-  if (selection.is_tuned) text = "tuned";
+  std::string text =
+      by_override ? "by override gemm." + selection.override->pattern : "first in the order of preference";
+  if (selection.tuning != nullptr) {
+    const std::string& processor = selection.tuning->processor;
+    text = processor.empty() ? "tuned" : "the fastest on " + processor;
+  }
   for (const PlannedKernel& planned : selection.chosen) {
     if (planned.kernel == &kernel) text += ", " + rows_of(planned.max_m);
   }
@@ -102,7 +106,7 @@ std::string why_not(const Selector& selector, const Selection& selection, const 
     return "another layout or reduction than " + std::string(selection.first->name);
   }
   if (selection.override != nullptr && &kernel < selection.first) return "an override names another";
-  if (selection.is_tuned) return "the tuning prefers others for every number of rows";
+  if (selection.tuning != nullptr) return "the tuning prefers others for every number of rows";
   return "an earlier kernel takes these rows";
 }
 

@@ -25,7 +25,7 @@ inline constexpr const char* kRowsDependOnTheBatch =
 // Why a plan that begins with `first` ends after `reached` rows. `unvalidated` take more, but are not validated.
 std::string why_incomplete(const GemmKernel& first, int reached, bool one_reduction,
                            std::span<const GemmKernel* const> unvalidated);
-// "by order, up to 8 rows". A kernel that a tuning chose for small and large m has both ranges.
+// "first in the order of preference, up to 8 rows". A kernel that a tuning chose for small and large m has both ranges.
 std::string why(const Selection& selection, const GemmKernel& kernel);
 std::string why_not(const Selector& selector, const Selection& selection, const GemmKernel& kernel);
 

@@ -46,11 +46,12 @@ struct GemmOverride {
   std::string kernel;
 };
 
-// A measurement on this device: for weights of a type and up to max_m rows, this kernel is the fastest.
+// For weights of a type and up to max_m rows, this kernel is the fastest.
 struct GemmPreference {
   DType weight = DType::F32;
   int max_m = kAnyRows;
   std::string kernel;
+  std::string processor = {};  // whose table says so; empty for a measurement on this machine
 };
 
 // One line of explain(): a candidate, whether the plan uses it, and why or why not.

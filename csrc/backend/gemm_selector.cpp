@@ -31,7 +31,9 @@ void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPre
   for (std::size_t i = 0; i < tuning.size(); ++i) {
     const bool is_last = i + 1 == tuning.size() || tuning[i + 1].weight != tuning[i].weight;
     const bool ascends = is_last ? tuning[i].max_m == kAnyRows : tuning[i].max_m < tuning[i + 1].max_m;
-    if (!ascends || tuning[i].max_m < 1) refuse_tuning(tuning[i], "rows do not ascend to any number");
+    if (!ascends || tuning[i].max_m < 1) {
+      refuse_tuning(tuning[i], "the row limits do not ascend, or the last one is not unlimited");
+    }
   }
 }
 
@@ -99,8 +101,10 @@ bool Selector::fits(const GemmKernel& kernel, const GemmKernel& first) const {
 // Replaces the chosen kernels with those of the tuning, all or none.
 void Selector::tune(Selection& selection) const {
   std::vector<PlannedKernel> tuned;
+  const GemmPreference* first = nullptr;
   for (const GemmPreference& preference : tuning_) {
     if (preference.weight != problem_.weight) continue;
+    if (first == nullptr) first = &preference;
     const GemmKernel* const kernel = find_kernel(kernels_, preference.kernel);
     if (!same_sums(*kernel, *selection.first) || !refusal(*kernel).empty() || kernel->max_m < preference.max_m) return;
     if (!tuned.empty() && tuned.back().kernel == kernel) {
@@ -111,7 +115,7 @@ void Selector::tune(Selection& selection) const {
   }
   if (tuned.empty()) return;
   selection.chosen = std::move(tuned);
-  selection.is_tuned = true;
+  selection.tuning = first;
 }
 
 std::string Selector::incomplete(const GemmKernel& first) const {

@@ -19,9 +19,9 @@ void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPre
 
 struct Selection {
   const GemmOverride* override = nullptr;
-  const GemmKernel* first = nullptr;  // decides layout, activations and reduction; nullptr if nothing is chosen
-  std::vector<PlannedKernel> chosen;  // by ascending max_m
-  bool is_tuned = false;
+  const GemmKernel* first = nullptr;       // decides layout, activations and reduction; nullptr if nothing is chosen
+  std::vector<PlannedKernel> chosen;       // by ascending max_m
+  const GemmPreference* tuning = nullptr;  // the first that applied; nullptr if none did
 };
 
 class Selector {

@@ -1,5 +1,5 @@
-// What sequences hold on the device. The paged KV cache: keys and values in blocks of a fixed number of tokens. And
-// slots of recurrent state, for models with linear attention: one slot holds the state of one sequence at one position.
+// The device memory of sequences: the paged KV cache, with keys and values in blocks of a fixed number of tokens, and
+// slots of recurrent state for models with linear attention. A slot holds the state of one sequence at one position.
 #pragma once
 
 #include <algorithm>

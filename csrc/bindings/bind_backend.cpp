@@ -4,7 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "backend/cpu/cpu_caps.h"
-#include "backend/cpu/device_name.h"
+#include "backend/cpu/gemm/processor_tuning.h"
 #include "backend/gemm_registry.h"
 #include "backend/make_backend.h"
 #include "base/cpu_features.h"
@@ -63,7 +63,9 @@ py::list explain(const std::string& weight, std::int64_t n, std::int64_t k, cons
   const DeviceCaps caps = here != nullptr   ? here->caps()
                           : device == "cpu" ? cpu::caps_of(cpu::features_named(isa))
                                             : gpu_caps(gpu);
-  const GemmRegistry registry(kernels_of(device), caps, preferences_of(tuning));
+  std::vector<GemmPreference> preferences = preferences_of(tuning);
+  if (device == "cpu") preferences = cpu::with_processor_tuning(std::move(preferences), caps);
+  const GemmRegistry registry(kernels_of(device), caps, std::move(preferences));
   std::vector<GemmOverride> overrides;
   if (!kernel.empty()) overrides.push_back({.pattern = weight, .kernel = kernel});
   const PlanPolicy policy = {.one_reduction = deterministic, .unvalidated_kernels = unvalidated};
@@ -135,7 +137,7 @@ void register_backend(py::module_& module) {
              py::arg("max_m") = py::none(), py::arg("isa") = "auto",
              "The kernels that have the layout of the untuned plan and give equal bits, for up to "
              "max_m rows or any number.");
-  module.def("processor_name", &cpu::processor_name, "The marketing name of the CPU.");
+  module.def("processor_name", &processor_name, "The marketing name of the CPU.");
 }
 
 }  // namespace imp::bindings

@@ -139,7 +139,7 @@ class PythonEngine {
   void submit(std::vector<Command> commands) { engine_->submit(std::move(commands)); }
 
   void hold() { engine_->hold(); }
-  void let_go() { engine_->let_go(); }
+  void release() { engine_->release(); }
 
   py::list drain_events() {
     // Moved out, so that two concurrent callers do not share it.
@@ -176,9 +176,9 @@ void register_engine_class(py::module_& module) {
            "it, and ResourceExhausted if there is not enough memory.")
       .def("drain_events", &PythonEngine::drain_events, "Returns all queued events, oldest first. Never waits.")
       .def("hold", &PythonEngine::hold,
-           "Makes the engine take all commands together that are submitted until let_go(). Holds "
+           "Makes the engine take all commands together that are submitted until release(). Holds "
            "nest. Keep them short.")
-      .def("let_go", &PythonEngine::let_go, "Ends a hold.")
+      .def("release", &PythonEngine::release, "Ends a hold.")
       .def(
           "event_descriptor", [](const PythonEngine& self) { return self.engine().event_descriptor(); },
           "Returns a descriptor that is readable while events are queued.")

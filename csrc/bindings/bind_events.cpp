@@ -121,7 +121,6 @@ void register_events(py::module_& module) {
       .def_readonly("scores", &StartedEvent::scores)
       .def_readonly("candidates", &StartedEvent::candidates)
       .def_property_readonly("logits", [](const StartedEvent& event) { return array_of(event.logits); })
-      .def_readonly("drafts", &StartedEvent::drafts)
       .def_property_readonly("sparse", [](const StartedEvent& event) {
         return event.sparse.is_asked ? std::optional(event.sparse) : std::nullopt;
       });
@@ -131,10 +130,11 @@ void register_events(py::module_& module) {
       .def_readonly("token", &TokenEvent::token)
       .def_readonly("position", &TokenEvent::position)
       .def_readonly("eos", &TokenEvent::eos)
+      .def_readonly("awaits_mask", &TokenEvent::awaits_mask)
       .def_readonly("logprob", &TokenEvent::logprob)
       .def_readonly("candidates", &TokenEvent::candidates)
       .def_property_readonly("logits", [](const TokenEvent& event) { return array_of(event.logits); });
-  bind_event<DraftedEvent>(module, "DraftedEvent", "The outputs of a step are complete; the run waits for masks.")
+  bind_event<DraftedEvent>(module, "DraftedEvent", "The outputs of a step are complete; the run asks for guesses.")
       .def_readonly("stream", &DraftedEvent::stream)
       .def_readonly("output", &DraftedEvent::output)
       .def_readonly("n_most", &DraftedEvent::n_most)

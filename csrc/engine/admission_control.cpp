@@ -106,7 +106,7 @@ void AdmissionControl::count(const Command& command, int sign) {
   if (sign > 0 && n_waiting_ + n_sequences > options_.max_waiting) {
     throw ResourceExhausted(
         Reason::QUEUE_FULL,
-        std::to_string(n_waiting_) + " runs wait, the limit is " + std::to_string(options_.max_waiting),
+        std::to_string(n_waiting_) + " sequences are waiting, the limit is " + std::to_string(options_.max_waiting),
         {{"bound", "requests"}});
   }
   if (sign > 0 && waiting_tokens_ > 0 && waiting_tokens_ + n_tokens > options_.max_waiting_tokens) {

@@ -82,8 +82,8 @@ struct MaskCommand {
 };
 
 // Answers a DraftedEvent: n guesses of the next outputs of a constrained run, perhaps none. Submit it in one list with
-// the masks of the outputs `output` to `output` + n, each of which assumes the guesses before it. The run takes no
-// other masks, so that none can assume other outputs than there are.
+// the masks of the outputs `output` to `output` + n, each of which assumes the guesses before it. Until then the run
+// takes no mask, so that none can assume other outputs than there are.
 struct DraftCommand {
   Ticket ticket = 0;
   SequenceId sequence = 0;

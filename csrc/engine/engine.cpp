@@ -67,7 +67,7 @@ struct Engine::Thread {
       if (wake == Mailbox::Wake::stopped) return;
       take(commands);
       // If the event queue is full, commands are taken but no step runs.
-      const bool is_done = wake == Mailbox::Wake::go_on && !iterate();
+      const bool is_done = wake == Mailbox::Wake::run && !iterate();
       idle = publish() && is_done;
     }
   }
@@ -188,8 +188,8 @@ void Engine::hold() {
   thread_->mailbox.hold();
 }
 
-void Engine::let_go() {
-  thread_->mailbox.let_go();
+void Engine::release() {
+  thread_->mailbox.release();
 }
 
 void Engine::drain_events(std::vector<Event>& out) {

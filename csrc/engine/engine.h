@@ -75,10 +75,10 @@ class Engine {
   // Queues all commands in order, or none if it throws.
   void submit(std::vector<Command> commands);
 
-  // Commands submitted between hold() and let_go() are taken together, so that their runs begin in the same step. Each
+  // Commands submitted between hold() and release() are taken together, so that their runs begin in the same step. Each
   // command is still checked and queued by itself. Steps of earlier commands continue meanwhile. Keep the hold short.
   void hold();
-  void let_go();
+  void release();
 
   // Moves all queued events, oldest first, into `out`, and reuses the memory of `out` for later events. Never waits.
   void drain_events(std::vector<Event>& out);

@@ -63,7 +63,7 @@ struct EngineField {
 inline constexpr EngineField kEngineFields[] = {
     {"max_running", &EngineOptions::max_running, "scheduler.max_running", 1, 4096, "most sequences in one step"},
     {"max_waiting", &EngineOptions::max_waiting, "scheduler.max_waiting", 1, 65536,
-     "most requests that wait for their first step; further ones get QUEUE_FULL"},
+     "most sequences that wait for their first step; beyond it requests get QUEUE_FULL"},
     {"max_waiting_tokens", &EngineOptions::max_waiting_tokens, "scheduler.max_waiting_tokens", 1, 1 << 30,
      "most prompt tokens that wait; further requests get QUEUE_FULL"},
     {"prefill_chunk", &EngineOptions::prefill_chunk, "scheduler.prefill_chunk", 1, 65536,
@@ -89,11 +89,11 @@ inline constexpr EngineField kEngineFields[] = {
     {"evict_sessions", &EngineOptions::evict_sessions, "sessions.evict", 0, 1,
      "end the longest idle session whose blocks become free, instead of KV_FULL"},
     {"sparse_prefill", &EngineOptions::sparse_prefill, "sparse_prefill.enabled", 0, 1,
-     "requests may have only a part of a long prompt evaluated: approximate, and replies say so"},
+     "requests may ask for it: approximate, and replies say so"},
     {"sparse_threshold", &EngineOptions::sparse_threshold, "sparse_prefill.threshold", 1, 1 << 24,
-     "tokens that the cache lacks, up to which auto evaluates all"},
+     "auto evaluates the whole prompt if at most this many tokens are uncached"},
     {"sparse_max_tokens", &EngineOptions::sparse_max_tokens, "sparse_prefill.max_tokens", 1, 1 << 24,
-     "tokens that the cache lacks, beyond which all are evaluated"},
+     "prompts with more uncached tokens than this are evaluated as a whole"},
     {"sparse_anchors", &EngineOptions::sparse_anchors, "sparse_prefill.anchors", 1, 64,
      "chunks of 32 tokens at either end that are always evaluated"},
 };

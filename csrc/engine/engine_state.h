@@ -33,9 +33,6 @@ struct EngineState {
   std::int64_t now_ns = 0;                    // of this iteration
   Drafters drafters = {};                     // in the order in which they are asked
   std::unique_ptr<PromptScorer> scorer = {};  // for sparse prefill; null: there is none
-  // Whether masks of guesses were worth their time lately. If not, few of the constrained runs that begin ask for them.
-  bool is_asking_worth_it = true;
-  std::uint64_t n_runs_not_asking = 0;
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);

@@ -45,7 +45,6 @@ struct StartedEvent {
   TokenScores scores;
   std::vector<Candidate> candidates;  // at the last position, and
   std::vector<float> logits;          // its logits, if requested and nothing is drawn
-  bool drafts = false;                // a DraftedEvent follows the outputs of each step
   SparseReport sparse;
 };
 
@@ -58,13 +57,14 @@ struct TokenEvent {
   std::int32_t token = 0;
   std::int32_t position = 0;  // tokens held when it was drawn
   bool eos = false;
+  bool awaits_mask = false;  // the run waits for the mask of its next output (MaskCommand)
   float logprob = 0;
   std::vector<Candidate> candidates;
   std::vector<float> logits;
 };
 
-// A constrained run with guesses has reported the outputs of a step. It now waits for the mask of its next output,
-// which may come with guesses (DraftCommand).
+// A constrained run has reported the outputs of a step, and asks for guesses with the mask of its next output
+// (DraftCommand). Steps that ask for none have no such event.
 struct DraftedEvent {
   Ticket ticket = 0;
   SequenceId sequence = 0;

@@ -181,11 +181,11 @@ void Loop::end(Step& step) {
 }
 
 void Loop::complete(Step& step) {
-  const std::size_t n_events = state_.events.size();
+  const std::size_t first_event = state_.events.size();
   runs_.complete(step.rows, step.draws, step.scores);
   speculation_.count(step);
   speculation_.observe(step);
-  speculation_.propose(std::span(state_.events).subspan(n_events));
+  speculation_.ask(first_event);
 }
 
 // Drops the rows of runs that ended after the step began.

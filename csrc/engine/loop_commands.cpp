@@ -79,7 +79,7 @@ void Loop::dispatch(AcceptedCommand& accepted) {
   std::visit(
       Overloads{[&](OpenCommand& open) { sessions_.open(open, accepted.scope); },
                 [&](RunCommand& run) { runs_.begin(std::move(run), accepted.taken_ns); },
-                [&](MaskCommand& mask) { runs_.set_mask(std::move(mask)); },
+                [&](MaskCommand& mask) { runs_.set_mask(std::move(mask), accepted.taken_ns); },
                 [&](DraftCommand& draft) { runs_.set_guesses(std::move(draft), accepted.taken_ns); },
                 [&](EndCommand& end) { end_run(end, accepted.taken_ns); },
                 [&](PauseCommand& pause) { runs_.pause(pause); }, [&](ForkCommand& fork) { sessions_.fork(fork); },

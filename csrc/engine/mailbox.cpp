@@ -58,7 +58,7 @@ void Mailbox::hold() {
   ++n_holds_;
 }
 
-void Mailbox::let_go() {
+void Mailbox::release() {
   {
     const std::lock_guard lock(mutex_);
     --n_holds_;
@@ -100,7 +100,7 @@ Mailbox::Wake Mailbox::take(std::vector<AcceptedCommand>& out, bool idle) {
   }
   if (stopped_) return Wake::stopped;
   if (has_commands()) std::swap(out, commands_);
-  return full() ? Wake::full : Wake::go_on;
+  return full() ? Wake::full : Wake::run;
 }
 
 void Mailbox::publish(std::vector<Event>& events, const EngineStats& stats) {

@@ -23,16 +23,16 @@ class Mailbox {
   // For callers.
   // Queues all commands, or throws bad_alloc and leaves `commands` unchanged.
   void put(std::vector<AcceptedCommand>&& commands);
-  // Between hold() and let_go() commands are queued but not taken. Holds nest.
+  // Between hold() and release() commands are queued but not taken. Holds nest.
   void hold();
-  void let_go();
+  void release();
   // Moves all queued events, oldest first, into `out`, and reuses the memory of `out` for later events.
   void drain(std::vector<Event>& out);
   int event_descriptor() const noexcept { return descriptor_; }
   EngineStats stats() const;
 
   // For the engine's thread.
-  enum class Wake : std::uint8_t { go_on, full, stopped };
+  enum class Wake : std::uint8_t { run, full, stopped };
   // Takes the queued commands. Waits while there are none and the engine is idle, or while the event queue is full; in
   // the second case commands may arrive, but the engine must run no step.
   Wake take(std::vector<AcceptedCommand>& out, bool idle);

@@ -10,9 +10,6 @@
 namespace imp {
 namespace {
 
-// Where asking for guesses is not worth it, one of so many constrained runs asks.
-constexpr std::uint64_t kAskAgain = 16;
-
 FinishReason finish_reason(EndReason reason) {
   switch (reason) {
     case EndReason::cancelled:
@@ -123,8 +120,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.drafters = command.drafters;
   run.forced = std::move(command.forced);
   run.sparse_request = command.sparse;
-  run.asks_for_guesses = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty() &&
-                         (state_.is_asking_worth_it || ++state_.n_runs_not_asking % kAskAgain == 0);
+  run.may_ask = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
 
   // Reserves memory for every token that the run can hold, so that no step allocates.
   const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
@@ -180,24 +176,25 @@ void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
   }
 }
 
-void Runs::set_mask(MaskCommand command) {
+void Runs::set_mask(MaskCommand command, std::int64_t taken_ns) {
   Sequence* sequence = state_.find(command.sequence);
   if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
   if (command.output < run.n_outputs || run.mask(command.output) != nullptr) return;
   const auto n_known = static_cast<std::int32_t>(run.given.tokens.size());
   const bool is_answer = run.given.output == run.n_outputs && command.output <= run.n_outputs + n_known;
-  if (run.asks_for_guesses && !is_answer) return;  // it assumes other outputs
+  if (run.may_ask && !is_answer) return;  // it assumes other outputs
+  if (run.given.taken_ns < 0) run.given.taken_ns = taken_ns;
   run.masks.push_back({command.output, command.end, std::move(command.allowed)});
   finish_if_done(*sequence);
 }
 
-// Guesses that come after a mask would change what the mask assumes.
+// Of an answer that is already there, the masks assume its guesses.
 void Runs::set_guesses(DraftCommand command, std::int64_t taken_ns) {
   Sequence* sequence = state_.find(command.sequence);
   if (sequence == nullptr || !sequence->run || sequence->run->ticket != command.ticket) return;  // the run has ended
   Run& run = *sequence->run;
-  if (!run.asks_for_guesses || command.output != run.n_outputs || !run.masks.empty()) return;
+  if (run.given.output >= 0 || command.output != run.n_outputs) return;
   run.given = {
       .output = command.output, .tokens = std::move(command.tokens), .forced = command.forced, .taken_ns = taken_ns};
 }

@@ -16,7 +16,7 @@ class Runs {
 
   // Throws if the run cannot begin. The sequence is then unchanged, and a generation is closed.
   void begin(RunCommand command, std::int64_t taken_ns);
-  void set_mask(MaskCommand command);
+  void set_mask(MaskCommand command, std::int64_t taken_ns);
   void set_guesses(DraftCommand command, std::int64_t taken_ns);
   void pause(const PauseCommand& command);
   // Returns true if it ended a run.
@@ -43,7 +43,7 @@ class Runs {
   void on_evaluated(Sequence& sequence, std::span<Draw> draws);
   void verify(StepRow& row, std::span<Draw> draws);
   int verify_rows(StepRow& row, std::span<Draw> draws);
-  void ask_for_guesses(Sequence& sequence);
+  void await_mask(Sequence& sequence);
   void hold(Sequence& sequence, int n_tokens);
   void start(Sequence& sequence, Draw& draw);
   // These return false if the run ended. A generation is closed then.

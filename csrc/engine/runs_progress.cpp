@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "engine/runs.h"
 
@@ -101,18 +102,22 @@ int Runs::verify_rows(StepRow& row, std::span<Draw> draws) {
     if (!is_guessed) break;
   }
   state_.blocks.truncate(sequence.table, sequence.held);
-  ask_for_guesses(sequence);
+  await_mask(sequence);
   return n_rows;
 }
 
-// The run continues. Drops masks that assumed guesses; the next answer has them again.
-void Runs::ask_for_guesses(Sequence& sequence) {
+// The run continues after the last event, an output. Drops masks that assumed guesses; the next answer has them again.
+void Runs::await_mask(Sequence& sequence) {
   Run& run = *sequence.run;
-  if (!run.asks_for_guesses) return;
-  run.masks.clear();
-  run.given.tokens.clear();
-  state_.events.emplace_back(
-      DraftedEvent{.ticket = run.ticket, .sequence = sequence.id, .stream = sequence.stream, .output = run.n_outputs});
+  if (run.may_ask) {
+    run.masks.clear();
+    run.given.tokens.clear();
+    run.given.output = run.n_outputs;  // as if none were asked for, until Speculation asks
+    run.given.taken_ns = -1;
+  }
+  if (run.constrained && run.mask(run.n_outputs) == nullptr) {
+    std::get<TokenEvent>(state_.events.back()).awaits_mask = true;
+  }
 }
 
 // Returns false if a score of the sequence is not finite.
@@ -139,7 +144,7 @@ void Runs::on_evaluated(Sequence& sequence, std::span<Draw> draws) {
     start(sequence, draws.front());
   }
   for (Draw& draw : draws) {
-    if (deliver(draw)) ask_for_guesses(*draw.sequence);
+    if (deliver(draw)) await_mask(*draw.sequence);
   }
 }
 
@@ -153,7 +158,6 @@ void Runs::start(Sequence& sequence, Draw& draw) {
                      .scores = std::move(run.scores),
                      .candidates = {},
                      .logits = {},
-                     .drafts = run.asks_for_guesses,
                      .sparse = run.sparse_report};
   if (!draw.is_drawn()) {
     event.candidates = std::move(draw.candidates);

@@ -27,7 +27,7 @@ int Run::n_given() const noexcept {
 
 void Run::count_output(std::int32_t token) {
   const auto place = static_cast<std::size_t>(n_outputs - given.output);
-  const bool is_assumed = !asks_for_guesses || (place < given.tokens.size() && given.tokens[place] == token);
+  const bool is_assumed = !may_ask || (place < given.tokens.size() && given.tokens[place] == token);
   std::erase_if(masks, [&](const OutputMask& mask) { return !is_assumed || mask.output <= n_outputs; });
   ++n_outputs;
 }

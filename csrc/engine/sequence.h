@@ -32,15 +32,15 @@ struct OutputMask {
 
 // The guesses of a DraftCommand.
 struct GivenGuesses {
-  std::int32_t output = 0;  // that the first one is for
+  std::int32_t output = 0;  // that the first one is for; -1: the answer is not there yet
   std::vector<std::int32_t> tokens;
   bool forced = false;
-  std::int64_t taken_ns = -1;  // when the command came
+  std::int64_t taken_ns = -1;  // when the answer came
 };
 
-// What a DraftedEvent proposed.
+// What a DraftedEvent proposed. If there was none, nothing was asked for and the answer is a mask.
 struct Proposal {
-  std::int64_t made_ns = -1;  // -1: its answer is counted
+  std::int64_t made_ns = -1;  // when the run began to wait; -1: the answer is counted
   int n_asked = 0;            // guesses for which it asks
   int drafter = -1;           // -1: it proposed nothing
   std::array<std::uint8_t, kLimits.constrained_draft_tokens> sureness{};
@@ -68,9 +68,9 @@ struct Run {
   SparseReport sparse_report;
   bool awaits_scoring = false;  // it is not admitted before its prompt is scored
   std::vector<OutputMask> masks;
-  // Each of its steps ends with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the
-  // guesses before it are the outputs, so both are of one step.
-  bool asks_for_guesses = false;
+  // Its steps may end with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the guesses
+  // before it are the outputs, so both are of one step.
+  bool may_ask = false;
   GivenGuesses given;
   Proposal proposal;
   BeforeRun before;
@@ -102,7 +102,8 @@ struct Run {
   bool paused() const noexcept { return paused_ns >= 0; }
   bool may_use(std::size_t drafter) const noexcept { return (drafters >> drafter & 1U) != 0; }
   const OutputMask* mask(std::int32_t output) const noexcept;
-  // How many of the given guesses a step may evaluate: those with masks that allow them and with a mask behind.
+  // The number of given guesses that a step may evaluate. Each needs a mask that allows it, and a mask for the output
+  // after it.
   int n_given() const noexcept;
   // Forgets the masks that assume another token than this one as the next output, and then counts it.
   void count_output(std::int32_t token);
@@ -161,7 +162,7 @@ struct Sequence {
 
   // The whole prompt, then the outputs and guesses.
   std::span<const std::int32_t> history() const noexcept { return sparse ? sparse->history : tokens; }
-  // Of the n-th of `tokens` in `history`.
+  // The position in `history` of the n-th element of `tokens`.
   int position_of(int n) const noexcept { return sparse ? sparse->position_of(n) : n; }
   // The first tokens whose rows are those of any sequence that begins with them.
   int n_shareable() const noexcept { return sparse ? sparse->n_dense : static_cast<int>(tokens.size()); }

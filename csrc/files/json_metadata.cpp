@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "base/printable.h"
 #include "files/json_reader.h"
@@ -16,7 +15,8 @@ constexpr std::size_t kMaxConfigDepth = 64;
 constexpr std::size_t kMaxConfigKeys = 65'536;
 // Each key is stored with all outer names, so long ones would multiply.
 constexpr std::size_t kMaxDottedKeyBytes = 1024;
-constexpr JsonRules kRules{Reason::MODEL_CONFIG, Reason::MODEL_CONFIG, kMaxConfigDepth};
+constexpr JsonRules kRules{
+    .form = Reason::MODEL_CONFIG, .string = Reason::MODEL_CONFIG, .max_depth = kMaxConfigDepth, .has_non_finite = true};
 
 MetadataValue number_value(const JsonReader& reader) {
   const std::string& digits = reader.value();
@@ -28,7 +28,7 @@ MetadataValue number_value(const JsonReader& reader) {
   }
   double number = 0;
   const auto [rest, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc() || !std::isfinite(number)) reader.fail("number " + printable(digits) + " out of range");
+  if (error != std::errc()) reader.fail("number " + printable(digits) + " out of range");
   return {ValueType::F64, number};
 }
 
@@ -106,7 +106,7 @@ class Flattener {
     bool by_index = false;               // an array that contains a container: each element is its own entry
     std::string key;                     // of the container; in an object, of the current member
     std::string member;                  // the current member of an object
-    std::size_t n_elements = 0;          // of an array, so far
+    std::size_t n_values = 0;            // so far
     std::vector<MetadataValue> scalars;  // of an array without containers
   };
 
@@ -114,6 +114,7 @@ class Flattener {
     switch (event) {
       case JsonEvent::KEY:
         levels_.back().member = reader_.value();
+        ++levels_.back().n_values;
         return;
       case JsonEvent::BEGIN_OBJECT:
       case JsonEvent::BEGIN_ARRAY: {
@@ -144,7 +145,7 @@ class Flattener {
   // The key of the current value.
   std::string next_key() {
     Level& level = levels_.back();
-    const std::string name = level.is_array ? std::to_string(level.n_elements++) : level.member;
+    const std::string name = level.is_array ? std::to_string(level.n_values++) : level.member;
     std::string key = level.key.empty() ? name : level.key + "." + name;
     if (key.size() > kMaxDottedKeyBytes) {
       reader_.fail(Reason::MODEL_LIMIT, "names of more than " + std::to_string(kMaxDottedKeyBytes) + " bytes in all");
@@ -158,12 +159,19 @@ class Flattener {
   }
 
   void finish(Level& level) {
-    if (!level.is_array || level.by_index) return;
+    if (!level.is_array) return finish_object(level);
+    if (level.by_index) return;
     if (auto array = packed(level.scalars)) {
       insert(level.key, std::move(*array));
     } else {
       index_elements(level);
     }
+  }
+
+  // An empty object leaves no other trace.
+  void finish_object(Level& level) {
+    const bool is_document = levels_.size() == 1;
+    if (level.n_values == 0 && !is_document) insert(level.key, *packed({}));
   }
 
   void insert(std::string key, MetadataValue value) {
@@ -194,7 +202,9 @@ std::string read_text(const File& file, std::uint64_t max_bytes) {
 
 Metadata read_json_metadata(const File& file) {
   constexpr Reason kReason = Reason::MODEL_CONFIG;
-  Metadata metadata(file.name(), {kReason, kReason, kReason, true});
+  Metadata metadata(
+      file.name(),
+      {.missing_key = kReason, .wrong_type = kReason, .wrong_value = kReason, .any_number_is_float = true});
   const std::string text = read_text(file, kMaxConfigBytes);
   JsonReader reader(text, file.name(), kRules);
   Flattener(reader, metadata).run();

@@ -105,8 +105,18 @@ JsonEvent JsonReader::value_event(bool may_close_array) {
     case 'n':
       return literal("null", JsonEvent::NONE);
     default:
-      return number();
+      return rules_.has_non_finite && non_finite() ? JsonEvent::NUMBER : number();
   }
+}
+
+bool JsonReader::non_finite() {
+  for (const std::string_view word : {"Infinity", "-Infinity", "NaN"}) {
+    if (!text_.substr(position_).starts_with(word)) continue;
+    position_ += word.size();
+    value_ = word;
+    return true;
+  }
+  return false;
 }
 
 JsonEvent JsonReader::open(bool is_object) {

@@ -14,9 +14,10 @@
 namespace imp {
 
 struct JsonRules {
-  Reason form;            // for malformed JSON
-  Reason string;          // for a string that is not UTF-8 or has a control character or a lone surrogate
-  std::size_t max_depth;  // deeper nesting is MODEL_LIMIT
+  Reason form;                  // for malformed JSON
+  Reason string;                // for a string that is not UTF-8 or has a control character or a lone surrogate
+  std::size_t max_depth;        // deeper nesting is MODEL_LIMIT
+  bool has_non_finite = false;  // numbers may be Infinity, -Infinity and NaN, as Python writes them
 };
 
 enum class JsonEvent : std::uint8_t {
@@ -66,6 +67,7 @@ class JsonReader {
   JsonEvent open(bool is_object);
   JsonEvent close();
   JsonEvent literal(std::string_view word, JsonEvent event);
+  bool non_finite();  // takes the number, if it is none of JSON's
   JsonEvent number();
   void digits();
   void string();

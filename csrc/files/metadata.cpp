@@ -125,7 +125,11 @@ float Metadata::number_of(std::string_view key, const MetadataValue& value) cons
 
 float Metadata::narrowed_number(std::string_view key, double number) const {
   const float narrowed = static_cast<float>(number);
-  if (std::isinf(narrowed) && !std::isinf(number)) refuse_value(key, std::to_string(number), "a number within f32");
+  const bool is_too_large = std::isinf(narrowed) && !std::isinf(number);
+  const bool is_from_json = rules_.any_number_is_float;
+  if (is_too_large || (is_from_json && !std::isfinite(number))) {
+    refuse_value(key, std::to_string(number), "a number within f32");
+  }
   return narrowed;
 }
 

@@ -71,6 +71,8 @@ struct MetadataValue {
   bool is_array() const noexcept {
     return std::holds_alternative<NumericArray>(value) || std::holds_alternative<StringArray>(value);
   }
+  // An empty array of JSON has no type either, but is a value.
+  bool is_null() const noexcept { return type == ValueType::NONE && !is_array(); }
   bool operator==(const MetadataValue&) const = default;
   std::string type_description() const;  // "u32", "array of string"
 };

@@ -38,7 +38,18 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
+void refuse_pytorch(const std::string& where, const std::vector<std::string>& names) {
+  const auto found = std::ranges::find_if(names, is_pytorch_name);
+  if (found == names.end()) return;
+  throw ModelError(Reason::MODEL_FORMAT, where + "has PyTorch's " + printable(*found) +
+                                             ", expected safetensors or GGUF: " + std::string(kPytorchConversion));
+}
+
 }  // namespace
+
+bool is_pytorch_name(std::string_view name) {
+  return name.ends_with(".pth") || (name.starts_with("pytorch_model") && name.ends_with(".bin"));
+}
 
 std::string model_in_directory(const std::string& directory) {
   const std::string where = printable(file_name(directory), 255) + ": ";
@@ -60,6 +71,7 @@ std::string model_in_directory(const std::string& directory) {
                                                 printable(gguf.front()));
   }
   if (!index && safetensors.empty()) {
+    refuse_pytorch(where, names);
     throw ModelError(Reason::MODEL_MISSING,
                      where + "is a directory without a model, expected one of safetensors files");
   }

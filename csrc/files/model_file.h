@@ -27,7 +27,7 @@ struct TensorInfo {
   std::uint32_t shard = 0;        // file of the set
   std::uint64_t file_offset = 0;  // of the first byte in that file
   std::uint64_t n_bytes = 0;
-  // Bytes of an element, if the elements are integers: no weights, and `dtype` means nothing. 0: they are not.
+  // For tensors of integers, which are not weights: bytes per element, and `dtype` is unused. 0 for all other tensors.
   int integer_bytes = 0;
 
   std::int64_t n_elements() const noexcept {

@@ -17,8 +17,9 @@ namespace imp {
 namespace {
 
 [[noreturn]] void refuse_format(const File& file, const FileGuess& guess) {
-  throw ModelError(Reason::MODEL_FORMAT,
-                   file.name() + ": looks like " + std::string(guess.description) + ", expected GGUF or safetensors");
+  const std::string hint = is_pytorch_name(file.name()) ? ": " + std::string(kPytorchConversion) : "";
+  throw ModelError(Reason::MODEL_FORMAT, file.name() + ": looks like " + std::string(guess.description) +
+                                             ", expected GGUF or safetensors" + hint);
 }
 
 FileGuess guess_file(const File& file) {

@@ -68,7 +68,7 @@ void DraftHead::observe(const Batch& batch, Rows hidden, std::span<const std::in
   append(batch, pool);
 }
 
-void DraftHead::go_on(const Batch& batch, std::span<const std::int32_t> from, KvPool& pool) {
+void DraftHead::observe_guesses(const Batch& batch, std::span<const std::int32_t> from, KvPool& pool) {
   IMP_CHECK(from.size() == batch.tokens.size());
   take_rows(batch.tokens.size());
   backend_.gather_rows(next_, from, own_);

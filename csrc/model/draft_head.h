@@ -29,12 +29,12 @@ class DraftHead {
   // is hidden[from[i]]. The batch has no rows with logits.
   void observe(const Batch& batch, Rows hidden, std::span<const std::int32_t> from, KvPool& pool);
 
-  // The logits of the tokens after rows of the last observe() or go_on(): row i of the result goes on from rows[i], and
-  // positions and sequences of the batch are those of these rows. Valid until the next call of any method.
+  // The logits of the tokens after rows of the last observe() or observe_guesses(): row i of the result goes on from
+  // rows[i], and positions and sequences of the batch are those of these rows. Valid until the next call of any method.
   Rows guess(const Batch& batch, std::span<const std::int32_t> rows, const KvPool& pool);
 
   // As observe(), where the hidden rows are what the last guess() left: row i of the batch follows its row from[i].
-  void go_on(const Batch& batch, std::span<const std::int32_t> from, KvPool& pool);
+  void observe_guesses(const Batch& batch, std::span<const std::int32_t> from, KvPool& pool);
 
  private:
   const ModelConfig& sizes() const noexcept { return head_.config.layer; }
@@ -54,7 +54,7 @@ class DraftHead {
   Backend& backend_;
   ForwardLimits limits_;
 
-  // Of every row of the last observe() or go_on().
+  // Of every row of the last observe() or observe_guesses().
   Rows source_;    // [rows, hidden_width()]: hidden rows of the target
   Rows own_;       // [rows, hidden]: hidden rows of the head, where the source is not read as it is
   Rows embedded_;  // [rows, hidden]

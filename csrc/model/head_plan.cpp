@@ -16,9 +16,9 @@
 namespace imp {
 namespace {
 
-class HeadPlaces {
+class HeadSpecs {
  public:
-  explicit HeadPlaces(const HeadConfig& config) : config_(config) {}
+  explicit HeadSpecs(const HeadConfig& config) : config_(config) {}
   void matrix(const std::string& name, std::int64_t n, std::int64_t k, Matrix& slot,
               WeightUse use = WeightUse::product) {
     if (!name.empty()) all_.push_back({.tensor = name, .use = use, .n = n, .k = k, .slot = &slot});
@@ -30,16 +30,16 @@ class HeadPlaces {
     vector(name, n, slot);
     if (!name.empty()) all_.back().offset = config_.names.norm_offset;
   }
-  void append(std::vector<WeightPlace> places) { std::ranges::move(places, std::back_inserter(all_)); }
-  std::vector<WeightPlace> take() && { return std::move(all_); }
+  void append(std::vector<WeightSpec> specs) { std::ranges::move(specs, std::back_inserter(all_)); }
+  std::vector<WeightSpec> take() && { return std::move(all_); }
 
  private:
   const HeadConfig& config_;
-  std::vector<WeightPlace> all_;
+  std::vector<WeightSpec> all_;
 };
 
 // The layer of EAGLE-3: q, k and v are twice as wide as those of a decoder.
-void place_joined_layer(HeadPlaces& places, const HeadConfig& config, LayerWeights& layer) {
+void add_joined_layer(HeadSpecs& specs, const HeadConfig& config, LayerWeights& layer) {
   const ModelConfig& sizes = config.layer;
   const TensorNames& names = config.names;
   const std::int64_t hidden = sizes.hidden_size, ffn = sizes.ffn_size, attention = config.attention_width();
@@ -49,41 +49,41 @@ void place_joined_layer(HeadPlaces& places, const HeadConfig& config, LayerWeigh
     return config.joined_layer + std::string(name) + end;
   };
   const auto matrix = [&](std::string_view name, std::int64_t n, std::int64_t k, Matrix& slot) {
-    places.matrix(named(name, ".weight"), n, k, slot);
+    specs.matrix(named(name, ".weight"), n, k, slot);
   };
   matrix(names.q, q_width, attention, layer.q);
   matrix(names.k, kv_width, attention, layer.k);
   matrix(names.v, kv_width, attention, layer.v);
   if (sizes.qkv_bias) {
-    places.vector(named(names.q, ".bias"), q_width, layer.q_bias);
-    places.vector(named(names.k, ".bias"), kv_width, layer.k_bias);
-    places.vector(named(names.v, ".bias"), kv_width, layer.v_bias);
+    specs.vector(named(names.q, ".bias"), q_width, layer.q_bias);
+    specs.vector(named(names.k, ".bias"), kv_width, layer.k_bias);
+    specs.vector(named(names.v, ".bias"), kv_width, layer.v_bias);
   }
   matrix(names.output, hidden, q_width, layer.output);
-  places.norm(named(names.ffn_norm, ".weight"), hidden, layer.ffn_norm.weight);
+  specs.norm(named(names.ffn_norm, ".weight"), hidden, layer.ffn_norm.weight);
   matrix(names.gate, ffn, hidden, layer.gate);
   matrix(names.up, ffn, hidden, layer.up);
   matrix(names.down, hidden, ffn, layer.down);
 }
 
-std::vector<WeightPlace> head_places(const ModelFile& file, const HeadConfig& config, HeadWeights& weights) {
+std::vector<WeightSpec> head_specs(const ModelFile& file, const HeadConfig& config, HeadWeights& weights) {
   const HeadTensors& names = config.tensors;
   const ModelConfig& sizes = config.layer;
   const std::int64_t hidden = sizes.hidden_size;
-  HeadPlaces places(config);
-  places.matrix(names.embedding, config.embedding_rows, hidden, weights.embedding, WeightUse::lookup);
-  places.norm(names.embedding_norm, hidden, weights.embedding_norm);
-  places.norm(names.hidden_norm, hidden, weights.hidden_norm);
-  places.norm(names.tap_norm, config.hidden_width(), weights.tap_norm);
-  places.matrix(names.fuse, hidden, config.taps.empty() ? 2 * hidden : config.hidden_width(), weights.fuse);
+  HeadSpecs specs(config);
+  specs.matrix(names.embedding, config.embedding_rows, hidden, weights.embedding, WeightUse::lookup);
+  specs.norm(names.embedding_norm, hidden, weights.embedding_norm);
+  specs.norm(names.hidden_norm, hidden, weights.hidden_norm);
+  specs.norm(names.tap_norm, config.hidden_width(), weights.tap_norm);
+  specs.matrix(names.fuse, hidden, config.taps.empty() ? 2 * hidden : config.hidden_width(), weights.fuse);
   if (config.joins_for_attention) {
-    place_joined_layer(places, config, weights.layer);
+    add_joined_layer(specs, config, weights.layer);
   } else {
-    places.append(layer_places(file, sizes, config.names, 0, weights.layer));
+    specs.append(layer_specs(file, sizes, config.names, 0, weights.layer));
   }
-  places.norm(names.final_norm, hidden, weights.final_norm);
-  places.matrix(names.head, sizes.vocab_size, hidden, weights.head, WeightUse::head);
-  return std::move(places).take();
+  specs.norm(names.final_norm, hidden, weights.final_norm);
+  specs.matrix(names.head, sizes.vocab_size, hidden, weights.head, WeightUse::head);
+  return std::move(specs).take();
 }
 
 // The distance from each row of the head to its token.
@@ -142,8 +142,8 @@ void refuse_unread(const ModelFile& file, const HeadConfig& config, const Weight
 
 HeadPlan plan_head(const ModelFile& file, HeadConfig config, int n_target_tokens, const GemmRegistry& registry,
                    std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
-  HeadWeights unused;  // never read; places need it to point into
-  WeightPlan weights = plan_places(file, head_places(file, config, unused), registry, overrides, policy);
+  HeadWeights unused;  // never read; specs need it to point into
+  WeightPlan weights = plan_specs(file, head_specs(file, config, unused), registry, overrides, policy);
   refuse_unread(file, config, weights);
   std::vector<std::int32_t> ids = read_token_ids(file, config, n_target_tokens);
   return {.config = std::move(config), .token_ids = std::move(ids), .weights = std::move(weights)};
@@ -160,8 +160,8 @@ KvGeometry head_kv_geometry(const HeadConfig& config, int block_tokens, int n_bl
 
 HeadWeights load_head(const ModelFile& file, const HeadPlan& plan, Backend& backend) {
   HeadWeights weights;
-  const std::vector<WeightPlace> places = head_places(file, plan.config, weights);
-  load_places(file, places, plan.weights, plan.config.layer.head_dim, backend, {}, nullptr);
+  const std::vector<WeightSpec> specs = head_specs(file, plan.config, weights);
+  load_specs(file, specs, plan.weights, plan.config.layer.head_dim, backend, {}, nullptr);
   weights.token_ids = plan.token_ids;
   return weights;
 }

@@ -34,7 +34,7 @@ struct HeadModel {
   HeadConfig config;
   HeadWeights weights;
   Rope rope;
-  double cost_of_guess = 0;  // bytes of weights that a guess reads, by those of a row of the target
+  double cost_of_guess = 0;  // bytes of weights read for a guess / bytes read for a row of the target
 };
 
 // Checks every tensor of the head, and reads the ids of its rows. Throws ModelError with the tensor, what was found and

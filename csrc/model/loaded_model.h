@@ -20,7 +20,7 @@ struct LoadedModel {
   // A draft model that guesses for speculative decoding, or null.
   std::unique_ptr<const Model> draft;
   std::unique_ptr<Decoder> draft_decoder;
-  double draft_cost = 0;  // the time of its steps by that of the model's, by the bytes that they read
+  double draft_cost = 0;  // time of a draft step / time of a model step, estimated from the bytes they read
   std::unique_ptr<std::atomic<bool>> is_leased = std::make_unique<std::atomic<bool>>(false);
 };
 

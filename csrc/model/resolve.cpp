@@ -58,6 +58,7 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
   model.facts = describe(config, facts.origins);
   model.own_head = find_nextn(file, *model.names, config);
   add_head_fact(model.own_head, model.facts);
+  model.omitted_sizes = facts.omitted();
   model.read_tensors = facts.read_tensors();
   model.config = std::move(facts.config);
   return model;

@@ -19,6 +19,7 @@ struct ResolvedModel {
   const TensorNames* names = nullptr;
   ModelConfig config;
   std::vector<Fact> facts;
+  std::string omitted_sizes;           // of config.json, with their defaults, for an error about a tensor's shape
   std::set<std::string> read_tensors;  // small tensors whose values are part of the configuration
   OwnHead own_head;                    // in the same file
   std::vector<std::string> warnings;   // sentences about unknown or unusual facts

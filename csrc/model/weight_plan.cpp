@@ -13,23 +13,22 @@
 namespace imp {
 namespace {
 
-bool is_transposed(const TensorInfo& tensor, const WeightPlace& place) {
-  if (place.form == StackForm::rows || traits(tensor.dtype).block_elements > 1) return false;
-  const std::int64_t n_rows = place.rows_in_tensor();
-  return place.form == StackForm::columns ||
-         (tensor.dims[0] == n_rows && tensor.dims[1] == place.k && n_rows != place.k);
+bool is_transposed(const TensorInfo& tensor, const WeightSpec& spec) {
+  if (spec.form == StackForm::rows || traits(tensor.dtype).block_elements > 1) return false;
+  const std::int64_t n_rows = spec.rows_in_tensor();
+  return spec.form == StackForm::columns || (tensor.dims[0] == n_rows && tensor.dims[1] == spec.k && n_rows != spec.k);
 }
 
 // Without dimensions of 1 at the end.
-std::vector<std::int64_t> shape_of(const TensorInfo& tensor, const WeightPlace& place) {
-  const std::int64_t n_rows = place.rows_in_tensor();
-  std::vector<std::int64_t> shape = {place.k, n_rows};
-  if (place.use == WeightUse::vector && place.k == 1) shape = {n_rows};
+std::vector<std::int64_t> shape_of(const TensorInfo& tensor, const WeightSpec& spec) {
+  const std::int64_t n_rows = spec.rows_in_tensor();
+  std::vector<std::int64_t> shape = {spec.k, n_rows};
+  if (spec.use == WeightUse::vector && spec.k == 1) shape = {n_rows};
   // config.json's models have one input channel between the taps of a convolution and its channels.
-  if (place.use == WeightUse::vector && place.k > 1 && tensor.n_dims == 3) shape = {place.k, 1, n_rows};
-  if (is_transposed(tensor, place)) shape = {n_rows, place.k};
-  const bool is_stack = std::holds_alternative<Stack*>(place.slot) || place.n_matrices > 1;
-  if (is_stack) shape.push_back(place.n_matrices);
+  if (spec.use == WeightUse::vector && spec.k > 1 && tensor.n_dims == 3) shape = {spec.k, 1, n_rows};
+  if (is_transposed(tensor, spec)) shape = {n_rows, spec.k};
+  const bool is_stack = std::holds_alternative<Stack*>(spec.slot) || spec.n_matrices > 1;
+  if (is_stack) shape.push_back(spec.n_matrices);
   return shape;
 }
 
@@ -54,29 +53,31 @@ void require_float(const ModelFile& file, const TensorInfo& tensor) {
   refuse_tensor(file, tensor.name, "type " + std::string(traits(tensor.dtype).name), "one of f32, f16, bf16");
 }
 
-// The checked tensor of a place.
-const TensorInfo& tensor_of(const ModelFile& file, const WeightPlace& place) {
-  const TensorInfo* tensor = file.find(place.tensor);
-  if (!tensor) refuse_tensor(file, place.tensor, "missing", shape_text(shape_of({}, place)));
-  const std::vector<std::int64_t> shape = shape_of(*tensor, place);
+// The checked tensor of a spec.
+const TensorInfo& tensor_of(const ModelFile& file, const WeightSpec& spec, const std::string& omitted_sizes = {}) {
+  const TensorInfo* tensor = file.find(spec.tensor);
+  if (!tensor) refuse_tensor(file, spec.tensor, "missing", shape_text(shape_of({}, spec)));
+  const std::vector<std::int64_t> shape = shape_of(*tensor, spec);
   if (!has_shape(*tensor, shape)) {
-    refuse_tensor(file, place.tensor, "shape " + imp::shape_text(*tensor), shape_text(shape));
+    const std::string hint = omitted_sizes.empty() ? "" : "; config.json does not have " + omitted_sizes;
+    refuse_tensor(file, spec.tensor, "shape " + imp::shape_text(*tensor), shape_text(shape) + hint);
   }
-  if (place.use == WeightUse::vector) require_float(file, *tensor);
+  if (spec.use == WeightUse::vector) require_float(file, *tensor);
   return *tensor;
 }
 
 // The tensors of a file, and which of them the model uses.
 class Claims {
  public:
-  Claims(const ModelFile& file, const ResolvedModel& model) : file_(file), names_(*model.names), config_(model.config) {
+  Claims(const ModelFile& file, const ResolvedModel& model)
+      : file_(file), names_(*model.names), config_(model.config), omitted_sizes_(model.omitted_sizes) {
     for (const std::string& name : model.read_tensors) claimed_.insert(name);
   }
 
   // Further parts of a tensor follow its first.
-  const TensorInfo& claim(const WeightPlace& place) {
-    const TensorInfo& tensor = tensor_of(file_, place);
-    const bool is_further_part = place.first_row > 0;
+  const TensorInfo& claim(const WeightSpec& spec) {
+    const TensorInfo& tensor = tensor_of(file_, spec, omitted_sizes_);
+    const bool is_further_part = spec.first_row > 0;
     IMP_CHECK(claimed_.insert(tensor.name).second != is_further_part);
     return tensor;
   }
@@ -116,6 +117,7 @@ class Claims {
   const ModelFile& file_;
   const TensorNames& names_;
   const ModelConfig& config_;
+  const std::string& omitted_sizes_;
   std::set<std::string_view> claimed_;
 };
 
@@ -125,10 +127,10 @@ GemmPlan lookup_plan(const GemmRegistry& registry) {
   return GemmPlan{.layout = reference.layout, .kernels = {{&reference, kAnyRows}}};
 }
 
-void require_overrides_match(std::span<const WeightPlace> places, std::span<const GemmOverride> overrides) {
+void require_overrides_match(std::span<const WeightSpec> specs, std::span<const GemmOverride> overrides) {
   std::vector<std::string_view> products;
-  for (const WeightPlace& place : places) {
-    if (place.use != WeightUse::lookup && place.use != WeightUse::vector) products.push_back(place.tensor);
+  for (const WeightSpec& spec : specs) {
+    if (spec.use != WeightUse::lookup && spec.use != WeightUse::vector) products.push_back(spec.tensor);
   }
   require_matches(overrides, products);
 }
@@ -160,23 +162,23 @@ const TensorInfo* claim_rope_factors(const ModelFile& file, const TensorNames& n
   return file.find(names.rope_factors) ? &claims.claim_factors(names.rope_factors, n_pairs) : nullptr;
 }
 
-PlannedWeight planned(const WeightPlace& place, const TensorInfo& tensor, const GemmRegistry& registry,
+PlannedWeight planned(const WeightSpec& spec, const TensorInfo& tensor, const GemmRegistry& registry,
                       std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   PlannedWeight weight{.tensor = &tensor,
-                       .use = place.use,
-                       .problem = {tensor.dtype, place.n, place.k, place.use == WeightUse::expert},
+                       .use = spec.use,
+                       .problem = {tensor.dtype, spec.n, spec.k, spec.use == WeightUse::expert},
                        .plan = {},
-                       .n_matrices = place.n_matrices,
-                       .first_row = place.first_row,
-                       .tensor_rows = place.rows_in_tensor(),
-                       .groups = place.groups,
-                       .is_transposed = is_transposed(tensor, place)};
-  if (place.use == WeightUse::vector) {
-    weight.n_bytes = static_cast<std::size_t>(place.n * place.k * place.n_matrices) * sizeof(float);
+                       .n_matrices = spec.n_matrices,
+                       .first_row = spec.first_row,
+                       .tensor_rows = spec.rows_in_tensor(),
+                       .groups = spec.groups,
+                       .is_transposed = is_transposed(tensor, spec)};
+  if (spec.use == WeightUse::vector) {
+    weight.n_bytes = static_cast<std::size_t>(spec.n * spec.k * spec.n_matrices) * sizeof(float);
   } else {
-    weight.plan = place.use == WeightUse::lookup ? lookup_plan(registry)
-                                                 : registry.plan(weight.problem, place.tensor, overrides, policy);
-    weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout) * static_cast<std::size_t>(place.n_matrices);
+    weight.plan = spec.use == WeightUse::lookup ? lookup_plan(registry)
+                                                : registry.plan(weight.problem, spec.tensor, overrides, policy);
+    weight.n_bytes = packed_bytes(weight.problem, weight.plan.layout) * static_cast<std::size_t>(spec.n_matrices);
   }
   return weight;
 }
@@ -194,11 +196,10 @@ void refuse_tensor(const ModelFile& file, std::string_view name, const std::stri
                    file.name() + ": tensor " + printable(name) + ": " + found + ", expected " + expected);
 }
 
-WeightPlan plan_places(const ModelFile& file, std::span<const WeightPlace> places, const GemmRegistry& registry,
-                       std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
+WeightPlan plan_specs(const ModelFile& file, std::span<const WeightSpec> specs, const GemmRegistry& registry,
+                      std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   WeightPlan plan;
-  for (const WeightPlace& place : places)
-    add(planned(place, tensor_of(file, place), registry, overrides, policy), plan);
+  for (const WeightSpec& spec : specs) add(planned(spec, tensor_of(file, spec), registry, overrides, policy), plan);
   return plan;
 }
 
@@ -218,13 +219,13 @@ std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routi
 WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const GemmRegistry& registry,
                         std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
   const TensorNames& names = *model.names;
-  Weights unused;  // never read; places need it to point into
-  const std::vector<WeightPlace> places = weight_places(file, model.config, names, unused);
-  require_overrides_match(places, overrides);
+  Weights unused;  // never read; specs need it to point into
+  const std::vector<WeightSpec> specs = weight_specs(file, model.config, names, unused);
+  require_overrides_match(specs, overrides);
 
   WeightPlan plan;
   Claims claims(file, model);
-  for (const WeightPlace& place : places) add(planned(place, claims.claim(place), registry, overrides, policy), plan);
+  for (const WeightSpec& spec : specs) add(planned(spec, claims.claim(spec), registry, overrides, policy), plan);
   for (const std::string& name : spare_tensors(model.config, names)) claims.ignore(name);
   plan.rope_factors = claim_rope_factors(file, names, model.config.ropes.front(), claims);
   claims.finish(plan.warnings);

@@ -11,7 +11,7 @@
 #include "backend/gemm_registry.h"
 #include "files/model_file.h"
 #include "model/resolve.h"
-#include "model/weight_places.h"
+#include "model/weight_specs.h"
 
 namespace imp {
 
@@ -34,7 +34,7 @@ struct PlannedWeight {
 };
 
 struct WeightPlan {
-  std::vector<PlannedWeight> weights;        // in the order of weight_places()
+  std::vector<PlannedWeight> weights;        // in the order of weight_specs()
   const TensorInfo* rope_factors = nullptr;  // those in use, or none
   std::size_t n_bytes = 0;
   std::vector<std::string> warnings;
@@ -50,9 +50,9 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
 [[noreturn]] void refuse_tensor(const ModelFile& file, std::string_view name, const std::string& found,
                                 const std::string& expected);
 
-// Plans the tensors of these places, and looks at no others of the file.
-WeightPlan plan_places(const ModelFile& file, std::span<const WeightPlace> places, const GemmRegistry& registry,
-                       std::span<const GemmOverride> overrides, const PlanPolicy& policy);
+// Plans the tensors of these specs, and looks at no others of the file.
+WeightPlan plan_specs(const ModelFile& file, std::span<const WeightSpec> specs, const GemmRegistry& registry,
+                      std::span<const GemmOverride> overrides, const PlanPolicy& policy);
 
 // Of weights that a row multiplies: a part of the experts, and no lookup tables.
 std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routing);

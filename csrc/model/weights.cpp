@@ -44,21 +44,21 @@ std::vector<float> read_values(const ModelFile& file, const TensorInfo& tensor) 
   return values;
 }
 
-float value_of(const WeightPlace& place, float stored) {
-  if (place.map == ValueMap::negative_exp) return -static_cast<float>(std::exp(static_cast<double>(stored)));
-  return (stored + place.offset) * place.factor;
+float value_of(const WeightSpec& spec, float stored) {
+  if (spec.map == ValueMap::negative_exp) return -static_cast<float>(std::exp(static_cast<double>(stored)));
+  return (stored + spec.offset) * spec.factor;
 }
 
-Values load_values(const ModelFile& file, const TensorInfo& tensor, const WeightPlace& place, int head_dim,
+Values load_values(const ModelFile& file, const TensorInfo& tensor, const WeightSpec& spec, int head_dim,
                    Backend& backend) {
   const std::vector<float> stored = read_values(file, tensor);
   std::vector<float> values;
-  for (std::int64_t matrix = 0; matrix < place.n_matrices; ++matrix) {
-    const std::int64_t first = matrix * place.rows_in_tensor() + place.first_row;
-    for (std::int64_t column = 0; column < place.k; ++column) {
-      for (std::int64_t i = 0; i < place.n; ++i) {
-        const std::int64_t row = first + place.groups.file_row(file_row(place.order, i, head_dim));
-        values.push_back(value_of(place, stored[static_cast<std::size_t>(row * place.k + column)]));
+  for (std::int64_t matrix = 0; matrix < spec.n_matrices; ++matrix) {
+    const std::int64_t first = matrix * spec.rows_in_tensor() + spec.first_row;
+    for (std::int64_t column = 0; column < spec.k; ++column) {
+      for (std::int64_t i = 0; i < spec.n; ++i) {
+        const std::int64_t row = first + spec.groups.file_row(file_row(spec.order, i, head_dim));
+        values.push_back(value_of(spec, stored[static_cast<std::size_t>(row * spec.k + column)]));
       }
     }
   }
@@ -134,12 +134,12 @@ struct PlacedMatrices {
   std::vector<PlacedMatrix> all;
   std::vector<Matrix*> slots;
 
-  void add(const PlannedWeight& weight, const WeightPlace& place) {
-    Stack* const* const stack = std::get_if<Stack*>(&place.slot);
-    if (stack == nullptr) return add(weight, place.order, 0, *std::get<Matrix*>(place.slot));
+  void add(const PlannedWeight& weight, const WeightSpec& spec) {
+    Stack* const* const stack = std::get_if<Stack*>(&spec.slot);
+    if (stack == nullptr) return add(weight, spec.order, 0, *std::get<Matrix*>(spec.slot));
     (*stack)->resize(static_cast<std::size_t>(weight.n_matrices));
     for (int i = 0; i < weight.n_matrices; ++i) {
-      add(weight, place.order, i, (**stack)[static_cast<std::size_t>(i)]);
+      add(weight, spec.order, i, (**stack)[static_cast<std::size_t>(i)]);
     }
   }
 
@@ -155,24 +155,24 @@ struct PlacedMatrices {
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed) {
   Weights weights;
-  load_places(file, weight_places(file, model.config, *model.names, weights), plan, model.config.head_dim, backend,
-              progress, packed);
+  load_specs(file, weight_specs(file, model.config, *model.names, weights), plan, model.config.head_dim, backend,
+             progress, packed);
   return weights;
 }
 
-void load_places(const ModelFile& file, std::span<const WeightPlace> places, const WeightPlan& plan, int head_dim,
-                 Backend& backend, const LoadProgress& progress, PackedWeights* packed) {
-  IMP_CHECK(places.size() == plan.weights.size());
+void load_specs(const ModelFile& file, std::span<const WeightSpec> specs, const WeightPlan& plan, int head_dim,
+                Backend& backend, const LoadProgress& progress, PackedWeights* packed) {
+  IMP_CHECK(specs.size() == plan.weights.size());
   ProgressMeter meter(plan, progress);
   PlacedMatrices matrices;
   for (const std::size_t i : file_order(plan)) {
     const PlannedWeight& weight = plan.weights[i];
-    const WeightPlace& place = places[i];
+    const WeightSpec& spec = specs[i];
     if (weight.use == WeightUse::vector) {
-      *std::get<Values*>(place.slot) = load_values(file, *weight.tensor, place, head_dim, backend);
+      *std::get<Values*>(spec.slot) = load_values(file, *weight.tensor, spec, head_dim, backend);
       meter.add(weight.file_bytes());
     } else {
-      matrices.add(weight, place);
+      matrices.add(weight, spec);
     }
   }
   std::vector<Matrix> loaded;

@@ -35,9 +35,9 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 Weights load_weights(const ModelFile& file, const ResolvedModel& model, const WeightPlan& plan, Backend& backend,
                      const LoadProgress& progress, PackedWeights* packed);
 
-// Fills the slots of the places of a plan. `packed` is as above.
-void load_places(const ModelFile& file, std::span<const WeightPlace> places, const WeightPlan& plan, int head_dim,
-                 Backend& backend, const LoadProgress& progress, PackedWeights* packed);
+// Fills the slots of the specs of a plan. `packed` is as above.
+void load_specs(const ModelFile& file, std::span<const WeightSpec> specs, const WeightPlan& plan, int head_dim,
+                Backend& backend, const LoadProgress& progress, PackedWeights* packed);
 
 // The resolved frequencies of each RoPE of the configuration.
 std::vector<Rope> load_ropes(const ModelFile& file, const ModelConfig& config, const WeightPlan& plan);

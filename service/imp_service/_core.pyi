@@ -603,9 +603,6 @@ class StartedEvent:
     def candidates(self) -> list[Candidate]:
         ...
     @property
-    def drafts(self) -> bool:
-        ...
-    @property
     def logits(self) -> numpy.typing.NDArray[numpy.float32]:
         ...
     @property
@@ -631,6 +628,9 @@ class TokenEvent:
     An output was drawn.
     """
     def __init__(self) -> None:
+        ...
+    @property
+    def awaits_mask(self) -> bool:
         ...
     @property
     def candidates(self) -> list[Candidate]:
@@ -664,7 +664,7 @@ class TokenEvent:
         ...
 class DraftedEvent:
     """
-    The outputs of a step are complete; the run waits for masks.
+    The outputs of a step are complete; the run asks for guesses.
     """
     def __init__(self) -> None:
         ...
@@ -1185,11 +1185,7 @@ class Engine:
         """
     def hold(self) -> None:
         """
-        Makes the engine take all commands together that are submitted until let_go(). Holds nest. Keep them short.
-        """
-    def let_go(self) -> None:
-        """
-        Ends a hold.
+        Makes the engine take all commands together that are submitted until release(). Holds nest. Keep them short.
         """
     def mask(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, output: typing.SupportsInt | typing.SupportsIndex, allowed: bytes = b'', *, end: bool = False) -> None:
         """
@@ -1206,6 +1202,10 @@ class Engine:
     def profile(self, ticket: typing.SupportsInt | typing.SupportsIndex, n_steps: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Records the next steps; then a ProfileEvent follows. 0 ends the current profile.
+        """
+    def release(self) -> None:
+        """
+        Ends a hold.
         """
     def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
         """

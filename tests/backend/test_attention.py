@@ -97,7 +97,7 @@ def sinks_of(heads: Heads) -> tuple[float, ...]:
     return tuple(np.linspace(-30, 9, heads.n_heads).tolist())
 
 
-@pytest.mark.sweep(quick=lambda heads, dtype: heads.n_heads in (9, 14) or dtype == "f16")
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [GEOMETRIES[i] for i in (2, 4, 6, 9, 10)], ids=lambda heads: str(heads.n_heads))
 def test_krn_1_krn_2_a_sink_takes_its_part_of_the_weights(heads: Heads, dtype: str) -> None:
@@ -186,7 +186,7 @@ def test_hon_2_a_batch_of_both_kinds_counts_both() -> None:
     assert [after[kind] - before[kind] for kind in ("attend_decode", "attend_prefill")] == [1, 1]
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("device", [DEVICES[0], BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
 def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device, dtype: str) -> None:
@@ -204,7 +204,7 @@ def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device,
         assert_same_bits(result, results[0])
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("device", [BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
 def test_gen_24_kv_3_later_tokens_change_no_earlier_result(device: core.Device, dtype: str) -> None:

@@ -70,6 +70,7 @@ class Keys:
         return greatest, bound
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("heads", "dtype"),
     [

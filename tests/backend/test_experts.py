@@ -132,7 +132,7 @@ class Experts:
         return np.stack([[x[i] @ self.weights[e].values.T for e in row] for i, row in enumerate(self.chosen)])
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_family
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_mod_17_each_row_is_multiplied_with_its_experts(devices: Devices, dtype: str) -> None:
@@ -183,6 +183,7 @@ def test_mod_17_each_expert_adds_its_bias(dtype: str, of_experts: bool) -> None:
 MIXED = ["q4_k", "bf16", "q6_k", "f32", "q8_0", "iq4_nl", "f16"]
 
 
+@pytest.mark.long
 @each_family
 def test_mod_17_experts_of_a_layer_may_differ_in_type(devices: Devices) -> None:
     """Each expert computes as in a layer of its own type, whatever format its rows need."""
@@ -205,6 +206,7 @@ def test_mod_17_experts_of_a_layer_may_differ_in_type(devices: Devices) -> None:
         assert_same_bits(products[its], expected[its])
 
 
+@pytest.mark.few(4)
 @each_family
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "q8_0", "q4_k"])
 def test_det_1_a_rows_products_do_not_depend_on_its_company(devices: Devices, dtype: str) -> None:

@@ -39,7 +39,7 @@ def rows_of(devices: list[core.Device], many: int) -> int:
 ROWS = [1, 5, 70]
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_family
 @pytest.mark.parametrize("m", ROWS)
 @pytest.mark.parametrize(
@@ -105,6 +105,7 @@ BY_ROWS = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda device: device.name.replace(" ", "_"))
 @pytest.mark.parametrize(("dtype", "m", "kernel"), BY_ROWS)
 def test_krn_3_gemm_10_kernels_gate_for_any_number_of_rows(gpu: core.Device, dtype: str, m: int, kernel: str) -> None:

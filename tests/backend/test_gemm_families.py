@@ -45,6 +45,7 @@ def test_det_7_every_family_has_a_member_to_equal() -> None:
     assert ALONE == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("weight", "reduction"), PACKED)
 def test_det_7_d07_gemm_11_members_agree_on_all_shapes(weight: str, reduction: str, repeats: Repeats) -> None:
     members = TOGETHER[weight, reduction]
@@ -55,6 +56,7 @@ def test_det_7_d07_gemm_11_members_agree_on_all_shapes(weight: str, reduction: s
         assert_members_agree(members, random_weight(weight, n, k), random_rows(int(rng.integers(1, 20)), k, seed=n))
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize(("weight", "reduction"), [key for key in TOGETHER if key not in PACKED])
 def test_d07_gemm_11_members_agree_on_types_that_are_decoded(weight: str, reduction: str) -> None:
     for n, blocks, m in [(1, 1, 1), (17, 3, 5), (31, 2, 13), (66, 5, 2)]:
@@ -77,6 +79,7 @@ def extreme_rows(k: int) -> Floats:
     return rows
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize(("weight", "reduction"), list(TOGETHER))
 def test_det_7_d07_members_agree_on_extreme_activations(weight: str, reduction: str) -> None:
     k = k_of(weight, 288)
@@ -129,7 +132,7 @@ def test_d08_extreme_block_exponents_have_a_defined_product(weight: str) -> None
         assert not finite[-1], reduction
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(("kernel", "weight"), CASES)
 def test_gemm_11_a_row_has_the_same_bits_in_any_company(kernel: str, weight: str) -> None:
     # Rows of weights for several tiles and a partial one; for floats, a k one larger than a run in the L2 cache.
@@ -141,6 +144,7 @@ def test_gemm_11_a_row_has_the_same_bits_in_any_company(kernel: str, weight: str
         assert_same_bits(run(kernel, matrix, x[:m], cuts=[16 * (m % 3)] if m % 3 else []), together[:m])
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("weight", WEIGHT_TYPES)
 def test_gemm_11_det_4_threads_change_no_bit(weight: str) -> None:
     k = k_of(weight, 288)

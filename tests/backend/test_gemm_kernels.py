@@ -59,7 +59,7 @@ def test_gemm_7_hon_11_control_a_kernel_that_writes_zeros_is_caught(weight: str)
         check_against_float64("broken_zeros", weight, 7, run("broken_zeros", weight, 7))
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(("kernel", "weight"), [case for case in CASES if KERNELS[case[0]]["activations"] == "f32"])
 def test_gemm_10_control_a_changed_weight_is_caught(kernel: str, weight: str) -> None:
     """Changes one bit. Quantizing kernels have a separate control, where their bound is narrow."""
@@ -84,7 +84,7 @@ def test_gemm_9_control_a_stray_write_is_caught(kernel: str, what: str) -> None:
         run(kernel, "f32", 2)
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(("kernel", "weight"), CASES)
 def test_det_16_no_bit_depends_on_stale_memory(kernel: str, weight: str) -> None:
     """Fills memory with zeros, with 0x3f (a float near 0.75) and with 0xff (NaN)."""

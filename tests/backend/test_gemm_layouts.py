@@ -123,6 +123,7 @@ def test_mod_23_a_changed_layout_is_another_revision() -> None:
     assert {dtype: packed_digest(dtype) for dtype in DIGESTS} == DIGESTS
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("dtype", PANEL_TYPES)
 def test_gemm_12_panels_hold_the_bytes_that_their_blocks_say(dtype: str) -> None:
     elements, _ = block_of(dtype)

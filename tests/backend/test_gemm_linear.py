@@ -58,7 +58,7 @@ def test_gemm_3_a_step_chooses_nothing() -> None:
     assert sum(counts) == 1000
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_gemm_12_one_copy_and_unpacking_gives_the_file(dtype: str, n_threads: int) -> None:

@@ -21,6 +21,10 @@ ROOT = Path(__file__).parents[2]
 OLD_CPU = {"cpu": "avx2"}
 CLIENT_CPU = {"cpu": "avx2vnni"}
 NEW_CPU = {"cpu": "avx512bf16"}
+# AMD's processors by family and model.
+ZEN_3 = {"cpu": "avx2", "amd": (0x19, 0x01)}
+ZEN_4 = {"cpu": "avx512bf16", "amd": (0x19, 0x11)}
+ZEN_5 = {"cpu": "avx2vnni+avx512bf16", "amd": (0x1A, 0x02)}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # The last words of the names of kernels that are compiled only for other processor families.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
@@ -52,19 +56,25 @@ def test_gemm_1_names_are_unique_and_lead_to_their_code() -> None:
     kernels = ROOT / "csrc/backend/cpu/gemm"
     lists = {"QUANTIZED": "quantized/types.h", "FLOAT": "kernels.h"}
     types = {
-        kind: re.findall(r"^  use\((\w+), ", (kernels / name).read_text(), re.MULTILINE) for kind, name in lists.items()
+        kind: re.findall(r"^  use\((\w+), \w+, isa\)", (kernels / name).read_text(), re.MULTILINE)
+        for kind, name in lists.items()
     }
+    shaped = r"^  use\((\w+), \w+, isa, (\d+), (\d+)\)"
+    shapes = re.findall(shaped, (kernels / "quantized/types.h").read_text(), re.MULTILINE)
     found = {}
     for path in kernels.rglob("*.cpp"):
         text = path.read_text()
         defined = re.findall(r"^void run_(\w+)\(const GemmArgs&", text, re.MULTILINE)
         for kind, isa in re.findall(r"^IMP_(\w+)_TYPES\(IMP_DEFINE_(?:FLOAT_)?RUN, (\w+)\)", text, re.MULTILINE):
             defined += [f"{dtype}_{isa}" for dtype in types[kind]]
+        for isa in re.findall(r"^IMP_TILE_SHAPES\(IMP_DEFINE_SHAPED_RUN, (\w+)\)", text, re.MULTILINE):
+            defined += [f"{dtype}_{isa}_{rows}x{panels}" for dtype, rows, panels in shapes]
         for name in defined:
             if not name.endswith(ELSEWHERE):
                 assert found.setdefault(name, path) == path
     assert sorted(found) == sorted(names)
-    assert all(found[name].stem.rpartition("_")[2] == name.rpartition("_")[2] for name in names)
+    without_shapes = {name: re.sub(r"_\d+x\d+$", "", name) for name in names}
+    assert all(found[name].stem.rpartition("_")[2] == without_shapes[name].rpartition("_")[2] for name in names)
 
 
 def test_gemm_1_gemm_2_reference_refuses_nothing_and_every_refusal_is_words() -> None:
@@ -220,7 +230,8 @@ def test_gemm_4_a_glob_that_matches_no_tensor_is_an_error() -> None:
 
 def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
     assert core.gemm_explain(NEW_CPU, "q4_k", 4096, 4096) == [
-        ("q4_k_avx512vnni", True, "by order, any number of rows"),
+        ("q4_k_avx512vnni", True, "first in the order of preference, any number of rows"),
+        ("q4_k_avx512vnni_6x2", False, "an earlier kernel takes these rows"),
         ("q4_k_avx2vnni", False, "needs AVX-VNNI"),
         ("q4_k_avx2", False, "an earlier kernel takes these rows"),
         ("dequant_avx512", False, "another layout or reduction than q4_k_avx512vnni"),
@@ -230,8 +241,9 @@ def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
     ]
     assert core.gemm_explain(OLD_CPU, "q8_0", 1024, 1024) == [
         ("q8_0_avx512vnni", False, "needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI"),
+        ("q8_0_avx512vnni_6x2", False, "needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI"),
         ("q8_0_avx2vnni", False, "needs AVX-VNNI"),
-        ("q8_0_avx2", True, "by order, any number of rows"),
+        ("q8_0_avx2", True, "first in the order of preference, any number of rows"),
         ("dequant_avx512", False, "needs AVX-512 (F, BW, VL, DQ)"),
         ("dequant_avx2", False, "another layout or reduction than q8_0_avx2"),
         ("q8_0_generic", False, "an earlier kernel takes these rows"),
@@ -250,9 +262,51 @@ def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
 
 def test_gemm_6_every_weight_has_a_kernel_for_every_m_and_every_kernel_is_reached() -> None:
     reached = set()
-    for caps, weight, (n, blocks), m in itertools.product(ALL_CPUS, WEIGHT_TYPES, SHAPES, [1, 2, 7, 8, 33, 513]):
+    cpus = [*ALL_CPUS, ZEN_4, ZEN_5]
+    for caps, weight, (n, blocks), m in itertools.product(cpus, WEIGHT_TYPES, SHAPES, [1, 2, 7, 8, 33, 513]):
         reached.add(core.gemm_kernel_for(caps, weight, n, blocks * block_of(weight)[0], m))
+    for weight in WEIGHT_TYPES:
+        # Other shapes of tiles, which a tuning may choose.
+        names = core.gemm_interchangeable(NEW_CPU, weight, 64, block_of(weight)[0], 513)
+        reached |= {name for name in names if re.search(r"\d+x\d+$", name)}
     assert {row["name"] for row in core.gemm_kernels()} == reached
+
+
+def test_gemm_18_a_processor_has_the_shapes_of_tiles_that_are_fastest_on_it() -> None:
+    plans = {}
+    for name, caps in {"Zen 3": ZEN_3, "Zen 4": ZEN_4, "Zen 5": ZEN_5, "another": NEW_CPU}.items():
+        plans[name] = {
+            weight: core.gemm_plan(caps, weight, 64, 256)["description"].removeprefix("panel16 q8_block32: ")
+            for weight in ("q8_0", "q4_0", "q4_k")
+        }
+    q8_0, q4_0, q4_k = (f"{weight}_avx512vnni" for weight in ("q8_0", "q4_0", "q4_k"))
+    wide_q8_0, wide_q4_0 = (f"{name} up to 4 rows, {name}_6x2" for name in (q8_0, q4_0))
+    assert plans == {
+        "Zen 3": {"q8_0": "q8_0_avx2", "q4_0": "q4_0_avx2", "q4_k": "q4_k_avx2"},
+        "Zen 4": {"q8_0": q8_0, "q4_0": wide_q4_0, "q4_k": q4_k},
+        "Zen 5": {"q8_0": wide_q8_0, "q4_0": wide_q4_0, "q4_k": q4_k},
+        "another": {"q8_0": q8_0, "q4_0": q4_0, "q4_k": q4_k},
+    }
+
+
+def test_gemm_18_an_explanation_names_the_processor() -> None:
+    reasons = {name: why for name, _, why in core.gemm_explain(ZEN_5, "q8_0", 64, 64)}
+    assert reasons["q8_0_avx512vnni"] == "the fastest on AMD Zen 5, up to 4 rows"
+    assert reasons["q8_0_avx512vnni_6x2"] == "the fastest on AMD Zen 5, any number of rows"
+
+
+def test_gemm_18_a_tuning_and_an_override_come_before_the_processor() -> None:
+    tuning = [("q8_0", "q8_0_avx512vnni", None)]
+    assert core.gemm_kernel_for(ZEN_5, "q8_0", 64, 64, 8) == "q8_0_avx512vnni_6x2"
+    assert core.gemm_kernel_for(ZEN_5, "q8_0", 64, 64, 8, tuning=tuning) == "q8_0_avx512vnni"
+    assert core.gemm_kernel_for(ZEN_5, "q4_0", 64, 64, 8, tuning=tuning) == "q4_0_avx512vnni_6x2"
+    plan = core.gemm_plan(ZEN_5, "q8_0", 64, 64, overrides=[("q8_0", "q8_0_avx2")])
+    assert plan["description"] == "panel16 q8_block32: q8_0_avx2"
+
+
+def test_gemm_18_a_processor_without_the_instructions_of_its_shapes_has_the_usual_kernels() -> None:
+    # A virtual machine may hide them.
+    assert core.gemm_kernel_for({**ZEN_5, "cpu": "avx2"}, "q8_0", 64, 64, 8) == "q8_0_avx2"
 
 
 # A possible list for GPUs: a new GPU's kernel, an older GPU's, and one that takes anything.
@@ -365,10 +419,10 @@ def test_what_may_stand_for_what_is_in_order() -> None:
     [
         ([("q8_0", "fast", None)], "tuning: q8_0: no kernel fast"),
         ([("q4_k", "small", None)], "tuning: q4_k: small is of another type"),
-        ([("q8_0", "small", 4)], "tuning: q8_0: rows do not ascend to any number"),
-        ([("q8_0", "small", 8), ("q8_0", "large", 4), ("q8_0", "small", None)], "rows do not ascend"),
-        ([("q8_0", "small", None), ("q8_0", "large", None)], "rows do not ascend"),
-        ([("q8_0", "small", 0), ("q8_0", "large", None)], "rows do not ascend"),
+        ([("q8_0", "small", 4)], "tuning: q8_0: the row limits do not ascend, or the last one is not unlimited"),
+        ([("q8_0", "small", 8), ("q8_0", "large", 4), ("q8_0", "small", None)], "row limits do not ascend"),
+        ([("q8_0", "small", None), ("q8_0", "large", None)], "row limits do not ascend"),
+        ([("q8_0", "small", 0), ("q8_0", "large", None)], "row limits do not ascend"),
     ],
 )
 def test_a_tuning_that_cannot_be_is_refused(tuning: list[tuple[str, str, int | None]], message: str) -> None:

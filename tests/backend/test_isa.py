@@ -148,6 +148,7 @@ def leaks(found: list[tuple[str, str]]) -> list[str]:
     return [name for kind, name in found if kind in "WVuvw" or (kind in "TDBR" and not name.startswith("imp::"))]
 
 
+@pytest.mark.long
 def test_gemm_14_no_object_of_an_instruction_set_shares_its_code() -> None:
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")

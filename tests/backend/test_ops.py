@@ -105,6 +105,7 @@ def test_gen_22_d09_rope_angles_at_any_position(devices: list[core.Device], scal
         assert_close(actual, shifted, np.full_like(expected, tolerances.ANGLE))
 
 
+@pytest.mark.few(8)
 @each_family
 @pytest.mark.parametrize("style", ["adjacent", "halves"])
 @pytest.mark.parametrize(("head_dim", "dims"), [(8, 8), (80, 80), (128, 96), (96, 20)])
@@ -163,6 +164,7 @@ def test_krn_3_rotating_and_keeping_in_one_pass_is_what_its_parts_are(
     assert cache.memory() != parts(None)
 
 
+@pytest.mark.few(4)
 @each_family
 @pytest.mark.parametrize("width", [5, 96, 4097, 9000])
 def test_krn_3_gated_activations(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:

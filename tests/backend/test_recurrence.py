@@ -137,6 +137,7 @@ class DeltaCase:
 SHAPES = [(1, (1, 8, 8)), (2, (2, 16, 24)), (2, (6, 9, 33)), (1, (3, 64, 40)), (2, (4, 128, 128))]
 
 
+@pytest.mark.few(5)
 @each_family
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize(("key_heads", "shape"), SHAPES)
@@ -167,6 +168,7 @@ def test_krn_4_gated_delta_rule(
             assert_close(actual[: outs.size], control.run(*case.rows)[0].reshape(-1), bounds.reshape(-1))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("key_heads", "shape"), SHAPES)
 def test_krn_4_a_sequence_has_the_same_bits_however_it_is_divided(
     rng: np.random.Generator, key_heads: int, shape: tuple[int, int, int]

@@ -50,6 +50,7 @@ def test_smp_1_smp_25_a_choice_depends_on_its_request_alone() -> None:
     assert shifted != reference
 
 
+@pytest.mark.long
 def test_smp_25_large_rows_agree_on_every_instruction_set() -> None:
     """Uses rows of several mass blocks, whose lists are gathered only in part."""
     rng = np.random.default_rng(2)
@@ -176,6 +177,7 @@ def test_smp_8_support_sets_are_exact(vocab: int, n_rows: int, repeats: Repeats)
     assert wrong_by_one > 0.5 * compared, "the oracle must see one candidate missing"
 
 
+@pytest.mark.long
 @each_sampler
 def test_smp_8_what_is_drawn_is_of_the_exact_set(device: core.Device, fewer: int) -> None:
     rng = np.random.default_rng(8)
@@ -196,6 +198,7 @@ def test_smp_8_what_is_drawn_is_of_the_exact_set(device: core.Device, fewer: int
     assert set(draws(rows[0], 100, device, top_k=5, temperature=3.0)) == few
 
 
+@pytest.mark.long
 def test_smp_9_draws_are_those_of_unbounded_integers() -> None:
     rng = np.random.default_rng(9)
     extremes = [0, 1, 2**63, 2**64 - 1]

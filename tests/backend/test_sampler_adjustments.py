@@ -39,7 +39,7 @@ def test_smp_11_at_one_the_repetition_penalty_is_a_no_op() -> None:
     assert sampler.adjusted(fields).view(np.uint32).tolist() != bits
 
 
-def test_smp_12_a_penalty_never_lifts_an_id_above_an_unpenalised_one() -> None:
+def test_smp_12_a_penalty_never_lifts_an_id_above_an_unpenalized_one() -> None:
     rng = np.random.default_rng(12)
     for row in normal_rows(12, 1000, vocab=10):
         history = rng.integers(0, 10, size=4).tolist()
@@ -50,6 +50,7 @@ def test_smp_12_a_penalty_never_lifts_an_id_above_an_unpenalised_one() -> None:
         assert not ((after[said][:, None] > after[unsaid]) & (row[said][:, None] <= row[unsaid])).any()
 
 
+@pytest.mark.long
 def test_smp_10_smp_13_smp_14_adjustments_equal_the_definition() -> None:
     rng = np.random.default_rng(13)
     changed = 0

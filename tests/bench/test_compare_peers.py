@@ -53,6 +53,7 @@ def test_a_model_has_its_types_and_its_weights_their_sizes(model: Path, tmp_path
         assert abs(deviation - 1) < 5 / np.sqrt(2 * values[name].size)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_vocabularies_have_the_real_sizes_and_no_word_twice(name: str) -> None:
     from bench.make_model import vocabulary
@@ -177,6 +178,7 @@ def test_goals_are_those_of_the_case_and_hold_for_the_best_peer() -> None:
     assert verdicts(outcome_of(Case("decode", 2, 32, 16), seconds, "f32")) == []
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_models_of_families_have_the_size_of_a_small_real_model(name: str) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")

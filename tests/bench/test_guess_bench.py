@@ -29,6 +29,7 @@ def report_of(capfd: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capfd.readouterr().out)["speculation"]
 
 
+@pytest.mark.long
 def test_spc_30_the_cost_of_rows_has_its_break_even(capfd: pytest.CaptureFixture[str]) -> None:
     rows = report_of(capfd, "--decode", "0", "--depth", "0,40", "--speculation")["rows"]
     assert [(row["rows"], row["depth"]) for row in rows] == [
@@ -48,6 +49,7 @@ def test_spc_30_break_even_is_where_a_step_gives_as_many_tokens_in_a_time(
     assert break_even(cost, n_guesses) == (share if share is None else pytest.approx(share, abs=BREAK_EVEN))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["answers.jsonl", "answers.jsonl.gz"])
 def test_spc_30_a_replay_decodes_the_given_answers_both_ways(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -74,6 +76,7 @@ def test_spc_30_a_replay_decodes_the_given_answers_both_ways(
     assert 0 < replays[0]["accepted"] <= replays[0]["drafted"]
 
 
+@pytest.mark.long
 def test_spc_30_the_tables_name_their_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = [{"prompt": [300, 301] * 20, "answer": [300, 301] * 10}]
     path = replay_file(tmp_path, lines)

@@ -35,6 +35,7 @@ def results(capfd: pytest.CaptureFixture[str], path: str, *arguments: str) -> li
     return found
 
 
+@pytest.mark.long
 def test_spc_47_the_bench_compares_a_part_of_each_prompt_with_all_of_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -49,6 +50,7 @@ def test_spc_47_the_bench_compares_a_part_of_each_prompt_with_all_of_it(
         assert times[2] == [whole / part for whole, part in zip(*times[:2], strict=True)]
 
 
+@pytest.mark.long
 def test_spc_47_all_of_a_prompt_in_its_place_gives_equal_answers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +70,7 @@ def test_spc_47_the_divergence_is_that_of_the_definition() -> None:
         assert divergence(exact, exact + np.float32(4)) == pytest.approx(0, abs=SHIFTED_LOGITS)
 
 
+@pytest.mark.long
 def test_spc_47_the_table_names_its_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = prompt_file(tmp_path, random_prompt(200))
     assert main([*FEW, "--sparse-prefill", path, *ON]) == 0
@@ -76,6 +79,7 @@ def test_spc_47_the_table_names_its_columns(tmp_path: Path, capfd: pytest.Captur
     assert sum(line.startswith("prompt 200") for line in lines) == 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("line", "settings", "said"),
     [

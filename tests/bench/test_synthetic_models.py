@@ -58,6 +58,7 @@ def test_q4_k_m_has_six_bits_where_the_hubs_files_do() -> None:
     assert {found[name] for name in found.keys() - six} == {"q4_k"}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("shape", "mix"), [*[pytest.param(SMALL, mix, id=mix) for mix in MIXES], (SMALL_EXPERTS, "q4_k_m")]
 )

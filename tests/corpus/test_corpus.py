@@ -120,6 +120,7 @@ READERS: dict[str, Callable[[Path], str]] = {
 }
 
 
+@pytest.mark.few(32)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_b11_an_input_of_the_corpus_ends_as_its_name_says(path: Path) -> None:
     assert READERS[path.parent.name](path) == path.name.partition(".")[0]

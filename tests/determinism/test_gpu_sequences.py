@@ -44,7 +44,6 @@ def agree(reference: Sequence, other: Sequence) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda family, **_: family == "llama")
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(("family", "dtype"), [("llama", "f16"), ("qwen3", "bf16"), ("gemma2", "f16")])
 def test_det_12_sequences_of_a_gpu_agree_with_the_cpus(device: str, family: str, dtype: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ SIZES = "limits.max_context=160"
 Texts = list[str]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen35", "qwen3next"])
 def test_det_1_det_2_det_5_sch_4_text_of_recurrent_models_is_the_same_over_both_protocols(
     family: str, tmp_path: Path

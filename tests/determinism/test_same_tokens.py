@@ -1,6 +1,5 @@
 """The same tokens under any load: random requests alone, and together in every configuration of an engine."""
 
-import os
 import random
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ import pytest
 
 import imp_service
 from imp_service import GenerationRequest, LanguageModel, _testing
+from support.release_run import IS_RELEASE
 from support.workload import Outcome, random_requests, run, run_by_steps, run_together
 
 N_REQUESTS = 200
@@ -33,7 +33,7 @@ VARIANTS = {
     "avx512": ("device.isa=avx512",),
 }
 # A quick run takes one variant of each kind: batch, chunk, cache, threads, instruction set.
-QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "guesses", "draft_model", "3_threads", "generic")
+QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "guesses", "3_threads")
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,7 @@ def test_det_5_sch_4_same_tokens_after_preemption(alone: tuple[list, list[Outcom
     assert stats.blocks_live == 0
 
 
+@pytest.mark.long
 def test_gen_4_det_9_a_loop_written_by_hand_gives_the_same_tokens(alone: tuple[list, list[Outcome]]) -> None:
     requests, expected = alone
     with load() as model:
@@ -98,6 +99,7 @@ def test_gen_4_det_9_a_loop_written_by_hand_gives_the_same_tokens(alone: tuple[l
     assert [i for i, outcome in enumerate(found) if outcome != expected[i]] == []
 
 
+@pytest.mark.long
 def test_hon_1_another_seed_is_seen_to_differ(alone: tuple[list, list[Outcome]]) -> None:
     requests, expected = alone
     sampled = [i for i, r in enumerate(requests) if r.sampling.seed is not None and len(expected[i].token_ids) > 8]
@@ -109,7 +111,7 @@ def test_hon_1_another_seed_is_seen_to_differ(alone: tuple[list, list[Outcome]])
     assert sum(outcome != expected[i] for i, outcome in zip(sampled, changed, strict=True)) > len(sampled) // 2
 
 
-@pytest.mark.skipif(os.environ.get("IMP_RELEASE") != "1", reason="the release run; IMP_RELEASE=1 runs it")
+@pytest.mark.skipif(not IS_RELEASE, reason="the release run; IMP_RELEASE=1 runs it")
 def test_det_9_many_seeds() -> None:
     for seed in range(50):
         with load("device.threads=1", "kv.prefix_cache=false") as model:

@@ -45,6 +45,7 @@ def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> N
     assert kernels[2] == {"reference"} != kernels[0]
 
 
+@pytest.mark.long
 def test_mod_21_models_come_and_go() -> None:
     outcomes = []
     for _ in range(20):

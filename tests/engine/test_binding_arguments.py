@@ -122,7 +122,7 @@ def test_y21_an_array_may_be_changed_once_it_is_handed_over(engine: Any) -> None
         engine.generate(ticket, ticket, tokens, limits=_core.RunLimits(max_outputs=4), bypass_prefix=True)
         tokens[:] = 1
         with_copies.append(ticket)
-    engine.let_go()
+    engine.release()
     told = collect_from(engine, *with_copies)
     for ticket in with_copies:
         assert [e.token for e in told if isinstance(e, _core.TokenEvent) and e.ticket == ticket] == expected

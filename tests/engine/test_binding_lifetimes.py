@@ -18,6 +18,7 @@ from imp_service.core import EngineClient, Error
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
 from support.quick_run import Repeats
+from support.release_run import repetitions
 from support.served_models import built_in
 
 OPTIONS: dict[str, Any] = {"n_blocks": 64, "max_context": 256, "max_running": 8}
@@ -27,6 +28,7 @@ def script_engine() -> Any:
     return _testing.ThreadedEngine(_testing.Script("counter", vocab_size=256), _core.EngineOptions(**OPTIONS))
 
 
+@pytest.mark.long
 def test_y20_an_engine_that_is_dropped_at_work_takes_its_model_along(repeats: Repeats) -> None:
     for n_steps in range(0, 20, 20 // repeats(20)):
         model = _core.Model.load(_core.open_model_file(demo_model_path()))
@@ -160,7 +162,7 @@ def some():
     engine.end(gone, gone, "cancelled")
     engine.open(held)
     engine.run(held, held, [30], limits=limits)
-    engine.let_go()
+    engine.release()
     try:
         engine.generate(wrong, wrong, [999])
     except _core.InvalidArgument:
@@ -178,7 +180,7 @@ before = resident()
 requests(n_rounds)
 print(resident() - before)
 """
-N_REQUESTS = 1_000_000 if os.environ.get("IMP_RELEASE") == "1" else 20_000
+N_REQUESTS = repetitions(1_000_000, 20_000)
 
 
 def test_y23_requests_in_a_loop_leave_nothing(tmp_path: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections import Counter
 
 import pytest
 
 from imp_service import _core, _testing
+from support.release_run import repetitions
 
-N_OPERATIONS = 1_000_000 if os.environ.get("IMP_RELEASE") else 10_000
+N_OPERATIONS = repetitions(1_000_000, 10_000)
 
 
 def test_kv_1_blocks_are_conserved_through_random_operations() -> None:
@@ -149,6 +149,7 @@ class Holders:
         assert self.blocks.n_free + self.blocks.n_cached + self.blocks.n_live == self.n_blocks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prefix_cache", [True, False])
 def test_kv_1_kv_2_kv_4_sequences_never_see_each_other(prefix_cache: bool) -> None:
     """Random open, extend, fork, truncate, close, flush: after each, every sequence reads back its own tokens."""

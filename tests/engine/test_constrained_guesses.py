@@ -39,6 +39,11 @@ class Rules:
         return sorted(rng.sample(range(VOCAB), rng.randint(1, self._most)))
 
 
+def asks(engine: ScriptEngine, ticket: int) -> bool:
+    """Whether the run has just asked for guesses."""
+    return isinstance(engine.events[ticket][-1], _core.DraftedEvent)
+
+
 def mask_of(tokens: Sequence[int]) -> bytes:
     return sum(1 << token for token in tokens).to_bytes(4, "little")
 
@@ -50,8 +55,9 @@ Guesser = Callable[[int, list[int], Any], list[int]]
 class TextSide:
     """Answers the events of constrained runs as the service does, but with guesses that the test chooses."""
 
-    def __init__(self, engine: ScriptEngine, guess: Guesser | None = None) -> None:
-        self.engine, self._guess = engine, guess
+    def __init__(self, engine: ScriptEngine, guess: Guesser | None = None, mask_ns: int = 0) -> None:
+        """A mask, and the search for guesses, takes `mask_ns` of the engine's clock."""
+        self.engine, self._guess, self._mask_ns = engine, guess, mask_ns
         self._rules: dict[int, tuple[int, Rules, list[int]]] = {}
         self._outputs: dict[tuple[int, int], list[int]] = {}
         self._n_seen = 0
@@ -72,7 +78,7 @@ class TextSide:
                 continue
             if isinstance(event, _core.TokenEvent):
                 self._outputs[event.ticket, event.stream].append(event.token)
-                if not self.engine.started(event.ticket).drafts:
+                if event.awaits_mask:
                     self._answer(event.ticket, event.stream, None)
             elif isinstance(event, _core.DraftedEvent):
                 self.n_rounds += 1
@@ -87,6 +93,7 @@ class TextSide:
         number, rules, sequences = self._rules[ticket]
         outputs, core, sequence = self._outputs[ticket, stream], self.engine.core, sequences[stream]
         self.n_answers += 1
+        core.now_ns += self._mask_ns
         allowed = rules.allowed(outputs)
         if event is None:
             core.mask(ticket, sequence, len(outputs), mask_of(allowed), end=not allowed)
@@ -95,9 +102,11 @@ class TextSide:
             core.draft(ticket, sequence, len(outputs), [], [], end=True)
             return
         guesses = [] if self._guess is None else self._guess(number, outputs, event)
+        core.now_ns += self._mask_ns
         tokens, masks, ends = [], [mask_of(allowed)], False
         for token in guesses[: event.n_most]:
             tokens.append(token)
+            core.now_ns += self._mask_ns
             following = rules.allowed([*outputs, *tokens])
             ends = not following
             if ends:
@@ -184,6 +193,7 @@ def guesses_like(plain: list[Any], right: float, seed: int) -> Guesser:
     return guess
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("right", [1.0, 0.6, 0.0])
 @pytest.mark.parametrize("n_blocks", [48, 90], ids=["few-blocks", "many-blocks"])
 def test_spc_1_spc_17_constrained_runs_are_the_same_with_guesses(right: float, n_blocks: int) -> None:
@@ -220,7 +230,7 @@ def test_spc_17_a_round_is_one_round_trip() -> None:
     side.watch(0, ticket, rules, [1])
     side.turn_until_idle()
     outputs = plain.tokens(ticket)
-    assert len(outputs) == 41 and side.n_answers == 42
+    assert len(outputs) == 41 and side.n_answers == 41
 
     engine = drafting()
     side = TextSide(engine, lambda _n, known, event: outputs[len(known) :][: min(event.n_most, 3)])
@@ -245,13 +255,10 @@ def test_spc_17_the_engine_proposes_what_its_drafters_guess() -> None:
     engine.turn()
     (event,) = [e for e in engine.events[ticket] if isinstance(e, _core.DraftedEvent)]
     assert (event.output, event.n_most, event.tokens, event.stream) == (1, 5, outputs[1:6], 0)
-    assert engine.started(ticket).drafts
     assert not engine.turn(), "it waits for the mask"
 
 
-@pytest.mark.parametrize(
-    ("max_draft_tokens", "max_outputs", "most"), [(64, 40, 8), (3, 40, 3), (64, 4, 2), (64, 2, 0), (8, -1, 3)]
-)
+@pytest.mark.parametrize(("max_draft_tokens", "max_outputs", "most"), [(64, 40, 8), (3, 40, 3), (64, 4, 2), (8, -1, 3)])
 def test_spc_11_a_constrained_run_asks_for_what_its_limits_leave(
     max_draft_tokens: int, max_outputs: int, most: int
 ) -> None:
@@ -329,6 +336,85 @@ def test_spc_17_an_answer_to_an_earlier_round_is_ignored() -> None:
     assert engine.tokens(ticket) == outputs[:5]
 
 
+def test_spc_17_an_output_says_whether_its_run_waits_for_a_mask_alone() -> None:
+    """Of the outputs of a step the last one says it, unless the run asks for guesses or ends."""
+
+    def awaiting(engine: ScriptEngine, ticket: int) -> list[bool]:
+        return [e.awaits_mask for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]
+
+    outputs = continuation(prompt_of(20), 6)
+    for engine in (ScriptEngine(), drafting()):
+        ticket = engine.generate(prompt_of(20), sequence=1, max_outputs=6, max_draft_tokens=3, constrained=True)
+        engine.core.mask(ticket, 1, 0, ALL)
+        engine.turn()
+        if asks(engine, ticket):
+            assert awaiting(engine, ticket) == [False]
+            engine.core.draft(ticket, 1, 1, outputs[1:4], [ALL] * 4)
+        else:
+            assert awaiting(engine, ticket) == [True]
+            for output in range(1, 5):
+                engine.core.mask(ticket, 1, output, ALL)
+        engine.turn_until_idle()
+        # One output is left, so no guess can be of use.
+        assert not asks(engine, ticket) and awaiting(engine, ticket)[1:] == [False, False, False, True]
+        engine.core.mask(ticket, 1, 5, ALL)
+        engine.turn()
+        assert engine.tokens(ticket) == outputs and not awaiting(engine, ticket)[-1]
+    free = ScriptEngine()
+    ticket = free.generate(prompt_of(20), max_outputs=6)
+    free.turn_until_idle()
+    assert not any(awaiting(free, ticket))
+
+
+def test_spc_17_a_step_that_asks_for_nothing_is_as_without_guesses() -> None:
+    """Until the control knows what a step and a mask cost, the events are those of a run without drafters."""
+
+    def run(engine: ScriptEngine) -> list[tuple[type, int]]:
+        ticket = engine.generate(prompt_of(20), sequence=1, max_outputs=30, max_draft_tokens=8, constrained=True)
+        for output in range(30):
+            engine.core.mask(ticket, 1, output, ALL)
+            engine.turn()
+        assert engine.finished(ticket).n_outputs == 30
+        return [(type(e), getattr(e, "token", 0), getattr(e, "awaits_mask", False)) for e in engine.events[ticket]]
+
+    engine = drafting(fixed_depth=False)  # its clock stands still, so that no mask takes any time
+    assert run(engine) == run(ScriptEngine())
+    with pytest.raises(AssertionError):
+        run(drafting())
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("mask_ns", [10**4, 10**5, 6 * 10**5, 3 * 10**6])
+@pytest.mark.parametrize("right", [0.0, 1.0])
+def test_spc_33_a_run_asks_where_the_masks_of_guesses_pay(mask_ns: int, right: float) -> None:
+    """Steps take a millisecond, with any number of rows, and masks a hundredth of it to three times as long."""
+    rules, prompt, n = Rules(3), prompt_of(20), 400
+    seen: list[tuple[list[int], int, int]] = []
+    for drafts in (False, True):
+        engine = ScriptEngine(script={"drafts": 0.5 if drafts else -1.0}, max_context=512, fixed_depth=False)
+        engine.core.forward_ns = 10**6
+        known = seen[0][0] if seen else []
+        rng = random.Random(7)
+
+        def guess(_number: int, outputs: list[int], event: Any, known: list[int] = known, rng: Any = rng) -> list[int]:
+            following = known[len(outputs) :][: event.n_most]
+            return [token if rng.random() < right else (token + 1) % VOCAB for token in following]
+
+        side = TextSide(engine, guess, mask_ns)
+        ticket = engine.generate(prompt, sequence=1, max_outputs=n, max_draft_tokens=8, constrained=True)
+        side.watch(0, ticket, rules, [1])
+        side.turn_until_idle()
+        seen.append((engine.tokens(ticket), engine.core.now_ns, side.n_rounds))
+    (outputs, plain_ns, n_plain), (found, ns, n_rounds) = seen
+    assert len(outputs) == n and found == outputs
+    assert plain_ns >= 0.97 * ns
+    assert n_plain == 0 < n_rounds
+    if right == 0:
+        assert n_rounds < n / 10
+    elif mask_ns <= 10**5:
+        assert plain_ns > 2 * ns
+
+
 def test_spc_17_a_late_mask_delays_its_run_alone() -> None:
     engine = drafting()
     first, last = engine.sequence(), engine.sequence()
@@ -355,7 +441,7 @@ def begin_on_session(engine: ScriptEngine, outputs: list[int]) -> tuple[int, int
     ticket = engine.run(session, prompt_of(20), max_outputs=20, max_draft_tokens=4, constrained=True)
     engine.core.mask(ticket, session, 0, ALL)
     engine.turn()
-    if engine.started(ticket).drafts:
+    if asks(engine, ticket):
         engine.core.draft(ticket, session, 1, outputs[1:3], [ALL] * 3)
         engine.turn()
     else:
@@ -379,9 +465,10 @@ def test_spc_17_every_way_out_leaves_the_state_of_a_run_without_guesses(way: str
     outputs = continuation(prompt_of(20), 30)
     for engine in (ScriptEngine(), drafting()):
         session, ticket = begin_on_session(engine, outputs)
+        is_asked = asks(engine, ticket)
         if way == "pause":
             engine.core.pause(ticket, session, True)
-        if has_answer and engine.started(ticket).drafts:
+        if has_answer and is_asked:
             engine.core.draft(ticket, session, 4, [outputs[4], 3], [ALL] * 3)
         elif has_answer:
             engine.core.mask(ticket, session, 4, ALL)
@@ -438,7 +525,7 @@ def test_spc_28_without_drafters_or_guesses_a_constrained_run_asks_for_none() ->
         for output in range(3):
             engine.core.mask(ticket, 1, output, ALL)
         engine.turn_until_idle()
-        assert engine.finished(ticket).n_outputs == 3 and not engine.started(ticket).drafts
+        assert engine.finished(ticket).n_outputs == 3
         assert not any(isinstance(event, _core.DraftedEvent) for event in engine.all_events)
 
 

@@ -94,6 +94,7 @@ def test_spc_33_guesses_without_a_budget_would_be_slower() -> None:
     assert decoding.slowest() < LEAST_SPEED
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3, 0.6, 0.9, 1.0])
 @pytest.mark.parametrize("kind", COSTS)
 def test_spc_33_a_cold_start_is_never_slower(kind: str, share: float) -> None:
@@ -115,6 +116,7 @@ def test_spc_33_a_change_of_the_text_is_never_slower(kind: str) -> None:
         assert decoding.slowest() >= LEAST_SPEED
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", COSTS)
 def test_spc_33_an_adversary_is_never_slower(kind: str) -> None:
     """Guesses are right until the control trusts them, and then wrong for as long as it does."""
@@ -127,6 +129,7 @@ def test_spc_33_an_adversary_is_never_slower(kind: str) -> None:
     assert decoding.slowest() >= LEAST_SPEED
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", COSTS)
 @pytest.mark.parametrize("n_sequences", [2, 4, 16])
 def test_spc_33_several_sequences_are_never_slower(kind: str, n_sequences: int) -> None:
@@ -146,6 +149,7 @@ def test_spc_33_many_short_answers_are_never_slower_together(share: float) -> No
     assert decoding.slowest() >= LEAST_SPEED
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("mask", [0.01, 0.1, 0.6, 3.0])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
 def test_spc_33_masks_are_paid_too(mask: float, share: float) -> None:

@@ -110,6 +110,7 @@ def random_case(rng: random.Random, prices: list[float]) -> Case:
     )  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_spc_24_the_depths_are_the_best_of_all_allocations(seed: int) -> None:
     """Random survivals of 1 to 3 sequences, random costs and mates: brute force finds nothing better."""
@@ -125,6 +126,7 @@ def test_spc_24_the_depths_are_the_best_of_all_allocations(seed: int) -> None:
     assert n_compared > 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_spc_24_guesses_that_cost_something_are_weighed_with_their_cost(seed: int) -> None:
     """One of two sequences has a drafter that computes."""
@@ -137,6 +139,7 @@ def test_spc_24_guesses_that_cost_something_are_weighed_with_their_cost(seed: in
             assert case.rate(chosen) == pytest.approx(case.rate(best), rel=DRAFT_RATE)
 
 
+@pytest.mark.long
 def test_spc_24_more_survival_never_drafts_less_and_more_cost_never_more() -> None:
     def depth(share: float, slope: float) -> int:
         costs = learned(lambda n_rows: 1 + slope * (n_rows - 1))
@@ -189,6 +192,7 @@ def best_fixed(cost: Cost, share: float, most: int = 32) -> float:
     return max(sum(share**i for i in range(depth + 1)) / cost(1 + depth) for depth in range(most + 1))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("kind", COSTS)
 def test_spc_25_the_control_finds_the_depth(kind: str, share: float) -> None:
@@ -203,6 +207,7 @@ def test_spc_25_the_control_finds_the_depth(kind: str, share: float) -> None:
     assert sum(rates) / len(rates) >= 0.95 * best_fixed(cost, share)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["q8_0", "q4_k"])
 def test_spc_25_the_control_follows_a_change(kind: str) -> None:
     cost = COSTS[kind]

@@ -102,6 +102,7 @@ def share_accepted(model: Any, prompts: Sequence[Sequence[int]], guess: Any = No
     return float(drafts.n_accepted / drafts.n_drafted)
 
 
+@pytest.mark.long
 def test_spc_14_drawn_guesses_are_right_more_often_than_greedy_ones() -> None:
     """The built-in pair at temperature 0.8: at least 5 points between guesses that are drawn and the likeliest ones."""
     demo, draft = (_core.open_model_file(path) for path in (demo_model_path(), demo_draft_model_path()))
@@ -116,6 +117,7 @@ def test_spc_14_drawn_guesses_are_right_more_often_than_greedy_ones() -> None:
     assert coupled >= share_accepted(alone, prompts, likeliest) + 0.05
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("ahead", [False, True], ids=["waited-for", "ahead"])
 @pytest.mark.parametrize("n_blocks", [64, 7])
 def test_spc_1_a_draft_model_changes_nothing_that_a_client_sees(ahead: bool, n_blocks: int) -> None:

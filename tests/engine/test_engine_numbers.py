@@ -49,7 +49,7 @@ class HungEngine:
     def wait_until_hung(self) -> None:
         os.read(self._hung, 1)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         os.write(self._opener, b"x")
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ def test_obs_8_silence_grows_while_a_step_hangs_and_is_nothing_at_rest(hung: Hun
     hung.core.generate(1, 1, [HANGING], limits=_core.RunLimits(max_outputs=2), **GREEDY)
     first = hung.wait_for_silence(5 * MS)
     assert hung.wait_for_silence(first + 20 * MS) > first
-    hung.let_go()
+    hung.release()
     hung.collect(1)
     hung.wait_for_rest()
 
@@ -83,7 +83,7 @@ def test_obs_8_an_engine_whose_events_nobody_takes_is_not_stuck() -> None:
     engine.core.generate(2, 2, [HANGING + 1], limits=_core.RunLimits(max_outputs=100), **GREEDY)
     # The counter reaches the hanging token after about fifteen outputs, so the test releases it in advance.
     for _ in range(20):
-        engine.let_go()
+        engine.release()
     engine.core.wait_for_steps_locked(20)
     engine.wait_for_rest()
     assert engine.core.stats().running == 1
@@ -115,7 +115,7 @@ def test_obs_9_a_cancel_during_a_step_waits_for_its_end(hung: HungEngine) -> Non
     hung.core.end(1, 1, "cancelled")
     before = hung.core.stats().silence_ns
     hung.wait_for_silence(before + 9 * MS)
-    hung.let_go()
+    hung.release()
     hung.collect(1)
     cancels = hung.core.stats().cancels
     assert sum(cancels.counts) == 1

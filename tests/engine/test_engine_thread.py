@@ -116,6 +116,7 @@ def test_y04_a_device_fault_ends_every_run_once_and_the_engine_takes_nothing_mor
         engine.generate(4, 4, [1], limits=endless, sampling=sampling)
 
 
+@pytest.mark.long
 def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> None:
     engine = threaded("counter", n_blocks=2048, max_context=32768)
     for number in range(20):
@@ -124,8 +125,8 @@ def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> 
         engine.hold()
         for i in range(8):
             engine.generate(i, 8 * number + i + 1, [i], limits=_core.RunLimits(max_outputs=1), **GREEDY)
-        engine.let_go()
-        engine.let_go()
+        engine.release()
+        engine.release()
         collect(engine, 8)
         assert engine.stats().n_steps == steps + 1
     engine.generate(1, 1000, [1], limits=_core.RunLimits(max_outputs=10_000), **GREEDY)
@@ -135,7 +136,7 @@ def test_ses_10_what_is_held_back_begins_in_one_step_and_what_runs_goes_on() -> 
     engine.wait_for_steps_locked(engine.stats().n_steps + 100)
     drained = engine.drain_events()
     assert {event.ticket for event in drained} == {1}
-    engine.let_go()
+    engine.release()
     # The first may have ended by now.
     collect(engine, 2 - sum(isinstance(event, _core.FinishedEvent) for event in drained))
 
@@ -213,7 +214,7 @@ def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.sweep(quick=lambda n_sequences, over: n_sequences > 1)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("over", "n_sequences"),
     [

@@ -80,6 +80,7 @@ def test_gen_3_evaluation_alone_returns_the_last_row_where_asked() -> None:
     assert [c.token for c in started.candidates] == sorted(range(16), key=lambda i: (-row[i], i))[:3]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sampler", [Sampler(), SEEDED, PENALIZED], ids=["greedy", "seeded", "penalized"])
 def test_gen_4_a_generation_is_a_loop_of_steps(sampler: Sampler) -> None:
     """Compares generation, hand-written steps and the oracle for 20 prompts × 32 tokens."""
@@ -323,6 +324,7 @@ def log_softmax(row: list[float]) -> np.ndarray:
     return values - values.max() - math.log(np.exp(values - values.max()).sum())
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 @pytest.mark.parametrize("max_logits_rows", [16, 64])
 def test_gen_26_prompt_scores_are_one_per_token_and_the_first_is_nan(chunk: int, max_logits_rows: int) -> None:

@@ -31,6 +31,7 @@ def engine_of(model: Any, revise: Revise | None = None, drafters: tuple[str, ...
     return TurnedEngine(_testing.ManualModelEngine(model, _core.EngineOptions(**given), None, revise))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_spc_1_guesses_of_a_head_change_nothing_that_a_client_sees(kind: str, tmp_path: Path) -> None:
     """Random requests in random company, in a pool where some are preempted."""
@@ -76,6 +77,7 @@ class Recorded:
         return [*right, *((token + 1) % 51 for token in guessed[len(right) : len(right) + 1])]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk", [1, 7, 512])
 def test_spc_22_guesses_equal_those_of_a_head_primed_fresh(kind: str, chunk: int, tmp_path: Path) -> None:
@@ -149,6 +151,7 @@ def test_spc_14_a_head_draws_with_the_random_number_of_the_output(kind: str, tmp
     assert drawn != others
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", ["eagle_qwen3", "nextn_qwen35"])
 @pytest.mark.parametrize("seed", range(3))
 def test_spc_19_nothing_of_closed_sequences_is_left(kind: str, seed: int, tmp_path: Path) -> None:

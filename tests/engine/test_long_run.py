@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 from imp_service import _core
+from support.release_run import repetitions
 from support.script_engine import ScriptEngine
 from support.script_oracle import prompt_of
 
-N_PARTS = 40 if os.environ.get("IMP_RELEASE") else 6
+N_PARTS = repetitions(40, 6)
 TURNS_OF_A_PART = 1500
 N_RUNNING = 8
 

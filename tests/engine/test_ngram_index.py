@@ -171,6 +171,7 @@ def test_spc_12_truncating_undoes_adding() -> None:
         assert index.propose(20) == fresh.propose(20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", [[7], [1, 2], [*range(63), 99]], ids=["one token", "two tokens", "near misses"])
 def test_spc_12_the_time_is_linear_whatever_the_tokens(tokens: list[int]) -> None:
     """Ten times the tokens take about ten times as long; a quadratic search would take a hundred times."""

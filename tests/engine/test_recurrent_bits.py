@@ -101,7 +101,7 @@ def grow(engine: TurnedEngine, session: int, tokens: Sequence[int], n: int) -> D
     return drawn(engine, ticket)
 
 
-@pytest.mark.sweep(quick=lambda models, **_: models in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("chunk", [1, 7, 64, 512])
 def test_det_2_det_4_rec_1_chunks_and_threads_change_no_bit(models: Models, chunk: int, threads: int) -> None:
@@ -123,7 +123,7 @@ def test_rec_1_rec_3_snapshots_change_no_bit(models: Models, every: int) -> None
     assert engine.core.states()[1] == min(len(expected), sum(engine.core.states()))
 
 
-@pytest.mark.sweep(quick=lambda models: models in QUICK)
+@pytest.mark.long
 def test_det_3_pfx_1_rec_3_a_prefix_hit_changes_no_bit(models: Models) -> None:
     """The common prefix ends at a snapshot, just before or after one, and between two."""
     first = prompt(170)
@@ -225,7 +225,7 @@ def mixed(engine: TurnedEngine) -> list[tuple[int, list[int], int, Sampler]]:
     return requests
 
 
-@pytest.mark.sweep(quick=lambda models, isa, threads, chunk: models in QUICK and chunk == (7 if threads == 1 else 64))
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("isa", ISAS)
@@ -240,7 +240,7 @@ def test_det_1_det_7_sch_1_company_on_every_instruction_set_changes_no_bit(
     assert stats.n_steps < stats.n_decode_rows
 
 
-@pytest.mark.sweep(quick=lambda models, **_: models in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize("n_guesses", [1, 5, 16])
 def test_spc_1_spc_2_rec_1_guesses_change_no_bit(models: Models, n_guesses: int) -> None:
     """The state after the last output that counts goes on, however many guesses behind it are wrong."""
@@ -319,7 +319,7 @@ class Commands:
             assert drawn(self.engine, ticket) == self.models.alone(tokens, n)
 
 
-@pytest.mark.sweep(quick=lambda models: models in QUICK)
+@pytest.mark.long
 def test_det_9_rec_1_random_commands_change_no_bit(models: Models, repeats: Repeats) -> None:
     rng = random.Random(23)
     for _ in range(repeats(30)):

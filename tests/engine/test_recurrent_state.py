@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
 import pytest
 
 from imp_service import _core
+from support.release_run import repetitions
 from support.script_engine import Failed, Sampler, ScriptEngine
 from support.script_oracle import continuation, hash_logits, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
-N_COMMANDS = 100_000 if os.environ.get("IMP_RELEASE") else 2_500
+N_COMMANDS = repetitions(100_000, 2_500)
 SEEDED = Sampler(temperature=0.9, seed=11)
 
 
@@ -56,6 +56,7 @@ def test_rec_1_negative_control_a_wrong_state_is_seen() -> None:
     assert engine.tokens(ticket)[:1] == continuation(prompt, 1)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("n_state_slots", [2, 3, 5, 9, 64])
 def test_det_1_rec_2_output_depends_neither_on_company_nor_on_the_number_of_slots(n_state_slots: int) -> None:
     """With two slots the requests run one after the other; none is refused."""
@@ -129,6 +130,7 @@ def test_spc_5_rec_3_rounds_leave_the_snapshots_of_single_steps(right: float) ->
         assert engine.started(ticket).n_cached_tokens == max(p for p in (16, 32, 48, 64) if p < n_common)
 
 
+@pytest.mark.few(2)
 def test_pfx_1_rec_3_a_prefix_is_found_up_to_its_last_snapshot() -> None:
     """A prompt of 70 has snapshots at 16, 32, 48, 64 and 68; prompts with a common prefix resume at one of them."""
     for n_common in range(1, 71):
@@ -187,6 +189,7 @@ def test_rec_4_without_a_slot_to_spare_there_are_no_snapshots() -> None:
     assert sum(engine.core.states()) == 2
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("n_state_slots", [2, 4, 40])
 def test_ses_14_rec_5_truncated_to_any_position_a_session_goes_on(n_state_slots: int) -> None:
     """This holds even if the snapshots were evicted: then the tokens are evaluated again."""
@@ -474,6 +477,7 @@ class Client:
         assert (held, snapshots) == (0, 0)
 
 
+@pytest.mark.few(2)
 def test_det_9_rec_1_random_commands_give_what_a_list_of_tokens_gives() -> None:
     rng = random.Random(5)
     for _ in range(N_COMMANDS // 50):

@@ -199,6 +199,7 @@ def test_sch_16_blocks_run_short_and_nobody_is_preempted_in_mid_step() -> None:
     engine.assert_at_rest()
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("seed", range(20))
 def test_sch_16_det_1_random_loads_give_the_oracles_tokens(seed: int) -> None:
     """Random arrivals, cancels, pauses and samplers: the reported tokens are a prefix of the oracle's."""

@@ -26,9 +26,6 @@ SAMPLERS = [
     Sampler(temperature=0.6, seed=2, frequency_penalty=0.7, logit_bias={3: -4.0, 9: 1.5}),
 ]
 
-# Device and family -> the chunk of a quick run; 64 for GPUs, because the emulated one takes three times as long for 1.
-QUICK_CHUNKS = {("cpu", "llama"): 1, ("cpu", "qwen3"): 7, ("cpu", "qwen35"): 7}
-
 
 @dataclasses.dataclass
 class Models:
@@ -106,9 +103,7 @@ def alone(models: Models) -> list[tuple[list[int], int, Sampler, list[bytes], li
     return known
 
 
-@pytest.mark.sweep(
-    quick=lambda models, chunk: (models in QUICK or models[0] != "cpu") and QUICK_CHUNKS.get(models, 64) == chunk
-)
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_det_1_det_2_det_3_det_4_det_13_batches_chunks_cache_and_threads_change_no_bit(
     models: Models, alone: Any, chunk: int
@@ -140,6 +135,7 @@ def test_det_5_det_13_sch_4_preemption_under_pressure_changes_no_bit(models: Mod
         assert (large.outputs(ticket), large.rows(ticket)) == (outputs, rows)
 
 
+@pytest.mark.few(3)
 def test_gen_4_gen_23_ses_9_det_13_steps_and_generations_agree_bit_for_bit(models: Models, alone: Any) -> None:
     engine = ModelEngine(models(1))
     for prompt, n, sampler, rows, outputs in alone:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from typing import Any
 
 import pytest
 
 from imp_service import _core
+from support.release_run import repetitions
 from support.script_engine import ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
-N_RUNS = 10_000 if os.environ.get("IMP_RELEASE") else 60
+N_RUNS = repetitions(10_000, 60)
 SAMPLERS = [
     Sampler(),
     Sampler(temperature=0.8, seed=7),
@@ -80,6 +80,7 @@ def test_det_5_hon_11_negative_control_a_cache_that_lies_is_seen() -> None:
     assert engine.tokens(ticket)[:1] == continuation(prompt, 1)
 
 
+@pytest.mark.few(2)
 def test_det_9_d05_one_completion_per_prompt_sampler_and_seed() -> None:
     """Varies batch size, arrival, chunk, cache, pool and preemption: 20 prompts have one completion each."""
     rng = random.Random(77)

@@ -172,6 +172,7 @@ def test_sch_4_the_newest_of_the_lowest_priority_gives_way_and_the_oldest_of_the
     assert bench.n_available == 12
 
 
+@pytest.mark.few(2)
 def test_sch_4_o04_a_pool_outgrown_by_200_sequences_serves_them_all() -> None:
     """Tokens equal those of a large pool; preemptions per request are bounded."""
     rng = random.Random(3)
@@ -359,6 +360,7 @@ def test_gen_16_sch_10_cancel_works_in_every_place(place: str) -> None:
     engine.assert_at_rest()
 
 
+@pytest.mark.few(2)
 def test_gen_16_r04_random_cancels_leak_nothing() -> None:
     """Cancels 1000 times at random moments, with preemption, siblings and pauses."""
     rng = random.Random(12)

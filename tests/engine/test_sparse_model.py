@@ -90,6 +90,7 @@ def margin_of(importance: Array, kept: list[int]) -> float:
     return float(min(means[i] for i in means if is_kept[i]) - max(means[i] for i in means if not is_kept[i]))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("options", [{}, {"threads": 1, "max_rows": 64}], ids=["whole", "chunks"])
 def test_spc_41_the_choice_is_that_of_float64(tmp_path: Path, seed: int, options: dict[str, int]) -> None:

@@ -368,6 +368,7 @@ def test_spc_44_others_go_on_while_a_prompt_is_scored_and_a_paused_one_waits() -
     assert engine.tokens(other) == dense_outputs(company, 60)
 
 
+@pytest.mark.long
 def test_spc_45_a_thousand_sparse_requests_leave_no_block() -> None:
     engine = SparseEngine()
     rng = random.Random(5)
@@ -386,6 +387,7 @@ def test_spc_45_a_thousand_sparse_requests_leave_no_block() -> None:
     assert engine.complete(PROMPT, max_outputs=8) == dense_outputs(PROMPT, 8)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("preempts", [False, True])
 @pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize("seed", range(3))

@@ -22,6 +22,7 @@ def floats(rng: random.Random, n: int) -> list[float]:
     return [float(np.float32(rng.randrange(50) / 49)) for _ in range(n)]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", range(20))
 def test_spc_41_the_selection_is_that_of_its_definition(seed: int) -> None:
     rng = random.Random(seed)

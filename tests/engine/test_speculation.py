@@ -24,6 +24,7 @@ def drafting(right: float = 1.0, rule: str = "hash", *, ahead: bool = False, **o
     return ScriptEngine(rule, script={"drafts": right, "ahead": ahead}, **options)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("right", [1.0, 0.6, 0.0])
 @pytest.mark.parametrize("ahead", [False, True], ids=["waited-for", "ahead"])
 @pytest.mark.parametrize("fixed", [False, True], ids=["adaptive", "fixed"])
@@ -40,6 +41,7 @@ def test_spc_1_guesses_change_nothing_that_a_client_sees(right: float, ahead: bo
     assert drafts.n_drafted > n and (drafts.n_accepted > 0) == (right > 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("jumps_ns", [0, 10**6, 10**9, 10**17], ids=["frozen", "random", "wild", "adversarial"])
 @pytest.mark.parametrize("right", [1.0, 0.6])
 def test_spc_26_no_clock_changes_a_token(right: float, jumps_ns: int) -> None:

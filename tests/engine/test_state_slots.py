@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
 import pytest
 
 from imp_service import _core, _testing
+from support.release_run import repetitions
 
-N_OPERATIONS = 500_000 if os.environ.get("IMP_RELEASE") else 10_000
+N_OPERATIONS = repetitions(500_000, 10_000)
 N_SLOTS, N_BLOCKS, WIDTH = 9, 20, 4
 
 

@@ -56,6 +56,7 @@ def test_txt_9_before_min_outputs_stop_tokens_are_ordinary() -> None:
         engine.generate([3], max_outputs=3, min_outputs=4)
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("delay", [0, 1, 7])
 @pytest.mark.parametrize("n_kept", [1, 4, 9])
 @pytest.mark.parametrize("max_outputs", [10, 40])
@@ -238,6 +239,7 @@ def test_txt_21_constraints_hold_in_a_batch_and_among_siblings() -> None:
     assert engine.tokens(free) == continuation(prompt_of(25, 9), 30)
 
 
+@pytest.mark.few(2)
 def test_smp_23_a_mask_restricts_the_draw_only() -> None:
     """With 1000 random masks, the drawn id is the oracle's, also with penalties on allowed ids."""
     rng = random.Random(8)

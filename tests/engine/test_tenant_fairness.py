@@ -167,6 +167,7 @@ def test_sch_7_a_tenant_that_asks_for_little_saves_up_no_more_than_eight_steps()
     assert rows["a"] >= 300
 
 
+@pytest.mark.few(2)
 def test_sch_7_no_sequence_waits_longer_than_its_tenant_has_turns() -> None:
     """With random arrivals and lengths, every ready sequence generates within n / rows + 2 steps."""
     rng = random.Random(4)
@@ -186,6 +187,7 @@ def test_sch_7_no_sequence_waits_longer_than_its_tenant_has_turns() -> None:
             del tenant_of[name]
 
 
+@pytest.mark.few(2)
 def test_sch_7_p2_pace_changes_and_tokens_do_not() -> None:
     engine = ScriptEngine(max_running=8, decode_per_tenant=2, max_waiting=64, n_blocks=256, max_context=128)
     wanted = {}

@@ -51,7 +51,6 @@ def forms() -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda language: language == "curl")
 @pytest.mark.parametrize("language", ["cpp", "go", "java", "ruby", "curl"])
 def test_rpc_29_cnt_4_every_reason_is_read(language, run):
     with scripted_server(Generate=fail) as address:

@@ -16,13 +16,11 @@ LANGUAGES = ("python", "node", "cpp", "go", "java", "ruby", "curl")
 CALLS = [
     (language, target) for language in LANGUAGES for target in ("tcp", "unix") if (language, target) != ("java", "unix")
 ]
-# A quick run compiles nothing, and runs each other language over one of the two transports.
-QUICK = {("python", "unix"), ("node", "tcp"), ("ruby", "tcp"), ("curl", "unix")}
 # The first test of a compiled language builds its examples.
 pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 
 
-@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
 def test_rpc_29_cnt_4_a_text_is_printed_as_the_model_says_it(language, target, run):
     result = run(language, "generate", target, STORY["text"], str(len(STORY["output_ids"])))
@@ -33,7 +31,7 @@ def test_rpc_29_cnt_4_a_text_is_printed_as_the_model_says_it(language, target, r
         assert finished == f"[FINISH_REASON_MAX_TOKENS, {len(STORY['output_ids'])} tokens]"
 
 
-@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
 def test_rpc_29_cnt_4_a_failure_is_reported_with_code_and_reason(language, target, run):
     result = run(language, "generate", target, "Once", "100000")
@@ -42,7 +40,7 @@ def test_rpc_29_cnt_4_a_failure_is_reported_with_code_and_reason(language, targe
     assert "100000" in result.stderr and "16384" in result.stderr
 
 
-@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
 def test_rpc_29_cnt_4_a_failure_names_the_field(language, target, run):
     result = run(language, "generate", target, "")
@@ -54,7 +52,6 @@ def test_rpc_29_cnt_4_a_failure_names_the_field(language, target, run):
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda language, target: (language, target) in QUICK)
 @pytest.mark.parametrize(("language", "target"), CALLS, indirect=["target"])
 def test_rpc_29_cnt_4_a_deadline_ends_a_text_in_the_middle(language, target, run):
     result = run(language, "generate", target, STORY["text"], "16000", "0.5")

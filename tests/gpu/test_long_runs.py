@@ -42,6 +42,7 @@ class Running:
         return self.cache.forward.run(inputs, list(range(n_sequences)) if logits_rows is None else logits_rows)
 
 
+@pytest.mark.long
 def test_det_11_repeats_have_the_same_bits(device: str, tmp_path: Path) -> None:
     running = Running(device, tmp_path)
     mixed = [(prompt(9, 51, seed=5), 0, running.cache.blocks(16)), *running.sequences]
@@ -51,6 +52,7 @@ def test_det_11_repeats_have_the_same_bits(device: str, tmp_path: Path) -> None:
     assert np.concatenate(running.cache.run(*other)).tobytes() not in outputs
 
 
+@pytest.mark.long
 def test_det_10_captured_steps_have_the_bits_of_launched_ones(device: str, tmp_path: Path) -> None:
     running = Running(device, tmp_path)
     launched = np.concatenate([running.step(2, [row]) for row in (0, 1)])

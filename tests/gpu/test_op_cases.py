@@ -14,6 +14,7 @@ from support.devices import GPU_KINDS
 each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
 
 
+@pytest.mark.few(3)
 @each_kind
 @pytest.mark.parametrize("name", OPS)
 def test_krn_3_every_op_is_near_float64(kind: str, name: str) -> None:
@@ -26,6 +27,7 @@ def test_krn_3_every_op_is_near_float64(kind: str, name: str) -> None:
 COPIES = {"copy_block", "read_row"}
 
 
+@pytest.mark.long
 @each_kind
 def test_hon_2_the_cases_begin_every_op_that_there_is(kind: str) -> None:
     asked = Asked(kind, is_small=True)

@@ -69,7 +69,6 @@ def test_sch_16_an_engine_keeps_one_step_ahead_and_draws_the_same(device: str, t
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda late, **_: late in ("logits", "candidates of the prompt"))
 @pytest.mark.parametrize("late", LATE)
 def test_sch_16_who_comes_while_a_step_is_under_way_gets_its_own(device: str, tmp_path: Path, late: str) -> None:
     """New runs need the host for their draws: none gets another's tokens, and each gets everything it requested."""

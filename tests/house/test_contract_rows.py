@@ -1,9 +1,10 @@
 """Every row of docs/contracts.md and docs/faults.md is named by a test, or listed in docs/rows_without_a_test.md."""
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
+
+from support.defined_tests import definitions
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -49,12 +50,7 @@ def ids_in(name: str) -> set[str]:
 
 @cache
 def ids_named_by_tests() -> set[str]:
-    found: set[str] = set()
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                found |= ids_in(node.name)
-    return found
+    return set[str]().union(*(ids_in(test.name) for test in definitions()))
 
 
 @cache

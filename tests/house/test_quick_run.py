@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
 from house.test_contract_rows import ids_in
-from support.quick_run import cover
+from support.defined_tests import definitions, files_of_tests
+from support.quick_run import cover, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-LONG, SWEEP = "pytest.mark.long", "pytest.mark.sweep"
+LONG, SWEEP, FEW = "pytest.mark.long", "pytest.mark.sweep", "pytest.mark.few"
 # A file with sweeps over two parameters and over one of two.
 SWEPT = TESTS / "backend" / "test_gemm_kernels.py"
 # A file with two tests, of which one draws fewer examples in a quick run.
@@ -28,12 +28,10 @@ REPEATS_LESS = "test_ses_30_a_sessions_text_is_that_of_its_tokens_fed_anew"
 def rows_of_tests() -> tuple[set[str], set[str]]:
     """Returns the rows that tests cover, and those that some test covers in a quick run."""
     every, quick = set[str](), set[str]()
-    for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                every |= ids_in(node.name)
-                if LONG not in map(ast.unparse, node.decorator_list):
-                    quick |= ids_in(node.name)
+    for test in definitions():
+        every |= ids_in(test.name)
+        if LONG not in test.decorators:
+            quick |= ids_in(test.name)
     return every, quick
 
 
@@ -54,23 +52,25 @@ def test_hon_16_every_row_with_a_test_has_one_in_a_quick_run() -> None:
     assert sorted(every - quick) == []
 
 
+def test_hon_16_a_test_has_one_mark_at_most() -> None:
+    """A second mark would be ignored."""
+    marks = {f"{test.path.name}::{test.name}": [each for each in test.decorators if each.startswith((LONG, SWEEP, FEW))]
+             for test in definitions()}  # fmt: skip
+    assert {name: found for name, found in marks.items() if len(found) > 1} == {}
+
+
 def test_hon_16_only_a_whole_test_is_long() -> None:
     """A long parameter, class or module could silently leave out rows; a sweep keeps each value."""
-    for path in sorted(TESTS.rglob("test_*.py")):
-        text = path.read_text()
-        if LONG not in text:
-            continue
-        tree = ast.parse(text)
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        decorators = [ast.unparse(each) for node in functions for each in node.decorator_list]
-        marks = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-        assert marks.count(LONG) == decorators.count(LONG), path
+    decorated = Counter(test.path for test in definitions() if LONG in test.decorators)
+    named = {path: len(re.findall(rf'(?<!"){re.escape(LONG)}\b', path.read_text())) for path in files_of_tests()}
+    assert {path: n for path, n in named.items() if n} == decorated
 
 
 @pytest.mark.long
 def test_hon_4_a_quick_run_has_some_cases_of_every_test_and_each_value_of_a_sweep() -> None:
     quick, every = collected(str(SWEPT)), collected("--all", str(SWEPT))
-    assert quick.keys() == every.keys()
+    long = {test.name for test in definitions() if test.path == SWEPT and LONG in test.decorators}
+    assert quick.keys() == every.keys() - long
     assert all(quick[name] <= every[name] for name in every)
     name = "test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else"
     assert len(quick[name]) < len(every[name]) / 4
@@ -102,3 +102,11 @@ def test_a_cover_is_small_and_has_every_value() -> None:
     assert len(chosen) == 4
     assert set().union(*(grid[place] for place in chosen)) == set().union(*grid)
     assert cover([set(), set()]) == [0]
+
+
+def test_few_cases_are_spread_evenly() -> None:
+    assert spread(5, 3) == [0, 2, 4]
+    assert spread(100, 2) == [0, 99]
+    assert spread(9, 1) == [0]
+    assert spread(2, 3) == [0, 1]
+    assert all(len(spread(n, few)) == min(n, few) for n in range(1, 40) for few in range(1, 20))

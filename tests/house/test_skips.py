@@ -55,7 +55,7 @@ def all_reasons() -> list[tuple[str, str]]:
     return [
         (f"{path.relative_to(ROOT)}:{line}", reason)
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        if path != Path(__file__)
+        if path != Path(__file__) and "skip" in path.read_text()  # parsing takes longer than reading
         for line, reason in reasons_in(path.read_text())
     ]
 

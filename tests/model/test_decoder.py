@@ -43,6 +43,7 @@ VARIANTS: dict[str, TinyModel] = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_decoder_equals_the_definition(name: str, tmp_path: Path) -> None:
     model = VARIANTS[name]
@@ -64,6 +65,7 @@ def test_a_window_of_zero_tokens_is_none(family: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(zero, without)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_decoder_with_the_default_cache(family: str, tmp_path: Path) -> None:
     model = tiny(family)
@@ -73,6 +75,7 @@ def test_decoder_with_the_default_cache(family: str, tmp_path: Path) -> None:
     assert float32_bound(model) < distance(got, expected) < float16_cache_bound(model)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gen_21_hon_1_a_position_off_by_one_is_seen(family: str, tmp_path: Path) -> None:
     model = tiny(family)
@@ -93,6 +96,7 @@ def changed_weight(model: TinyModel, name: str) -> Any:
     return contents
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     "name",
     ["token_embd.weight", "blk.0.attn_norm.weight", "blk.1.attn_q.weight", "blk.1.attn_k.weight", "blk.1.attn_v.weight",

@@ -33,6 +33,7 @@ def off(got: NDArray[np.float32], expected: NDArray[np.float64]) -> float:
     return float(np.abs(got[known] - expected[known]).max() / np.sqrt(np.mean(expected[known] ** 2)))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", HEADS)
 def test_spc_20_heads_equal_their_formula(name: str, tmp_path: Path) -> None:
     head = HEADS[name]
@@ -115,6 +116,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_spc_20_hon_1_another_formula_is_seen(name: str, tmp_path: Path) -> None:
     of, change = CONTROLS[name]

@@ -16,14 +16,14 @@ from imp_service import _core
 from support.devices import GPU_KINDS
 from support.gguf_contents import GgufContents, Tensor
 from support.head_runs import load_path
-from support.quick_run import Repeats
+from support.release_run import repetitions
 from support.safetensors_writer import write_tensors
 from support.tiny_heads import TinyEagle, TinyNextN
 from support.tiny_models import tiny
 
 MODEL = tiny("llama", n_layers=5)
 EAGLE = TinyEagle(MODEL)
-N_MUTANTS = 10_000
+N_MUTANTS = repetitions(10_000, 2_000)
 N_TABLE_BYTES = 9000
 
 Tensors = dict[str, NDArray[Any]]
@@ -131,6 +131,7 @@ def write_eagle(folder: Path, keys: dict[str, Any], change: Callable[[Tensors], 
     return folder
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("what", REFUSED)
 def test_spc_23_a_wrong_eagle_head_is_refused(what: str, tmp_path: Path) -> None:
     keys, change, reason, text = REFUSED[what]
@@ -258,30 +259,31 @@ class HeadFiles:
 BROKEN: dict[str, TinyEagle | TinyNextN] = {"eagle": EAGLE, "nextn": TinyNextN(tiny("qwen35", n_layers=7))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BROKEN)
-def test_spc_23_files_that_end_early_are_refused(kind: str, tmp_path: Path, repeats: Repeats) -> None:
-    """Every end in keys and tables, or in a quick run some."""
+def test_spc_23_files_that_end_early_are_refused(kind: str, tmp_path: Path) -> None:
+    """Every end in keys and tables in a release run, otherwise some."""
     files = HeadFiles(BROKEN[kind], tmp_path)
-    step = 1 if repeats(1) else 97
+    step = repetitions(1, 7)
     for path, whole in files.whole.items():
         for n in [*range(0, min(len(whole), N_TABLE_BYTES), step), len(whole) - 1]:
             assert files.is_refused(path, whole[:n])
         assert not files.is_refused(path, whole)
 
 
-@pytest.mark.sweep(quick=lambda kind, part: part == 0)
-@pytest.mark.parametrize("part", range(50))
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
 @pytest.mark.parametrize("kind", BROKEN)
 def test_spc_23_mutants_load_or_are_refused(kind: str, part: int, tmp_path: Path) -> None:
     """Bytes of keys and tables."""
     rng = random.Random(part)
     files = HeadFiles(BROKEN[kind], tmp_path)
     n_refused = 0
-    for _ in range(N_MUTANTS // 50):
+    for _ in range(N_MUTANTS // 10):
         path = rng.choice(files.files)
         content = bytearray(files.whole[path])
         for _ in range(rng.choice([1, 1, 2, 5])):
             at = rng.randrange(min(len(content), N_TABLE_BYTES))
             content[at] = rng.choice([rng.randrange(256), ord("0"), ord("9"), content[at] ^ 1])
         n_refused += files.is_refused(path, bytes(content))
-    assert n_refused > N_MUTANTS // 50 // 5
+    assert n_refused > N_MUTANTS // 10 // 5

@@ -47,6 +47,7 @@ BAD_KEYS = [
 ]
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("model", [tiny("qwen3moe"), MIXTRAL], ids=["qwen3moe", "mixtral"])
 @pytest.mark.parametrize(("key", "value", "expected"), BAD_KEYS)
 def test_m40_experts_that_no_model_has(

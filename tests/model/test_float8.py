@@ -40,6 +40,7 @@ def refusal(path: Path) -> tuple[str, str]:
 # What they hold.
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_mod_24_weights_are_codes_times_scales(scheme: str, tmp_path: Path) -> None:
     """To the bit, of every tensor, in reads of any length."""
@@ -58,6 +59,7 @@ def test_mod_24_weights_are_codes_times_scales(scheme: str, tmp_path: Path) -> N
     file.check()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_mod_24_every_scheme_gives_the_logits_of_its_weights(scheme: str, tmp_path: Path) -> None:
     model = float8_tiny("qwen3", scheme)
@@ -71,7 +73,7 @@ def test_mod_24_every_scheme_gives_the_logits_of_its_weights(scheme: str, tmp_pa
     assert distance(got, plain.oracle().logits(tokens)) > 100 * bound
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["blocks", "small_blocks", "channels"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mod_24_every_family_has_them(family: str, scheme: str, tmp_path: Path) -> None:
@@ -243,6 +245,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("changes", "reason", "words"), FAULTS)
 def test_mod_24_faults_are_refused_where_they_are(
     changes: dict[str, Any], reason: str, words: str, tmp_path: Path
@@ -281,6 +284,7 @@ METHODS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("config", "words"), METHODS)
 def test_mod_24_other_schemes_are_refused_by_name(config: dict[str, Any], words: str, tmp_path: Path) -> None:
     """Whether or not a tensor is of eight bits."""

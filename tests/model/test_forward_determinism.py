@@ -28,6 +28,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return source, load(source, tmp_path_factory.mktemp("model"))
 
 
+@pytest.mark.few(11)
 def test_det_2_any_chunk_size(loaded: tuple[TinyModel, Any]) -> None:
     source, model = loaded
     tokens = prompt(LONG, source.vocab_size)
@@ -62,6 +63,7 @@ def test_det_1_decode_rows_beside_prefill_rows(loaded: tuple[TinyModel, Any]) ->
     assert np.array_equal(mixed[0], Cache(model).prefill(other))
 
 
+@pytest.mark.few(10)
 def test_det_6_several_rows_equal_one_at_a_time(loaded: tuple[TinyModel, Any]) -> None:
     source, model = loaded
     tokens = prompt(60, source.vocab_size)
@@ -74,6 +76,7 @@ def test_det_6_several_rows_equal_one_at_a_time(loaded: tuple[TinyModel, Any]) -
         assert np.array_equal(rows, whole[60 - n_rows :]), n_rows
 
 
+@pytest.mark.few(4)
 def test_gen_23_gen_24_decoding_with_the_cache_equals_recomputing(loaded: tuple[TinyModel, Any]) -> None:
     """64 greedy tokens; the first two isolate the first true decode evaluation."""
     source, model = loaded
@@ -89,6 +92,7 @@ def test_gen_23_gen_24_decoding_with_the_cache_equals_recomputing(loaded: tuple[
     assert len(set(tokens[21:])) > 1
 
 
+@pytest.mark.few(16)
 def test_gen_24_stored_rows_do_not_depend_on_what_comes_after(loaded: tuple[TinyModel, Any]) -> None:
     """Three full blocks written by one prefill, by a longer one, and by prefill and 20 decode steps."""
     source, model = loaded
@@ -125,6 +129,7 @@ def test_gen_25_asking_for_logits_changes_nothing(loaded: tuple[TinyModel, Any])
     assert np.array_equal(last_row([]), last_row(list(range(59))))
 
 
+@pytest.mark.few(16)
 def test_det_16_stale_scratch_changes_nothing(loaded: tuple[TinyModel, Any]) -> None:
     source, model = loaded
     tokens, stale = prompt(60, source.vocab_size), prompt(200, source.vocab_size, seed=9)

@@ -41,6 +41,7 @@ def fused_names(names: Any) -> set[str]:
     return {whole for whole in FUSED for name in names if f".{whole}." in name}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("family", SIZES)
 def test_mod_5_fused_tensors_give_the_same_bits(family: str, dtype: str, tmp_path: Path) -> None:

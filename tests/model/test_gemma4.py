@@ -77,6 +77,7 @@ def test_mod_7_keys_that_contradict_each_other(keys: dict[str, Any], message: st
         bits_of(contents, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes", [{"layer_embedding": 0}, {"n_experts": 0}, {"n_sharing": 0, "values_from_keys": False}]
 )

@@ -38,6 +38,7 @@ def test_mod_7_an_op_that_gpus_lack_is_refused_by_name(device: str, family: str,
     assert f"cuda lacks the op {CPU_OPS[family]}, which the model needs; cpu has it" in info.value.message
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in CPU_OPS])
 def test_every_architecture_equals_the_definition(device: str, family: str, tmp_path: Path) -> None:
     model = tiny(family)
@@ -50,7 +51,7 @@ def test_every_architecture_equals_the_definition(device: str, family: str, tmp_
     assert rms_distance(got, np.roll(model.oracle().logits(tokens), 1, axis=0)) > 10 * bound
 
 
-@pytest.mark.sweep(quick=lambda dtype, **_: dtype in (*TILED, "f32", "q5_1", "iq2_xs", "mxfp4"))
+@pytest.mark.sweep(quick=lambda dtype, **_: dtype in ("f32", "q8_0", "q4_k", "q5_1", "mxfp4"))
 @pytest.mark.parametrize("dtype", TYPES)
 def test_every_weight_type_is_within_its_bound(device: str, dtype: str, tmp_path: Path) -> None:
     model = of_type(dtype)
@@ -78,7 +79,7 @@ def test_a_long_prompt_takes_the_kernels_of_many_rows(device: str, dtype: str, t
         assert ran.isdisjoint({f"{dtype}_hmma", f"{dtype}_wgmma"}) == deterministic
 
 
-@pytest.mark.sweep(quick=lambda family, **_: family == "gemma2")
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["llama", "qwen3moe", "gemma2"])
 def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_path: Path) -> None:
     """In deterministic mode, of quantized weights too."""
@@ -94,6 +95,7 @@ def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_p
     assert (whole[0] != whole[1]).any()
 
 
+@pytest.mark.long
 def test_det_11_runs_of_one_batch_have_the_same_bits(device: str, tmp_path: Path) -> None:
     """Whatever lay in scratch before."""
     model = of_type("q8_0", "qwen2moe", expert_ffn_size=64, shared_ffn_size=64)

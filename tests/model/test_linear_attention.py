@@ -20,6 +20,7 @@ FAMILIES = ("qwen35", "qwen35moe", "qwen3next")
 TOKENS = prompt(70, 51)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "changes",
@@ -121,6 +122,7 @@ def test_mod_7_impossible_linear_attention_is_refused(name: str, tmp_path: Path)
     assert message in info.value.message
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_det_1_chunks_of_a_prompt_give_the_same_bits(family: str, chunk: int, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def random_request(rng: np.random.Generator) -> Request:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_kv_5_kv_6_a_thousand_random_configurations() -> None:
     rng = np.random.default_rng(5)
     fitting = 0

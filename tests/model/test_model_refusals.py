@@ -43,6 +43,7 @@ def changed(model: TinyModel, **keys: Any) -> GgufContents:
     return contents
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_intact_model_is_not_refused(family: str, tmp_path: Path) -> None:
     file = _core.open_model_file(tiny(family).write(tmp_path / "m.gguf"))
@@ -85,6 +86,7 @@ def test_models_of_experts_alone_need_no_other_feed_forward(family: str, tmp_pat
     assert facts["expert_ffn_size"] == str(tiny(family).expert_ffn_size)
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize(("key", "family"), MISSING)
 def test_m20_a_required_key_is_missing(key: str, family: str, tmp_path: Path) -> None:
     if TRAITS[family].layer_norm:
@@ -106,6 +108,7 @@ KEYS_BY_TYPE = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("key", "wrong"), KEYS_BY_TYPE)
 def test_m21_a_key_of_another_type(key: str, wrong: list[Any], tmp_path: Path) -> None:
     for value in wrong:
@@ -147,6 +150,7 @@ BAD_VALUES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize(("key", "value", "reason"), [
     pytest.param(key, value, reason, id=f"{row}-{key}-{value}") for row, key, value, reason in BAD_VALUES
 ])  # fmt: skip

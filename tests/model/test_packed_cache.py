@@ -65,6 +65,7 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "cache"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "qwen3moe", "gemma3"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_mod_23_what_was_packed_is_read_back_bit_for_bit(kind: str, threads: int, tmp_path: Path, cache: Path) -> None:
@@ -146,6 +147,7 @@ def parts_begin(content: bytearray) -> int:
     return int.from_bytes(content[32:40], "little")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_mod_23_a_damaged_file_is_not_used_and_written_anew(damage: str, tmp_path: Path, cache: Path) -> None:
     change, why = DAMAGES[damage]

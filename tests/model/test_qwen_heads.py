@@ -45,6 +45,7 @@ def tokens_of(head: TinyNextN) -> list[int]:
     return prompt(N_TOKENS, head.model.vocab_size)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_spc_20_heads_of_directories_equal_their_formula(kind: str, tmp_path: Path) -> None:
     head, form = KINDS[kind]

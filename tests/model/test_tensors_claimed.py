@@ -48,7 +48,7 @@ def optional(model: TinyModel, name: str) -> bool:
     return (name.startswith("blk.0.") and name.endswith(kinds)) or name.endswith("ffn_gate_up_exps.weight")
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "name"), TENSORS)
 def test_mod_6_m36_a_tensor_is_removed(kind: str, name: str, tmp_path: Path) -> None:
     model = MODELS[kind]
@@ -95,7 +95,7 @@ def changes_of(kind: str, name: str) -> list[Callable[[Tensor], Tensor]]:
     return [change for change in CHANGES if change not in pointless]
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "name", "change"),
     [

@@ -48,7 +48,7 @@ def test_mod_7_mod_31_no_family_is_both_supported_and_not() -> None:
     [
         ("minimax-m2", "this is MiniMax M2; llama.cpp runs it"),
         ("deepseek2", "its distilled Qwen and Llama models run"),
-        ("clip", "the projector of a model that sees, without a language model; give the file of the language model"),
+        ("clip", "a vision projector (mmproj), without its language model; give the file of the language model"),
         ("nomic-bert", "this is an embedding model (Nomic); imp generates text"),
     ],
 )
@@ -76,7 +76,7 @@ def test_mod_7_mod_31_granite_4_with_mamba_layers_or_experts_is_refused(
     ("keys", "words"),
     [
         ({"general__type": "adapter"}, "a LoRA adapter, not a model; merge it into its base model"),
-        ({"general__type": "mmproj"}, "the projector of a model that sees"),
+        ({"general__type": "mmproj"}, "a vision projector (mmproj)"),
         ({"qwen3__pooling_type": 3}, "key qwen3.pooling_type: 3: this is an embedding model"),
         ({"qwen3__pooling_type": 4}, "key qwen3.pooling_type: 4: this is a classifier or reranker"),
     ],

@@ -24,6 +24,7 @@ CALL = ("find", {"city": "Z\u00fcrich", "platform": 3})
 BEGINS = {"llama3": "{", "mistral": "[TOOL_CALLS]", "mistral-marked": "[TOOL_CALLS]"}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("row", ROWS)
 def test_chn_6_the_found_dialect_reads_what_transformers_renders(row: str) -> None:
     name, metadata = ROWS[row]

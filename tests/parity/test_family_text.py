@@ -18,7 +18,6 @@ from support.linear_attention_cases import LINEAR_CASES
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 CASES = OTHER_CASES | LINEAR_CASES
-QUICK = ("granite_4", "gemma4_e2b", "gpt_oss", "qwen3_5_grouped", "cohere2", "olmo3")
 PROMPT = "Hello there, "
 N_TOKENS = 12
 EOS = "<|im_end|>"
@@ -50,7 +49,7 @@ def continued(peer: Any, tokens: list[int]) -> list[int]:
     return found[len(tokens) :]
 
 
-@pytest.mark.sweep(quick=lambda name: name in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_hub_9_mod_30_hon_1_a_family_continues_a_text_as_transformers_does(name: str, tmp_path: Path) -> None:
     library = library_of("byte level")

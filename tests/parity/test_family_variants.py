@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,16 @@ VARIANTS: dict[str, tuple[FamilyCase, Callable[[Any], None]]] = {
         FamilyCase("Qwen3", {**ROPE, **WINDOWS, "max_window_layers": 2}, "", {}, {}),
         configured(sliding_window=500),
     ),
+    "gemma4_equal_heads": (  # transformers writes an empty per_layer_config
+        FamilyCase("Gemma4", {**GEMMA4, "num_hidden_layers": 4, "global_head_dim": 16}, "", {}, {},
+                   config_class="Gemma4TextConfig"),
+        configured(sliding_window=500),
+    ),
+    "gemma4_fewer_kv_heads": (
+        FamilyCase("Gemma4", {**GEMMA4, "num_hidden_layers": 4, "global_head_dim": 16, "attention_k_eq_v": True,
+                              "num_global_key_value_heads": 1}, "", {}, {}, config_class="Gemma4TextConfig"),
+        configured(sliding_window=500),
+    ),
     "qwen3_biases": (FamilyCase("Qwen3", {**ROPE, "attention_bias": True}, "", {}, {}), without_biases),
     "qwen3_moe_dense_layer": (
         FamilyCase("Qwen3Moe", {**ROPE, **QWEN3_EXPERTS, "mlp_only_layers": [1]}, "", {}, {}),
@@ -76,6 +87,7 @@ VARIANTS: dict[str, tuple[FamilyCase, Callable[[Any], None]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_mod_5_mod_30_hon_1_a_variant_equals_transformers(name: str, tmp_path: Path) -> None:
     case, turn_off = VARIANTS[name]
@@ -100,6 +112,7 @@ CONTEXTS: dict[str, tuple[dict[str, Any], int, int]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_gen_22_hon_1_frequencies_by_the_context_asked_for(name: str, tmp_path: Path) -> None:
     rope, context, other = CONTEXTS[name]
@@ -176,6 +189,19 @@ def test_mod_30_experts_of_qwen3_vl_as_they_are_published(tmp_path: Path) -> Non
         tensors[name] = np.ascontiguousarray(tensors[name].swapaxes(1, 2))
     save_file(tensors, path, {"format": "pt"})
     np.testing.assert_array_equal(logits(load(tmp_path, tmp_path, kv_dtype="f32"), tokens), now)
+
+
+@pytest.mark.few(2)
+def test_mod_5_the_flag_of_the_whole_model_ties_the_head(tmp_path: Path) -> None:
+    peer = WRAPPED["gemma3"].peer()
+    peer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["tie_word_embeddings"] = True
+    config["text_config"]["tie_word_embeddings"] = False
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tokens = prompt(60, SIZES["vocab_size"])
+    got = logits(load(tmp_path, tmp_path, kv_dtype="f32"), tokens)
+    assert distance(got, peer_logits(peer, tokens)) < bound(peer)
 
 
 @pytest.mark.parametrize("name", WRAPPED)

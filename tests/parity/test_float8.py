@@ -53,6 +53,7 @@ def peer_logits(peer: Any, tokens: list[int]) -> np.ndarray:
         return peer(torch.tensor([tokens])).logits[0].double().numpy()
 
 
+@pytest.mark.few(2)
 @each_family
 @each_scheme
 def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp_path: Path) -> None:
@@ -68,7 +69,6 @@ def test_mod_24_logits_equal_those_of_transformers(family: str, scheme: str, tmp
 
 
 @pytest.mark.long
-@pytest.mark.sweep
 @pytest.mark.parametrize("device", GPU_KINDS)
 @each_family
 @each_scheme

@@ -82,7 +82,7 @@ def peer_logits(peer: Any, tokens: list[int]) -> np.ndarray:
         return peer(torch.tensor([tokens])).logits[0].double().numpy()
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("family", FAMILIES)

@@ -201,6 +201,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield Pair(ours, tokenizer, peer, folder)
 
 
+@pytest.mark.few(1)
 def test_hub_9_ids_are_those_of_transformers(pair: Pair) -> None:
     spelled = [*pair.tokenizer.get_added_vocab(), "x"]
     for text in random_texts(500, seed=11, spelled=spelled):
@@ -224,6 +225,7 @@ def chat_of(messages: list[dict[str, Any]], tools: list[dict[str, Any]], *, asks
     )
 
 
+@pytest.mark.few(6)
 def test_hub_9_prompts_of_conversations_are_those_of_transformers(pair: Pair) -> None:
     n_rendered = 0
     for messages, tools in CONVERSATIONS:
@@ -274,6 +276,7 @@ def test_hub_9_greedy_tokens_are_those_of_transformers(pair: Pair) -> None:
     assert list(found.token_ids) == [token for token in expected if token not in pair.ours.eos_token_ids]
 
 
+@pytest.mark.few(3)
 def test_hub_9_a_turn_ends_where_transformers_ends_it(pair: Pair) -> None:
     free = generated(pair.tokenizer, pair.peer, pair.tokenizer("Hello world")["input_ids"], 16, [])
     end = next(token for token in free[4:] if token not in free[:4])
@@ -285,6 +288,7 @@ def test_hub_9_a_turn_ends_where_transformers_ends_it(pair: Pair) -> None:
     assert (list(found.token_ids), found.finish_reason) == (free[:cut], "stop")
 
 
+@pytest.mark.long
 def test_hub_9_hon_1_another_template_or_another_weight_is_seen(tmp_path: Path) -> None:
     case = CASES["qwen3"]
     tokenizer, peer = write(case, tmp_path / "model")

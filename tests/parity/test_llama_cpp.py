@@ -43,6 +43,7 @@ def test_logits_equal_those_of_llama_cpp(family: str, file_type: str, tmp_path: 
     assert distance(model, logits(loaded, tokens), llama_cpp_peer.logits(path, tokens)) < bound(model, file_type)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("file_type", ["f32", "q8_0"])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen35moe"])
 def test_mod_5_llama_cpp_reads_fused_tensors_in_the_same_order(family: str, file_type: str, tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ QUANTIZED = [
 ]
 
 
-@pytest.mark.sweep(quick=lambda family, file_type: family in ("qwen35", "gemma4") and file_type == "q4_k_m")
+@pytest.mark.long
 @pytest.mark.parametrize(("family", "file_type"), QUANTIZED)
 def test_mod_30_hon_1_errors_of_quantized_models_are_hardly_above_those_of_llama_cpp(
     family: str, file_type: str, tmp_path: Path
@@ -71,6 +72,7 @@ def test_mod_30_hon_1_errors_of_quantized_models_are_hardly_above_those_of_llama
     assert found.control_is_caught, found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("file_type", TYPES)
 def test_hon_1_other_weights_are_seen(file_type: str, tmp_path: Path) -> None:
     from support import llama_cpp_peer
@@ -83,7 +85,7 @@ def test_hon_1_other_weights_are_seen(file_type: str, tmp_path: Path) -> None:
     assert rms_distance(got, other) > 3 * bound(model, file_type)
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("file_type", TYPES)
 @pytest.mark.parametrize("change", ["used", "order"])
 def test_mod_17_hon_1_another_routing_is_seen(change: str, file_type: str, tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_mod_17_hon_1_another_routing_is_seen(change: str, file_type: str, tmp_p
     assert distance(model, got, llama_cpp_peer.logits(path, tokens)) > 3 * bound(model, file_type)
 
 
-@pytest.mark.sweep(quick=lambda family: family in QUICK)
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gen_21_hon_1_a_position_off_by_one_is_seen(family: str, tmp_path: Path) -> None:
     from support import llama_cpp_peer

@@ -84,6 +84,7 @@ def older(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name in FURTHER or "llama" in name])
 def test_mod_30_a_configuration_as_it_is_published(name: str, tmp_path: Path) -> None:
     CASES[name].peer().save_pretrained(tmp_path / "saved")
@@ -112,6 +113,7 @@ CHANGES: list[tuple[str, str, object]] = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "key", "value"), CHANGES)
 def test_mod_30_a_changed_key_has_the_effect_that_transformers_gives_it(
     name: str, key: str, value: object, tmp_path: Path

@@ -32,6 +32,7 @@ YARNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_mod_5_mod_30_hon_1_a_family_equals_transformers(name: str, tmp_path: Path) -> None:
     """Compares a GGUF file and a checkpoint that transformers saved. The controls detect each fact that is left out."""
@@ -61,7 +62,7 @@ def change_norm(peer: Any) -> None:
         norm.weight[7] += 0.05
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("change", [change_weight, change_norm])
 @pytest.mark.parametrize("name", CASES)
 def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], tmp_path: Path) -> None:
@@ -84,6 +85,7 @@ def saved_yarn(traits: dict[str, Any], folder: Path) -> tuple[Any, Path]:
     return saved_scaling({**YARN, **traits}, folder)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", YARNS)
 def test_gen_22_yarn_as_transformers_computes_it(name: str, tmp_path: Path) -> None:
     peer, saved = saved_yarn(YARNS[name], tmp_path / "saved")
@@ -131,7 +133,7 @@ ROUTINGS = [
 ]
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(("change", "name"), ROUTINGS)
 def test_mod_17_hon_1_another_routing_is_seen(name: str, change: str, tmp_path: Path) -> None:
     case = CASES[name]

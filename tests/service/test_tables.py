@@ -11,7 +11,7 @@ import pytest
 
 from imp_service import _core, _testing
 from imp_service.api.options import DryOptions, SamplingOptions
-from imp_service.config.kinds import Kind, UnfitError
+from imp_service.config.kinds import UnfitError, ValueKind
 from imp_service.config.overrides import DefaultSampling
 from imp_service.config.settings import TABLE
 from imp_service.config.table import Key, find, nodes_of
@@ -56,7 +56,7 @@ def test_cfg_1_smp_14_imp_conf_requests_and_the_core_take_the_same_values(name: 
     field, engine = SAMPLER_FIELDS[name], ScriptEngine()
     node = nodes_of(DefaultSampling)[name]
     assert isinstance(node, Key)
-    kind: Kind[object] = node.kind
+    kind: ValueKind[object] = node.kind
     in_conf = takes(kind.read, UnfitError)
     in_core = takes(lambda v: engine.open(sampling=_core.SamplingOptions(**{field.keyword: v})), InvalidArgument)
     ends = [end for end in (field.low, field.high) if math.isfinite(end)]

@@ -24,7 +24,7 @@ def deadline_beyond(get_there: Callable[[], object]) -> float:
 
 
 def let_requests_travel(patch: pytest.MonkeyPatch) -> None:
-    """Makes the server recognise a caller's deadline, however long the request travelled.
+    """Makes the server recognize a caller's deadline, however long the request travelled.
 
     A caller's timer starts before the server's. The server allows a difference of TRAVEL_SECONDS, which a busy machine
     may exceed.

@@ -12,13 +12,14 @@ from imp_service.text.channels.call_constraint import CallConstraint
 from support.tool_templates import ROWS
 
 
-def constraint_of(row: str, schema: object) -> tuple[TextSide, CallConstraint]:
+def constraint_of(row: str, schema: object, *, is_strict: bool = False) -> tuple[TextSide, CallConstraint]:
     """Returns the text side and the constraint of a call of `f` with this schema."""
     metadata = ROWS[row][1]
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
     side = TextSide(metadata, load_config(None, []).settings, len(tokens))
-    tools = json.dumps([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    function = {"name": "f", "parameters": schema, "strict": is_strict}
+    tools = json.dumps([{"type": "function", "function": function}])
     prompt = ChatPrompt((ChatMessage("user", "x"),), tools)
     constraint = resolve_tools(GenerationRequest(prompt, tool_choice="function:f"), side).constraint
     assert isinstance(constraint, CallConstraint)

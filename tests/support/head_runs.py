@@ -74,6 +74,6 @@ def guesses(model: Any, tokens: Sequence[int], chain: Sequence[int], chunk: int 
         head.observe(tokens[at + 1 : at + 1 + len(part)], at, range(len(part)))
     rows = [head.guess([(n - 1) % chunk], [n - 1])[0]]
     for i, token in enumerate(chain):
-        head.go_on(token, n + i, 0)
+        head.observe_guesses(token, n + i, 0)
         rows.append(head.guess([0], [n + i])[0])
     return np.array(rows)

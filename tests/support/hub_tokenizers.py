@@ -118,8 +118,8 @@ def word_piece() -> Tokenizer:
 def flagged(library: Tokenizer) -> Tokenizer:
     """Adds tokens with every flag, special ones and others.
 
-    If the tokenizer puts a space before the text, no token has the flag `normalized`: between a single blank and such
-    a token the library keeps the inserted space, which has no position in the text.
+    If the normalizer puts a space before the text, no token has the flag `normalized`: the library finds such a token
+    at the beginning of a text or behind a space, and imp also at the beginning of a template's span.
     """
     flags: dict[str, dict[str, Any]] = {
         "left": {"lstrip": True},

@@ -18,6 +18,8 @@ from pydantic import BaseModel
 EXTENSIONS: Mapping[str, frozenset[str]] = {
     "return_token_ids": frozenset({"token_ids", "prompt_token_ids", "token_id", "content"}),
     "prompt_logprobs": frozenset({"prompt_logprobs"}),
+    # OpenAI's responses have it, the SDK's type does not.
+    "store": frozenset({"store"}),
 }
 # The models of a response's events, by type.
 EVENTS: Mapping[str, type[BaseModel]] = {

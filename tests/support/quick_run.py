@@ -1,10 +1,11 @@
 """Selects the tests of a quick run, which is a plain `pytest`; `pytest --all` runs all tests.
 
-A quick run tests every row of the contracts. Two marks name what it leaves out:
+A quick run tests every row of the contracts. Three marks name what it leaves out:
 
 `sweep`: a quick run takes a few cases of this test, which together have each value of each parameter. Arguments
 restrict the parameters that count: a name, or several names whose combinations count, as in "kernel,weight". `quick=`
 is a function of the parameters that chooses the cases instead.
+`few`: a quick run takes as many cases of this test as the argument says, spread evenly.
 `long`: a quick run leaves this test out. Another test covers the same rows in less time.
 
 `pytest --rest` runs what a quick run leaves out. It also runs again the tests that repeat less in a quick run.
@@ -24,15 +25,15 @@ Value = tuple[str, tuple[str, ...]]
 
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     """Returns the tests that `--all` adds."""
-    sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
+    of_one_test: dict[str, list[pytest.Item]] = defaultdict(list)
     found: set[pytest.Item] = set()
     for item in items:
         if item.get_closest_marker("long"):
             found.add(item)
-        elif item.get_closest_marker("sweep"):
-            sweeps[item.nodeid.partition("[")[0]].append(item)
-    for cases in sweeps.values():
-        found |= set(cases) - set(few(cases))
+        elif item.get_closest_marker("sweep") or item.get_closest_marker("few"):
+            of_one_test[item.nodeid.partition("[")[0]].append(item)
+    for cases in of_one_test.values():
+        found |= set(cases) - set(quick_cases(cases))
     return found
 
 
@@ -41,8 +42,10 @@ def repeats_less(item: pytest.Item) -> bool:
     return "repeats" in getattr(item, "fixturenames", ()) or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
 
 
-def few(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Returns the cases of one sweep that a quick run takes: at least one."""
+def quick_cases(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Returns the cases of one test that a quick run takes: at least one."""
+    if few := cases[0].get_closest_marker("few"):
+        return [cases[place] for place in spread(len(cases), few.args[0])]
     marker = cases[0].get_closest_marker("sweep")
     assert marker is not None  # narrows
     if "quick" in marker.kwargs:
@@ -60,6 +63,12 @@ def values_of(case: pytest.Item, counting: Iterable[str]) -> set[Value]:
     """Returns the values of a case's counting parameters, as text, because not every value is hashable."""
     parameters = parameters_of(case)
     return {(names, tuple(repr(parameters[name]) for name in names.split(","))) for names in counting or parameters}
+
+
+def spread(n_cases: int, n_wanted: int) -> list[int]:
+    """Returns the indices of that many cases, or of all: the first, the last and others at equal distances."""
+    n = min(n_cases, n_wanted)
+    return sorted({round(place * (n_cases - 1) / max(n - 1, 1)) for place in range(n)})
 
 
 def cover(cases: Sequence[set[Value]]) -> list[int]:

@@ -19,6 +19,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "pairs": {"model_type": "bpe", **IDENTITY},
     "pairs, no prefix": {"model_type": "bpe", **IDENTITY, "add_dummy_prefix": False},
     "unigram": {"model_type": "unigram", **IDENTITY},
+    "pairs, no extra spaces": {"model_type": "bpe", **IDENTITY, "remove_extra_whitespaces": True},
 }
 
 

@@ -21,6 +21,11 @@ class WaitingClient:
         self._client = client
         self._run = run
 
+    def close(self) -> None:
+        """Closes the client and drops it: pytest keeps the arguments of the last test until all fixtures have ended."""
+        self._run(self._client.close())
+        del self._client
+
     def __getattr__(self, name: str) -> Any:
         info: imp_service.ModelInfo = self._run(self._client.info())
         return getattr(info, name)

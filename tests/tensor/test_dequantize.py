@@ -60,12 +60,14 @@ def extreme_blocks(name: str, scales: list[int]) -> np.ndarray:
     return np.stack(blocks)
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", NAMES)
 def test_mod_3_random_blocks_decode_to_the_definition(name: str) -> None:
     blocks = random_blocks(name, 999, seed=3)
     assert_same_bits(core.dequantize(name, blocks.tobytes()), oracle(name, blocks))
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", FLOAT16_SCALES)
 def test_mod_3_extreme_scales_decode_to_the_definition(name: str) -> None:
     blocks = extreme_blocks(name, EXTREME_SCALES + NOT_FINITE)

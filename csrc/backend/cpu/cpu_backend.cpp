@@ -5,10 +5,10 @@
 #include <iterator>
 
 #include "backend/cpu/cpu_kv_pool.h"
-#include "backend/cpu/device_name.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/gemm/load_linears.h"
+#include "backend/cpu/gemm/processor_tuning.h"
 #include "backend/cpu/make_cpu_backend.h"
 #include "base/error.h"
 
@@ -57,7 +57,7 @@ const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
 
 CpuBackend::CpuBackend(const DeviceCaps& caps, const DeviceOptions& options)
     : ops_(ops_for(caps)),
-      registry_(kernel_list(), caps, options.tuning),
+      registry_(kernel_list(), caps, with_processor_tuning(options.tuning, caps)),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       memory_(options.memory),
       weights_(Arena::kChunkBytes, options.memory),

@@ -24,6 +24,13 @@ CpuFeatures resolve_isa(std::string_view isa, CpuFeatures here) {
   return wanted;
 }
 
+DeviceCaps caps_of(CpuFeatures features) {
+  DeviceCaps caps;
+  caps.cpu = features;
+  caps.processor = detect_processor();
+  return caps;
+}
+
 DeviceCaps cpu_caps(std::string_view isa) {
   return caps_of(resolve_isa(isa));
 }

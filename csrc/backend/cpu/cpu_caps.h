@@ -15,10 +15,7 @@ CpuFeatures features_named(std::string_view isa, CpuFeatures here = detect_cpu_f
 // The same, but throws DeviceError(DEVICE_MISSING) if the CPU lacks a feature, and lists the features that it has.
 CpuFeatures resolve_isa(std::string_view isa, CpuFeatures here = detect_cpu_features());
 DeviceCaps cpu_caps(std::string_view isa);
-inline DeviceCaps caps_of(CpuFeatures features) {
-  DeviceCaps caps;
-  caps.cpu = features;
-  return caps;
-}
+// A CPU with these features, of the same make as this machine's.
+DeviceCaps caps_of(CpuFeatures features);
 
 }  // namespace imp::cpu

@@ -30,7 +30,8 @@ class ConvInputs {
       : geometry_(at.pool.geometry().state), sequence_(sequence), x_(x), channel_(channel) {
     if (sequence.state != kNoSlot) before_ = at.pool.conv_state(at.layer, sequence.state) + channel;
   }
-  // Counted from the sequence's first row; a negative row is before the batch, and at most kPieceChannels of it count.
+  // The index is relative to the sequence's first row in the batch. Rows with a negative index come from the state.
+  // At most kPieceChannels channels of a row are valid.
   const float* row(int i) const {
     if (i >= 0) return at_row(x_, sequence_.first_row + i) + channel_;
     if (before_ == nullptr) return kZeros.data();

@@ -26,7 +26,7 @@ PromptCost PromptCostFit::cost() const noexcept {
   const double covariance = xy_ / weight_ - mean_x * mean_y;
   // Chunks of one depth say nothing of the slope.
   const bool has_slope = variance > 1e-6 * mean_x * mean_x;
-  // No row is cheaper for being deeper, and none costs less than nothing at the start.
+  // Costs never fall with depth and are never negative, so the slope is clamped.
   const double slope = has_slope ? std::clamp(covariance / variance, 0.0, mean_y / mean_x) : 0;
   return {.linear = mean_y - slope * mean_x, .quadratic = slope};
 }

@@ -70,7 +70,7 @@ bool PromptScorer::take_draw(Shadow& shadow) {
   const Step& step = steps_->step();
   if (step.draws.empty()) return true;
   const SampleResult& result = step.draws.front().result;
-  // No other sequence may find what is not finite.
+  // Non-finite keys and values must not stay in the prefix cache.
   if (result.status == SampleStatus::non_finite) steps_->shadows().blocks().forget(shadow.copy.table);
   if (result.status != SampleStatus::ok) return false;
   shadow.copy.tokens.push_back(result.token);

@@ -1,4 +1,4 @@
-// Counts with a prior, which forget.
+// Shares of right guesses: counts with a prior that are halved from time to time.
 #include "engine/speculation/acceptance.h"
 
 #include <algorithm>

@@ -12,8 +12,8 @@ struct RightShares {
   double later = 0.6;
 };
 
-// Two counts for each sureness class of a drafter. More would be worse: a count that is never tried keeps its prior
-// and so keeps its guesses from being tried.
+// Two counts for each sureness class of a drafter. More would be worse: a class whose guesses are never tried
+// keeps its prior, and then its guesses are never tried.
 class Acceptance {
  public:
   static constexpr int kClasses = 16;
@@ -25,7 +25,8 @@ class Acceptance {
 
  private:
   static constexpr double kPriorWeight = 8;
-  // Then the counts are halved, so that the share follows the text. A round has one first guess and many later ones.
+  // At this many tries the counts are halved, so that the share follows the text. A round has one first guess and many
+  // later ones.
   static constexpr int kMostFirst = 32;
   static constexpr int kMostLater = 128;
   struct Count {

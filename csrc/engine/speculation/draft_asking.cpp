@@ -11,7 +11,8 @@ namespace {
 constexpr int kAskTrials = 4;
 // After so many answers with guesses, one without shows what it costs.
 constexpr int kMostAsked = 64;
-// In waits for one mask: a guess counts as at most so dear, since an answer may be late for other reasons.
+// The highest price of a guess, in units of the wait for one mask. An answer may be late for reasons other than its
+// guesses.
 constexpr double kMostPrice = 4;
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace imp {
 class DraftBudget {
  public:
   static constexpr double kMostLoss = 0.02;
-  // It begins with the allowance of so many outputs.
+  // It begins with the allowance of this many outputs.
   static constexpr int kFirstOutputs = 16;
 
   DraftBudget() noexcept = default;

@@ -199,7 +199,7 @@ void DraftControl::add_step(const StepShape& step, int n_guesses, int n_right, c
   guess_ns_ = n_guesses > 0 ? extra_ns(step, n_guesses, times.work_ns) / n_guesses : 0;
   const bool is_late = times.is_held_back && n_guesses == 0 && costs_.is_measured();
   held_back_ns_ = is_late ? std::clamp(times.work_ns, plain_ns_, 2 * plain_ns_) - plain_ns_ : 0;
-  // Where a thread was interrupted, the clock shows any time.
+  // If the system interrupted the thread, the measured time is meaningless, so it is clamped.
   const double draft_ns = std::clamp(times.draft_ns, 0.0, kMostDraft * plain_ns_);
   const double lost_ns = costs_.is_measured() ? guess_ns_ * n_guesses + held_back_ns_ + draft_ns : 0;
   budget_.add(step.n_outputs + n_right, n_right, lost_ns / plain_ns_ * n_outputs_);

@@ -32,7 +32,7 @@ struct StepTimes {
 
 // A pure object: it has no clock, and knows sequences only by their histories. A guess survives if it and all before it
 // are right. The shares of right guesses come from the sequence's own rounds and, while these are few, from those of
-// all sequences. With the times of steps they say how many guesses give the most outputs in a time.
+// all sequences. With the times of steps they say how many guesses give the most outputs per unit of time.
 //
 // What these shares and times promise may be wrong. So a sequence and the server each have a budget (DraftBudget), from
 // which guesses are paid by the time that their step really took. Guesses that the budgets could not pay if none were
@@ -49,8 +49,10 @@ class DraftControl {
   static constexpr int kReviewRounds = 128;
   static constexpr double kLeastGain = 1.02;
   static constexpr double kMostOfServer = 256;  // outputs in the server's budget
-  static constexpr double kPayback = 2;    // what a drafter evaluates first is expected to gain so many times its time
-  static constexpr int kLeastAhead = 128;  // a sequence is expected to have as many outputs as it had, or so many
+  // What a drafter evaluates first must be expected to gain this many times its time.
+  static constexpr double kPayback = 2;
+  // A sequence is expected to have as many further outputs as it had so far, but at least this many.
+  static constexpr int kLeastAhead = 128;
 
   // Afterwards nothing allocates. A step has at most max_options options, each with at most max_guesses guesses.
   void reserve(int max_options, int max_guesses);

@@ -1,4 +1,4 @@
-// The interface of what guesses tokens ahead.
+// The interface of drafters, which propose tokens for speculative decoding.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What drafters that compute make of the tokens that they draw.
+// Helpers of the drafters that run a network: the sureness of a drawn token, and whether it ends the run.
 #pragma once
 
 #include <cstdint>

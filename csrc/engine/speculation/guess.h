@@ -5,7 +5,7 @@
 
 namespace imp {
 
-// Of a server.
+// The most drafters of one engine, including "grammar".
 inline constexpr int kMaxDrafters = 6;
 
 struct Guess {

@@ -156,7 +156,7 @@ void HeadDrafter::run_round() {
     guess();
     take_draws();
     if (n_drafting_ == 0) return;
-    go_on();
+    extend_drafts();
   }
 }
 
@@ -217,7 +217,7 @@ bool HeadDrafter::has_cell(Drafting& drafting) {
   return true;
 }
 
-void HeadDrafter::go_on() {
+void HeadDrafter::extend_drafts() {
   tokens_.clear();
   positions_.clear();
   from_.clear();
@@ -231,7 +231,8 @@ void HeadDrafter::go_on() {
         {.first_row = static_cast<int>(i), .n_rows = 1, .first_position = drafting.cell, .blocks = drafting.blocks});
     drafting.row = static_cast<std::int32_t>(i);
   }
-  head_.go_on({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_, *pool_);
+  head_.observe_guesses({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_,
+                        *pool_);
 }
 
 // Guesses stay with the requests; the sequences have only what was drawn.

@@ -24,8 +24,8 @@ struct HeadOptions {
 
 // The head has a cache of its own under the block numbers of the model's cache: cell p is written when the row at
 // position p and the token after it are known, so when the step that evaluated the row is complete. Sequences share,
-// copy and lose cells as they do the model's. A cell may be of another continuation of the same tokens: a worse guess,
-// and no other token of the output.
+// copy and lose cells as they do the model's. A cell may belong to another continuation of the same tokens. That
+// can make a guess worse, but never changes the output.
 //
 // The row of the last kept token gives the first guess, and the head's own output the next ones. Cells of guesses that
 // follow guesses are written again when the tokens are known. Each guess is drawn with the request's own sampler and
@@ -69,7 +69,7 @@ class HeadDrafter final : public Drafter {
   void run_round();
   void guess();
   void take_draws();
-  void go_on();
+  void extend_drafts();
   bool has_cell(Drafting& drafting);
   void end_round() noexcept;
   void fail() noexcept;

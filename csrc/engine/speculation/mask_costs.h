@@ -4,8 +4,8 @@
 namespace imp {
 
 // Each step of a constrained run is followed by a wait for the text side. If it is asked for guesses, it looks for them
-// and computes a mask more for each one. The wait that this adds is measured as a price for each guess, and one more
-// for the search. A price is learned for each sequence, because constraints differ, and for all.
+// and computes one more mask for each one. The added wait is divided into a price for each guess and a price for the
+// search. A price is learned for each sequence, because constraints differ, and for all.
 class MaskCosts {
  public:
   // The text side answered without being asked for guesses.
@@ -20,7 +20,8 @@ class MaskCosts {
   double plain_ns() const noexcept { return plain_ns_; }
   // The answers since the last one without guesses.
   int n_since_plain() const noexcept { return n_since_plain_; }
-  // What n guesses add to the wait, and what a time of asking gives. While little is measured, those of all count.
+  // The wait that n guesses add, and the guesses and right guesses that one request for them brings. With few
+  // measurements, these are the means over all sequences.
   double extra_ns(double n_guesses, const MaskCosts& of_all) const noexcept;
   double guesses_per_ask(const MaskCosts& of_all) const noexcept;
   double right_per_ask(const MaskCosts& of_all) const noexcept;

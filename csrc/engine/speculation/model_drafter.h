@@ -12,7 +12,7 @@
 namespace imp {
 
 // Draws each guess with the request's own sampler and the random number of the output that it guesses. So a draft model
-// that thinks as the model does guesses right whatever the temperature. (Greedy guesses are right less often, and
+// with the distribution of the model is always right, at any temperature. (Greedy guesses are right less often, and
 // rejection sampling with other random numbers keeps only the distribution.) Guesses are steps of the one executor, of
 // all sequences together.
 //

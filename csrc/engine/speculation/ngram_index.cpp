@@ -105,7 +105,7 @@ void NgramIndex::propose(std::span<const std::int32_t> tokens, int n_wanted, std
   const std::uint8_t sureness = sureness_of(match.length, is_edited);
   const std::size_t first = guesses.size();
   for (int i = 0; i < n_wanted; ++i) {
-    // A repeat that is shorter than the guesses repeats itself.
+    // If the repeated part ends before n_wanted guesses, the guesses themselves go on: the text is periodic.
     const auto at = static_cast<std::size_t>(source + i);
     const std::int32_t token = at < tokens.size() ? tokens[at] : guesses[first + at - tokens.size()].token;
     guesses.push_back({.token = token, .sureness = sureness});

@@ -72,7 +72,7 @@ double RowCosts::most_ns(int n_rows, double n_held) const noexcept {
     n_measured = bucket.most_rows;
     if (n_measured >= n_rows) break;
   }
-  // Between two numbers of rows that ran, the time may jump at any.
+  // Between two measured numbers of rows, the time may jump at any number. Assume the time of the larger one.
   const bool is_between = n_measured > n_rows && buckets_[bucket_of(n_rows)].weight == 0;
   if (n_measured >= n_rows) {
     const int n_like = is_between ? n_measured : n_rows;

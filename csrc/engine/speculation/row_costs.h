@@ -9,7 +9,7 @@ namespace imp {
 
 // c(R): the expected time of a step that decodes with R rows, in nanoseconds. The time is a running mean for each
 // bucket of rows, without a part that grows with the tokens in the cache. Before anything is measured the unit is the
-// time of one row. A wrong time costs time and changes no token, so any clock will do.
+// time of one row. A wrong estimate makes steps slower but changes no token, so the clock need not be accurate.
 class RowCosts {
  public:
   // A step of n_rows that decode or verify, whose sequences held n_held tokens.

@@ -27,7 +27,7 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
   drafters_ = std::move(drafters);
   for (std::size_t i = 0; i < state.options.drafters.size(); ++i) {
     const std::string& wanted = state.options.drafters[i];
-    // Those that were given are used in their turn.
+    // A drafter that the caller gave has the place of the option of the same name.
     const auto given = std::ranges::find(drafters_, wanted, [](const auto& drafter) { return drafter->name(); });
     if (given != drafters_.end()) {
       std::rotate(given, given + 1, drafters_.end());
@@ -98,13 +98,13 @@ void Speculation::make_guesses(const StepPlan& plan) {
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
     const bool is_costly = drafters_[i]->cost_of_token() > 0 && !state_.options.fixed_depth;
     if (is_costly) choose(plan, i);
-    ask(i, is_costly);
+    ask_drafter(i, is_costly);
     is_chosen = is_costly;
   }
   if (!is_chosen) choose(plan, std::nullopt);
 }
 
-void Speculation::ask(std::size_t drafter, bool is_costly) {
+void Speculation::ask_drafter(std::size_t drafter, bool is_costly) {
   asked_.clear();
   for (std::size_t i = 0; i < n_rounds_; ++i) {
     Round& round = rounds_[i];

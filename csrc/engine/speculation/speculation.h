@@ -24,9 +24,9 @@ namespace imp {
 // the commands see only outputs. Guesses use what a planned step leaves free: rows, rows with logits and blocks. Of
 // these, DraftControl takes what is worth its time.
 //
-// The guesses of a constrained run come from outside the engine, with a mask for each row. The text side takes those
-// that a DraftedEvent proposes, as far as the constraint allows them, or what the constraint forces (the drafter
-// "grammar").
+// The guesses of a constrained run come from outside the engine, with a mask for each row. Where they are worth their
+// time, the run asks for them with a DraftedEvent. The text side takes those that it proposes, as far as the constraint
+// allows them, or what the constraint forces (the drafter "grammar").
 class Speculation {
  public:
   // The clock outlives it.
@@ -35,8 +35,8 @@ class Speculation {
   bool is_on() const noexcept { return !drafters_.empty(); }
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
   void extend(StepPlan& plan);
-  // Puts guesses into the DraftedEvents of the step that ended, for the text side to check.
-  void propose(std::span<Event> events);
+  // The step that ended reported the events from this one on. Asks the text side for the guesses that are worth it.
+  void ask(std::size_t first_event);
   // Takes the guesses out of a plan whose step failed. Returns false if there were none.
   bool withdraw(StepPlan& plan);
   // The step is completed: counts which guesses were right.
@@ -67,7 +67,7 @@ class Speculation {
   int grammar() const noexcept { return static_cast<int>(drafters_.size()); }
   void find_rounds(StepPlan& plan);
   void make_guesses(const StepPlan& plan);
-  void ask(std::size_t drafter, bool is_costly);
+  void ask_drafter(std::size_t drafter, bool is_costly);
   void choose(const StepPlan& plan, std::optional<std::size_t> costly_drafter);
   StepShape shape_of(const StepPlan& plan) const;
   int n_free(const StepPlan& plan) const noexcept;
@@ -75,7 +75,8 @@ class Speculation {
   int n_wanted(const Sequence& sequence) const noexcept;
   void take_given(Round& round) const;
   void count_answer(Sequence& sequence);
-  void make_proposal(DraftedEvent& event);
+  int n_to_ask(Sequence& sequence);
+  void make_proposal(Sequence& sequence, DraftedEvent& event);
   int n_outputs_left(const Sequence& sequence) const noexcept;
   void charge(const Step& step);
   Sequence* going_on(const StepRow& row);
@@ -87,7 +88,6 @@ class Speculation {
 
   EngineState& state_;
   const Clock& clock_;
-  int n_not_asked_ = 0;        // DraftedEvents since the last one that asked for guesses
   std::int64_t draft_ns_ = 0;  // of this step: choosing and making guesses
   int max_logits_rows_;
   Drafters& drafters_;  // of the state

@@ -1,5 +1,6 @@
 // Guesses of constrained runs: proposes them to the text side, and takes its answers.
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <variant>
 
@@ -7,12 +8,6 @@
 #include "engine/speculation/speculation.h"
 
 namespace imp {
-namespace {
-
-// After so many outputs that asked for no guess, few runs that begin take part in the exchange of guesses at all.
-constexpr int kManyOutputs = 256;
-
-}  // namespace
 
 // Takes the guesses that came with the masks. One that the text side took from a drafter is as sure as it was.
 void Speculation::take_given(Round& round) const {
@@ -28,7 +23,7 @@ void Speculation::take_given(Round& round) const {
   }
 }
 
-// The answer to the last DraftedEvent is there.
+// The answer to the last step is there: a mask, or what a DraftedEvent asked for.
 void Speculation::count_answer(Sequence& sequence) {
   Run& run = *sequence.run;
   if (run.proposal.made_ns < 0 || run.given.taken_ns < 0) return;
@@ -37,40 +32,50 @@ void Speculation::count_answer(Sequence& sequence) {
   run.proposal.made_ns = -1;
 }
 
-void Speculation::propose(std::span<Event> events) {
+void Speculation::ask(std::size_t first_event) {
+  if (drafters_.empty()) return;
   std::optional<Timing> timing;
-  for (Event& event : events) {
-    auto* const drafted = std::get_if<DraftedEvent>(&event);
-    if (drafted == nullptr) continue;
+  const std::size_t n_events = state_.events.size();
+  for (std::size_t i = first_event; i < n_events; ++i) {
+    auto* const token = std::get_if<TokenEvent>(&state_.events[i]);
+    if (token == nullptr || !token->awaits_mask) continue;
+    Sequence& sequence = *state_.find(token->sequence);
+    Run& run = *sequence.run;
+    if (!run.may_ask) continue;
     if (!timing) timing.emplace(clock_, draft_ns_);
-    make_proposal(*drafted);
+    const int n_asked = n_to_ask(sequence);
+    run.proposal = {.made_ns = state_.now_ns, .n_asked = n_asked};
+    if (n_asked <= 0) continue;
+    token->awaits_mask = false;
+    run.given.output = -1;
+    DraftedEvent event{.ticket = run.ticket,
+                       .sequence = sequence.id,
+                       .stream = sequence.stream,
+                       .output = run.n_outputs,
+                       .n_most = n_asked};
+    make_proposal(sequence, event);
+    state_.events.emplace_back(event);
   }
 }
 
+int Speculation::n_to_ask(Sequence& sequence) {
+  const int n_most = why_not(sequence) ? 0 : n_wanted(sequence);
+  return state_.options.fixed_depth ? n_most : control_.n_to_ask(sequence.drafting, n_most);
+}
+
 // Drafters that compute would do so for guesses that the constraint may refuse.
-void Speculation::make_proposal(DraftedEvent& event) {
+void Speculation::make_proposal(Sequence& sequence, DraftedEvent& event) {
   DraftRequest& request = requests_.front();
-  Sequence& sequence = *state_.find(event.sequence);
   Proposal& proposal = sequence.run->proposal;
-  const bool is_fixed = state_.options.fixed_depth;
   request.sequence = &sequence;
-  request.n_wanted = why_not(sequence) ? 0 : n_wanted(sequence);
-  if (!is_fixed && n_wanted(sequence) > 0) {
-    request.n_wanted = control_.n_to_ask(sequence.drafting, request.n_wanted);
-    n_not_asked_ = request.n_wanted > 0 ? 0 : std::min(n_not_asked_ + 1, kManyOutputs);
-    state_.is_asking_worth_it = n_not_asked_ < kManyOutputs;
-  }
+  request.n_wanted = event.n_most;
   request.guesses.clear();
-  sequence.run->given.taken_ns = -1;
-  proposal = {.made_ns = state_.now_ns, .n_asked = request.n_wanted};
-  event.n_most = request.n_wanted;
-  for (std::size_t i = 0; i < drafters_.size(); ++i) {
-    if (request.n_wanted <= 0 || !request.guesses.empty()) break;
+  for (std::size_t i = 0; i < drafters_.size() && request.guesses.empty(); ++i) {
     if (drafters_[i]->cost_of_token() > 0 || !sequence.run->may_use(i)) continue;
     drafters_[i]->draft({&request, 1});
     proposal.drafter = static_cast<int>(i);
   }
-  if (!is_fixed && !request.guesses.empty()) {
+  if (!state_.options.fixed_depth && !request.guesses.empty()) {
     const int n = control_.n_worth_masks(sequence.drafting, proposal.drafter, request.guesses);
     request.guesses.resize(static_cast<std::size_t>(n));
   }

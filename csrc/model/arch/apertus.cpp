@@ -41,12 +41,29 @@ std::vector<float> xielu_numbers(FactReader& facts, const std::string& key) {
   return numbers;
 }
 
+// The RoPE that transformers uses for files without RoPE parameters. It ignores rope_theta in them.
+constexpr double kApertusTheta = 12000000;
+const RopeScaling kApertusScaling = {.kind = RopeScalingKind::wavelength,
+                                     .factor = 8,
+                                     .original_context = 8192,
+                                     .low_freq_factor = 1,
+                                     .high_freq_factor = 4,
+                                     .short_divisors = {},
+                                     .long_divisors = {}};
+
+void read_apertus_rope(FactReader& facts) {
+  if (has_hf_rope(facts)) return read_hf_rope(facts, RopeStyle::halves, kApertusTheta);
+  facts.ignore("rope_theta");
+  facts.config.ropes.push_back(
+      {.style = RopeStyle::halves, .dims = facts.config.head_dim, .theta = kApertusTheta, .scaling = kApertusScaling});
+}
+
 }  // namespace
 
 void read_apertus_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
-  read_gguf_rope(facts, RopeStyle::halves, 12000000);
+  read_gguf_rope(facts, RopeStyle::halves, kApertusTheta);
   read_biases(facts);
   set_apertus(facts.config);
   const auto alpha_p = xielu_numbers(facts, "xielu.alpha_p"), alpha_n = xielu_numbers(facts, "xielu.alpha_n");
@@ -59,7 +76,7 @@ void read_apertus_gguf(FactReader& facts) {
 void read_apertus_hf(FactReader& facts) {
   facts.config.plain_activation = PlainActivation::xielu;
   read_hf_decoder(facts, {.has_gate = false});
-  read_hf_rope(facts, RopeStyle::halves, 12000000);
+  read_apertus_rope(facts);
   read_biases(facts);
   require_flag(facts, "qk_norm", true);
   require_flag(facts, "post_norm", false);

@@ -20,7 +20,7 @@ struct Architecture {
   const TensorNames* names;
   // The section of the keys, if the architecture is the text part of a larger model.
   std::string_view section = "";
-  // Alternative tensor names. A file uses the first of these lists whose `embedding` and `sign` tensors it has.
+  // Alternative tensor names. A file uses the first of these lists whose `embedding` and `marker` tensors it has.
   std::array<const TensorNames*, 3> other_names = {};
 
   std::string key_prefix() const {
@@ -30,7 +30,7 @@ struct Architecture {
   const TensorNames& names_in(const ModelFile& file) const {
     for (const TensorNames* others : other_names) {
       if (others == nullptr || file.find(others->embedding) == nullptr) continue;
-      if (others->sign.empty() || file.find(others->sign) != nullptr) return *others;
+      if (others->marker.empty() || file.find(others->marker) != nullptr) return *others;
     }
     return *names;
   }

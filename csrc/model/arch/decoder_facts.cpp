@@ -30,8 +30,8 @@ void read_vocabulary(FactReader& facts, std::string_view name, std::optional<std
   }
 }
 
-void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token) {
-  const auto n_tokens = static_cast<std::uint32_t>(facts.config.n_tokens);
+void check_end_token(const FactReader& facts, std::string_view whole_key, std::int64_t token) {
+  const int n_tokens = facts.config.n_tokens;
   if (token >= n_tokens) {
     facts.file().metadata().refuse_value(whole_key, std::to_string(token), "less than " + std::to_string(n_tokens));
   }

@@ -15,7 +15,7 @@ namespace imp {
 void read_vocabulary(FactReader& facts, std::string_view embedding, std::optional<std::int64_t> n_tokens);
 
 // Refuses an id outside of the vocabulary. The service decides which tokens end a generation, since it has their text.
-void check_end_token(const FactReader& facts, std::string_view whole_key, std::uint32_t token);
+void check_end_token(const FactReader& facts, std::string_view whole_key, std::int64_t token);
 
 // Biases of one kind: the model has all of them if it has one.
 void read_biases(FactReader& facts);

@@ -13,7 +13,7 @@ void read_ernie4_5_gguf(FactReader& facts) {
 }
 
 void read_ernie4_5_hf(FactReader& facts) {
-  read_hf_decoder(facts);
+  read_hf_decoder(facts, {.head_dim = 128, .defaults = {.n_kv_heads = 2}});
   read_hf_rope(facts, RopeStyle::adjacent, 500000);
   read_biases(facts);
 }

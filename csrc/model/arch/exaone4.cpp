@@ -34,7 +34,7 @@ void read_exaone4_gguf(FactReader& facts) {
 }
 
 void read_exaone4_hf(FactReader& facts) {
-  read_hf_decoder(facts);
+  read_hf_decoder(facts, {.defaults = {.n_kv_heads = 32}});
   set_exaone4(facts.config);
   read_hf_rope(facts, RopeStyle::halves, 10000);
   if (facts.is_null("sliding_window")) {

@@ -44,11 +44,6 @@ float float_at(const NumericArray& array, std::size_t i) {
   }
 }
 
-// null has no type. An empty array has none either, but is a value.
-bool is_null_value(const MetadataValue& value) {
-  return value.type == ValueType::NONE && !value.is_array();
-}
-
 // Whether a value switches its feature off: false, zero, empty, or a factor of one.
 bool is_off(std::string_view key, const MetadataValue& value) {
   if (const auto* flag = std::get_if<bool>(&value.value)) return !*flag;
@@ -75,12 +70,23 @@ const std::string& FactReader::read_name(std::string_view key) {
 
 bool FactReader::has(std::string_view key) {
   const MetadataValue* value = file_.metadata().find(read_name(key));
-  return value != nullptr && !is_null_value(*value);
+  return value != nullptr && !value->is_null();
+}
+
+bool FactReader::has_section(std::string_view section) const {
+  const std::string whole = prefix_ + std::string(section);
+  return file_.metadata().is_array(whole) || has_members(section);  // an empty one is an empty array
+}
+
+bool FactReader::has_members(std::string_view section) const {
+  const std::string start = prefix_ + std::string(section) + ".";
+  return std::ranges::any_of(file_.metadata().entries(),
+                             [&](const auto& entry) { return entry.first.starts_with(start); });
 }
 
 bool FactReader::is_null(std::string_view key) {
   const MetadataValue* value = file_.metadata().find(read_name(key));
-  return value != nullptr && is_null_value(*value);
+  return value != nullptr && value->is_null();
 }
 
 std::optional<std::uint64_t> FactReader::find_integer(std::string_view key) {
@@ -95,6 +101,19 @@ std::vector<std::uint32_t> FactReader::find_integers(std::string_view key) {
     return metadata.find_integers<std::uint32_t>(whole).value_or(std::vector<std::uint32_t>{});
   const auto one = metadata.find_integer<std::uint32_t>(whole);
   return one ? std::vector{*one} : std::vector<std::uint32_t>{};
+}
+
+std::vector<std::int64_t> FactReader::find_token_ids(std::string_view key) {
+  const std::string& whole = read_name(key);
+  const Metadata& metadata = file_.metadata();
+  std::vector<std::int64_t> ids;
+  if (metadata.is_array(whole)) {
+    ids = metadata.find_integers<std::int64_t>(whole).value_or(ids);
+  } else if (const auto one = metadata.find_integer<std::int64_t>(whole)) {
+    ids.push_back(*one);
+  }
+  std::erase_if(ids, [](std::int64_t id) { return id < 0; });
+  return ids;
 }
 
 bool FactReader::find_flag(std::string_view key) {
@@ -200,6 +219,11 @@ float FactReader::tensor_value(std::string_view name) {
   type.dequantize(bytes.data(), &value, 1);
   read_tensors_.insert(tensor->name);
   return value;
+}
+
+void FactReader::note_omitted(std::string_view key, int size) {
+  omitted_ +=
+      (omitted_.empty() ? "" : ", ") + prefix_ + std::string(key) + " (" + std::to_string(size) + " by default)";
 }
 
 void FactReader::note_tensor(std::string_view field, std::string_view tensor) {

@@ -28,8 +28,10 @@ class FactReader {
   const TensorNames& names() const noexcept { return names_; }
   bool is_part() const noexcept { return prefix_.ends_with("_config."); }  // of a larger model
   bool has_tensor(std::string_view name) const noexcept { return file_.find(name) != nullptr; }
-  bool has(std::string_view key);      // null counts as missing
-  bool is_null(std::string_view key);  // for keys where null and a missing key differ
+  bool has(std::string_view key);                    // null counts as missing
+  bool has_section(std::string_view section) const;  // an object of config.json
+  bool has_members(std::string_view section) const;  // one that is not empty
+  bool is_null(std::string_view key);                // for keys where null and a missing key differ
   // Marks a key that has no effect as read: otherwise unread_keys() reports it.
   void ignore(std::string_view key) { read_name(key); }
 
@@ -37,6 +39,7 @@ class FactReader {
   std::optional<std::uint64_t> find_integer(std::string_view key);
 
   std::vector<std::uint32_t> find_integers(std::string_view key);  // one, or a list
+  std::vector<std::int64_t> find_token_ids(std::string_view key);  // the same without negative ones, which mean none
   bool find_flag(std::string_view key);                            // false if missing
   void find_flag(std::string_view field, std::string_view key, bool& out);
 
@@ -63,6 +66,10 @@ class FactReader {
   float tensor_value(std::string_view name);
   const std::set<std::string>& read_tensors() const noexcept { return read_tensors_; }
 
+  // A size that the file does not state. A tensor of another shape shows that it is wrong.
+  void note_omitted(std::string_view key, int size);
+  const std::string& omitted() const noexcept { return omitted_; }
+
   void note_tensor(std::string_view field, std::string_view tensor);
   void note_key(std::string_view field, std::string_view whole_key);
 
@@ -86,6 +93,7 @@ class FactReader {
   const TensorNames& names_;
   std::set<std::string, std::less<>> read_;
   std::set<std::string> read_tensors_;
+  std::string omitted_;  // each with the size that it has by default
 };
 
 }  // namespace imp

@@ -24,7 +24,7 @@ void read_gemma_gguf(FactReader& facts) {
 void read_gemma_hf(FactReader& facts) {
   // Early files say "gelu" and mean its approximation by tanh.
   facts.config.activation = GatedActivation::gelu_tanh;
-  read_hf_decoder(facts, {.head_dim = 256, .gelu_is_tanh = true});
+  read_hf_decoder(facts, {.head_dim = 256, .gelu_is_tanh = true, .defaults = {.n_kv_heads = 16}});
   set_first_gemma(facts.config);
   read_hf_rope(facts, RopeStyle::halves, 10000);
   require_flag(facts, "use_bidirectional_attention", false);

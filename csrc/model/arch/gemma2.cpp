@@ -29,7 +29,7 @@ void read_gemma2_gguf(FactReader& facts) {
 void read_gemma2_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
   facts.config.activation = GatedActivation::gelu_tanh;
-  read_hf_decoder(facts, {.head_dim = 256, .query_scalar = 256});
+  read_hf_decoder(facts, {.head_dim = 256, .query_scalar = 256, .defaults = {.n_kv_heads = 4}});
   set_gemma(config);
   read_hf_rope(facts, RopeStyle::halves, 10000);
   read_hf_windows(facts, {.window = 4096, .period = 2, .rope = 0});

@@ -103,15 +103,14 @@ void read_hf_full_heads(FactReader& facts) {
   } else {
     facts.ignore("num_global_key_value_heads");
   }
-  bool is_listed = false;
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     LayerConfig& layer = config.layers[i];
     const std::string at = "per_layer_config." + std::to_string(i) + ".";
-    is_listed |= facts.find_count("head_dim", at + "head_dim", model_limits::kHeadDim, layer.head_dim);
-    is_listed |= facts.find_count("n_kv_heads", at + "num_key_value_heads", model_limits::kHeads, layer.n_kv_heads);
+    facts.find_count("head_dim", at + "head_dim", model_limits::kHeadDim, layer.head_dim);
+    facts.find_count("n_kv_heads", at + "num_key_value_heads", model_limits::kHeads, layer.n_kv_heads);
     layer.values_are_keys = keys_are_values && layer.window == 0;
   }
-  if (is_listed) return;
+  if (facts.has_section("per_layer_config")) return;
   for (LayerConfig& layer : config.layers) {
     if (layer.window > 0) continue;
     layer.head_dim = head_dim;

@@ -72,7 +72,7 @@ constexpr TensorNames gguf_names_of_glm4() {
 }
 inline constexpr TensorNames kGgufGlm4Names = gguf_names_of_glm4();
 
-// Families with GGUF's norm of another place before the feed-forward.
+// Families whose norm before the feed-forward has the name `post_attention_norm` in GGUF.
 constexpr TensorNames gguf_names_with_late_norm() {
   TensorNames names = kGgufNames;
   names.post_attention_norm = "";
@@ -113,7 +113,7 @@ inline constexpr TensorNames kGgufQwen3NextNames = gguf_names_of_qwen3next();
 constexpr TensorNames gguf_names_of_fused_qwen3next() {
   TensorNames names = kGgufQwen3NextNames;
   names.linear.qkv_gate = "ssm_in";
-  names.sign = "blk.0.ssm_in.weight";
+  names.marker = "blk.0.ssm_in.weight";
   return names;
 }
 inline constexpr TensorNames kGgufFusedQwen3NextNames = gguf_names_of_fused_qwen3next();

@@ -15,7 +15,7 @@ void read_glm4_gguf(FactReader& facts) {
 
 void read_glm4_hf(FactReader& facts) {
   constexpr float kRotatedPart = 0.5F;
-  read_hf_decoder(facts, {.head_dim = 128});
+  read_hf_decoder(facts, {.head_dim = 128, .defaults = {.n_kv_heads = 2}});
   read_hf_rope(facts, RopeStyle::adjacent, 10000, kRotatedPart);
   read_biases(facts);
   facts.config.norm_placement = NormPlacement::pre_and_post;

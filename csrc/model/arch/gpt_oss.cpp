@@ -14,6 +14,20 @@ void set_gpt_oss(ModelConfig& config) {
   config.clamped_silu = ClampedSilu{.limit = 7, .slope = 1.702F};
 }
 
+// The scaling of files without RoPE parameters, as transformers has it.
+const RopeScaling kGptOssScaling = {.kind = RopeScalingKind::yarn,
+                                    .factor = 32,
+                                    .original_context = 4096,
+                                    .truncated = false,
+                                    .short_divisors = {},
+                                    .long_divisors = {}};
+
+void read_gpt_oss_rope(FactReader& facts) {
+  const bool is_stated = has_hf_rope(facts);
+  read_hf_rope(facts, RopeStyle::halves, 150000);
+  if (!is_stated) facts.config.ropes.front().scaling = kGptOssScaling;
+}
+
 }  // namespace
 
 void read_gpt_oss_gguf(FactReader& facts) {
@@ -28,8 +42,8 @@ void read_gpt_oss_gguf(FactReader& facts) {
 }
 
 void read_gpt_oss_hf(FactReader& facts) {
-  read_hf_decoder(facts, {.head_dim = 64});
-  read_hf_rope(facts, RopeStyle::halves, 150000);
+  read_hf_decoder(facts, {.head_dim = 64, .defaults = {.n_kv_heads = 8}});
+  read_gpt_oss_rope(facts);
   read_hf_windows(facts, kWindows);
   facts.config.experts.normalized = true;
   read_hf_experts(facts, "num_local_experts", "intermediate_size");

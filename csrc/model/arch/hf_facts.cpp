@@ -24,30 +24,44 @@ void count_or_default(FactReader& facts, std::string_view field, std::string_vie
   facts.find_count(field, key, limit, out);
 }
 
+int divided_head_dim(const FactReader& facts) {
+  const ModelConfig& config = facts.config;
+  if (config.hidden_size % config.n_heads != 0) {
+    facts.refuse(Reason::MODEL_CONFIG, "num_attention_heads", std::to_string(config.n_heads),
+                 "a divisor of hidden_size " + std::to_string(config.hidden_size));
+  }
+  return config.hidden_size / config.n_heads;
+}
+
+// Whether a size that the file does not state follows from others: the family has no constant, or the file says null.
+bool is_derived(FactReader& facts, std::string_view key, int constant) {
+  return constant == 0 || facts.is_null(key);
+}
+
 void read_heads(FactReader& facts, const HfTraits& traits) {
   ModelConfig& config = facts.config;
   count_or_default(facts, "n_heads", "num_attention_heads", model_limits::kHeads, traits.defaults.n_heads,
                    config.n_heads);
-  config.n_kv_heads = traits.defaults.n_kv_heads == 0 ? config.n_heads : traits.defaults.n_kv_heads;
-  facts.find_count("n_kv_heads", "num_key_value_heads", model_limits::kHeads, config.n_kv_heads);
-  config.head_dim = traits.head_dim;
-  if (!facts.find_count("head_dim", "head_dim", model_limits::kHeadDim, config.head_dim) && traits.head_dim == 0) {
-    if (config.hidden_size % config.n_heads != 0) {
-      facts.refuse(Reason::MODEL_CONFIG, "num_attention_heads", std::to_string(config.n_heads),
-                   "a divisor of hidden_size " + std::to_string(config.hidden_size));
-    }
-    config.head_dim = config.hidden_size / config.n_heads;
+  constexpr std::string_view kKvHeads = "num_key_value_heads", kHeadDim = "head_dim";
+  if (!facts.find_count("n_kv_heads", kKvHeads, model_limits::kHeads, config.n_kv_heads)) {
+    config.n_kv_heads =
+        is_derived(facts, kKvHeads, traits.defaults.n_kv_heads) ? config.n_heads : traits.defaults.n_kv_heads;
+    facts.note_omitted(kKvHeads, config.n_kv_heads);
+  }
+  if (!facts.find_count("head_dim", kHeadDim, model_limits::kHeadDim, config.head_dim)) {
+    config.head_dim = is_derived(facts, kHeadDim, traits.head_dim) ? divided_head_dim(facts) : traits.head_dim;
+    facts.note_omitted(kHeadDim, config.head_dim);
   }
   float scalar = static_cast<float>(traits.query_scalar == 0 ? config.head_dim : traits.query_scalar);
   facts.find_number("attention_scale", "query_pre_attn_scalar", scalar);
   config.attention_scale = 1 / std::sqrt(scalar);
 }
 
-constexpr int kDefaultWindow = 4096;  // of several families
-
 // The names of activations in config.json.
-constexpr std::array<std::pair<std::string_view, GatedActivation>, 2> kGated = {
-    {{"silu", GatedActivation::silu}, {"gelu_pytorch_tanh", GatedActivation::gelu_tanh}}};
+constexpr std::array<std::pair<std::string_view, GatedActivation>, 3> kGated = {
+    {{"silu", GatedActivation::silu},
+     {"swish", GatedActivation::silu},
+     {"gelu_pytorch_tanh", GatedActivation::gelu_tanh}}};
 constexpr std::array<std::pair<std::string_view, PlainActivation>, 3> kPlain = {
     {{"gelu_pytorch_tanh", PlainActivation::gelu_tanh},
      {"relu2", PlainActivation::relu_squared},
@@ -77,8 +91,15 @@ void read_activation(FactReader& facts, const HfTraits& traits) {
   }
 }
 
+// The flag of a vision-language model counts before that of its text part.
+bool is_head_apart(FactReader& facts) {
+  constexpr std::string_view kKey = "tie_word_embeddings";
+  const bool is_apart = facts.has(kKey) && !facts.find_flag(kKey);
+  return is_apart && !(facts.is_part() && facts.file().metadata().find_boolean(kKey).value_or(false));
+}
+
 void read_tied_head(FactReader& facts) {
-  const bool stated_apart = facts.has("tie_word_embeddings") && !facts.find_flag("tie_word_embeddings");
+  const bool stated_apart = is_head_apart(facts);
   facts.config.tied_head = !stated_apart && !facts.has_tensor(facts.names().head);
   if (stated_apart) facts.note_key("tied_head", "tie_word_embeddings");
 }
@@ -86,7 +107,7 @@ void read_tied_head(FactReader& facts) {
 // Checkpoints of one model_type may also be classifiers or encoders.
 void refuse_other_tasks(FactReader& facts) {
   const MetadataValue* value = facts.file().metadata().find("architectures");
-  if (!value) return;
+  if (!value || value->is_null()) return;
   const auto* tasks = std::get_if<StringArray>(&value->value);
   std::string found;
   for (std::size_t i = 0; tasks && i < tasks->size(); ++i) {
@@ -132,6 +153,14 @@ void read_period(FactReader& facts, const char* key, int& period) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, key, printable(*word), "a number, or letters L and one G at the end");
   }
   period = static_cast<int>(word->size());
+}
+
+// 0 if the files disable windows.
+int enabled_window(FactReader& facts, int by_default) {
+  const bool is_null = facts.is_null("sliding_window");
+  if (!facts.find_flag("use_sliding_window") || is_null) return 0;
+  facts.find_count("windows", "sliding_window", model_limits::kContext, by_default);
+  return by_default;
 }
 
 // The file reader has already checked these keys if there are 8-bit weights, and those of 4 bits need none.
@@ -181,7 +210,7 @@ void read_hf_decoder(FactReader& facts, const HfTraits& traits) {
   }
   read_hf_vocabulary(facts);
   for (const char* key : {"eos_token_id", "generation_config.eos_token_id"}) {
-    for (const std::uint32_t token : facts.find_integers(key)) check_end_token(facts, key, token);
+    for (const std::int64_t token : facts.find_token_ids(key)) check_end_token(facts, key, token);
   }
   read_activation(facts, traits);
   if (facts.has("is_causal") && !facts.find_flag("is_causal")) {
@@ -207,18 +236,31 @@ void read_hf_window(FactReader& facts, int by_default) {
   read_hf_windows(facts, {.window = is_null ? 0 : by_default, .period = facts.config.n_layers + 1, .rope = 0});
 }
 
-void read_hf_optional_windows(FactReader& facts) {
-  ModelConfig& config = facts.config;
-  constexpr std::uint64_t kFirst = 28;  // if the file does not say it
-  const std::uint64_t n_full = facts.find_integer("max_window_layers").value_or(kFirst);
+void read_hf_optional_windows(FactReader& facts, const std::vector<bool>& windowed, int by_default) {
   const auto by_types = windowed_by_types(facts);
-  MixedWindows windows = {.window = kDefaultWindow};
-  const bool is_null = facts.is_null("sliding_window");
-  if (!facts.find_flag("use_sliding_window") || is_null) return;
-  facts.find_count("windows", "sliding_window", model_limits::kContext, windows.window);
-  std::vector<bool> windowed(config.layers.size());
+  set_windows(facts.config, by_types.value_or(windowed), {.window = enabled_window(facts, by_default)});
+}
+
+void read_hf_optional_window(FactReader& facts, int by_default) {
+  facts.ignore("layer_types");
+  const std::vector<bool> windowed(facts.config.layers.size(), true);
+  set_windows(facts.config, windowed, {.window = enabled_window(facts, by_default)});
+}
+
+std::uint64_t read_max_window_layers(FactReader& facts) {
+  constexpr std::uint64_t kByDefault = 28;
+  return facts.find_integer("max_window_layers").value_or(kByDefault);
+}
+
+void read_hf_windows_of_last(FactReader& facts) {
+  const std::uint64_t n_full = read_max_window_layers(facts);
+  std::vector<bool> windowed(facts.config.layers.size());
   for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = i >= n_full;
-  set_windows(config, by_types.value_or(windowed), windows);
+  read_hf_optional_windows(facts, windowed, kHfWindow);
+}
+
+void ignore_hf_windows(FactReader& facts) {
+  for (const char* key : {"use_sliding_window", "sliding_window", "layer_types"}) facts.ignore(key);
 }
 
 void read_hf_experts(FactReader& facts, std::string_view count_key, std::string_view ffn_size_key) {

@@ -139,7 +139,7 @@ constexpr TensorNames hf_names_of_granite_hybrid() {
 }
 inline constexpr TensorNames kHfGraniteHybridNames = hf_names_of_granite_hybrid();
 
-// gpt-oss: tensors with all experts, whose names have no end.
+// gpt-oss: tensors with all experts, whose names have no suffix.
 constexpr TensorNames hf_names_of_gpt_oss() {
   TensorNames names = kHfNames;
   names.router = "mlp.router";
@@ -147,8 +147,8 @@ constexpr TensorNames hf_names_of_gpt_oss() {
   names.expert_gate_up = "mlp.experts.gate_up_proj";
   names.gate_up_in_turn = true;
   names.expert_down = "mlp.experts.down_proj";
-  names.stack_end = "";
-  names.stack_bias_end = "_bias";
+  names.stack_suffix = "";
+  names.stack_bias_suffix = "_bias";
   names.stack_form = StackForm::columns;
   return names;
 }
@@ -229,7 +229,7 @@ constexpr TensorNames hf_names_of_gemma4() {
   names.experts = "";
   names.expert_gate_up = "experts.gate_up_proj";
   names.expert_down = "experts.down_proj";
-  names.stack_end = "";
+  names.stack_suffix = "";
   return names;
 }
 inline constexpr TensorNames kHfGemma4Names = hf_names_of_gemma4();
@@ -283,13 +283,13 @@ inline constexpr TensorNames kHfOuterQwen3VlMoeNames = hf_names_of_outer_part(kH
 inline constexpr TensorNames kHfInnerQwen35Names = hf_names_of_inner_model(kHfQwen35Names);
 
 // One tensor with the gates and ups of all experts, and one with their downs.
-constexpr TensorNames hf_names_with_expert_stacks(const TensorNames& of, std::string_view sign) {
+constexpr TensorNames hf_names_with_expert_stacks(const TensorNames& of, std::string_view marker) {
   TensorNames names = of;
   names.experts = "";
   names.expert_gate_up = "mlp.experts.gate_up_proj";
   names.expert_down = "mlp.experts.down_proj";
-  names.stack_end = "";
-  names.sign = sign;
+  names.stack_suffix = "";
+  names.marker = marker;
   return names;
 }
 inline constexpr TensorNames kHfQwen35StackNames =

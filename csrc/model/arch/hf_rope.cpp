@@ -135,6 +135,10 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, floa
   facts.config.ropes.push_back(rope);
 }
 
+bool has_hf_rope(const FactReader& facts) {
+  return facts.has_section("rope_parameters") || facts.has_members("rope_scaling");
+}
+
 void skip_image_axes(FactReader& facts) {
   for (const char* section : {"rope_scaling.", "rope_parameters."}) {
     for (const char* key : {"mrope_section", "mrope_interleaved"}) facts.ignore(std::string(section) + key);

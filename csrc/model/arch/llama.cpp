@@ -16,21 +16,25 @@ void read_llama_gguf(FactReader& facts) {
   if (has_gguf_experts(facts)) read_gguf_experts(facts, true);
 }
 
-void read_llama_hf(FactReader& facts) {
-  read_hf_decoder(facts);
+void read_llama_base_hf(FactReader& facts, const HfTraits& traits) {
+  read_hf_decoder(facts, traits);
   // Rows are permuted when they are read, as GGUF does: a model has the same bits from either format.
   read_hf_rope(facts, RopeStyle::adjacent, 10000);
   read_biases(facts);
 }
 
+void read_llama_hf(FactReader& facts) {
+  read_llama_base_hf(facts, {});
+}
+
 void read_mistral_hf(FactReader& facts) {
-  read_llama_hf(facts);
+  read_llama_base_hf(facts, {.defaults = {.n_kv_heads = 8}});
   constexpr int kWindow = 4096;
   read_hf_window(facts, kWindow);
 }
 
 void read_mixtral_hf(FactReader& facts) {
-  read_hf_decoder(facts);
+  read_hf_decoder(facts, {.defaults = {.n_kv_heads = 8}});
   read_hf_rope(facts, RopeStyle::adjacent, 1000000);
   read_hf_window(facts, 0);
   facts.config.experts.normalized = true;

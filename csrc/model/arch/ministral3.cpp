@@ -5,6 +5,23 @@
 #include "model/model_limits.h"
 
 namespace imp {
+namespace {
+
+// The RoPE that transformers uses for files without RoPE parameters. It ignores rope_theta in them.
+void set_ministral3_rope(FactReader& facts) {
+  ModelConfig& config = facts.config;
+  RopeConfig& rope = config.ropes.front();
+  rope.theta = 1000000;
+  rope.scaling = {.kind = RopeScalingKind::yarn,
+                  .factor = 16,
+                  .original_context = 16384,
+                  .mscale_all_dim = 1,
+                  .short_divisors = {},
+                  .long_divisors = {}};
+  config.query_scale.growth = 0.1F;
+}
+
+}  // namespace
 
 void read_mistral3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
@@ -20,12 +37,13 @@ void read_mistral3_gguf(FactReader& facts) {
 
 void read_ministral3_hf(FactReader& facts) {
   ModelConfig& config = facts.config;
-  read_llama_hf(facts);
+  read_llama_base_hf(facts, {.head_dim = 128, .defaults = {.n_kv_heads = 8}});
   read_hf_window(facts, 0);
   for (const char* section : {"rope_parameters.", "rope_scaling."}) {
     facts.ignore(std::string(section) + "max_position_embeddings");  // the same as outside the section
     facts.find_number("query_scale_growth", std::string(section) + "llama_4_scaling_beta", config.query_scale.growth);
   }
+  if (!has_hf_rope(facts)) set_ministral3_rope(facts);
   config.query_scale.period = config.ropes.front().scaling.original_context;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kFuse = "nextn.eh_proj";
 constexpr std::string_view kMimoLayers = "model.mtp_layers.";
-// Qwen's, in directories.
+// Tensor names of Qwen's NextN layer in a model directory.
 constexpr std::string_view kQwen = "mtp.", kQwenLayers = "mtp.layers.";
 constexpr std::string_view kInnerQwen = "model.mtp.", kInnerQwenLayers = "model.mtp.layers.";
 
@@ -44,7 +44,7 @@ int last_with_attention(const ModelConfig& target) {
   return layer;
 }
 
-// A head whose layer is like that one of the target, but sees all keys.
+// A head whose layer has the shape of the target's last layer with attention, but has no window.
 HeadConfig head_like(const ModelConfig& target, const TensorNames& names) {
   HeadConfig head{.kind = "nextn", .layer = target, .names = names};
   ModelConfig& layer = head.layer;

@@ -6,6 +6,23 @@
 #include "model/model_limits.h"
 
 namespace imp {
+namespace {
+
+void read_qwen2_base_hf(FactReader& facts, int default_kv_heads) {
+  read_hf_decoder(facts, {.defaults = {.n_kv_heads = default_kv_heads}});
+  read_hf_rope(facts, RopeStyle::halves, 10000);
+  facts.config.qkv_bias = true;
+}
+
+// Every other one of the first max_window_layers has a window.
+void read_qwen2_moe_windows(FactReader& facts) {
+  const std::uint64_t n_mixed = read_max_window_layers(facts);
+  std::vector<bool> windowed(facts.config.layers.size());
+  for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = i % 2 == 0 && i < n_mixed;
+  read_hf_optional_windows(facts, windowed, kHfWindow);
+}
+
+}  // namespace
 
 void read_qwen2_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -24,10 +41,8 @@ void read_qwen2_moe_gguf(FactReader& facts) {
 }
 
 void read_qwen2_hf(FactReader& facts) {
-  read_hf_decoder(facts);
-  read_hf_rope(facts, RopeStyle::halves, 10000);
-  read_hf_optional_windows(facts);
-  facts.config.qkv_bias = true;
+  read_qwen2_base_hf(facts, 32);
+  read_hf_windows_of_last(facts);
 }
 
 // MiMo: Qwen 2 with a draft head.
@@ -38,7 +53,8 @@ void read_mimo_hf(FactReader& facts) {
 }
 
 void read_qwen2_moe_hf(FactReader& facts) {
-  read_qwen2_hf(facts);
+  read_qwen2_base_hf(facts, 16);
+  read_qwen2_moe_windows(facts);
   facts.find_flag("qkv_bias", "qkv_bias", facts.config.qkv_bias);
   read_hf_experts(facts, "num_experts", "moe_intermediate_size");
   facts.count("shared_ffn_size", "shared_expert_intermediate_size", model_limits::kFfn, facts.config.shared_ffn_size);

@@ -8,11 +8,13 @@ namespace imp {
 namespace {
 
 constexpr double kVisionTheta = 500000;
+constexpr HfTraits kQwen3 = {.head_dim = 128, .defaults = {.n_kv_heads = 32}};
+constexpr HfTraits kQwen3Moe = {.defaults = {.n_kv_heads = 4}};
+constexpr HfTraits kQwen3VisionMoe = {.defaults = {.n_kv_heads = 16}};
 
-void read_qwen3_base_hf(FactReader& facts, double default_theta) {
-  read_hf_decoder(facts, {.head_dim = 128});
+void read_qwen3_base_hf(FactReader& facts, const HfTraits& traits, double default_theta) {
+  read_hf_decoder(facts, traits);
   read_hf_rope(facts, RopeStyle::halves, default_theta);
-  read_hf_optional_windows(facts);
   read_biases(facts);
   require_flag(facts, "use_qk_norm", true);
   facts.config.qk_norm = QkNorm::head;
@@ -56,22 +58,26 @@ void read_qwen3_vl_moe_gguf(FactReader& facts) {
 }
 
 void read_qwen3_hf(FactReader& facts) {
-  read_qwen3_base_hf(facts, 10000);
+  read_qwen3_base_hf(facts, kQwen3, 10000);
+  read_hf_windows_of_last(facts);
 }
 
 void read_qwen3_moe_hf(FactReader& facts) {
-  read_qwen3_hf(facts);
+  read_qwen3_base_hf(facts, kQwen3Moe, 10000);
+  read_hf_optional_window(facts, kHfWindow);
   read_hf_routing(facts);
   facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
 }
 
 void read_qwen3_vl_hf(FactReader& facts) {
-  read_qwen3_base_hf(facts, kVisionTheta);
+  read_qwen3_base_hf(facts, kQwen3, kVisionTheta);
+  ignore_hf_windows(facts);
   skip_image_axes(facts);
 }
 
 void read_qwen3_vl_moe_hf(FactReader& facts) {
-  read_qwen3_base_hf(facts, kVisionTheta);
+  read_qwen3_base_hf(facts, kQwen3VisionMoe, kVisionTheta);
+  ignore_hf_windows(facts);
   read_hf_routing(facts);
   facts.config.experts.normalized = true;
   facts.ignore("norm_topk_prob");  // transformers normalizes, whatever it says

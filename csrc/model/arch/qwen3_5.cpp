@@ -96,9 +96,9 @@ void read_hf_kinds(FactReader& facts) {
   set_linear_layers(config, linear);
 }
 
-void read_hf_base(FactReader& facts) {
+void read_hf_base(FactReader& facts, int default_kv_heads) {
   constexpr float kRotatedPart = 0.25F;
-  read_hf_decoder(facts, {.head_dim = 256});
+  read_hf_decoder(facts, {.head_dim = 256, .defaults = {.n_kv_heads = default_kv_heads}});
   read_hf_rope(facts, RopeStyle::halves, 10000, kRotatedPart);
   skip_image_axes(facts);
   read_hf_delta(facts);
@@ -136,17 +136,17 @@ void read_qwen3_next_gguf(FactReader& facts) {
 }
 
 void read_qwen3_5_hf(FactReader& facts) {
-  read_hf_base(facts);
+  read_hf_base(facts, 4);
   facts.ignore("mlp_only_layers");  // no layer has experts
 }
 
 void read_qwen3_5_moe_hf(FactReader& facts) {
-  read_hf_base(facts);
+  read_hf_base(facts, 2);
   read_hf_shared_expert(facts);
 }
 
 void read_qwen3_next_hf(FactReader& facts) {
-  read_hf_base(facts);
+  read_hf_base(facts, 2);
   read_hf_shared_expert(facts);
 }
 

@@ -13,7 +13,7 @@ void read_seed_oss_gguf(FactReader& facts) {
 }
 
 void read_seed_oss_hf(FactReader& facts) {
-  read_hf_decoder(facts);
+  read_hf_decoder(facts, {.head_dim = 128, .defaults = {.n_kv_heads = 8}});
   read_hf_rope(facts, RopeStyle::halves, 10000);
   read_biases(facts);
   facts.ignore("attention_out_bias");  // the tensors show it

@@ -34,14 +34,17 @@ void read_smollm3_gguf(FactReader& facts) {
 }
 
 void read_smollm3_hf(FactReader& facts) {
-  read_hf_decoder(facts);
+  read_hf_decoder(facts, {.defaults = {.n_kv_heads = 4}});
   read_hf_rope(facts, RopeStyle::adjacent, 2000000);
   read_biases(facts);
-  read_hf_optional_windows(facts);
   int period = kRopePeriod;
   facts.find_count("layers_without_rope", "no_rope_layer_interval", model_limits::kLayers, period);
-  leave_rope_out(facts.config, facts.has("no_rope_layers") ? rotated_by_list(facts, "no_rope_layers")
-                                                           : all_but_last_of(facts.config, period));
+  const std::vector<bool> rotated =
+      facts.has("no_rope_layers") ? rotated_by_list(facts, "no_rope_layers") : all_but_last_of(facts.config, period);
+  std::vector<bool> without_rope = rotated;
+  without_rope.flip();
+  read_hf_optional_windows(facts, without_rope, 0);
+  leave_rope_out(facts.config, rotated);
 }
 
 }  // namespace imp

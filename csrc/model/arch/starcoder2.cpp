@@ -17,7 +17,7 @@ void read_starcoder2_gguf(FactReader& facts) {
 
 void read_starcoder2_hf(FactReader& facts) {
   facts.config.plain_activation = PlainActivation::gelu_tanh;
-  read_hf_decoder(facts, {.epsilon = "norm_epsilon", .has_gate = false});
+  read_hf_decoder(facts, {.epsilon = "norm_epsilon", .has_gate = false, .defaults = {.n_kv_heads = 2}});
   read_hf_rope(facts, RopeStyle::halves, 10000);
   read_hf_window(facts, 0);
   read_biases(facts);

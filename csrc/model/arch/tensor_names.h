@@ -57,7 +57,7 @@ struct TensorNames {
   std::string_view v;
   std::string_view q_norm;
   std::string_view k_norm;
-  std::string_view sinks;  // with its end
+  std::string_view sinks;  // with its suffix
   std::string_view output;
   std::string_view post_attention_norm;
   std::string_view ffn_norm;
@@ -84,9 +84,9 @@ struct TensorNames {
   std::string_view expert_gate;
   std::string_view expert_up;
   std::string_view expert_down;
-  // The ends of the names of tensors with all experts.
-  std::string_view stack_end = ".weight";
-  std::string_view stack_bias_end = ".bias";
+  // The suffixes of the names of tensors with all experts.
+  std::string_view stack_suffix = ".weight";
+  std::string_view stack_bias_suffix = ".bias";
   StackForm stack_form = StackForm::rows;
   std::string_view shared_router;
   std::string_view shared_gate_up;
@@ -100,15 +100,17 @@ struct TensorNames {
   bool rope_halves_apart = false;  // rows of q and k that rotate together are half a head apart, not adjacent
 
   // A tensor that only files with these names have, if the embedding's name does not say it.
-  std::string_view sign = "";
+  std::string_view marker = "";
 
   std::string weight(int i, std::string_view name) const { return in_layer(i, name) + ".weight"; }
   std::string bias(int i, std::string_view name) const { return in_layer(i, name) + ".bias"; }
   std::string expert_weight(int i, int expert, std::string_view name) const {
     return in_layer(i, experts) + std::to_string(expert) + "." + std::string(name) + ".weight";
   }
-  std::string stack(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_end); }
-  std::string stack_bias(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_bias_end); }
+  std::string stack(int i, std::string_view name) const { return in_layer(i, name) + std::string(stack_suffix); }
+  std::string stack_bias(int i, std::string_view name) const {
+    return in_layer(i, name) + std::string(stack_bias_suffix);
+  }
   std::string in_layer(int i, std::string_view name) const {
     return std::string(layer) + std::to_string(first_layer + i) + "." + std::string(name);
   }

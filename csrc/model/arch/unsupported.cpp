@@ -80,10 +80,10 @@ constexpr std::array kFamilies = {
     Unsupported{"minicpm", "MiniCPM", kOtherEngine},
     Unsupported{"stablelm", "StableLM", kOtherEngine},
     Unsupported{"t5", "T5, with an encoder", kOtherEngine},
-    Unsupported{"clip", "the projector of a model that sees, without a language model", kGiveModel},
+    Unsupported{"clip", "a vision projector (mmproj), without its language model", kGiveModel},
     Unsupported{"clip_vision_model", "an image encoder, without a language model", kGiveModel},
     Unsupported{"siglip_vision_model", "an image encoder, without a language model", kGiveModel},
-    Unsupported{"whisper", "Whisper, a model of speech", "imp reads text only"},
+    Unsupported{"whisper", "Whisper, a speech recognition model", "imp reads text only"},
     Unsupported{"bert", "an embedding model (BERT)", kNotText},
     Unsupported{"modern-bert", "an embedding model (ModernBERT)", kNotText},
     Unsupported{"modernbert", "an embedding model (ModernBERT)", kNotText},
@@ -128,7 +128,7 @@ void refuse_types(const ModelFile& file) {
   }
   if (type == "mmproj") {
     refuse_kind(file, key_text("general.type", type),
-                {type, "the projector of a model that sees, without a language model", kGiveModel});
+                {type, "a vision projector (mmproj), without its language model", kGiveModel});
   }
 }
 

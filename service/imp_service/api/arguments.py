@@ -51,6 +51,20 @@ def sampling_of(sampling: SamplingOptions | None, options: dict[str, Any]) -> Sa
     return None if sampling is None and given == SamplingOptions() else given
 
 
+def text_of(text: str) -> str:
+    """A text, which may not be bytes."""
+    if not isinstance(text, str):
+        raise invalid("text", f"{type(text).__name__}, expected text")
+    return text
+
+
+def token_ids_of(token_ids: Sequence[int]) -> Sequence[int]:
+    """A list of ids; their values are checked elsewhere."""
+    if not isinstance(token_ids, Sequence):
+        raise invalid("token_ids", f"{type(token_ids).__name__}, expected a list of token ids")
+    return token_ids
+
+
 def chat_of(messages: Sequence[Message] | ChatPrompt, options: dict[str, Any]) -> ChatPrompt:
     """A conversation with these keywords."""
     if isinstance(messages, ChatPrompt):

@@ -32,8 +32,10 @@ class ConstraintSpec:
     kind: ConstraintKind
     source: str = ""
     choices: tuple[str, ...] = ()
-    # For the JSON kinds: any amount of white space between two tokens, not at most grammar.JSON_SPACES.
+    # For the JSON kinds: any amount of white space between two tokens, not one space or an indented line break.
     unbounded_whitespace: bool = False
+    # False: keywords of a schema that cannot be enforced are hints. They do not constrain the output.
+    is_strict: bool = True
 
     @property
     def path(self) -> str:

@@ -71,6 +71,11 @@ class OutputOptions:
     # With `text`: split it into content, reasoning and tool calls, as the model's dialect writes them.
     parse: bool = False
 
+    @property
+    def has_channels(self) -> bool:
+        """Whether the output is parsed."""
+        return self.parse and self.text
+
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
@@ -82,7 +87,7 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationOptions:
-    """Guesses ahead, which the model verifies. They change how fast output comes, and nothing else."""
+    """Speculative decoding: drafters guess tokens, and the model verifies them. Changes the speed, never the output."""
 
     # None: as the settings.
     enabled: bool | None = field(default=None, metadata={"keyword": "speculation_enabled"})
@@ -145,7 +150,7 @@ class GenerationRequest:
     tenant: str = ""
     # "none", "auto", "required" or "function:NAME"; empty: the template gets the tools, and the model decides.
     tool_choice: str = ""
-    # False: if the choice requires a call, the output is exactly one call.
+    # False: the output ends after its first call. Needs `output.parse` if the choice does not require a call.
     parallel_tool_calls: bool = True
     speculation: SpeculationOptions = SpeculationOptions()
     sparse_prefill: SparsePrefillOptions = SparsePrefillOptions()

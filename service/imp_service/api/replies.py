@@ -117,6 +117,7 @@ class Usage:
     output_tokens: int
     draft_tokens: int = 0  # guesses that the model verified,
     accepted_draft_tokens: int = 0  # and those of them that were right
+    reasoning_tokens: int = 0  # those of the output that are reasoning, if it is parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,9 @@ def configure(parser: ArgumentParser) -> None:
     check.set_defaults(run_method=_check)
     what, examples = "write a commented file with every key and its default", ("imp config init", "imp config init -")
     init = actions.add_parser("init", help=what, description=what, examples=examples)
-    init.add_argument("path", nargs="?", default="imp.conf", help="the new file, or - for stdout (default: imp.conf)")
+    init.add_argument(
+        "path", metavar="FILE", nargs="?", default="imp.conf", help="the new file, or - for stdout (default: imp.conf)"
+    )
     init.set_defaults(run_method=_init)
 
 
@@ -78,7 +80,7 @@ def _check(arguments: Namespace) -> int:
 
 
 def _further_faults(reading: "Reading") -> "Iterator[Fault]":
-    """Errors that are not of keys. If a key is invalid, only of files: other keys may be wrong too."""
+    """Errors beyond single keys: of files, the device and the models. If a key is invalid, checks only the files."""
     from imp_service.config.host import resolve_threads
     from imp_service.core.settings_faults import opening_faults, setting_faults
     from imp_service.serving.security.secret_faults import secret_faults

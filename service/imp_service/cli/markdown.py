@@ -19,7 +19,7 @@ from imp_service.cli.terminal import VISIBLE
 # Rendering takes at most this part of the time, so that it does not slow down a model in the same process.
 SHARE = 0.2
 SHORTEST_SECONDS = 0.05
-CODE_THEME = "ansi_dark"  # the terminal's own colors
+CODE_THEME = "ansi_dark"  # the terminal's own colours
 # Rich gives code a black background, which a light terminal does not have.
 THEME = Theme({"markdown.code": "cyan", "markdown.code_block": "none"})
 REASONING = ("<think>", "</think>")

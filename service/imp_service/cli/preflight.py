@@ -1,6 +1,8 @@
 """Steps before libraries are imported: checks of memory and threads, and environment variables."""
 
 import os
+import sys
+import time
 from typing import TYPE_CHECKING
 
 from imp_service.cli.failure import CommandError
@@ -27,6 +29,8 @@ def require_address_space(n_bytes: int) -> None:
 
 # Threads of gRPC (up to 16 on a large machine), and those that load, watch and log; doubled as a margin.
 OTHER_THREADS = 32
+# A thread that has not run within this time got no memory for its start.
+_ENDS_WITHIN = 5.0  # seconds
 
 
 def require_threads(settings: "Settings") -> None:
@@ -43,21 +47,30 @@ def require_threads(settings: "Settings") -> None:
 
 def _count_startable(n: int) -> int:
     """How many of n threads the system lets run at the same time."""
-    import threading  # imported here: few commands need it
+    # Not threading.Thread: its start() never returns if the new thread gets no memory for its first steps.
+    import _thread
 
-    stop = threading.Event()
-    threads: list[threading.Thread] = []
+    gate = _thread.allocate_lock()
+    ended: list[_thread.LockType] = []
+
+    def occupy(end: _thread.LockType) -> None:
+        with gate:
+            end.release()
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # called for a thread without memory
     try:
-        for _ in range(n):
-            thread = threading.Thread(target=stop.wait, name="imp-probe")
-            thread.start()
-            threads.append(thread)
+        with gate:
+            for _ in range(n):
+                end = _thread.allocate_lock()
+                end.acquire()
+                _thread.start_new_thread(occupy, (end,))
+                ended.append(end)
     except (RuntimeError, MemoryError):  # how Python reports that it cannot start a thread
         pass
-    stop.set()
-    for thread in threads:
-        thread.join()
-    return len(threads)
+    deadline = time.monotonic() + _ENDS_WITHIN
+    n_started = sum(end.acquire(timeout=max(deadline - time.monotonic(), 0)) for end in ended)
+    sys.unraisablehook = hook
+    return n_started
 
 
 def silence_grpc() -> None:

@@ -31,16 +31,16 @@ def _other_protocol(_: Target) -> str:
 def _no_tls(target: Target) -> str:
     given = ("tls",) if target.tls is None or target.tls.is_empty else ("tls", "ca", "cert", "key")
     *most, last = (_named(target, each) for each in given)
-    return (
-        f"the server speaks no TLS, expected a call without {' and '.join([', '.join(most), last] if most else [last])}"
-    )
+    named = " and ".join([", ".join(most), last] if most else [last])
+    return f"the server does not use TLS, expected a call without {named}"
 
 
 def _not_trusted(target: Target) -> str:
     ca = _named(target, "ca")
     if target.tls is None or target.tls.ca is None:
-        return f"the server's certificate is of no well-known authority, expected {ca} FILE with the one that signed it"
-    return f"the server's certificate is not signed by that of {ca} {target.tls.ca}"
+        who = "the server's certificate is not signed by a well-known authority"
+        return f"{who}, expected {ca} FILE with the certificate of its authority"
+    return f"the server's certificate is not signed by the authority in {ca} {target.tls.ca}"
 
 
 def _other_name(target: Target) -> str:

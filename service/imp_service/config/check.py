@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from imp_service.config.errors import ConfigError
-from imp_service.config.kinds import Kind, UnfitError
+from imp_service.config.kinds import UnfitError, ValueKind
 from imp_service.config.sources import Assignment
 from imp_service.config.table import Key, Named, Node, Section, keys_of
 from imp_service.config.toml import KeyPath, excerpt, read_value, write_literal, write_path
@@ -95,14 +95,14 @@ def _check(root: Section, node: Node, raw: object, path: KeyPath, origin_of: Ori
     return tree
 
 
-def _read(kind: Kind[object], raw: object, path: KeyPath, origin_of: OriginOf) -> object:
+def _read(kind: ValueKind[object], raw: object, path: KeyPath, origin_of: OriginOf) -> object:
     try:
         return kind.read(raw)
     except UnfitError as unfit:
         raise ConfigError(origin_of(path).where(path), f"found {_shown(raw)}, expected {unfit}") from None
 
 
-def _read_text(kind: Kind[object], assignment: Assignment) -> Value:
+def _read_text(kind: ValueKind[object], assignment: Assignment) -> Value:
     try:
         return Value(kind.read_text(assignment.text), assignment.origin)
     except UnfitError as unfit:

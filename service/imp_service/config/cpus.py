@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imp_service.config.kinds import Kind, UnfitError
+from imp_service.config.kinds import UnfitError, ValueKind
 from imp_service.config.toml import read_value
 
 # More than any machine has: bounds the length of a range.
@@ -43,7 +43,7 @@ def write_cpu_list(numbers: Sequence[int]) -> str:
     return ",".join(parts)
 
 
-class CpuList(Kind[tuple[int, ...]]):
+class CpuList(ValueKind[tuple[int, ...]]):
     """CPUs without repetition; `"none"` is the empty list."""
 
     expected = f'{NONE}, or a list of CPUs in which each is named once, such as "0-3,8"'

@@ -26,7 +26,7 @@ class UnfitError(Exception):
     """A value that its kind does not allow. The message says what is expected."""
 
 
-class Kind(ABC, Generic[T_co]):
+class ValueKind(ABC, Generic[T_co]):
     """A set of allowed values. Kinds are constants of the table and have no state."""
 
     @property
@@ -55,7 +55,7 @@ class Kind(ABC, Generic[T_co]):
         return write_literal(self.plain(value))
 
 
-class Boolean(Kind[bool]):
+class Boolean(ValueKind[bool]):
     expected = "true or false"
     allowed = ""
 
@@ -65,7 +65,7 @@ class Boolean(Kind[bool]):
         return raw
 
 
-class Integer(Kind[int]):
+class Integer(ValueKind[int]):
     def __init__(self, least: int, most: int) -> None:
         self.least, self.most = least, most
 
@@ -83,7 +83,7 @@ class Integer(Kind[int]):
         return raw
 
 
-class Real(Kind[float]):
+class Real(ValueKind[float]):
     """A range; `above` excludes its lower end."""
 
     def __init__(self, least: float, most: float, *, above: bool = False) -> None:
@@ -107,7 +107,7 @@ class Real(Kind[float]):
         return float(raw)
 
 
-class Choice(Kind[U]):
+class Choice(ValueKind[U]):
     """One of the listed values. `unlisted` values are accepted, but not documented."""
 
     def __init__(self, *values: U, unlisted: Sequence[U] = ()) -> None:
@@ -126,7 +126,7 @@ class Choice(Kind[U]):
         raise UnfitError(self.expected)
 
 
-class Joined(Kind[str]):
+class Joined(ValueKind[str]):
     """One or several of the given words, joined with +."""
 
     def __init__(self, *words: str) -> None:
@@ -147,7 +147,7 @@ class Joined(Kind[str]):
         return raw
 
 
-class Text(Kind[str]):
+class Text(ValueKind[str]):
     """A string; in the environment and in `--set` the text is the value, including quotes."""
 
     def __init__(self, what: str, *, pattern: str | None = None, most_bytes: int = 4096) -> None:
@@ -180,8 +180,8 @@ class Text(Kind[str]):
         return size_bytes <= self.most_bytes and (self.pattern is None or self.pattern.fullmatch(text) is not None)
 
 
-class ListOf(Kind[tuple[U, ...]]):
-    def __init__(self, item: Kind[U], most: int) -> None:
+class ListOf(ValueKind[tuple[U, ...]]):
+    def __init__(self, item: ValueKind[U], most: int) -> None:
         self.item, self.most = item, most
 
     @property
@@ -217,10 +217,10 @@ class ListOf(Kind[tuple[U, ...]]):
         return [self.item.plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-class AutoOr(Kind[U | Auto]):
+class AutoOr(ValueKind[U | Auto]):
     """`"auto"`, or a value of another kind."""
 
-    def __init__(self, kind: Kind[U]) -> None:
+    def __init__(self, kind: ValueKind[U]) -> None:
         self.kind = kind
 
     @property

@@ -101,8 +101,8 @@ class ModelOverrides:
     )
     gemm: Mapping[str, str] = named(
         Text("the name of a kernel", pattern="[a-z0-9_]{1,64}"),
-        "kernel of a quant type or of the tensors a pattern matches",
-        name=Text("a quant type or a tensor pattern", most_bytes=256),
+        "kernel for a weight type, or for the tensors that a pattern matches",
+        name=Text("a weight type or a tensor pattern", most_bytes=256),
         example=("q4_k", "reference"),
     )
     deterministic: bool = key(Boolean(), False, "equal bits for any batch, slower on a GPU; the CPU always has them")

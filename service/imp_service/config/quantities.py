@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from imp_service.config.kinds import Kind, UnfitError
+from imp_service.config.kinds import UnfitError, ValueKind
 
 # Powers of 1024 only. "MB" and "k" are refused: half of their readers mean the other power.
 _POWERS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -31,7 +31,7 @@ def write_duration(value: timedelta) -> str:
     return f"{microseconds // 10**6}s" if microseconds % 10**6 == 0 else f"{microseconds / 1000:.15g}ms"
 
 
-class Count(Kind[int]):
+class Count(ValueKind[int]):
     """A number of things; a string may use K, M, G or Ki, Mi, Gi, all of them powers of 1024."""
 
     pattern = _COUNT
@@ -74,7 +74,7 @@ class Size(Count):
         return write_size(value) if isinstance(value, int) else value
 
 
-class Duration(Kind[timedelta]):
+class Duration(ValueKind[timedelta]):
     """A length of time, always with its unit: "5ms", "30s", "10m", "1h"."""
 
     def __init__(self, least: str, most: str) -> None:

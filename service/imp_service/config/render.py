@@ -9,7 +9,7 @@ from imp_service.config.table import Key, Named, Node, Section
 from imp_service.config.toml import KeyPath, write_key, write_path
 
 _HEAD = """\
-# imp.conf: every key with its default, except one that docs/cuda.md describes.
+# imp.conf: every key with its default. docs/cuda.md describes one more key.
 # A key in a comment ("# key = …") has no default. It is unset; its value is an example.
 # imp reads --config FILE, else the file of $IMP_CONFIG, else the first that exists of ./imp.conf,
 # ~/.config/imp/imp.conf and /etc/imp/imp.conf.

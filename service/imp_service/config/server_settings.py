@@ -9,7 +9,7 @@ from imp_service.config.table import key
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
 ADDRESS = Text(
-    "host:port, [IPv6]:port or unix:///path, with a port of at most 65535",
+    "host:port such as 127.0.0.1:8000, [IPv6]:port or unix:///path, with a port of at most 65535",
     pattern=rf"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}",
 )
 PATH = Text("a path")
@@ -25,7 +25,7 @@ class Listen:
     http: tuple[str, ...] = key(
         ListOf(ADDRESS, 8),
         ("127.0.0.1:8000",),
-        "addresses of OpenAI's API; unset while another address of [listen] is set: none",
+        "addresses of OpenAI's API; unset: none if only other addresses of [listen] are set",
     )
     health: str | None = key(ADDRESS, None, "health only, without TLS, for probes", example="[::]:50052")
     admin: str | None = key(
@@ -121,7 +121,7 @@ class Chunk:
     max_delay: timedelta = key(
         Duration("0ms", "10s"),
         timedelta(0),
-        "longest wait for more tokens; 0ms: only while the reader is busy",
+        "longest wait for more tokens; 0s: only while the reader is busy",
         reloads=True,
     )
 

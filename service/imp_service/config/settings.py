@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from imp_service.config.cpus import CpuList
-from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, Kind, ListOf, Real, Text
+from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Real, Text, ValueKind
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
@@ -29,7 +29,7 @@ from imp_service.config.table import Section, key, named, nodes_of, section
 from imp_service.tables import DRAFTERS, ENGINE_FIELDS, LIMITS
 
 
-def engine_key(name: str, kind: Callable[[int, int], Kind[int]] = Integer) -> Any:
+def engine_key(name: str, kind: Callable[[int, int], ValueKind[int]] = Integer) -> Any:
     """The key of one option of the engine, from the core's table; `kind` reads whole numbers."""
     field = ENGINE_FIELDS[name]
     low, high, default = int(field.low), int(field.high), field.default
@@ -81,7 +81,7 @@ class Device:
     kind: str | Auto = key(
         AutoOr(Choice("cpu", "cuda", unlisted=devices_of_tests())),
         AUTO,
-        "where models run; auto: the best device",
+        "where models run; auto: today the CPU, docs/cuda.md says why",
     )
     isa: str | Auto = key(
         AutoOr(Joined("generic", "avx2", "neondot", "avx512", "avx512vnni", "avx2vnni", "avx512bf16")),
@@ -146,7 +146,7 @@ class KvCache:
     bytes: int | Auto = key(
         AutoOr(Size(1024, 64 * 1024 * GIB)),
         AUTO,
-        "KV cache; auto: half of what the weights leave, more if max_context needs it; at most 4 contexts",
+        "KV cache; auto: half of the memory left by weights, more for max_context, at most 4 full sequences",
     )
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
@@ -166,7 +166,7 @@ class Speculation:
     drafters: tuple[str, ...] = key(
         ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
         (),
-        "what guesses tokens, in the order of use: ngram (earlier text), head, model (a smaller model)",
+        "drafters, in order of use: ngram (prompt lookup), head (EAGLE-3 or NextN), model (a draft model)",
     )
     head: str | None = key(
         Text("a path"),
@@ -192,7 +192,7 @@ class Speculation:
 @dataclass(frozen=True, slots=True)
 class SparsePrefill:
     enabled: bool = engine_key("sparse_prefill")
-    policy: str = key(Choice("dense", "auto"), "dense", "of requests that do not say; auto: sparse where it pays")
+    policy: str = key(Choice("dense", "auto"), "dense", "policy of requests that set none; auto: sparse if faster")
     keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request says")
     threshold: int = engine_key("sparse_threshold", Count)
     max_tokens: int = engine_key("sparse_max_tokens", Count)
@@ -251,12 +251,10 @@ class Settings:
     speculation: Speculation = section(
         Speculation, "speculative decoding: guesses that the model verifies; the output stays the same"
     )
-    sparse_prefill: SparsePrefill = section(
-        SparsePrefill, "only a part of a long prompt is evaluated: approximate, and replies say so"
-    )
+    sparse_prefill: SparsePrefill = section(SparsePrefill, "sparse prefill: only a part of a long prompt is evaluated")
     sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
     text: TextBounds = section(TextBounds, "limits of templates and constraints")
-    features: Features = section(Features, "features; those switched off fail with FEATURE_DISABLED")
+    features: Features = section(Features, "optional features; use of one that is off fails with FEATURE_DISABLED")
     chunk: Chunk = section(Chunk, "tokens of one message, unless a request sets it")
     slow_client: SlowClient = section(SlowClient, "clients that read too slowly")
     keepalive: Keepalive = section(Keepalive, "pings on idle connections")

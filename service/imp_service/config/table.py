@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from imp_service.config.kinds import Kind
+from imp_service.config.kinds import ValueKind
 from imp_service.config.toml import KeyPath
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _NODE = "imp.conf"
 class Key:
     """One key: the kind of its value, its default, and one line of description."""
 
-    kind: Kind[object]
+    kind: ValueKind[object]
     default: object
     text: str
     # The value in the shipped imp.conf, commented out, if the default is None (unset).
@@ -50,7 +50,7 @@ class Named:
 
     item: Key | Section
     text: str
-    name: Kind[str]
+    name: ValueKind[str]
     # A name shown in the shipped file.
     example: str
 
@@ -59,7 +59,7 @@ Node = Key | Section | Named
 
 
 def key(
-    kind: Kind[T], default: T, text: str, *, example: object = None, reloads: bool = False, shipped: bool = True
+    kind: ValueKind[T], default: T, text: str, *, example: object = None, reloads: bool = False, shipped: bool = True
 ) -> T:
     """Declares a key. Returns a dataclass field, typed as the value for the type checker."""
     node = Key(kind, default, text, example, reloads, shipped)
@@ -75,10 +75,10 @@ def section(make: Callable[[], S], text: str, *, shorthand: str | None = None) -
 
 
 def named(
-    item: Kind[T] | Callable[[], T], text: str, *, name: Kind[str], example: tuple[str, object]
+    item: ValueKind[T] | Callable[[], T], text: str, *, name: ValueKind[str], example: tuple[str, object]
 ) -> Mapping[str, T]:
     """A table of keys or sections whose names the user chooses; `example` is a name and, for keys, its value."""
-    node = Key(item, None, text, example[1]) if isinstance(item, Kind) else Section(item, text, nodes_of(item))
+    node = Key(item, None, text, example[1]) if isinstance(item, ValueKind) else Section(item, text, nodes_of(item))
     empty: Mapping[str, T] = MappingProxyType({})
     field: Any = dataclasses.field(default_factory=lambda: empty, metadata={_NODE: Named(node, text, name, example[0])})
     return field  # type: ignore[no-any-return]

@@ -91,7 +91,7 @@ class EngineClient:
         try:
             yield
         finally:
-            engine.let_go()
+            engine.release()
 
     def fileno(self) -> int:
         """A descriptor that is readable while events wait, for an event loop that calls dispatch() itself."""

@@ -44,4 +44,4 @@ def head_remarks(settings: Settings, head: str | None, facts: Sequence[Mapping[s
     if len(drafters) == 1:
         expected = "a model that has one, or the folder of one as speculation.head"
         raise ConfigError("speculation.drafters", f"head: the model's head is {found}, expected {expected}")
-    return [f"speculation.drafters: head does not guess: the model's head is {found}"]
+    return [f"speculation.drafters: head has no effect: the model's head is {found}"]

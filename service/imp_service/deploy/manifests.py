@@ -151,15 +151,15 @@ def _conf_map(name: str, conf: str) -> Document:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"imp.conf": conf}}
 
 
-class _Aside(yaml.SafeDumper):
-    """Writes the same part twice rather than a reference to it."""
+class _NoAliases(yaml.SafeDumper):
+    """Writes repeated values in full, without YAML anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def _block(value: object) -> str:
-    text: str = yaml.dump(value, Dumper=_Aside, sort_keys=False, width=10**6, allow_unicode=True)
+    text: str = yaml.dump(value, Dumper=_NoAliases, sort_keys=False, width=10**6, allow_unicode=True)
     return text
 
 

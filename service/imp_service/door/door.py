@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from imp_service.door.exchange import Exchange
@@ -11,7 +12,7 @@ from imp_service.door.guard import Guard, HeadRefused, check_body_head
 from imp_service.door.http_call import Headers, HttpCall, HttpTransport
 from imp_service.door.openai.reading import UnknownFields
 from imp_service.door.routes import Route, Routes
-from imp_service.serving.call_path import Arrival, CallPath
+from imp_service.serving.call_path import Arrival, CallPath, new_request_id
 from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
 from imp_service.telemetry import Method
@@ -54,18 +55,19 @@ class Door:
             await self._run(exchange, route, part, cors)
         except HeadRefused as refused:
             body = error_body(refused.status, refused.code, refused.message)
-            await exchange.reply(refused.status, [*cors, *refused.headers], body, closes=refused.closes)
+            headers = [*cors, *_with_id(refused.headers, exchange)]
+            await exchange.reply(refused.status, headers, body, closes=refused.closes)
         except Exception as error:
             # A call reports its own failures, so this is a bug outside of every call.
             self._host.telemetry.log.raised("bug", error, method=exchange.method)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            await exchange.reply(status, cors, error_body(status, "bug", "internal error"), closes=True)
+            headers = _with_id(cors, exchange)
+            await exchange.reply(status, headers, error_body(status, "bug", "internal error"), closes=True)
 
     async def _run(self, exchange: Exchange, route: Route, part: str, cors: Headers) -> None:
         async def answer(call: HttpCall) -> None:
             # With the id that a proxy sent, the proxy's log and imp's have the same id.
-            given = exchange.headers.get(REQUEST_ID, "")
-            if _ID.fullmatch(given):
+            if given := _given_id(exchange):
                 call.take_id(given)
             call.has_read_body = not route.has_body
             try:
@@ -81,6 +83,19 @@ class Door:
         method = Method("", route.name, "unary").path
         arrival = Arrival(method, route.policy, route.name, exchange.peer, _metadata(exchange))
         await self._path.run(arrival, HttpTransport(exchange, cors), answer)
+
+
+def _given_id(exchange: Exchange) -> str:
+    """The id that the client or a proxy sent, or an empty text."""
+    given = exchange.headers.get(REQUEST_ID, "")
+    return given if _ID.fullmatch(given) else ""
+
+
+def _with_id(headers: Sequence[tuple[str, str]], exchange: Exchange) -> Headers:
+    """The headers of a refusal. One outside of every call gets an id too, so that a client can report it."""
+    if any(name == REQUEST_ID for name, _ in headers):
+        return [*headers]
+    return [(REQUEST_ID, _given_id(exchange) or new_request_id()), *headers]
 
 
 def _metadata(exchange: Exchange) -> tuple[tuple[str, str], ...]:

@@ -74,7 +74,7 @@ class Routes:
                 found.setdefault(prefix, {})[route.method] = route
 
     def find(self, method: str, path: str) -> tuple[Route, str]:
-        """The route, and what its variable matched. Raises HeadRefused. Nothing in the path is normalised."""
+        """The route, and what its variable matched. Raises HeadRefused. Nothing in the path is normalized."""
         by_method, part = self._methods(path)
         route = by_method.get("GET" if method == "HEAD" else method)
         if route is None:

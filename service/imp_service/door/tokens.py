@@ -12,7 +12,7 @@ from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.requests import documents_of, template_variables
-from imp_service.door.openai.tools import read_tools
+from imp_service.door.openai.tools import AUTO, read_tools, tools_json
 from imp_service.generation.validate import token_violations
 from imp_service.serving.host import Host
 from imp_service.serving.model_names import require_served
@@ -67,7 +67,7 @@ class Tokens:
         no_messages: tuple[ChatMessage, ...] = ()
         chat = ChatPrompt(
             messages=reading.read("messages", lambda value: read_messages(value, has_developer=True), no_messages),
-            tools_json=reading.read("tools", read_tools, ""),
+            tools_json=tools_json(reading, reading.read("tools", read_tools, []), AUTO),
             add_generation_prompt=reading.get("add_generation_prompt"),
             continue_final_message=reading.get("continue_final_message"),
             template_kwargs_json=template_variables(reading),

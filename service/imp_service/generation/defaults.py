@@ -32,7 +32,7 @@ FILE_KEYS: Mapping[str, str] = {
     "generation_config.min_p": "min_p",
     "generation_config.repetition_penalty": "repetition_penalty",
 }
-# False: the most probable token.
+# If false, sampling is greedy.
 _SAMPLES = "generation_config.do_sample"
 # Other keys of generation_config.json that affect sampling, with the value that has no effect.
 _NEUTRAL: Mapping[str, object] = {
@@ -87,7 +87,7 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
     is_unfit = "penalty_window" in warnings
     if is_unfit and "repetition_penalty" in values:
         warnings["penalty_window"] += f", nor is {PREFIX}penalty_repeat"
-    # In imp a window of 0 is the whole context. In a file it is no token, so that nothing is penalised.
+    # In imp a window of 0 is the whole context. In a file it is no token, so that nothing is penalized.
     has_window = not is_unfit and metadata.get(f"{PREFIX}penalty_last_n") != _NO_PENALTY
     return FileSampling(values, warnings, has_window, _unknown(metadata))
 

@@ -11,8 +11,8 @@ from imp_service.text import FieldInvalid, TextError
 
 
 @contextmanager
-def one_family() -> Iterator[None]:
-    """Raises the text layer's errors as the core's, with the same reason and message. A decorator, too."""
+def translating_text_errors() -> Iterator[None]:
+    """Raises the text layer's errors as the core's, with the same reason and message. Also a decorator."""
     try:
         yield
     except FieldInvalid as error:

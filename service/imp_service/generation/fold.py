@@ -50,7 +50,7 @@ class AllowNext:
 class ComputeMask:
     """To the caller: run mask_after(), which feeds the tokens to the constraint and computes the mask of `output`.
 
-    It also checks the engine's `proposal` of guesses, or makes some, `n_guesses` at most.
+    If the engine asks for guesses, `n_guesses` at most, it also checks the engine's `proposal`, or makes some.
     """
 
     stream: int
@@ -86,8 +86,6 @@ class GenerationFold:
         self._include_match = include_match
         self._streams = [make_stream(i, state) for i, state in enumerate(constraints)]
         self._started: StartedEvent | None = None
-        # A DraftedEvent follows the outputs of each step.
-        self._drafts = False
         # No more events will come. Some replies may not be taken yet.
         self.is_ended = False
         # Tokens that the caller can take now, over all sequences.
@@ -109,20 +107,20 @@ class GenerationFold:
         """Takes the next event of the run. Returns True for a token that the caller will get."""
         if type(event) is TokenEvent:
             stream = self._streams[event.stream]
-            if stream.match is not None:
-                return False  # sampled before the engine knew of the stop string
+            if stream.is_stopped:
+                return False  # sampled before the engine knew of the end
             stream.add(event)
             self.n_unread_tokens += 1
-            if stream.match is not None:
+            if stream.is_stopped:
                 self.commands.append(EndAt(stream.index, event.output))
             elif stream.constraint is not None:
                 stream.unaccepted.append(event.token)
-                if not self._drafts:
+                if event.awaits_mask:
                     self._need_mask(stream, event.output + 1)
             return True
         if type(event) is DraftedEvent:
             stream = self._streams[event.stream]
-            if stream.match is None:
+            if not stream.is_stopped:
                 self._need_mask(stream, event.output, event.tokens, event.n_most)
         elif isinstance(event, FinishedEvent):
             self._streams[event.stream].finished = event
@@ -130,13 +128,12 @@ class GenerationFold:
             self.is_ended = all(stream.finished is not None for stream in self._streams)
         else:
             self._started = cast(StartedEvent, event)
-            self._drafts = self._started.drafts
         return False
 
     def will_finish(self, event: FinishedEvent) -> None:
         """Call it before the event is fed. Needs a mask if the end's reason depends on whether the text is complete."""
         stream = self._streams[event.stream]
-        if stream.unaccepted and stream.match is None and event.reason in _LIMITS:
+        if stream.unaccepted and not stream.is_stopped and event.reason in _LIMITS:
             self._need_mask(stream, event.n_outputs)
 
     def _need_mask(self, stream: OutputStream, output: int, proposal: Sequence[int] = (), n_guesses: int = 0) -> None:
@@ -154,7 +151,7 @@ class GenerationFold:
         for token in command.tokens:
             stream.constraint.accept(token)
         answer = self._allow(stream, command.output)
-        if not self._drafts:
+        if not command.n_guesses:
             return answer
         return replace(answer, ahead=stream.constraint.ahead(command.proposal, command.n_guesses))
 
@@ -228,16 +225,16 @@ class GenerationFold:
         if stream.is_settled:
             return
         stream.is_settled = True
-        if self._include_match and stream.match is None and event.reason == "stop" and event.stop_token >= 0:
+        if self._include_match and not stream.is_stopped and event.reason == "stop" and event.stop_token >= 0:
             stream.add_stop_token(event.stop_token, event.stop_logprob, event.stop_candidates)
             self.n_unread_tokens += 1
 
     def _end(self, stream: OutputStream, event: FinishedEvent) -> Finished:
         # If a limit and an end of the text come with one token, the end is the reason.
-        ended = stream.match is not None or (stream.is_complete and event.reason in _LIMITS)
+        ended = stream.is_stopped or (stream.is_complete and event.reason in _LIMITS)
         reason: FinishReason = "stop" if ended else cast(FinishReason, event.reason)
         match = StopMatch(text=stream.match) if stream.match is not None else None
-        if match is None and reason == "stop" and event.stop_token >= 0:
+        if not stream.is_stopped and reason == "stop" and event.stop_token >= 0:
             token = event.stop_token
             match = StopMatch(eos_token_id=token) if event.eos else StopMatch(token_id=token)
         stream.is_delivered = True
@@ -257,6 +254,7 @@ class GenerationFold:
             output_tokens=self.n_tokens,
             draft_tokens=sum(event.drafts.n_drafted for event in self._ends),
             accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._ends),
+            reasoning_tokens=sum(stream.n_reasoning_tokens for stream in self._streams),
         )
         return usage, timings_of(last.timings), speculation_of(self._ends)
 

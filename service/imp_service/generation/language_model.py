@@ -14,6 +14,8 @@ from imp_service.api.arguments import (
     chat_of,
     request_of,
     sampling_of,
+    text_of,
+    token_ids_of,
 )
 from imp_service.api.errors import refuse
 from imp_service.api.keywords import parameters_of, take, takes_options
@@ -21,7 +23,7 @@ from imp_service.api.options import DEFAULT_CACHE, CacheOptions, GenerationReque
 from imp_service.api.replies import StepOutput
 from imp_service.core import Error
 from imp_service.generation.engine_session import EngineSession
-from imp_service.generation.errors import one_family
+from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generation
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.session import Session, decode_together
@@ -91,7 +93,7 @@ class LanguageModel:
         """Frees the model. Calls that still wait for it raise an error with the reason CANCELLED."""
         self._runtime.close()
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS)
     def generate(self, prompt: Prompt | GenerationRequest, **options: Any) -> Generation:
         """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result.
@@ -106,7 +108,7 @@ class LanguageModel:
         """
         return self._begin(request_of(prompt, options))
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
     def chat(self, messages: Sequence[Message] | ChatPrompt, **options: Any) -> Generation:
         """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
@@ -119,7 +121,7 @@ class LanguageModel:
         """
         return self._begin(request_of(chat_of(messages, options), options))
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS)
     def generate_async(self, prompt: Prompt | GenerationRequest, **options: Any) -> AsyncGeneration:
         """As generate(), for `async for`.
@@ -129,7 +131,7 @@ class LanguageModel:
         """
         return self._begin_async(request_of(prompt, options))
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
     def chat_async(self, messages: Sequence[Message] | ChatPrompt, **options: Any) -> AsyncGeneration:
         """As chat(), for `async for`.
@@ -139,7 +141,7 @@ class LanguageModel:
         """
         return self._begin_async(request_of(chat_of(messages, options), options))
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))
     def open(
         self,
@@ -159,7 +161,7 @@ class LanguageModel:
         asked, cache = sampling_of(sampling, options), take(cache, options)
         return Session(EngineSession.open(self._runtime, asked, tenant=tenant, priority=priority, cache=cache))
 
-    @one_family()
+    @translating_text_errors()
     def decode_step(self, steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
         """Steps several sessions at once: one output or one error for each. An error leaves the other sessions whole.
 
@@ -170,7 +172,7 @@ class LanguageModel:
         """
         return decode_together(steps)
 
-    @one_family()
+    @translating_text_errors()
     def tokenize(self, text: str, *, add_special_tokens: bool = True, parse_special_tokens: bool = False) -> list[int]:
         """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed.
 
@@ -178,16 +180,16 @@ class LanguageModel:
         'Once upon a time'
         """
         return self._runtime.tokenizer.encode(
-            text, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
+            text_of(text), add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
         )
 
-    @one_family()
+    @translating_text_errors()
     def detokenize(self, token_ids: Sequence[int], *, special_tokens: bool = False) -> str:
         """The text of ids. It leaves out special tokens, unless they are asked for."""
-        refuse(token_violations("token_ids", token_ids, self._runtime.tokenizer.vocab_size))
+        refuse(token_violations("token_ids", token_ids_of(token_ids), self._runtime.tokenizer.vocab_size))
         return self._runtime.tokenizer.decode(token_ids, special_tokens=special_tokens)
 
-    @one_family()
+    @translating_text_errors()
     def _begin(self, request: GenerationRequest) -> Generation:
         return Generation(self._runtime, self._runtime.plan(request))
 

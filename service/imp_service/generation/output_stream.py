@@ -76,7 +76,7 @@ class HeldCandidates:
 class OutputStream:
     """Collects the tokens of a stream. Every token passes here, so it does only what the options need.
 
-    It decodes text when a chunk is taken, all tokens of the chunk at once. With stop strings it decodes each token.
+    It decodes text when a chunk is taken, all tokens of the chunk at once; each token, if its text can end the output.
     """
 
     __slots__ = (
@@ -93,6 +93,7 @@ class OutputStream:
         "is_complete",
         "is_delivered",
         "is_settled",
+        "is_stopped",
         "match",
         "n_delivered",
         "seeks_stop",
@@ -110,7 +111,7 @@ class OutputStream:
         self._sends_text = output.text and text is not None
         self._sends_logprobs = output.logprobs
         self._n_candidates = output.top_logprobs
-        # There are stop strings.
+        # Whether the text of a token can stop it.
         self.seeks_stop = text is not None and text.has_stop_strings
         self.n_delivered = 0
         # 1 if the tokens for the caller contain the stop token, which is no output.
@@ -120,7 +121,8 @@ class OutputStream:
         self._logprobs = array("d")
         self._candidates = HeldCandidates()
         self._fragments: list[str] = []
-        # The stop string that ended it.
+        # Its text has ended it. `match` is the stop string, if one did.
+        self.is_stopped = False
         self.match: str | None = None
         # The constraint allows only the end.
         self.is_complete = False
@@ -132,7 +134,7 @@ class OutputStream:
         self.is_delivered = False
 
     def add(self, event: TokenEvent) -> None:
-        """Keeps an output until the caller takes it. Sets `match` if it completes a stop string."""
+        """Keeps an output until the caller takes it. Sets `is_stopped` if its text ends the output."""
         token = event.token
         self.token_ids.append(token)
         if self._sends_logprobs:
@@ -152,12 +154,17 @@ class OutputStream:
             self._candidates.append(candidates)
         if self.seeks_stop:
             self._seek_stop(token)
-            self.match = None
+            self.match, self.is_stopped = None, False
 
     @property
     def n_outputs(self) -> int:
         """Outputs that the caller has or can take. A stop token is no output."""
         return self.n_delivered + len(self.token_ids) - self._n_kept
+
+    @property
+    def n_reasoning_tokens(self) -> int:
+        """Outputs that are reasoning, as far as they were parsed."""
+        return 0
 
     def take(self, max_tokens: int | None) -> Chunk:
         """Removes and returns the oldest tokens, at most so many, with their text. There must be one token."""
@@ -184,7 +191,7 @@ class OutputStream:
         delta = self.text.feed(token)
         if self._sends_text:
             self._fragments.append(delta.text)
-        self.match = delta.match
+        self.match, self.is_stopped = delta.match, delta.match is not None
 
     def _text_of(self, ids: list[int]) -> str:
         if not self._sends_text:

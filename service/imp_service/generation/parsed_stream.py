@@ -23,10 +23,15 @@ class ParsedStream(OutputStream):
     ) -> None:
         super().__init__(index, output, None, constraint)
         self._channels = channels
-        self.seeks_stop = channels.has_stop_strings
-        # Deltas of tokens that the caller has not read yet. Used if each token was parsed alone to find stop strings.
+        self.seeks_stop = channels.seeks_end
+        # Deltas of tokens that the caller has not read yet. Used if each token was parsed alone to find the end.
         self._deltas: list[ChannelDelta] = []
         self._taken = ChannelDelta()
+
+    @property
+    def n_reasoning_tokens(self) -> int:
+        """As in OutputStream."""
+        return self._channels.n_reasoning_tokens
 
     def take(self, max_tokens: int | None) -> Chunk:
         """As in OutputStream, with the other channels."""
@@ -40,8 +45,9 @@ class ParsedStream(OutputStream):
         return Rest(delta.text, delta.reasoning, delta.tool_calls)
 
     def _seek_stop(self, token: int) -> None:
-        self._deltas.append(self._channels.feed(token))
-        self.match = self._deltas[-1].match
+        delta = self._channels.feed(token)
+        self._deltas.append(delta)
+        self.match, self.is_stopped = delta.match, delta.is_end
 
     def _text_of(self, ids: list[int]) -> str:
         if self.seeks_stop:

@@ -18,6 +18,7 @@ from imp_service.api.options import (
     SamplingOptions,
     SparsePrefillOptions,
     SpeculationOptions,
+    StopOptions,
     with_seed,
 )
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
@@ -155,7 +156,7 @@ class ModelRuntime:
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
         """A request whose tools and choice of them are resolved; any other one as it is. May take long."""
-        if not (request.tool_choice or request.output.parse):
+        if not (request.tool_choice or request.output.parse) and request.parallel_tool_calls:
             return request
         from imp_service.generation.tools import resolve_tools
 
@@ -174,6 +175,18 @@ class ModelRuntime:
         for _, piece in token_pieces(prompt):
             tokens += map(int, piece)
         return tokens
+
+    def require_room(self, n_prompt: int, stop: StopOptions) -> None:
+        """Raises CONTEXT_TOO_LONG if a prompt and the outputs that must follow it do not fit the context.
+
+        The engine refuses such a run too. Here nothing has begun.
+        """
+        if n_prompt > self.max_context:
+            raise self._too_long(n_prompt)
+        # The last output is not evaluated, so it needs no position.
+        n_most = self.max_context - n_prompt + 1
+        if stop.max_tokens is not None and stop.max_tokens > n_most:
+            raise self._too_long(n_prompt, room=f", with max_tokens = {stop.max_tokens}")
 
     def require_fitting(self, prompt: Prompt) -> None:
         """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
@@ -194,9 +207,9 @@ class ModelRuntime:
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
 
-    def _too_long(self, n_tokens: int, least: str = "") -> Error:
+    def _too_long(self, n_tokens: int, least: str = "", room: str = "") -> Error:
         details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
-        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
+        words = f"a prompt of {least}{n_tokens} tokens{room} exceeds the context of {self.max_context}"
         return make_error("CONTEXT_TOO_LONG", words, details)
 
     def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
@@ -273,7 +286,7 @@ class ModelRuntime:
             include_match=stop.include_match,
             output=output,
             make_stream=self._parsed_streams(request, rules, seed, prompt_ids)
-            if output.parse and output.text
+            if output.has_channels
             else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],
         )

@@ -13,7 +13,7 @@ from imp_service.api.options import DEFAULT_STEP, GenerationRequest, Prompt, Sam
 from imp_service.api.replies import StepOutput
 from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
 from imp_service.generation.engine_session import EngineSession
-from imp_service.generation.errors import one_family
+from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generation
 from imp_service.generation.step import StepFold
 
@@ -52,7 +52,7 @@ class Session:
         """The seed of its sampler."""
         return self._inner.seed
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(STEP_PARAMETERS)
     def prefill(
         self,
@@ -89,7 +89,7 @@ class Session:
         )
         return _finish(inner, fold, tokens, is_prefill=True)
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(STEP_PARAMETERS)
     def decode_step(
         self,
@@ -114,7 +114,7 @@ class Session:
         options_of_step, asked = take(step, options), sampling_of(sampling, options)
         return _finish(inner, inner.submit_step(tokens, options_of_step, sampling=asked, position=position), tokens)
 
-    @one_family()
+    @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS)
     def generate(self, request: GenerationRequest = NO_PROMPT, **options: Any) -> Generation:
         """Generates after the held tokens. It takes the options of `LanguageModel.generate`.
@@ -126,7 +126,7 @@ class Session:
         """
         return Generation(self._inner.runtime, self._inner.plan(request_of(request, options)))
 
-    @one_family()
+    @translating_text_errors()
     def fork(self, position: int | None = None) -> Session:
         """A session that shares the first `position` tokens, or all of them and the pending one.
 
@@ -141,7 +141,7 @@ class Session:
         done = self._call(lambda ticket: inner.runtime.client.engine.fork(ticket, inner.sequence, copy, position))
         return Session(inner.forked(copy, done.position))
 
-    @one_family()
+    @translating_text_errors()
     def truncate(self, position: int) -> None:
         """Drops what follows the first `position` tokens, and the pending one.
 

@@ -48,7 +48,7 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
         warnings = side.templates.compile_all()
     except TemplateInvalid as error:
         fault = str(error)
-    words = f", words cut as {tokenizer.pre}" if tokenizer.pre and tokenizer.kind is VocabularyKind.BYTE_LEVEL else ""
+    words = f", pre-tokenizer {tokenizer.pre}" if tokenizer.pre and tokenizer.kind is VocabularyKind.BYTE_LEVEL else ""
     return TextReport(
         tokenizer=f"{tokenizer.kind.value}{words}, {tokenizer.vocab_size} tokens",
         fault="",

@@ -13,7 +13,7 @@ from imp_service.config import ConfigError
 from imp_service.config.settings import Settings
 from imp_service.config.settings import TextBounds as TextSettings
 from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer
-from imp_service.text.directory.recognise import is_directory
+from imp_service.text.directory.recognize import is_directory
 from imp_service.text.limits import KIB
 from imp_service.text.templates.choice import FILE_OVERRIDE
 

@@ -1,15 +1,17 @@
-"""Resolves a request's tools and tool choice: how its output is parsed, and the constraint that forces calls."""
+"""Resolves a request's tools and tool choice: how its output is parsed, and the constraint that calls match."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import blake2b
 
 from imp_service.api.errors import Violation, refuse
 from imp_service.api.options import BY_NAME, FORCED, GenerationRequest
 from imp_service.core import make_error
 from imp_service.generation.text_side import TextSide
-from imp_service.text import ChatPrompt
+from imp_service.text import ChatPrompt, ConstraintSpec
 from imp_service.text.channels.call_constraint import CallConstraint, Function
 from imp_service.text.channels.channel_stream import ParsePlan
 from imp_service.text.channels.find_dialect import opens_reasoning
@@ -23,12 +25,22 @@ def parse_plan(request: GenerationRequest, text: TextSide, seed: int, prompt_ids
     """How the outputs of a request are parsed."""
     end = text.tokenizer.decode(prompt_ids[-_LAST_TOKENS:], special_tokens=True)
     tools = read_tools(request.prompt.tools_json) if isinstance(request.prompt, ChatPrompt) else None
-    return ParsePlan(text.dialect, opens_reasoning(text.dialect, end), tools, (seed, len(prompt_ids)))
+    return ParsePlan(
+        text.dialect,
+        opens_reasoning(text.dialect, end),
+        tools,
+        (seed, _digest(prompt_ids)),
+        ends_after_call=not request.parallel_tool_calls,
+    )
+
+
+def _digest(tokens: list[int]) -> str:
+    return blake2b(array("i", tokens).tobytes(), digest_size=16).hexdigest()
 
 
 def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationRequest:
     """The request with its choice resolved: the template gets the tools or not, and a constraint forces a required
-    call.
+    call. If the model decides, the output is calls, or content that the request's constraint allows.
 
     Raises NOT_SUPPORTED_BY_MODEL if the model has no dialect for the tools.
     """
@@ -44,21 +56,27 @@ def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationReque
             "tools: imp does not know how this model writes tool calls; model.overrides.dialect may name its dialect"
         )
         raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "tools"})
-    if choice != FORCED and not choice.startswith(BY_NAME):
-        return replace(request, tool_choice="")
-    constraint = _forced_call(prompt, tools, choice, text, allows_several=request.parallel_tool_calls)
-    return replace(request, constraint=constraint, tool_choice="", parallel_tool_calls=True)
+    if _is_forced(choice):
+        calls = _calls(request, prompt, tools, text)
+        return replace(request, constraint=calls, tool_choice="", parallel_tool_calls=True)
+    if tools and isinstance(request.constraint, ConstraintSpec):
+        calls = _calls(request, prompt, tools, text)
+        return replace(request, constraint=replace(calls, content=request.constraint), tool_choice="")
+    return replace(request, tool_choice="")
 
 
-def _forced_call(
-    prompt: ChatPrompt, tools: tuple[Tool, ...], choice: str, text: TextSide, *, allows_several: bool
-) -> CallConstraint:
-    dialect, name = text.dialect, choice.removeprefix(BY_NAME)
-    functions = tuple(Function.of(tool) for tool in tools if choice == FORCED or tool.name == name)
+def _is_forced(choice: str) -> bool:
+    return choice == FORCED or choice.startswith(BY_NAME)
+
+
+def _calls(request: GenerationRequest, prompt: ChatPrompt, tools: tuple[Tool, ...], text: TextSide) -> CallConstraint:
+    dialect, choice = text.dialect, request.tool_choice
+    is_named = choice.startswith(BY_NAME)
+    named = [tool for tool in tools if not is_named or tool.name == choice.removeprefix(BY_NAME)]
     return CallConstraint(
         dialect,
-        functions,
-        allows_several=choice == FORCED and allows_several and dialect.forms[0].begin is not None,
+        tuple(map(Function.of, named)),
+        allows_several=not is_named and request.parallel_tool_calls and dialect.forms[0].begin is not None,
         in_reasoning=dialect.reasoning is not None and opens_reasoning(dialect, text.render(prompt).text),
         control=_control_tokens(text),
     )
@@ -72,14 +90,12 @@ def _control_tokens(text: TextSide) -> tuple[tuple[str, int], ...]:
 
 def _violations(request: GenerationRequest, tools: tuple[Tool, ...]) -> Iterator[Violation]:
     choice = request.tool_choice
-    if choice != FORCED and not choice.startswith(BY_NAME):
-        if tools and choice != "none" and not request.parallel_tool_calls:
-            yield Violation("parallel_tool_calls", "false, expected only where tool_choice forces a call or forbids it")
+    if not _is_forced(choice):
+        if tools and choice != "none" and not (request.parallel_tool_calls or request.output.has_channels):
+            yield Violation("parallel_tool_calls", "false, expected output.parse or a tool_choice that forces a call")
         return
     names = [tool.name for tool in tools]
     if not names:
         yield Violation("tool_choice", f"{choice[:80]!r}, expected tools in the chat")
     elif choice != FORCED and choice.removeprefix(BY_NAME) not in names:
         yield Violation("tool_choice", f"{choice[:80]!r}, expected a function of the chat's tools")
-    if request.constraint is not None:
-        yield Violation("tool_choice", f"{choice[:80]!r}, expected no constraint together with it")

@@ -166,7 +166,7 @@ class InferenceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Embed(self, request, context):
-        """Embeds inputs. UNIMPLEMENTED where ModelInfo.supports_embeddings is false.
+        """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -73,7 +73,7 @@ class InferenceServiceStub:
     ReleaseSession: _grpc.UnaryUnaryMultiCallable[_inference_pb2.ReleaseSessionRequest, _inference_pb2.ReleaseSessionResponse]
     """Frees a session. Freeing one that is gone is not an error."""
     Embed: _grpc.UnaryUnaryMultiCallable[_inference_pb2.EmbedRequest, _inference_pb2.EmbedResponse]
-    """Embeds inputs. UNIMPLEMENTED where ModelInfo.supports_embeddings is false."""
+    """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false."""
 
 @_typing.type_check_only
 class InferenceServiceAsyncStub(InferenceServiceStub):
@@ -117,7 +117,7 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     ReleaseSession: _aio.UnaryUnaryMultiCallable[_inference_pb2.ReleaseSessionRequest, _inference_pb2.ReleaseSessionResponse]  # type: ignore[assignment]
     """Frees a session. Freeing one that is gone is not an error."""
     Embed: _aio.UnaryUnaryMultiCallable[_inference_pb2.EmbedRequest, _inference_pb2.EmbedResponse]  # type: ignore[assignment]
-    """Embeds inputs. UNIMPLEMENTED where ModelInfo.supports_embeddings is false."""
+    """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false."""
 
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs the model.
@@ -212,6 +212,6 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.EmbedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.EmbedResponse, _abc.Awaitable[_inference_pb2.EmbedResponse]]:
-        """Embeds inputs. UNIMPLEMENTED where ModelInfo.supports_embeddings is false."""
+        """Embeds inputs. UNIMPLEMENTED where GetModelInfoResponse.supports_embeddings is false."""
 
 def add_InferenceServiceServicer_to_server(servicer: InferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

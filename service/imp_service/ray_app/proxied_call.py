@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # Ray is an extra. A call needs only the object that Ray pass
     from ray.serve.grpc_util import RayServegRPCContext
 
 Pairs = Sequence[tuple[str, str | bytes]]
-Behavior = Callable[[Any, Any], Awaitable[bytes | None]]
+Handler = Callable[[Any, Any], Awaitable[bytes | None]]
 
 
 class Reply:
@@ -77,20 +77,20 @@ class ProxiedContext:
         raise grpc.aio.AbortError
 
 
-async def answer_unary(behavior: Behavior, contents: AsyncIterator[bytes], proxy: RayServegRPCContext) -> Reply:
+async def answer_unary(handler: Handler, contents: AsyncIterator[bytes], proxy: RayServegRPCContext) -> Reply:
     """The reply. It is empty if the call failed; the status is sent separately."""
     try:
-        return Reply(await behavior(contents, ProxiedContext(proxy, contents)) or b"")
+        return Reply(await handler(contents, ProxiedContext(proxy, contents)) or b"")
     except grpc.aio.AbortError:
         return Reply(b"")
 
 
 async def answer_stream(
-    behavior: Behavior, contents: AsyncIterator[bytes], proxy: RayServegRPCContext
+    handler: Handler, contents: AsyncIterator[bytes], proxy: RayServegRPCContext
 ) -> AsyncIterator[Reply]:
     """All messages, then an empty one. Closing the iterator cancels the call."""
     context = ProxiedContext(proxy, contents)
-    call = asyncio.ensure_future(behavior(contents, context))
+    call = asyncio.ensure_future(handler(contents, context))
     call.add_done_callback(lambda _: context.outbox.put_nowait(None))
     try:
         while (message := await context.outbox.get()) is not None:

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from imp_service.config import load as load_config
 from imp_service.ray_app.http_side import HttpSide
-from imp_service.ray_app.proxied_call import Behavior, Reply, answer_stream, answer_unary
+from imp_service.ray_app.proxied_call import Handler, Reply, answer_stream, answer_unary
 from imp_service.ray_app.proxied_services import SERVICES
 from imp_service.ray_app.sessionless import SessionlessInference
 from imp_service.rpc.call_path import GrpcCallPath
@@ -33,7 +33,7 @@ ContentsOf = Callable[[Any], AsyncIterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class MethodKey:
     """The key of a handler, as gRPC expects it."""
 
     method: str
@@ -50,11 +50,11 @@ class Handlers:
         """Adds handlers, like the method of grpc.aio.Server."""
         self._services += services
 
-    def find(self, method: str) -> Behavior:
+    def find(self, method: str) -> Handler:
         """The handler of a method by its full name. It takes an iterator of messages."""
-        sought = cast(grpc.HandlerCallDetails, Sought(method))
+        sought = cast(grpc.HandlerCallDetails, MethodKey(method))
         found: Any = next(handler for service in self._services if (handler := service.service(sought)))
-        return cast(Behavior, found.stream_unary or found.stream_stream)
+        return cast(Handler, found.stream_unary or found.stream_stream)
 
 
 class Replica:
@@ -80,7 +80,7 @@ class Replica:
 
         return DoorResponse(self.http)
 
-    def behavior(self, method: str) -> Behavior:
+    def handler(self, method: str) -> Handler:
         """The handler of a method by its full name."""
         return self._handlers.find(method)
 
@@ -96,14 +96,14 @@ class Replica:
 
 def _unary(name: str, contents_of: ContentsOf) -> Callable[..., Any]:
     async def answer(self: Replica, request: Any, grpc_context: RayServegRPCContext) -> Reply:
-        return await answer_unary(self.behavior(name), contents_of(request), grpc_context)
+        return await answer_unary(self.handler(name), contents_of(request), grpc_context)
 
     return answer
 
 
 def _stream(name: str, contents_of: ContentsOf) -> Callable[..., Any]:
     async def answer(self: Replica, request: Any, grpc_context: RayServegRPCContext) -> AsyncIterator[Reply]:
-        async for reply in answer_stream(self.behavior(name), contents_of(request), grpc_context):
+        async for reply in answer_stream(self.handler(name), contents_of(request), grpc_context):
             yield reply
 
     return answer

@@ -23,7 +23,7 @@ from imp_service.serving.session.commands import Extension, begin_step, check_po
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class StepResult:
     """The result of one session."""
 
     output: pb.StepOutput
@@ -32,7 +32,7 @@ class Stepped:
 
 
 # A step that runs, the stored result of an equal step, or why the step cannot run.
-Begun = asyncio.Future[Stepped | Exception] | Stepped | Exception
+Begun = asyncio.Future[StepResult | Exception] | StepResult | Exception
 
 
 class DecodeStep:
@@ -60,7 +60,7 @@ class DecodeStep:
         reply = self._reply(request, outcomes, call)
         await self._add_scores(reply, outcomes)
         ran = [out for each, out in zip(begun, outcomes, strict=True) if isinstance(each, asyncio.Future)]
-        n_sampled = sum(isinstance(each, Stepped) and each.output.HasField("token_id") for each in ran)
+        n_sampled = sum(isinstance(each, StepResult) and each.output.HasField("token_id") for each in ran)
         if ran:
             call.record.stepped(n_sampled, self._host.clock() - began)
         return reply
@@ -86,7 +86,7 @@ class DecodeStep:
             digest = None if position is None else request_digest(step)
             if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
-                return cast(Stepped, stored)
+                return cast(StepResult, stored)
             check_position(held, position)
             extension = Extension(
                 list(step.token_ids), options, _stepped, sampling=sampling, position=position, digest=digest
@@ -97,7 +97,7 @@ class DecodeStep:
             return error
 
     def _reply(
-        self, request: pb.DecodeStepRequest, outcomes: list[Stepped | Exception], call: Call
+        self, request: pb.DecodeStepRequest, outcomes: list[StepResult | Exception], call: Call
     ) -> pb.DecodeStepResponse:
         failures = [each for each in outcomes if isinstance(each, Exception)]
         if len(failures) == len(outcomes):
@@ -106,7 +106,7 @@ class DecodeStep:
         forward = 0.0
         for step, outcome in zip(request.steps, outcomes, strict=True):
             result = reply.results.add(session_id=step.session_id)
-            if isinstance(outcome, Stepped):
+            if isinstance(outcome, StepResult):
                 result.output.CopyFrom(outcome.output)
                 forward = max(forward, outcome.forward)
             else:
@@ -114,11 +114,11 @@ class DecodeStep:
         reply.forward.CopyFrom(duration(forward))
         return reply
 
-    async def _add_scores(self, reply: pb.DecodeStepResponse, outcomes: list[Stepped | Exception]) -> None:
+    async def _add_scores(self, reply: pb.DecodeStepResponse, outcomes: list[StepResult | Exception]) -> None:
         scored = [
             (result.output, outcome.scores)
             for result, outcome in zip(reply.results, outcomes, strict=True)
-            if isinstance(outcome, Stepped) and outcome.scores
+            if isinstance(outcome, StepResult) and outcome.scores
         ]
         if scored:
             await self._host.workers.write(lambda: _add_all(scored))
@@ -132,6 +132,6 @@ def _add_all(scored: list[tuple[pb.StepOutput, Scores]]) -> None:
         add_scores(output.scores, scores)
 
 
-def _stepped(output: StepOutput) -> Stepped:
+def _stepped(output: StepOutput) -> StepResult:
     forward = output.timings.prefill + output.timings.decode
-    return Stepped(write_step_output(output), forward, output.held_scores)
+    return StepResult(write_step_output(output), forward, output.held_scores)

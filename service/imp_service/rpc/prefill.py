@@ -46,7 +46,7 @@ OnOpen = Callable[[HeldSession], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Prefilled:
+class PrefillResult:
     """The reply without the scores, and the scores."""
 
     reply: pb.PrefillResponse
@@ -77,7 +77,7 @@ class Prefill:
         try:
             if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
-                return await self._whole(cast(Prefilled, stored))
+                return await self._whole(cast(PrefillResult, stored))
             extension = await self._extension(request, held, sampling, digest)
             ended = begin_step(sessions, held, extension)
         except BaseException:
@@ -97,7 +97,7 @@ class Prefill:
         call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._host.clock() - began)
         return whole
 
-    async def _whole(self, prefilled: Prefilled) -> pb.PrefillResponse:
+    async def _whole(self, prefilled: PrefillResult) -> pb.PrefillResponse:
         """The reply with its scores. The stored reply has them in a smaller form."""
         if not prefilled.scores:
             return prefilled.reply
@@ -131,7 +131,7 @@ class Prefill:
 
     async def _extension(
         self, request: pb.PrefillRequest, held: HeldSession, sampling: SamplingOptions | None, digest: bytes | None
-    ) -> Extension[Prefilled]:
+    ) -> Extension[PrefillResult]:
         check_position(held, request.position if request.HasField("position") else None)
         if request.HasField("cache") and read_cache(request.cache) != held.cache:
             raise invalid("cache", "set, expected what the session was opened with")
@@ -145,14 +145,14 @@ class Prefill:
         served = ServedModel.of(model, self._host.settings)
         refuse_large([step_part(options, len(tokens), served)], served)
 
-        def write(output: StepOutput) -> Prefilled:
+        def write(output: StepOutput) -> PrefillResult:
             reply = pb.PrefillResponse(
                 session_id=held.session_id,
                 cached_tokens=output.cached_tokens,
                 output=write_step_output(output),
                 timings=write_timings(output.timings),
             )
-            return Prefilled(reply, output.held_scores)
+            return PrefillResult(reply, output.held_scores)
 
         return Extension(
             tokens,

@@ -46,6 +46,11 @@ class Transport(Protocol[C]):
         """Sends the failure. Raises CancelledError if the caller has gone."""
 
 
+def new_request_id() -> str:
+    """An id for a request whose client sent none."""
+    return secrets.token_hex(8)
+
+
 class CallPath:
     """Runs calls. Every exception becomes one failure. On the event loop's thread."""
 
@@ -91,7 +96,7 @@ class CallPath:
         return self._authentication.check(arrival.policy, arrival.called, arrival.metadata)
 
     def _begin(self, arrival: Arrival, transport: Transport[C], metadata: RequestMetadata) -> C:
-        request_id = secrets.token_hex(8)
+        request_id = new_request_id()
         call = transport.make(
             method=arrival.method,
             instance_id=self._host.instance_id,

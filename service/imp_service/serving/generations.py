@@ -115,9 +115,9 @@ class Generations:
         )
 
     async def _with_tools(self, wanted: Wanted) -> Wanted:
-        """The request with its tool choice resolved: a forced call gets a constraint."""
+        """The request with its tool choice resolved, which may change its constraint."""
         request, model = wanted.request, self._host.model
-        if not request.tool_choice:
+        if not request.tool_choice and request.constraint is None:
             return wanted
         resolved = await self._host.workers.run(partial(model.with_tools, request), self._cost(request))
         return replace(wanted, request=resolved)
@@ -188,10 +188,11 @@ def refuse_late(call: Call) -> None:
 def outbox_limits(request: GenerationRequest, delivery: Delivery, slow_client: SlowClient) -> OutboxLimits:
     """How output is merged and may wait."""
     is_whole = delivery.is_whole
+    seeks_stop = bool(request.stop.strings) or not request.parallel_tool_calls
     return OutboxLimits(
         max_tokens=delivery.max_tokens,
         max_delay=delivery.max_delay,
         max_bytes=math.inf if is_whole else slow_client.bytes,
         timeout=math.inf if is_whole else slow_client.timeout.total_seconds(),
-        token_bytes=unread_token_bytes(request.output, seeks_stop=bool(request.stop.strings)),
+        token_bytes=unread_token_bytes(request.output, seeks_stop=seeks_stop),
     )

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from imp_service.text.directory.recognise import is_directory
+from imp_service.text.directory.recognize import is_directory
 from imp_service.text.errors import TokenizerInvalid
 from imp_service.text.tokens.piece_types import TokenType
 from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary

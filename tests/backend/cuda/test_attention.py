@@ -28,7 +28,7 @@ HEADS = Heads(n_heads=6, n_kv_heads=2, head_dim=64, scale=0.125)
 SHAPES = [(330, 1), (1, 1), (300, 5), (65, 20), (256, 1)]
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @emulated_only
 @each_dtype
 @pytest.mark.parametrize("head_dim", [32, 128, 256])
@@ -53,6 +53,7 @@ def assert_each_alone_equals(together: Array, cache: core.Cache, heads: Heads, s
         row += len(held.q)
 
 
+@pytest.mark.long
 @each_gpu
 @pytest.mark.parametrize("window", [0, 40])
 def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, window: int) -> None:
@@ -68,7 +69,7 @@ def test_det_13_many_sequences_of_one_row_equal_each_alone(device: core.Device, 
     assert np.any(together[0] != together[1])
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_gpu
 @each_dtype
 @pytest.mark.parametrize("long_at", [0, 2, 4])
@@ -86,6 +87,7 @@ def test_det_13_sequences_whose_splits_find_no_room_equal_each_alone(
     assert_each_alone_equals(together, cache, heads, sequences)
 
 
+@pytest.mark.long
 @each_gpu
 @each_dtype
 def test_det_13_the_context_that_was_reserved_decides_no_bit(device: core.Device, dtype: str) -> None:
@@ -197,6 +199,7 @@ def test_krn_1_a_gpu_refuses_heads_by_the_cache_that_it_has() -> None:
         core.attention_require_served(99 << 10, "q8_0", 256)
 
 
+@pytest.mark.long
 @each_gpu
 @each_dtype
 def test_det_10_a_captured_step_serves_sequences_of_any_length(device: core.Device, dtype: str) -> None:
@@ -214,7 +217,7 @@ def test_det_10_a_captured_step_serves_sequences_of_any_length(device: core.Devi
     assert np.any(results[0] != results[1])
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_gpu
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("head_dim", [64, 256])

@@ -97,6 +97,7 @@ def test_gemm_10_control_a_changed_scale_is_seen(device: str, dtype: str) -> Non
     assert not is_within(out, exact, bound)
 
 
+@pytest.mark.few(4)
 @each_device
 @each_type
 def test_gemm_10_terms_of_one_launch_have_their_own_weights_and_biases(device: str, dtype: str) -> None:
@@ -115,6 +116,7 @@ def gated(activation: str, gate: Float64s, up: Float64s) -> Float64s:
     return 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up
 
 
+@pytest.mark.few(2)
 @each_device
 @pytest.mark.parametrize(
     ("dtype", "activation"),
@@ -203,6 +205,7 @@ def by_cublaslt(dtype: str) -> dict[str, Any]:
     return {"overrides": [(dtype, f"{dtype}_cublaslt")], "deterministic": False}
 
 
+@pytest.mark.long
 @each_device
 def test_gemm_4_an_override_takes_it_for_many_rows_and_others_for_few(device: str) -> None:
     if (reason := refusal(device)) is not None:
@@ -221,6 +224,7 @@ def test_gemm_4_an_override_takes_it_for_many_rows_and_others_for_few(device: st
             assert np.linalg.norm(out - exact[::-1]) > np.linalg.norm(exact)
 
 
+@pytest.mark.long
 @each_device
 @pytest.mark.parametrize("dtype", ["q8_0", "bf16"])
 def test_krn_3_a_gate_and_what_it_gates_are_one_launch(device: str, dtype: str) -> None:
@@ -277,6 +281,7 @@ def test_a_long_prompt_takes_it_and_what_follows_does_not(device: str, tmp_path:
     assert rms_distance(last, expected[260:]) < int8_activations_bound(Q8_0)
 
 
+@pytest.mark.long
 @emulated_only
 def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
     """An override can still select it for the other weights of the same model."""
@@ -292,6 +297,7 @@ def test_gemm_17_experts_are_not_its(tmp_path: Path) -> None:
     assert model.launches["q8_0_cublaslt"] == mixture.n_layers * 4
 
 
+@pytest.mark.long
 @each_device
 def test_det_10_where_it_is_all_there_is_steps_are_captured_with_it(device: str, tmp_path: Path) -> None:
     """Graphs capture its calls: each replay multiplies again."""

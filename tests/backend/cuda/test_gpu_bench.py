@@ -18,6 +18,7 @@ CASES = [(kind, kernel) for kind in GPU_KINDS for kernel in runnable_kernels(kin
 each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize(("kind", "kernel"), CASES, ids=lambda value: getattr(value, "name", value))
 def test_gemm_10_a_product_by_itself_is_near_float64(kind: str, kernel: ListedKernel) -> None:
     weight, x = random_weight(kernel.tested_weight, N, K), random_rows(2, K)

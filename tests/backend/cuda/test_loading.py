@@ -27,6 +27,7 @@ def rows_of(shapes: list[tuple[str, int, int]]) -> list[np.ndarray]:
     return [random_weight(dtype, n, k).file.reshape(n, -1) for dtype, n, k in shapes]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 3])
 @each_kind
 def test_gemm_12_each_row_is_read_once_in_whole_strips(kind: str, threads: int) -> None:
@@ -54,6 +55,7 @@ def test_gemm_12_each_row_is_read_once_in_whole_strips(kind: str, threads: int) 
         assert end == n_rows
 
 
+@pytest.mark.long
 @each_kind
 def test_gemm_12_more_than_is_staged_at_once_arrives(kind: str) -> None:
     """Loads 97 MiB, in which every row contains its number."""

@@ -75,7 +75,7 @@ def test_gemm_9_gemm_10_equals_float64_and_writes_nothing_else(device: str, kind
     assert is_within(out, *product(x.exact, weight))
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_device
 @each_kind
 @each_type
@@ -110,6 +110,7 @@ def test_gemm_10_float_scales_of_any_size_are_in_units_of_their_row(device: str,
     assert (np.abs(out - np.roll(exact, 1, axis=1)) > bound).mean() > 0.9
 
 
+@pytest.mark.long
 @each_device
 @each_kind
 def test_gemm_10_a_float_scale_that_a_row_shares_is_not_rounded(device: str, kind: str) -> None:
@@ -130,7 +131,7 @@ def test_gemm_10_a_float_scale_that_a_row_shares_is_not_rounded(device: str, kin
         assert is_within(out, exact, tolerances.rounding_of_sum(4) * np.abs(exact)) == is_shared
 
 
-@pytest.mark.sweep(quick=lambda dtype, **_: dtype in ("q8_0", "q6_k", "f16"))
+@pytest.mark.long
 @each_device
 @each_type
 def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dtype: str) -> None:
@@ -144,7 +145,7 @@ def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dt
             assert_same_bits(some, whole[which])
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_device
 @each_kind
 @each_type
@@ -175,7 +176,7 @@ GATES = [
 ]
 
 
-@pytest.mark.sweep(quick=lambda kernel, **_: dtype_of(kernel) in ("q6_k", "f16"))
+@pytest.mark.long
 @each_device
 @pytest.mark.parametrize(("kernel", "activation"), GATES)
 def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, activation: str) -> None:
@@ -203,6 +204,7 @@ def test_krn_3_a_pair_is_gated_before_it_is_written(device: str, kernel: str, ac
 BEGINS = np.cumsum([0, 3, 0, 70, 1, 0, 9]).astype(np.int32)
 
 
+@pytest.mark.few(3)
 @each_device
 @pytest.mark.parametrize(
     ("kernel", "has_sources"),
@@ -229,7 +231,7 @@ def test_gemm_10_experts_multiply_their_rows(device: str, kernel: str, has_sourc
     assert not is_within(out[:3], *product(x.exact[rows[:3]], weights[1], bias))
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @each_device
 @each_kind
 @pytest.mark.parametrize("dtype", ["q4_k", "q8_0", "bf16", "f8_e4m3"])

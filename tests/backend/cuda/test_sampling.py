@@ -86,8 +86,8 @@ def awkward_requests(seed: int, rows: Array, n: int) -> list[Fields]:
     return [{"row": i % len(rows), **awkward_fields(rng, rows.shape[1])} for i in range(n)]
 
 
+@pytest.mark.long
 @each_gpu
-@pytest.mark.sweep(quick=lambda vocab, **_: vocab in (VOCAB, 1, 1500))
 @pytest.mark.parametrize(("vocab", "n"), [(VOCAB, 140), (1, 8), (2, 16), (1500, 40), (5003, 16)])
 def test_smp_25_the_device_samples_as_the_cpu_does(gpu: core.Device, vocab: int, n: int, repeats: Repeats) -> None:
     rows = awkward_rows(vocab, vocab)
@@ -137,6 +137,7 @@ def test_smp_25_rows_without_any_spread_are_split_by_id(gpu: core.Device) -> Non
     assert max(tokens) > 600
 
 
+@pytest.mark.long
 @each_gpu
 def test_smp_25_draws_are_those_of_the_definition(gpu: core.Device) -> None:
     """Compares with the kept sets that SMP-8 proves and with draws in Python's integers."""
@@ -153,6 +154,7 @@ def test_smp_25_draws_are_those_of_the_definition(gpu: core.Device) -> None:
     assert [token for _, token, *_ in core.sample(gpu, rows, requests)] == expected != all_lowest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_smp_25_more_than_a_round_holds(kind: str) -> None:
     """More requests than reserved rows, and long histories, take several rounds."""
@@ -178,6 +180,7 @@ def test_smp_25_more_than_a_round_holds(kind: str) -> None:
     assert bits_of(core.score(device, rows, asked, 3)) == bits_of(core.score(BEST, rows, asked, 3))
 
 
+@pytest.mark.long
 @each_gpu
 def test_smp_22_scores_are_the_cpus(gpu: core.Device) -> None:
     rows = awkward_rows(61, VOCAB)

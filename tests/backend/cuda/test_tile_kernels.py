@@ -74,6 +74,7 @@ def test_gemm_10_control_a_changed_bit_of_a_weight_is_seen(device: str, kernel: 
     assert not is_within(out, *product(x.exact, weight))
 
 
+@pytest.mark.few(4)
 @each_device
 @pytest.mark.parametrize("dtype", TILE_TYPES)
 def test_gemm_11_det_2_a_row_has_its_bits_whatever_comes_with_it(device: str, dtype: str) -> None:

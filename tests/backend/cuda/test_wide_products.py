@@ -21,10 +21,6 @@ FEW = [*((f"{dtype}_dp4a", 4) for dtype in INTEGER_TYPES), *((f"{dtype}_imma", 5
 MANY = [(f"{dtype}_hmma", 5) for dtype in TILE_TYPES]
 
 
-# A quick run takes one kernel of each kind.
-QUICK = ("q8_0_dp4a", "q4_k_imma", "f16_mma", "q6_k_hmma")
-
-
 def one_of_each_tile(x: Floats) -> Floats:
     """Keeps one element of each tile, so that each adds more than the error bound; the rest is zero."""
     kept = np.zeros_like(x)
@@ -34,7 +30,6 @@ def one_of_each_tile(x: Floats) -> Floats:
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda kernel, **_: kernel in QUICK)
 @pytest.mark.parametrize("device", GPU_KINDS)
 @pytest.mark.parametrize(("kernel", "m"), [*FEW, *MANY])
 def test_gemm_10_rows_of_many_tiles_are_summed_to_their_end(device: str, kernel: str, m: int) -> None:

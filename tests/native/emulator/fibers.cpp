@@ -33,7 +33,7 @@ std::byte* make_stack() {
 }
 
 // Shifts the stacks, which otherwise would all use the same lines of a cache.
-std::byte* stack_end(std::byte* stack) {
+std::byte* stack_suffix(std::byte* stack) {
   constexpr std::size_t kColours = 64, kApart = 1088;
   return stack + kStackBytes - reinterpret_cast<std::uintptr_t>(stack) / kStackBytes % kColours * kApart;
 }
@@ -136,7 +136,7 @@ void Fiber::start(void (*entry)()) {
   if (context_->stack == nullptr) context_->stack = make_stack();
   // The stack looks as if entry() had been called and had switched away with six saved registers.
   void (*const first)() = prepare(*context_, entry);
-  auto* top = reinterpret_cast<std::uint64_t*>(stack_end(context_->stack)) - 8;
+  auto* top = reinterpret_cast<std::uint64_t*>(stack_suffix(context_->stack)) - 8;
   top[0] = top[1] = top[2] = top[3] = top[4] = top[5] = 0;
   top[6] = reinterpret_cast<std::uint64_t>(first);
   context_->stack_pointer = top;

@@ -267,7 +267,7 @@ class ThreadedEngine {
   void submit(std::vector<Command> commands) { engine_->submit(std::move(commands)); }
 
   void hold() { engine_->hold(); }
-  void let_go() { engine_->let_go(); }
+  void release() { engine_->release(); }
 
   py::list drain() {
     engine_->drain_events(events_);
@@ -471,7 +471,7 @@ void register_threaded(py::module_& module) {
   threaded.def(py::init<const Script&, const EngineOptions&>(), py::arg("script"), py::arg("options"))
       .def("drain_events", &ThreadedEngine::drain)
       .def("hold", &ThreadedEngine::hold)
-      .def("let_go", &ThreadedEngine::let_go)
+      .def("release", &ThreadedEngine::release)
       .def("stats", [](const ThreadedEngine& self) { return self.engine().stats(); })
       .def("event_descriptor", [](const ThreadedEngine& self) { return self.engine().event_descriptor(); })
       .def("wait_for_steps_locked", &ThreadedEngine::wait_for_steps_locked);

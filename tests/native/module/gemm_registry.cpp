@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/kernel_list.h"
+#include "backend/cpu/gemm/processor_tuning.h"
 #include "backend/gemm_registry.h"
 #include "backend/make_backend.h"
 #include "bindings/tuning.h"
@@ -23,13 +24,17 @@ DType dtype_of(const std::string& name) {
   return *dtype;
 }
 
-// A table of one key: "cpu" with a name as isa_features() reads it, or "compute_capability".
+// A table of keys: "cpu" with a name as isa_features() reads it and "amd" with family and model, or
+// "compute_capability".
 DeviceCaps caps_of(const py::dict& table) {
   DeviceCaps caps;
   for (const auto& [key, value] : table) {
     const auto name = key.cast<std::string>();
     if (name == "cpu") {
       caps.cpu = cpu::features_named(value.cast<std::string>());
+    } else if (name == "amd") {
+      const auto [family, model] = value.cast<std::pair<int, int>>();
+      caps.processor = {ProcessorMaker::amd, family, model};
     } else if (name == "compute_capability") {
       caps.device = "cuda";
       caps.compute_capability = value.cast<int>();
@@ -124,9 +129,10 @@ auto with_registry(const py::dict& caps, const std::optional<std::vector<py::dic
   for (const auto& [weight, kernel, max_m] : tuning) {
     preferences.push_back({dtype_of(weight), max_m.value_or(kAnyRows), kernel});
   }
-  if (!rows) return use(GemmRegistry(cpu::kernel_list(), caps_of(caps), preferences));
+  const DeviceCaps device = caps_of(caps);
+  if (!rows) return use(GemmRegistry(cpu::kernel_list(), device, cpu::with_processor_tuning(preferences, device)));
   const KernelList list(*rows);
-  return use(GemmRegistry(list.rows(), caps_of(caps), preferences));
+  return use(GemmRegistry(list.rows(), device, preferences));
 }
 
 py::dict plan_as_data(const GemmPlan& plan) {

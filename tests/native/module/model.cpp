@@ -143,9 +143,9 @@ class HeadForward {
         {.tokens = {}, .positions = positions, .sequences = sequences, .logits_rows = {}}, rows, *head_pool_));
   }
 
-  void go_on(std::int32_t token, std::int32_t position, std::int32_t from) {
+  void observe_guesses(std::int32_t token, std::int32_t position, std::int32_t from) {
     const SequenceRows rows = sequence_of(1, position);
-    loaded_.head->go_on(
+    loaded_.head->observe_guesses(
         {.tokens = {&token, 1}, .positions = {&position, 1}, .sequences = {&rows, 1}, .logits_rows = {}}, {&from, 1},
         *head_pool_);
   }
@@ -237,7 +237,8 @@ void register_model_testing(py::module_& module) {
       .def("hidden", &HeadForward::hidden)
       .def("observe", &HeadForward::observe, py::arg("next"), py::arg("first_position"), py::arg("source_rows"))
       .def("guess", &HeadForward::guess, py::arg("rows"), py::arg("positions"))
-      .def("go_on", &HeadForward::go_on, py::arg("token"), py::arg("position"), py::arg("source_row"));
+      .def("observe_guesses", &HeadForward::observe_guesses, py::arg("token"), py::arg("position"),
+           py::arg("source_row"));
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),

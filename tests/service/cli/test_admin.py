@@ -50,6 +50,7 @@ def endless(server):
         replies.cancel()
 
 
+@pytest.mark.long
 def test_cmd_9_requests_are_listed_and_aborted(admin, endless) -> None:
     status, out, _ = admin("requests", "--json")
     (state,) = map(json.loads, out.splitlines())
@@ -98,6 +99,7 @@ def test_cmd_9_a_profile_is_a_trace(admin, endless) -> None:
     assert (status, out, "steps" in err) == (64, "", True)
 
 
+@pytest.mark.long
 def test_cmd_9_a_drain_is_reported_until_it_is_over_and_taken_back(admin, endless) -> None:
     status, out, _ = admin("drain", "--timeout", "300ms")
     first, *_, last = out.splitlines()
@@ -164,6 +166,7 @@ def secure(tmp_path: Path):
         yield ("--target", facts["grpc"][0], "--ca", str(tmp_path / "ca.pem"), "--admin", facts["admin"])
 
 
+@pytest.mark.long
 def test_cmd_10_top_shows_requests_beside_tls(call, secure) -> None:
     status, out, err = call("top", "--once", *secure)
     assert (status, err) == (0, "")

@@ -26,6 +26,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
+@pytest.mark.long
 def test_oai_12_imp_is_measured_as_over_grpc(call):
     """The server counts the same tokens, and takes no prompt from its cache."""
     with serve_http() as http:
@@ -51,6 +52,7 @@ def test_oai_12_imp_is_measured_as_over_grpc(call):
     assert counted["imp_prompt_tokens_total[kind=cached]"] == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("script", "path", "has_extras"),
     [
@@ -108,6 +110,7 @@ def test_answers_that_end_early_are_shown_with_their_lengths(call, tmp_path):
     assert [re.split(r" {2,}", line) for line in out.splitlines()[-2:]] == rows
 
 
+@pytest.mark.long
 def test_oai_12_tokens_that_the_server_does_not_count_are_named(call, tmp_path):
     """Two events of four and two tokens."""
     with scripted_openai(ScriptedOpenAi(usage="none", tokens_per_event=4)) as url:

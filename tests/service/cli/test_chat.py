@@ -51,6 +51,7 @@ def test_quit_ends_it_and_the_system_message_is_reported(imp, model):
     )
 
 
+@pytest.mark.long
 def test_t33_a_model_without_a_template_is_reported_before_anything_is_read(imp, tmp_path):
     demo_with(tmp_path / "m.gguf", b"tokenizer.chat_template", b"tokenizer.chat_untitled")
     result = imp("chat", "-m", "m.gguf", stdin=b"Hello\n")

@@ -36,6 +36,7 @@ INSTALLS = re.compile(r"^pip install \. && ")
 # Commands that no test can run as printed, and why.
 NOT_RUN = {
     r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
+    r"python3 -m venv \.venv && .*": "makes an environment, which the tests have; .ci/run makes one likewise",
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
@@ -195,6 +196,7 @@ def adapted(program: Printed, server: ServerProcess) -> str:
     return program.text.replace("127.0.0.1:50051", server.address).replace("127.0.0.1:8000", http)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("program", [each for each in PROGRAMS if not OTHER_PACKAGE.search(each.text)], ids=str)
 def test_a_program_runs(
     program: Printed,

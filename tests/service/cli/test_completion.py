@@ -74,7 +74,6 @@ OFFERED = {
 
 
 @pytest.mark.long
-@pytest.mark.sweep
 @pytest.mark.parametrize("shell", FOUND)
 @pytest.mark.parametrize("words", OFFERED, ids=" ".join)
 def test_cmd_8_a_shell_offers_what_may_be_typed(shell: str, words: tuple[str, ...], scripts: Path, tmp_path: Path):

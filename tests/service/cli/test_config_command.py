@@ -126,6 +126,7 @@ def test_cfg_13_secrets_are_read_as_a_server_reads_them(machine: Path, capfd: py
     assert told[1].startswith("CONFIG_INVALID: auth.token_file: tokens: found no token, expected a line for each")
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("assignments", "status", "expected"),
     [
@@ -232,6 +233,7 @@ def test_cfg_13_check_tells_a_gpu_that_is_not_there(capfd: pytest.CaptureFixture
     assert told[1].startswith("OVERRIDE_INVALID: --set model.overrides.gemm.q4k: names no tensor")
 
 
+@pytest.mark.long
 def test_cfg_13_a_file_of_nothing_but_unknown_keys_is_soon_given_up(
     machine: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -261,6 +263,7 @@ def test_cfg_4_l09_a_named_file_that_is_missing_ends_with_78(capfd: pytest.Captu
     assert capfd.readouterr().err == "imp: error: CONFIG_INVALID: --config: nowhere.conf: no such file\n"
 
 
+@pytest.mark.long
 def test_cfg_5_kubernetes_variables_change_nothing(machine: Path):
     """The command runs in its own process, with the variables of a Kubernetes Service named imp."""
     result = subprocess.run(

@@ -313,6 +313,7 @@ def conversation(folder: Path, generate, *options: str, **variables: str):
         yield terminal
 
 
+@pytest.mark.long
 def test_cmd_4_pasted_lines_are_one_message(tmp_path: Path) -> None:
     server = Scripted()
     with conversation(tmp_path, server.generate) as terminal:
@@ -325,6 +326,7 @@ def test_cmd_4_pasted_lines_are_one_message(tmp_path: Path) -> None:
     assert contents == [["one\ntwo\n\nthree"], ["one\ntwo\n\nthree", "[one\ntwo\n\nthree]", "four"]]
 
 
+@pytest.mark.long
 def test_cmd_12_a_message_of_several_lines(tmp_path: Path) -> None:
     server = Scripted()
     with conversation(tmp_path, server.generate) as terminal:
@@ -338,6 +340,7 @@ def test_cmd_12_a_message_of_several_lines(tmp_path: Path) -> None:
     assert asked == ["one\ntwo\nthree", "zero four words are more than thirty columns"]
 
 
+@pytest.mark.long
 def test_cmd_12_edit_opens_the_last_message(tmp_path: Path) -> None:
     server = Scripted()
     with conversation(tmp_path, server.generate) as terminal:
@@ -370,6 +373,7 @@ def test_cmd_12_what_was_typed_is_there_the_next_time(tmp_path: Path) -> None:
     assert b"hidden" not in history.read_bytes()
 
 
+@pytest.mark.long
 def test_cmd_12_the_history_keeps_the_newest_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = history_path()
@@ -397,6 +401,7 @@ def test_cmd_12_a_large_history_is_cut_when_it_is_opened(tmp_path: Path, monkeyp
     assert list(open_history().load_history_strings()) == []
 
 
+@pytest.mark.long
 def test_cmd_12_a_history_that_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     server = Scripted()
@@ -412,6 +417,7 @@ def test_cmd_12_a_history_that_cannot_be_kept_is_reported(tmp_path: Path) -> Non
         terminal.read_until("[hello]")
 
 
+@pytest.mark.long
 def test_cmd_12_other_encodings(tmp_path: Path) -> None:
     """Bytes outside the terminal's encoding are refused, and nothing is lost."""
     server = Scripted()
@@ -427,6 +433,7 @@ def test_cmd_12_other_encodings(tmp_path: Path) -> None:
     assert [turns[-1][1] for turns in server.asked] == ["hello", "caf\u00e9 **\u00e9**"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("options", "shown"), [((), "[bold]"), (("--plain",), "[**bold**]")])
 def test_cmd_13_an_answer_is_markdown_unless_plain(options: tuple[str, ...], shown: str, tmp_path: Path) -> None:
     with conversation(tmp_path, Scripted().generate, *options) as terminal:
@@ -436,6 +443,7 @@ def test_cmd_13_an_answer_is_markdown_unless_plain(options: tuple[str, ...], sho
     assert shown in text.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
+@pytest.mark.long
 def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
     with conversation(tmp_path, Scripted().generate) as terminal:
         terminal.type("half a li")
@@ -457,6 +465,7 @@ def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
         assert terminal.process.wait(60) == 130
 
 
+@pytest.mark.long
 def test_cmd_2_what_a_server_refuses_for_now_keeps_the_conversation(tmp_path: Path) -> None:
     server = Scripted()
 
@@ -499,6 +508,7 @@ def test_cmd_2_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
     assert "prompt " in shown
 
 
+@pytest.mark.long
 def test_cmd_2_a_full_context_of_a_real_model_goes_on_after_drop(tmp_path: Path) -> None:
     words = ("chat", "-c", "64", "--temperature", "0", "--set", "device.threads=1")
     with terminal_session(tmp_path, *IMP, *words) as terminal:

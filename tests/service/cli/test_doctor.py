@@ -80,7 +80,7 @@ def test_a_tokenizer_or_a_template_that_cannot_be_used_is_reported(call, tmp_pat
 
     status, found, message = told()
     assert (status, found) == (0, "ok")
-    assert "words cut as qwen2, 2048 tokens; chat template: compiles" in message
+    assert "pre-tokenizer qwen2, 2048 tokens; chat template: compiles" in message
     status, found, message = told(*at(b"tokenizer.chat_template", b"tokenizer.chat_untitled"))
     assert (status, found, "no chat template: prompts work, conversations are refused" in message) == (0, "ok", True)
     broken = at(b"{% endfor %}", b"{% endfur %}")

@@ -35,6 +35,7 @@ def test_cmd_6_control_the_methods_are_among_them() -> None:
     assert {"imp", "imp run", "imp call", "imp call tokenize", "imp config check"} <= PARSERS.keys()
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("prog", PARSERS)
 def test_cmd_6_every_command_shows_two_examples(prog: str, call, capfd) -> None:
     parser = PARSERS[prog]
@@ -53,6 +54,7 @@ def test_gemm_16_nobody_is_offered_the_emulated_gpu_or_kernels_that_await_hardwa
     assert [re.findall(r"emulat|validated|maturity", text) for text in told] == [[]] * len(told)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("prog", [prog for prog in PARSERS if prog != "imp"])
 def test_cmd_6_help_is_the_same_as_the_option(prog: str, call, capfd) -> None:
     shown = []
@@ -63,6 +65,7 @@ def test_cmd_6_help_is_the_same_as_the_option(prog: str, call, capfd) -> None:
     assert shown[0] == shown[1] and shown[0].startswith(f"usage: {prog}")
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize(("prog", "example"), EXAMPLES)
 def test_cmd_6_each_example_is_a_command_line(prog: str, example: str, capfd) -> None:
     words = shlex.split(example.removeprefix('eval "$(').removesuffix(')"').partition(" > ")[0])
@@ -104,7 +107,7 @@ def test_cmd_6_several_words_are_one_prompt(call) -> None:
     assert call("run", "Once", "upon", "a", "time", *greedy)[:2] == call("run", "Once upon a time", *greedy)[:2]
 
 
-@pytest.mark.sweep(quick=lambda words: words[0] != "tune")
+@pytest.mark.long
 @pytest.mark.parametrize("words", [["inspect"], ["k8s"], ["tune", "--reps", "1"]])
 def test_cmd_6_a_model_needs_no_option(words: list[str], call) -> None:
     Path("model.gguf").write_bytes(demo_model_path().read_bytes())
@@ -113,6 +116,7 @@ def test_cmd_6_a_model_needs_no_option(words: list[str], call) -> None:
     assert words[0] == "tune" or out == call(*words, "-m", "model.gguf")[1]
 
 
+@pytest.mark.long
 def test_cmd_7_an_answer_of_a_schema_or_a_regular_expression(call) -> None:
     fixed = ("--seed", "1", "--set", "device.threads=1")
     Path("schema.json").write_text('{"enum": [{"n": 7}, {"n": 8}]}')

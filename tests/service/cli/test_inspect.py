@@ -168,13 +168,13 @@ def test_txt_29_each_end_is_shown_with_its_sources(call):
         assert any(words in line and ", ".join(end["sources"]) in line for line in out.splitlines())
     changed = _inspect(call, DEMO, "--set", "model.overrides.eos_token_ids=[5]")["ends"]
     assert [(end["token_id"], end["sources"]) for end in changed] == [(5, ["model.overrides.eos_token_ids"])]
-    assert "ends: none" in call("inspect", DEMO, "--set", "model.overrides.eos_token_ids=[]")[1]
+    assert "end tokens: none" in call("inspect", DEMO, "--set", "model.overrides.eos_token_ids=[]")[1]
 
 
 def test_inspect_says_what_a_models_text_side_can_do(call, tmp_path):
     told = _inspect(call, DEMO)
     assert (told["tokenizer_fault"], told["chat_template_fault"], told["has_chat_template"]) == (None, None, True)
-    assert "words cut as qwen2, 2048 tokens" in told["tokenizer"]
+    assert "pre-tokenizer qwen2, 2048 tokens" in told["tokenizer"]
     assert "\nchat template: yes\n" in call("inspect", DEMO)[1]
     broken = str(demo_with(tmp_path / "broken.gguf", b"{% endfor %}", b"{% endfur %}"))
     assert "line 1" in _inspect(call, broken)["chat_template_fault"]
@@ -182,7 +182,7 @@ def test_inspect_says_what_a_models_text_side_can_do(call, tmp_path):
     unknown = str(demo_with(tmp_path / "pre.gguf", b"qwen2", b"qwenX"))
     assert "\ntext: none, neither imp run nor imp chat works: tokenizer.ggml.pre: " in call("inspect", unknown)[1]
     works = _inspect(call, unknown, "--set", "model.overrides.pre_tokenizer=qwen2")
-    assert works["tokenizer_fault"] is None and "words cut as qwen2" in works["tokenizer"]
+    assert works["tokenizer_fault"] is None and "pre-tokenizer qwen2" in works["tokenizer"]
 
 
 def test_inspect_of_a_directory_without_a_tokenizer_says_that_it_gives_no_text(call, tmp_path):

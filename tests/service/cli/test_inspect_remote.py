@@ -47,6 +47,7 @@ def inspect(imp, hub: Hub) -> Run:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reference", ["own/one", "own/dir"])
 def test_get_6_lif_19_headers_give_the_report_and_the_manifests_of_the_model(
     inspect: Run, hub: Hub, tmp_path: Path, reference: str
@@ -72,6 +73,7 @@ def test_get_6_lif_19_headers_give_the_report_and_the_manifests_of_the_model(
     assert inspect(*words, command="k8s") == manifests and hub.n_sent == n_sent
 
 
+@pytest.mark.long
 def test_lif_19_the_pods_get_the_commit_of_the_hub_now(inspect: Run, hub: Hub, tmp_path: Path) -> None:
     assert inspect("own/one", command="pull")[0] == 0
     (cached,) = (path for path in tmp_path.rglob(COMMIT) if path.parent.name == "snapshots")
@@ -87,11 +89,13 @@ def test_lif_19_the_pods_get_the_commit_of_the_hub_now(inspect: Run, hub: Hub, t
     assert (status, out) == (69, "") and "HUB_UNREACHABLE" in err
 
 
+@pytest.mark.long
 def test_get_6_a_server_without_ranges(inspect: Run, hub: Hub) -> None:
     hub.ignores_ranges = True
     assert inspect("hf:own/one")[0] == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -108,6 +112,7 @@ def test_get_6_what_cannot_be_inspected_is_one_line(
     assert (found, err.splitlines()[-1].count(said)) == (status, 1), err
 
 
+@pytest.mark.long
 def test_get_6_a_header_ends_where_the_tensors_are_described() -> None:
     whole = gguf_header(lambda n: MODEL)
     # The data begin at the next multiple of the alignment, 32.
@@ -131,6 +136,7 @@ def test_get_6_broken_headers_end(seed: int) -> None:
             gguf_header(lambda n, data=bytes(broken): data)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["run", "serve", "chat", "inspect"])
 def test_get_7_an_unknown_name_says_how_to_pull(inspect: Run, command: str) -> None:
     words = ["-m", "no-such-model"] if command != "inspect" else ["no-such-model"]

@@ -38,6 +38,7 @@ def _settings(documents, tmp_path):
     return load(str(tmp_path / "imp.conf"), variables={}).settings
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -67,6 +68,7 @@ def test_lif_13_lif_14_manifests_are_valid_and_numbers_are_those_of_inspect(call
     assert pod_of(documents)["terminationGracePeriodSeconds"] > grace.total_seconds() + 5
 
 
+@pytest.mark.long
 def test_lif_13_the_pod_has_room_for_what_it_then_loads(call, tmp_path, monkeypatch: pytest.MonkeyPatch):
     from imp_service.config import host
 
@@ -172,6 +174,7 @@ def test_l18_what_would_not_fit_the_manifests_is_refused(call, words: tuple[str,
     assert said in err
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "words",
     [
@@ -222,6 +225,7 @@ def test_kubectl_reads_the_stream(call, tmp_path):
     assert sorted(d["kind"] for d in kustomized(tmp_path)) == sorted(d["kind"] for d in stream_documents(out))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--name", "stories"), ("--sidecar", "--name", "shop")])
 def test_lif_13_the_default_volume_is_a_claim_that_every_cluster_has(call, words: tuple[str, ...]):
     documents, _ = _manifests(call, "-m", DEMO, *words)
@@ -235,6 +239,7 @@ def comments(text: str) -> list[str]:
     return re.findall(r"(?:^|\s)# (.+)$", text, re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("base", ["standalone", "sidecar"])
 def test_lif_13_comments_survive_generation(call, base: str):
     """The manifests keep the comments of the base, and those of imp.conf whose value is unchanged."""
@@ -248,6 +253,7 @@ def test_lif_13_comments_survive_generation(call, base: str):
     assert [comment for comment in (*expected, *conf) if comment not in kept] == changed
 
 
+@pytest.mark.long
 def test_lif_13_what_is_taken_out_goes_with_its_comment(call):
     with_model, without = call("k8s", "-m", DEMO)[1], call("k8s")[1]
     assert "The model's file." in with_model and "The model's file." not in without

@@ -31,7 +31,7 @@ def test_explain_lists_every_candidate_with_its_reason_and_who_decided(call):
     assert (status, document["isa"], document["weight"]) == (0, "avx2", {"type": "q8_0", "n": 4096, "k": 1024})
     verdicts = {candidate["kernel"]: candidate for candidate in document["candidates"]}
     assert verdicts["q8_0_avx2"]["accepted"] is True
-    assert "by order" in verdicts["q8_0_avx2"]["reason"]
+    assert "first in the order of preference" in verdicts["q8_0_avx2"]["reason"]
     assert verdicts["q8_0_avx512vnni"]["accepted"] is False
     assert all(candidate["reason"] for candidate in document["candidates"])
     listed = json.loads(call("kernels", "--json")[1])["kernels"]

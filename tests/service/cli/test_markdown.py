@@ -99,6 +99,7 @@ def test_cmd_13_markdown_is_rendered(screen: Screen) -> None:
     assert written(screen, ANSWER) == SHOWN
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_cmd_13_the_end_does_not_depend_on_the_parts(screen: Screen, seed: int) -> None:
     draw = random.Random(seed)
@@ -110,6 +111,7 @@ def test_cmd_13_the_end_does_not_depend_on_the_parts(screen: Screen, seed: int) 
     assert written(screen, *parts) == SHOWN
 
 
+@pytest.mark.long
 def test_cmd_13_what_does_not_change_is_not_written_again(screen: Screen) -> None:
     """A terminal that gets few bytes does not flicker: each character is written a few times, not once per update."""
     answer = "word " * 400
@@ -117,11 +119,13 @@ def test_cmd_13_what_does_not_change_is_not_written_again(screen: Screen) -> Non
     assert screen.n_bytes < 60 * len(answer)
 
 
+@pytest.mark.long
 def test_cmd_13_a_block_higher_than_the_terminal_is_whole(screen: Screen) -> None:
     items = [f"- item {i} of a list\n" for i in range(100)]
     assert written(screen, *items).splitlines() == [f" • item {i} of a list" for i in range(100)]
 
 
+@pytest.mark.long
 def test_cmd_13_what_has_left_the_screen_is_not_drawn_again(screen: Screen) -> None:
     """Each row makes the whole table wider."""
     rows = [f"| row {i:02} | {'x' * i} |\n" for i in range(40)]
@@ -129,6 +133,7 @@ def test_cmd_13_what_has_left_the_screen_is_not_drawn_again(screen: Screen) -> N
     assert [line.split()[1] for line in shown.splitlines() if "row" in line] == [f"{i:02}" for i in range(40)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_columns", [30, 100])
 def test_cmd_13_a_resize_loses_nothing(screen: Screen, monkeypatch: pytest.MonkeyPatch, n_columns: int) -> None:
     writer = MarkdownWriter(screen)

@@ -127,7 +127,6 @@ KINDS = {
 CASES = [
     (kind, command) for kind in KINDS for command in (*FILE_COMMANDS, *TEXT_COMMANDS)
 ]  # fmt: skip
-ONE_OF_EACH_OUTCOME = {kind.of_text: name for name, kind in KINDS.items()}.values()
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +155,7 @@ def _check(command: str, kind: Kind, outcome: Outcome, ended: tuple[int, str, st
         assert kind.words in told[0]
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "command"), CASES)
 def test_cmd_1_m47_each_command_on_each_kind_of_path(name: str, command: str, call) -> None:
     kind = KINDS[name]
@@ -175,6 +174,7 @@ def unprivileged() -> Iterator[None]:
     os.seteuid(user)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("command", [*FILE_COMMANDS, *TEXT_COMMANDS])
 def test_cmd_1_m47_each_command_on_a_file_that_may_not_be_read(command: str, call, request, monkeypatch) -> None:
     path = Path("m.gguf").absolute()
@@ -188,7 +188,6 @@ def test_cmd_1_m47_each_command_on_a_file_that_may_not_be_read(command: str, cal
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda name: name in ONE_OF_EACH_OUTCOME)
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.of_text.reason])
 def test_cmd_1_a_server_refuses_it_likewise(name: str, imp, tmp_path: Path) -> None:
     kind = KINDS[name]

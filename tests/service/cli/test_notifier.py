@@ -54,6 +54,7 @@ def complain(message: str) -> None:
     pytest.fail(message)
 
 
+@pytest.mark.long
 def test_pkg_4_a_server_says_when_it_serves_and_when_it_drains(tmp_path: Path, manager: Manager) -> None:
     """READY=1 comes once the server answers, and STOPPING=1 while a request still runs. The request ends normally."""
     (tmp_path / "home").mkdir()
@@ -70,6 +71,7 @@ def test_pkg_4_a_server_says_when_it_serves_and_when_it_drains(tmp_path: Path, m
     assert manager.heard() == []
 
 
+@pytest.mark.long
 def test_pkg_4_a_server_that_fails_is_never_ready(tmp_path: Path, manager: Manager) -> None:
     (tmp_path / "home").mkdir()
     environment = {"NOTIFY_SOCKET": manager.address}

@@ -57,6 +57,7 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.long
 def test_get_1_the_line_to_serve_a_model_of_the_cache_has_its_name(pull, tmp_path: Path) -> None:
     status, _, err = pull("own/one:tiny-Q8_0.gguf", HF_HOME=str(tmp_path / "home"))
     assert status == 0 and err.splitlines()[-1].endswith(". Next: imp serve -m hf:own/one:tiny-Q8_0.gguf")
@@ -78,7 +79,7 @@ def test_get_1_a_download_that_is_cut_goes_on(pull, hub: Hub, tmp_path: Path, cu
     assert len(hub.ranges) == 1 + len(cuts)
 
 
-@pytest.mark.sweep(quick=lambda to: not to)
+@pytest.mark.long
 @pytest.mark.parametrize("to", [(), ("--to", "here")])
 def test_get_1_a_wrong_digest_leaves_no_file(pull, hub: Hub, tmp_path: Path, to: tuple[str, ...]) -> None:
     hub.corrupts = True
@@ -173,7 +174,7 @@ def test_get_4_split_files_come_whole(pull, hub: Hub, tmp_path: Path) -> None:
     assert status == 65 and "1 parts of 2" in err and not (tmp_path / "other").exists()
 
 
-@pytest.mark.sweep(quick=lambda name: name in ("../evil.gguf", "e\x1bvil.gguf"))
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["../evil.gguf", "/evil.gguf", "a/../../evil.gguf", "a\\..\\evil.gguf", "e\x1bvil.gguf"]
 )
@@ -186,6 +187,7 @@ def test_get_4_a_name_that_leaves_the_folder_is_refused(pull, hub: Hub, name: st
     assert list(tmp_path.rglob("*evil*")) == []
 
 
+@pytest.mark.long
 def test_get_4_a_directory_brings_neither_code_nor_pickles(pull, hub: Hub, tmp_path: Path) -> None:
     kept = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"x", "generation_config.json": b"{}"}
     left = {"modeling.py": b"x", "pytorch_model.bin": b"x", "a.pt": b"x", "onnx/model.safetensors": b"x", "x.pkl": b"x"}
@@ -224,6 +226,7 @@ def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["--standalone", "--sidecar"])
 def test_lif_19_pods_download_a_model_of_the_hub_before_they_start(pull, hub: Hub, tmp_path: Path, kind: str) -> None:
     status, out, err = pull(kind, "-m", "hf:own/many:Q8_0", "--image", "r.example/imp:1", command="k8s")

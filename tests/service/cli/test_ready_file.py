@@ -73,6 +73,7 @@ OTHERS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", OTHERS)
 def test_lif_17_l19_what_is_no_regular_file_ends_the_start_and_stays(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "ready"
@@ -85,6 +86,7 @@ def test_lif_17_l19_what_is_no_regular_file_ends_the_start_and_stays(tmp_path: P
     assert path.lstat() == before
 
 
+@pytest.mark.long
 def test_lif_17_a_folder_that_is_missing_is_reported_before_a_model_is_loaded(tmp_path: Path) -> None:
     ran = start_to_its_end(tmp_path, "--ready-file", f"{tmp_path}/none/ready", "-m", f"{tmp_path}/none.gguf")
     assert (ran.returncode, ran.stderr.count("CANNOT_CREATE"), ran.stderr.count("\n")) == (73, 1, 1)
@@ -103,6 +105,7 @@ def test_lif_17_l19_a_failed_start_leaves_no_old_file(tmp_path: Path, words: lis
     assert not path.exists()
 
 
+@pytest.mark.long
 def test_lif_17_l19_a_server_that_drained_leaves_no_file(tmp_path: Path) -> None:
     with server_process(tmp_path, is_traced=False) as server:
         server.wait_until_ready()
@@ -110,6 +113,7 @@ def test_lif_17_l19_a_server_that_drained_leaves_no_file(tmp_path: Path) -> None
     assert names(tmp_path) == ["stderr.txt"]
 
 
+@pytest.mark.long
 def test_lif_17_l19_a_drain_that_a_second_signal_cuts_leaves_no_file(tmp_path: Path) -> None:
     with server_process(tmp_path, settings=("drain.delay=1h",), is_traced=False) as server:
         with server.connection() as channel:
@@ -122,6 +126,7 @@ def test_lif_17_l19_a_drain_that_a_second_signal_cuts_leaves_no_file(tmp_path: P
     assert names(tmp_path) == ["stderr.txt"]
 
 
+@pytest.mark.long
 def test_lif_17_l19_a_killed_servers_file_is_gone_as_soon_as_the_next_one_starts(tmp_path: Path) -> None:
     with server_process(tmp_path) as first:
         old = first.wait_until_ready()

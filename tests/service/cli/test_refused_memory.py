@@ -30,7 +30,6 @@ def ended(words: list[str], n_bytes: int) -> tuple[int, str]:
 
 
 @pytest.mark.long
-@pytest.mark.sweep
 @pytest.mark.parametrize("n_mib", ADDRESSES)
 @pytest.mark.parametrize(
     "words", [["run", "--max-tokens", "1", "a"], ["serve", "--listen", "127.0.0.1:0"]], ids=["run", "serve"]
@@ -42,6 +41,7 @@ def test_y01_a_start_that_is_refused_memory_ends_with_one_line(words: list[str],
     assert [line.startswith("imp: error: NO_MEMORY: ") for line in lines] == [True], text
 
 
+@pytest.mark.long
 def test_y01_with_room_it_answers() -> None:
     status, text = ended(["run", "--max-tokens", "1", "a"], 2048 * MIB)
     assert status == 0, text

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from imp_service.models import demo_draft_model_path
 from support.command_line import clean_environment, modules_after
 
@@ -30,6 +32,7 @@ def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
     assert "Next" not in end
 
 
+@pytest.mark.long
 def test_spc_47_a_prompt_evaluated_in_part_is_told_with_the_answer(imp):
     words = ("run", "The weather today is fine. " * 60, "--max-tokens", "4")
     settings = ("sparse_prefill.enabled=true", "sparse_prefill.threshold=100", "sparse_prefill.policy=auto")
@@ -184,6 +187,7 @@ def test_a_text_needs_neither_templates_nor_grammars(tmp_path):
     assert {"jinja2", "llguidance", "rich", "asyncio"}.isdisjoint(loaded)
 
 
+@pytest.mark.long
 def test_spc_1_spc_29_a_draft_changes_no_text_and_is_named(imp):
     words = ("run", "Once upon a time", "--temperature", "0.8", "--seed", "3", "-n", "40", "--json")
     plain = imp(*words)

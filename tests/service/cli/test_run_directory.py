@@ -36,6 +36,7 @@ def expected(folder: Path) -> str:
         return model.chat([{"role": "user", "content": "Hello"}], max_tokens=12, temperature=0).result().text
 
 
+@pytest.mark.long
 def test_hub_10_run_and_chat_answer_from_a_directory(imp, folder: Path, expected: str) -> None:
     ran = imp("run", "-m", str(folder), "Hello", *GREEDY, "--json")
     assert ran.returncode == 0, ran.stderr
@@ -49,11 +50,12 @@ def test_hub_10_inspect_shows_what_a_directory_says_of_text(call, folder: Path) 
     status, out, _ = call("inspect", str(folder), "--check", "--json")
     told = json.loads(out)
     assert (status, told["tokenizer_fault"], told["chat_template_fault"]) == (0, None, None)
-    assert told["tokenizer"] == f"byte-level pair merging (GPT-2), {library_of('byte level').get_vocab_size()} tokens"
+    assert told["tokenizer"] == f"byte-level BPE (GPT-2), {library_of('byte level').get_vocab_size()} tokens"
     assert [end["text"] for end in told["ends"]] == ["<|im_end|>"]
     assert {"tokenizer_config.eos_token", "spelled <|im_end|>"} < set(told["ends"][0]["sources"])
 
 
+@pytest.mark.long
 def test_hub_10_get_4_a_reference_is_a_folder_of_links_and_needs_no_network(imp, folder: Path, tmp_path: Path) -> None:
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     words = ("run", "-m", "hf:own/Tiny-Qwen3", "Hello", *GREEDY, "--json")

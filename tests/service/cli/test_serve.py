@@ -77,6 +77,7 @@ def test_lif_7_y10_a_second_signal_ends_a_drain_at_once(tmp_path: Path, first: s
         assert server.wait_for_end() == 128 + signal.Signals[second]
 
 
+@pytest.mark.long
 def test_l04_l05_y12_a_stream_that_outlasts_the_grace_is_cut_and_the_server_ends_well(tmp_path: Path) -> None:
     with server_process(tmp_path, settings=("drain.grace=0ms",)) as server:
         with server.inference() as stub:
@@ -108,8 +109,6 @@ BAD_STARTS: dict[str, tuple[int, str, Callable[[Path], list[str]]]] = {
     "ready file nowhere": (73, "CANNOT_CREATE", lambda folder: ["--ready-file", f"{folder}/none/ready"]),
     "folder for everyone": (77, "ADDRESS_PERMISSION", lambda folder: ["--listen", f"unix://{_open_folder(folder)}/s"]),
 }
-# The cases of a quick run.
-FIRST_OF_STATUS = {status: name for name, (status, _, _) in reversed(BAD_STARTS.items())}.values()
 
 
 def _file(folder: Path, name: str, content: bytes = b"") -> Path:
@@ -125,7 +124,7 @@ def _open_folder(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.sweep(quick=lambda name: name in FIRST_OF_STATUS)
+@pytest.mark.long
 @pytest.mark.parametrize("name", BAD_STARTS)
 def test_lif_9_l07_l09_l10_l18_a_start_that_cannot_be_ends_with_its_status_and_one_line(
     tmp_path: Path, name: str
@@ -141,6 +140,7 @@ def test_lif_9_l07_l09_l10_l18_a_start_that_cannot_be_ends_with_its_status_and_o
     assert all(other.startswith(("usage:", " ")) for other in others) and (not others or status == 64)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("option", "advice"),
     [

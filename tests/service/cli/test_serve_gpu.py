@@ -84,7 +84,6 @@ def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_pa
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda state, **_: state in ("no_driver", "total_bytes=2000000"))
 @pytest.mark.parametrize(
     ("state", "status", "line"),
     [

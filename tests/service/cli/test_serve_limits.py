@@ -68,6 +68,7 @@ def test_y03_a_limit_below_the_weights_is_reported_with_need_and_available(tmp_p
     assert available < 4 < weights < needed
 
 
+@pytest.mark.long
 def test_y03_a_cache_beyond_the_memory_is_reported_with_need_and_available(tmp_path: Path) -> None:
     with server_process(tmp_path, settings=("kv.bytes=60TiB",)) as server:
         assert re.search(r"kv 60\.0 TiB, .*; in all 60\.\d TiB of [\d.]+ [GT]iB$", refused_start(server))
@@ -127,6 +128,7 @@ def test_y06_threads_that_are_refused_are_no_start(tmp_path: Path, n_threads: in
     assert available <= n_threads < needed
 
 
+@pytest.mark.long
 def test_y06_threads_that_the_memory_is_too_small_for_are_no_start(tmp_path: Path) -> None:
     limit = limited(**{"as": 4096 * MIB})
     with server_process(tmp_path, settings=("device.threads=1000",), inside=limit) as server:

@@ -23,6 +23,7 @@ CANARY = "xylophone quartz"
 N_CALLS = 60
 
 
+@pytest.mark.long
 def test_obs_5_g6_every_request_has_its_line_and_no_line_a_prompt(tmp_path: Path) -> None:
     with server_process(tmp_path, settings=("log.format=json", "log.max_lines_per_second=1000")) as server:
         with server.inference() as stub:
@@ -77,6 +78,7 @@ def test_y07_serving_goes_on_whatever_becomes_of_stderr(tmp_path: Path, kind: st
         assert server.terminate() == 0
 
 
+@pytest.mark.long
 def test_y08_nothing_gets_the_number_of_a_closed_stderr(tmp_path: Path) -> None:
     without = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
     with server_process(tmp_path, inside=without) as server:
@@ -86,6 +88,7 @@ def test_y08_nothing_gets_the_number_of_a_closed_stderr(tmp_path: Path) -> None:
         assert server.terminate() == 0
 
 
+@pytest.mark.long
 def test_obs_5_lif_5_the_end_of_a_server_is_reported_step_by_step(tmp_path: Path) -> None:
     settings = ("drain.delay=10ms", "drain.grace=20s")
     with server_process(tmp_path, settings=settings) as server, server.inference() as stub:

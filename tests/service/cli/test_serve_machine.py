@@ -33,6 +33,7 @@ CD_NOWHERE = 'mkdir gone; cd gone; rmdir "$PWD"; exec "$@"'
 READ_ONLY_MEMORY = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
 
 
+@pytest.mark.long
 def test_y09_without_variables_home_or_directory_it_works(tmp_path: Path) -> None:
     """`test_l17_…` tests a root file system, /tmp included, that cannot be written to."""
     with server_process(tmp_path, inside=("sh", "-c", CD_NOWHERE, "sh", *BARE)) as server:
@@ -55,6 +56,7 @@ def child_of(pid: int) -> int:
     return int(child)
 
 
+@pytest.mark.long
 def test_y16_as_process_1_signals_work_and_orphans_leave_nothing(tmp_path: Path) -> None:
     with server_process(tmp_path, inside=name_space(*AS_PROCESS_1)) as server:
         assert server.wait_until_ready()["pid"] == 1

@@ -46,6 +46,7 @@ def scores(server: ServerProcess) -> str:
         return "OK"
 
 
+@pytest.mark.long
 def test_lif_18_y11_sighup_takes_what_may_change_and_says_so(tmp_path: Path) -> None:
     with configured(tmp_path) as (server, conf):
         assert scores(server) == "OK"
@@ -115,6 +116,7 @@ def test_lif_18_where_one_source_is_bad_nothing_changes(tmp_path: Path, name: st
         assert (list(reply.changed_keys), list(reply.file_keys)) == ([], ["auth.token_file"])
 
 
+@pytest.mark.long
 def test_lif_18_new_tokens_hold_when_the_reply_is_there(tmp_path: Path) -> None:
     """The new tokens hold before the next periodic check of the file."""
     line, (first, second) = "{} data,admin *\n", ("one", "two")

@@ -21,11 +21,13 @@ from imp_service.serving.kernel_plans import kernel_plans
 from support.command_line import clean_environment, demo_with_keys
 from support.gguf_writer import F32, I32, Key
 from support.patience import HANGS_AFTER
+from support.release_run import repetitions
 from support.served import serve
 from support.server_process import ServerProcess, server_process, start_to_its_end
 from support.wire import ask
 
 
+@pytest.mark.long
 def test_lif_3_a_device_that_is_not_there_is_no_start(tmp_path: Path) -> None:
     """In a build with CUDA the test needs a machine without a GPU."""
     ran = start_to_its_end(tmp_path, "--set", "device.kind=cuda")
@@ -33,7 +35,7 @@ def test_lif_3_a_device_that_is_not_there_is_no_start(tmp_path: Path) -> None:
     assert ran.stderr.startswith("imp: error: DEVICE_MISSING: device cuda: ")
 
 
-@pytest.mark.sweep(quick=lambda kind: kind == "auto")
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["cpu", "auto"])
 def test_lif_3_the_cpu_is_taken_where_it_is_named_and_where_nothing_is(tmp_path: Path, kind: str) -> None:
     with server_process(tmp_path, settings=(f"device.kind={kind}",)) as server, server.connection() as channel:
@@ -119,7 +121,7 @@ def test_mod_23_a_server_writes_packed_weights_while_it_serves_and_reads_them_wh
     assert len(refused) == 2
 
 
-ROUNDS = 1000 if os.environ.get("IMP_RELEASE") else 15
+ROUNDS = repetitions(1000, 15)
 
 
 def test_lif_10_l06_servers_start_and_stop_with_streams_under_way() -> None:
@@ -191,6 +193,7 @@ def test_lif_10_a_server_exits_with_0_while_a_background_thread_is_in_native_cod
     assert process.returncode == 0, errors
 
 
+@pytest.mark.long
 def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_reported_and_the_model_is_served(tmp_path: Path) -> None:
     keys = (Key("general.sampling.penalty_last_n", I32, -1), Key("general.sampling.min_p", F32, math.nan))
     path = demo_with_keys(tmp_path / "odd.gguf", *keys)

@@ -56,6 +56,7 @@ def test_txt_30_a_broken_template_of_the_model_is_a_warning_and_ends_chats_alone
         assert plain[-1].finished.usage.output_tokens > 0
 
 
+@pytest.mark.long
 def test_txt_30_strict_refuses_a_broken_template(tmp_path: Path, broken: Path) -> None:
     ran = start_to_its_end(tmp_path, "-m", str(broken), "--strict")
     assert (ran.returncode, ran.stderr.count("\n")) == (65, 1)

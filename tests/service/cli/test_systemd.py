@@ -96,6 +96,7 @@ def test_pkg_4_the_times_of_the_unit_are_those_of_the_defaults() -> None:
     assert {notifier.READY, notifier.STOPPING, notifier.ALIVE} == {"READY=1", "STOPPING=1", "WATCHDOG=1"}
 
 
+@pytest.mark.long
 def test_pkg_4_a_server_makes_only_calls_that_the_unit_allows(tmp_path: Path) -> None:
     """The trace covers the start, a request and the end of a drain. No memory is both writable and executable."""
     strace = shutil.which("strace")
@@ -122,6 +123,7 @@ def test_pkg_4_a_server_makes_only_calls_that_the_unit_allows(tmp_path: Path) ->
     assert run and [line for line in run if "PROT_WRITE" in line or "mprotect" in line] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [(), ("drain.grace=2m", "drain.delay=10s"), ('listen.grpc=["unix:///run/imp/imp.sock"]',)],

@@ -48,11 +48,11 @@ def server(files: Path, speaks: str) -> Iterator[str]:
 
 # The server's protocol, the options of the call, its exit status and its message.
 CASES = [
-    ("plain", ("--tls",), 69, "the server speaks no TLS, expected a call without --tls"),
-    ("plain", ("--ca", "ca.pem"), 69, "the server speaks no TLS"),
+    ("plain", ("--tls",), 69, "the server does not use TLS, expected a call without --tls"),
+    ("plain", ("--ca", "ca.pem"), 69, "the server does not use TLS"),
     ("tls", (), 69, "it may expect TLS: --tls, --ca FILE"),
-    ("tls", ("--tls",), 69, "no well-known authority, expected --ca FILE"),
-    ("tls", ("--ca", "other.pem"), 69, "is not signed by that of --ca other.pem"),
+    ("tls", ("--tls",), 69, "not signed by a well-known authority, expected --ca FILE"),
+    ("tls", ("--ca", "other.pem"), 69, "is not signed by the authority in --ca other.pem"),
     ("tls", ("--ca", "none.pem"), 64, "none.pem: holds no certificate, expected one in PEM"),
     ("tls", ("--ca", "absent.pem"), 74, "absent.pem: No such file or directory"),
     ("tls", ("--ca", "."), 74, ".: Is a directory"),
@@ -63,6 +63,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join([case[0], *case[1]]))
 def test_cmd_5_tls_that_does_not_fit_is_reported(case, call, files: Path) -> None:
     speaks, options, status, words = case
@@ -122,6 +123,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("place", "words"),

@@ -81,11 +81,13 @@ with imp_client.connect(sys.argv[1]) as model, model.open(temperature=0) as sess
 """
 
 
+@pytest.mark.long
 def test_cnt_2_it_works_without_the_service(package: Path, served: Served) -> None:
     told = ran(sys.executable, package, PROGRAM, served.address, ",".join(WITHOUT))
     assert told.splitlines() == [STORY, ",", "imp.v1.GenerateRequest"]
 
 
+@pytest.mark.long
 def test_cnt_2_it_has_the_names_of_the_library_and_works_beside_it(package: Path) -> None:
     program = (
         "import imp_client, imp_service, sys; from imp_service.pb import inference_pb2 as pb;"
@@ -131,6 +133,7 @@ def check_examples(python: str, address: str, folder: Path | None = None) -> Non
     assert mismatch.startswith("POSITION_MISMATCH: ") and end == "[11 tokens held]"
 
 
+@pytest.mark.long
 def test_cnt_2_the_examples_run(package: Path, served: Served) -> None:
     check_examples(sys.executable, served.address, package)
     served.wait_for_rest()

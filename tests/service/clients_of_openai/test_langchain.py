@@ -37,12 +37,12 @@ class TestChatOpenAI(Suite):
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        """Returns OpenAI's parameters with imp's address. Without a limit the demo model fills its context."""
+        """Returns OpenAI's parameters with imp's address. The demo model may write hundreds of tokens into a string."""
         return {
             "base_url": self.url,
             "api_key": "any",
             "model": DEMO_MODEL,
-            "max_tokens": 1000,
+            "max_tokens": 3000,
             "frequency_penalty": 0.6,
             "stream_usage": True,
             "max_retries": 0,

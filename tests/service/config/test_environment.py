@@ -87,6 +87,7 @@ def test_cfg_5_typed_values_need_no_quotes(load_text):
     assert settings.models["second"].path == "/m/second.gguf"
 
 
+@pytest.mark.long
 def test_cfg_5_the_environment_is_read_in_one_place():
     """Each reader is listed: settings, clients, terminals, the service manager. One place sets what libraries read."""
     readers = set()

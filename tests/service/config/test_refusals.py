@@ -195,6 +195,7 @@ BYTES = [
 ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("content", "message"), BYTES)
 def test_l07_bytes_that_are_no_text_of_settings(content: bytes, message: str, load_text):
     assert message in _refusal(load_text, content).message
@@ -231,6 +232,7 @@ def test_cfg_3_a_bad_value_is_an_error_also_where_a_higher_source_sets_the_key(l
     _refusal(load_text, "", "kv.block_tokens=32", IMP_KV__BLOCK_TOKENS="17")
 
 
+@pytest.mark.long
 @settings(max_examples=3 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_cfg_3_any_text_gives_settings_or_a_config_error(data: st.DataObject, load_text):

@@ -45,6 +45,7 @@ def test_cfg_1_a_changed_default_is_noticed(load_text):
     assert load_text(changed).settings != Settings()
 
 
+@pytest.mark.few(68)
 @pytest.mark.parametrize(("path", "key"), KEYS, ids=[write_path(path) for path, _ in KEYS])
 def test_cfg_1_each_key_is_whole(path: tuple[str, ...], key: Key):
     """Each key has a default or example that its kind reads back, and one line of text."""

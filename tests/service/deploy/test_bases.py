@@ -46,6 +46,7 @@ def mounted(documents, container) -> dict[str, dict]:
     return {mount["mountPath"]: {**volumes[mount["name"]], **mount} for mount in container["volumeMounts"]}
 
 
+@pytest.mark.long
 @each_base
 def test_lif_13_lif_14_l17_bases_are_valid_for_every_supported_version(base: str):
     assert VERSIONS[0].startswith("1.29.") and len(VERSIONS) >= 9
@@ -55,6 +56,7 @@ def test_lif_13_lif_14_l17_bases_are_valid_for_every_supported_version(base: str
     assert len(refusals(broken)) == len(VERSIONS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("folder", [*BASES, *OVERLAYS])
 def test_lif_13_lif_14_kustomize_builds_valid_documents(folder: str):
     documents = kustomized(folder)
@@ -123,6 +125,7 @@ def test_lif_13_configuration_and_model_are_mounted_read_only(base: str):
     assert set(volumes) == {"/etc/imp", "/model"} | ({"/run/imp"} if base == "sidecar" else set())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("folder", [*BASES, *OVERLAYS])
 def test_lif_13_l17_pods_have_no_rights_that_imp_does_not_need(folder: str):
     documents = base_documents(folder) if folder in BASES else kustomized(folder)
@@ -217,6 +220,7 @@ def check_pool(documents: list[Document], variables: dict[str, str]) -> None:
     assert clients["ports"] == [{"port": name, "protocol": "TCP"} for name in ("grpc", "http")]
 
 
+@pytest.mark.long
 def test_gwy_4_the_pool_and_the_configuration_of_its_picker_are_valid():
     documents = kustomized("overlays/inference_pool")
     (found,) = (each for each in documents if each["kind"] == "ConfigMap" and "picker.yaml" in each["data"])
@@ -233,6 +237,7 @@ def test_gwy_4_the_pool_and_the_configuration_of_its_picker_are_valid():
     assert labels["llm-d.ai/engine-type"] == engine["defaultEngine"] == engine["engineConfigs"][0]["name"]
 
 
+@pytest.mark.long
 def test_gwy_4_an_unknown_field_of_a_pool_is_refused():
     pool = of_kind(kustomized("overlays/inference_pool"), "InferencePool")
     assert refusals([pool]) == []
@@ -243,6 +248,7 @@ def test_gwy_4_an_unknown_field_of_a_pool_is_refused():
         assert len(refusals([broken])) == len(VERSIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_lif_13_overlays_change_what_they_say(folder: str):
     documents = kustomized(folder)

@@ -34,6 +34,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 def test_l17_the_confinement_of_these_tests_confines(tmp_path: Path):
     ran = subprocess.run(
         [*confined(tmp_path), sys.executable, "-c", LOOK], capture_output=True, text=True, timeout=60, check=False

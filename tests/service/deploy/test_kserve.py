@@ -78,6 +78,7 @@ def test_gwy_6_the_documents_fit_together() -> None:
     assert re.fullmatch(r"pvc://[a-z-]+", predictor["model"]["storageUri"])
 
 
+@pytest.mark.long
 def test_gwy_6_a_server_started_like_the_container_answers(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     environment = ENVIRONMENT | {

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from support.manifests import base_documents, imp_of, of_kind
@@ -72,6 +73,7 @@ def test_lif_13_l14_probes_tell_the_truth_and_pass_under_overload(tmp_path: Path
             assert probe(health, "liveness") == SERVING
 
 
+@pytest.mark.long
 def test_lif_14_the_metric_that_autoscaling_follows_counts_who_waits(tmp_path: Path) -> None:
     (metric,) = of_kind(base_documents("standalone"), "HorizontalPodAutoscaler")["spec"]["metrics"]
     line = re.compile(rf"^{metric['pods']['metric']['name']} ([0-9.]+)$", re.MULTILINE)

@@ -75,6 +75,7 @@ def status_of(http: HttpServed, path: str, key: str | None, **headers: str) -> i
     return client.post(path, {name: BODY[name] for name in names}, **headers).status
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("path", ROLES)
 def test_htp_8_every_path_asks_for_its_role(http: HttpServed, path: str) -> None:
     good = 501 if path == "/v1/embeddings" else 200
@@ -143,6 +144,7 @@ def test_htp_8_certificates_change_while_streams_run(tmp_path: Path) -> None:
         assert events.has_done
 
 
+@pytest.mark.long
 def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: Path) -> None:
     authority = make_certificate("authority")
     (tmp_path / "server").mkdir()

@@ -45,6 +45,7 @@ def test_hub_10_grpc_tells_the_directory_s_tokens_and_prompts(served: HttpServed
     assert list(info.eos_token_ids) == [library.token_to_id("<|im_end|>")]
 
 
+@pytest.mark.long
 def test_hub_10_http_and_grpc_continue_alike(served: HttpServed, library: Library) -> None:
     stub = inference_pb2_grpc.InferenceServiceStub(served.served.channel())
     request = inference_pb2.GenerateRequest(

@@ -61,6 +61,7 @@ def http_() -> Iterator[HttpServed]:
         yield it
 
 
+@pytest.mark.few(27)
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("reason", [reason for reason in ERRORS if reason != "BUG"])
 def test_htp_10_every_reason_has_its_status_code_and_retry(

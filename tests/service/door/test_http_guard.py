@@ -48,6 +48,7 @@ HOSTS = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("host", HOSTS)
 def test_htp_7_only_names_of_this_server_are_answered(http: HttpServed, host: str) -> None:
     reply = exchange(http, head(host=host), 1)
@@ -79,6 +80,7 @@ ORIGINS = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_htp_7_pages_of_other_sites_are_refused_before_the_body_is_read(http: HttpServed, origin: str) -> None:
     status, allowed = ORIGINS[origin]
@@ -120,6 +122,7 @@ def test_htp_7_a_page_reads_streams_and_errors_of_an_allowed_origin(http: HttpSe
     assert http.client.get("/nosuch", origin=origin).headers["access-control-allow-origin"] == origin
 
 
+@pytest.mark.long
 def test_htp_7_every_origin_may_call_where_the_settings_say_so() -> None:
     with serve_http('http.origins=["*"]') as http:
         for origin in ("https://evil.example", "null"):

@@ -61,6 +61,7 @@ HEADS: dict[str, tuple[bytes, set[int]]] = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", HEADS)
 def test_htp_5_a_bad_head_ends_its_own_connection(http: HttpServed, name: str) -> None:
     content, statuses = HEADS[name]
@@ -157,8 +158,9 @@ PATHS = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("path", PATHS)
-def test_htp_5_nothing_in_a_path_is_normalised(http: HttpServed, path: str) -> None:
+def test_htp_5_nothing_in_a_path_is_normalized(http: HttpServed, path: str) -> None:
     reply = exchange(http, head(f"GET {path} HTTP/1.1"), 1)
     assert reply.status == PATHS[path] or (reply.status == 400 and "/" not in path[:1])
     if path == "/api/tags":
@@ -181,6 +183,24 @@ def test_htp_5_a_wrong_method_is_reported_with_the_right_ones(http: HttpServed, 
     reply = http.client.request(method, path, None, {})
     assert (reply.status, reply.headers["allow"]) == (405, METHODS[method, path])
     assert reply.error["code"] == "method_not_allowed"
+
+
+def test_htp_5_a_refused_head_gets_an_id_too(http: HttpServed) -> None:
+    json_kind, evil = {"content-type": "application/json"}, {"host": "evil.example"}
+    asked: list[tuple[int, str, str, dict[str, str]]] = [
+        (404, "GET", "/nosuch", {}),
+        (405, "GET", "/v1/chat/completions", {}),
+        (415, "POST", "/v1/chat/completions", {"content-type": "text/plain"}),
+        (403, "POST", "/v1/chat/completions", {**json_kind, "origin": "https://evil.example"}),
+        (421, "POST", "/v1/chat/completions", {**json_kind, **evil}),
+    ]
+    for status, method, path, headers in asked:
+        chosen = http.client.request(method, path, b"{}", headers | {"x-request-id": "mine"})
+        made = [http.client.request(method, path, b"{}", headers).headers["x-request-id"] for _ in range(2)]
+        assert (chosen.status, chosen.headers["x-request-id"]) == (status, "mine")
+        assert len(set(made)) == 2 and all(len(each) == 16 for each in made)
+        bad = http.client.request(method, path, b"{}", headers | {"x-request-id": "a b"}).headers["x-request-id"]
+        assert len(bad) == 16
 
 
 def test_htp_5_head_has_the_headers_of_get_and_no_body(http: HttpServed) -> None:
@@ -217,6 +237,7 @@ def resets(http: HttpServed, n: int) -> None:
             connection.sendall(chat_head(1000))
 
 
+@pytest.mark.long
 def test_htp_5_connections_that_reset_leave_nothing(http: HttpServed) -> None:
     with http.served.canary():
         resets(http, 300)
@@ -281,6 +302,7 @@ def test_htp_6_no_more_connections_than_the_limit() -> None:
             each.close()
 
 
+@pytest.mark.long
 def test_htp_6_a_response_that_is_not_read_is_dropped() -> None:
     """No request runs any more: only the connection has to end."""
     with serve_http("http.head_timeout=10s", "limits.max_message_bytes=64MiB") as http:

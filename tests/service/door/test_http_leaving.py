@@ -145,6 +145,7 @@ def test_htp_3_whoever_leaves_anywhere_is_freed(
         connection.close()
 
 
+@pytest.mark.long
 def test_htp_3_leaving_at_random_moments_leaves_nothing(repeats: Callable[[int], int]) -> None:
     draw = random.Random(3)
     with serve_http(model=scripted(max_context=1700, n_blocks=500)) as http:

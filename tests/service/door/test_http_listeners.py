@@ -46,8 +46,7 @@ def test_htp_1_without_any_address_both_listen_on_loopback(tmp_path: Path) -> No
         assert found == {"tcp 127.0.0.1:50051", "tcp 127.0.0.1:8000"}
 
 
-# A quick run has the cases with an HTTP address.
-@pytest.mark.sweep(quick=lambda words, n_tcp, unix: "--http" in words and (n_tcp == 2 or "http.sock" in unix))
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "n_tcp", "unix"),
     [
@@ -130,6 +129,7 @@ def test_htp_9_requests_wait_until_the_model_is_loaded(monkeypatch: pytest.Monke
         assert [status(connection) for connection in early] == [b"200", b"200"]
 
 
+@pytest.mark.long
 def test_htp_9_requests_are_answered_while_the_model_loads_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     with loading(0.01, monkeypatch) as (server, load):
         early = [ask(server.addresses[0], request) for request in (LIVE, READY, MODELS)]

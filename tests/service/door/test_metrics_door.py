@@ -69,6 +69,7 @@ def test_obs_7_the_page_is_that_of_the_metrics(scraped: Served) -> None:
     assert "imp_requests_active" in series_of(body.decode())
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(
     ("content", "status"),
     [
@@ -124,6 +125,7 @@ def test_w27_a_path_of_a_mebibyte_is_cut_off_early(scraped: Served) -> None:
         assert rest(connection)[9:12] in (b"400", b"414", b"")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [b"", b"GET /metr"])
 def test_w27_who_sends_no_whole_head_is_cut_off(sent: bytes) -> None:
     with serve("listen.metrics=127.0.0.1:0", "http.head_timeout=50ms") as served, closing(connect(served)) as held:
@@ -161,6 +163,7 @@ def test_obs_7_metrics_on_a_unix_socket(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.long
 def test_obs_7_neither_tls_nor_tokens_nor_a_drain_keep_a_scraper_away(tmp_path: Path) -> None:
     """Prometheus needs only network access, as for other pods."""
     cert, key = make_certificate("imp").write(tmp_path)

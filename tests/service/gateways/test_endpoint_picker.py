@@ -55,6 +55,7 @@ def test_gwy_4_the_picker_reads_what_the_servers_report(servers: Mapping[str, Ht
         assert (loads[name].waiting, loads[name].running, loads[name].kv_usage) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_gwy_4_calls_go_to_the_server_without_a_queue(servers: Mapping[str, HttpServed]) -> None:
     picker = Picker(CONFIG, scrapes(servers))
     busy, free = servers["a"].served, servers["b"]
@@ -76,6 +77,7 @@ def test_gwy_4_calls_go_to_the_server_without_a_queue(servers: Mapping[str, Http
     assert picker.pick(SHORT) == "a"
 
 
+@pytest.mark.long
 def test_gwy_4_a_conversation_goes_to_the_server_that_has_its_beginning(servers: Mapping[str, HttpServed]) -> None:
     def cached_tokens(name: str, prompt: str) -> int:
         return int(complete(servers[name], prompt)["usage"]["prompt_tokens_details"]["cached_tokens"])

@@ -139,6 +139,7 @@ def test_lib_4_a_task_that_is_cancelled_before_its_run_begins_ends_it_too(model:
     asyncio.run(cancel())
 
 
+@pytest.mark.long
 def test_lib_4_what_is_left_early_holds_nothing(model: LanguageModel) -> None:
     before, threads_before = blocks_in_use(model), set(threading.enumerate())
 

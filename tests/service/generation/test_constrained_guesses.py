@@ -17,12 +17,14 @@ import pytest
 
 import imp_service
 from imp_service import ConstraintKind, ConstraintSpec, GenerationResult, LanguageModel
-from imp_service.generation.fold import AllowNext
+from imp_service.core import DraftedEvent
+from imp_service.generation.fold import AllowNext, GenerationFold
 from imp_service.generation.run import GenerationRun
 from support.fixed_depth import fixed_depth
 from support.generations import vocabulary
 from support.http_served import HttpServed, serve_http
 from support.quick_run import Repeats
+from support.release_run import repetitions
 from support.tool_templates import HERMES
 from support.worded_models import write_worded
 
@@ -31,6 +33,7 @@ SMALL = ("limits.max_context=512", "device.threads=1")
 TALK = [{"role": "user", "content": "Where is the cat?"}]
 PROMPT = "Tom has a cat. The cat has a name: Tom. "
 MAX_TOKENS = 90
+N_SAMPLES = repetitions(1000, 200)
 PLACE = {
     "type": "object",
     "properties": {
@@ -137,13 +140,13 @@ def check(kind: str, result: GenerationResult) -> bool:
     return True
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_spc_17_each_kind_of_constraint_gives_the_same_with_guesses(
     plain: LanguageModel, drafting: LanguageModel, kind: str, repeats: Repeats
 ) -> None:
     """Samples in company of each other. Whole ones are valid for programs that know nothing of the constraint."""
-    n = repeats(1000)
-    seeds = range(n if n == 1000 else n // 5)  # 40 in a quick run
+    seeds = range(repeats(N_SAMPLES))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda seed: ask(drafting, kind, seed), seeds))
         expected = list(pool.map(lambda seed: ask(plain, kind, seed), seeds))
@@ -154,6 +157,7 @@ def test_spc_17_each_kind_of_constraint_gives_the_same_with_guesses(
     assert sum(result.usage.draft_tokens for result in expected) == 0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_spc_17_a_round_is_one_round_trip(
     plain: LanguageModel, drafting: LanguageModel, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -178,12 +182,40 @@ def test_spc_17_a_round_is_one_round_trip(
         assert len(ask(plain, kind, seed).token_ids) <= len(answers)
 
 
+@pytest.mark.long
+def test_spc_17_guesses_are_looked_for_where_the_engine_asks(
+    monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...]
+) -> None:
+    """It asks for whatever its budget can pay, which is nothing in many steps."""
+    answers: list[AllowNext] = []
+    n_asked: list[int] = []
+    allow, feed = GenerationRun._allow, GenerationFold.feed
+
+    def counted(run: GenerationRun, mask: AllowNext) -> None:
+        answers.append(mask)
+        allow(run, mask)
+
+    def watched(fold: GenerationFold, event: Any) -> bool:
+        if isinstance(event, DraftedEvent):
+            n_asked.append(event.n_most)
+        return feed(fold, event)
+
+    monkeypatch.setattr(GenerationRun, "_allow", counted)
+    monkeypatch.setattr(GenerationFold, "feed", watched)
+    with imp_service.load(None, *settings, DRAFTING) as model:
+        for kind in KINDS:
+            ask(model, kind, 1)
+    assert all(n_asked) and len(n_asked) == sum(answer.ahead is not None for answer in answers)
+    assert 0 < len(n_asked) <= len(answers) - len(KINDS)  # the first mask of each answers nothing
+
+
 @contextmanager
 def connected(http: HttpServed) -> Iterator[imp_service.Client]:
     with imp_service.connect(http.served.address) as client:
         yield client
 
 
+@pytest.mark.long
 def test_spc_17_grpc_and_http_give_the_same_with_guesses(plain: LanguageModel, settings: tuple[str, ...]) -> None:
     formats = {
         "choices": {"structured_outputs": {"choice": list(CHOICES)}},
@@ -263,6 +295,7 @@ LONG_KEYS = {
 LONG_KEYS["required"] = list(LONG_KEYS["properties"])  # type: ignore[call-overload]
 
 
+@pytest.mark.long
 def test_spc_18_half_of_the_outputs_of_fixed_keys_are_guessed(drafting: LanguageModel) -> None:
     """The model knows nothing of the schema, and the prompt has none of its text."""
     spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(LONG_KEYS))
@@ -278,6 +311,7 @@ def test_spc_18_half_of_the_outputs_of_fixed_keys_are_guessed(drafting: Language
     assert accepted >= outputs / 2
 
 
+@pytest.mark.long
 def test_spc_28_nothing_is_forced_without_drafters(plain: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("guesses were computed")
@@ -286,13 +320,15 @@ def test_spc_28_nothing_is_forced_without_drafters(plain: LanguageModel, monkeyp
     assert ask(plain, "json_schema", 1).usage.draft_tokens == 0
     with (
         pytest.raises(AssertionError, match="guesses were computed"),
+        fixed_depth(),
         imp_service.load(None, *SMALL, DRAFTING) as model,
     ):
         ask(model, "regex", 1)
-    with imp_service.load(None, *SMALL, DRAFTING) as model:
+    with fixed_depth(), imp_service.load(None, *SMALL, DRAFTING) as model:
         assert ask(model, "regex", 1, speculation_enabled=False).usage.draft_tokens == 0
 
 
+@pytest.mark.long
 def test_spc_17_a_model_with_a_recurrent_state_gives_the_same_with_guesses(tmp_path: Path) -> None:
     write_worded(tmp_path / "model.gguf", ["<|end|>"], eos="<|end|>", family="qwen35")
     found = []

@@ -66,7 +66,7 @@ def model(folder: Path) -> Iterator[LanguageModel]:
         yield loaded
 
 
-@pytest.mark.sweep(quick=lambda family, n_texts: n_texts == 100)
+@pytest.mark.long
 @pytest.mark.parametrize("n_texts", [100, 10_000])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, n_texts: int, tmp_path: Path) -> None:
@@ -100,6 +100,7 @@ def test_hub_3_a_directory_and_its_gguf_file_are_one_model(family: str, n_texts:
 WRAPPINGS = {"model.language_model.": "lm_head.", "language_model.model.": "language_model.lm_head."}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prefix", WRAPPINGS)
 def test_hub_3_the_text_part_of_a_model_that_sees_is_its_gguf_file(prefix: str, tmp_path: Path) -> None:
     library = library_of("pairs, prepended")

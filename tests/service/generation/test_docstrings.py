@@ -26,6 +26,7 @@ def names() -> Iterator[dict[str, Any]]:
         yield {**PUBLIC, "model": model, "asyncio": asyncio}
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_lib_7_an_example_shows_what_happens(example: doctest.DocTest, names: dict[str, Any]) -> None:
     example.globs = dict(names)

@@ -59,7 +59,7 @@ def test_spc_29_a_start_says_why_there_is_no_head(files: tuple[Path, Path], tmp_
     expected = "head: the model's head is none, expected a model that has one, or the folder of one as speculation.head"
     with pytest.raises(ConfigError, match=expected):
         ask(path, HEAD)
-    assert "speculation.drafters: head does not guess: the model's head is none" in warnings(path, BOTH)
+    assert "speculation.drafters: head has no effect: the model's head is none" in warnings(path, BOTH)
     unused = "speculation.head has no effect: speculation.drafters has no head"
     assert unused in warnings(path, named(folder))
     assert not [warning for warning in warnings(path, BOTH, named(folder)) if "head" in warning]

@@ -41,6 +41,7 @@ def seen(result: GenerationResult) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drafters", [MODEL, BOTH])
 def test_spc_1_spc_27_the_built_in_pair_gives_the_same_text(drafters: str) -> None:
     with fixed_depth(), imp_service.load() as alone, imp_service.load(None, drafters) as pair:

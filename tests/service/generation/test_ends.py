@@ -57,6 +57,7 @@ def _end_of(generation: Generation) -> Finished:
     return last
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "end"), CASES)
 def test_txt_29_every_way_stops_at_every_end(tmp_path: Path, name: str, end: str) -> None:
     model, ids = _load(tmp_path, name)
@@ -79,6 +80,7 @@ def test_txt_29_every_way_stops_at_every_end(tmp_path: Path, name: str, end: str
         assert token in write_model_info(runtime, ServedModel.of(runtime, runtime.config.settings), "").eos_token_ids
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_txt_29_no_other_token_ends(tmp_path: Path, name: str) -> None:
     _, _, ends = VOCABULARIES[name]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -13,10 +15,12 @@ from imp_service import ChatMessage, ChatPrompt, GenerationRequest
 from imp_service.config import load as load_config
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.tools import resolve_tools
+from imp_service.text import ConstraintKind, ConstraintSpec
 from imp_service.text.channels.call_constraint import CallConstraint
 from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined
 from imp_service.text.channels.find_dialect import opens_reasoning
 from imp_service.text.channels.tools import read_tools
+from support.release_run import repetitions
 from support.tool_templates import ROWS
 
 SCHEMAS: list[dict[str, Any]] = [
@@ -39,6 +43,31 @@ TOOLS = [
 ]
 # Enough for a call in single bytes, unless a walk writes endless white space.
 MOST_TOKENS = 900
+N_WALKS = repetitions(400, 80)
+
+
+# A constraint on content, a text that it allows, and one that it does not.
+CONTENTS = [
+    (ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "object"}'), '{"name": "do_1"}', "[1]"),
+    (ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "array"}'), '[1, "TOOL"]', "{}"),
+    (ConstraintSpec(ConstraintKind.JSON_OBJECT), '{"name": 1}', "[1]"),
+    (ConstraintSpec(ConstraintKind.REGEX, "[a-z]{3}"), "abc", "ab1"),
+    (ConstraintSpec(ConstraintKind.CHOICES, choices=("yes", "no")), "no", "maybe"),
+    (ConstraintSpec(ConstraintKind.GBNF, 'root ::= "{" inner\ninner ::= "a" inner "b" | ""'), "{aabb", "{aab"),
+]
+
+
+def side_and_vocabulary(row: str) -> tuple[TextSide, int]:
+    metadata = ROWS[row][1]
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    return TextSide(metadata, load_config(None, []).settings, len(tokens)), len(tokens)
+
+
+def admits(side: TextSide, constraint: CallConstraint, ids: Sequence[int]) -> bool:
+    """Whether a constraint allows a whole output."""
+    state = side.compile(constraint).start()
+    return all(state.accept(token) for token in ids) and state.may_end
 
 
 def walk(side: TextSide, n_tokens: int, constraint: CallConstraint, rng: random.Random) -> list[int] | None:
@@ -57,21 +86,18 @@ def walk(side: TextSide, n_tokens: int, constraint: CallConstraint, rng: random.
     return None
 
 
-@pytest.mark.sweep(quick=lambda row, n: n == 5)
-@pytest.mark.parametrize("n", [5, 400])
+@pytest.mark.long
 @pytest.mark.parametrize("row", ROWS)
-def test_tol_1_whatever_the_mask_allows_is_a_valid_call(row: str, n: int) -> None:
-    metadata = ROWS[row][1]
-    tokens = metadata["tokenizer.ggml.tokens"]
-    assert isinstance(tokens, list)
-    side, rng, n_whole = TextSide(metadata, load_config(None, []).settings, len(tokens)), random.Random(row), 0
+def test_tol_1_whatever_the_mask_allows_is_a_valid_call(row: str) -> None:
+    side, n_tokens = side_and_vocabulary(row)
+    rng, n_whole = random.Random(row), 0
     prompt = ChatPrompt((ChatMessage("user", "x"),), json.dumps(TOOLS))
     constraint = resolve_tools(GenerationRequest(prompt, tool_choice="required"), side).constraint
     assert isinstance(constraint, CallConstraint)
     before = side.render(prompt).text
     plan = ParsePlan(side.dialect, opens_reasoning(side.dialect, before), read_tools(prompt.tools_json), (1,))
-    for _ in range(n):
-        ids = walk(side, len(tokens), constraint, rng)
+    for _ in range(N_WALKS):
+        ids = walk(side, n_tokens, constraint, rng)
         if ids is None:
             continue
         stream = ChannelStream(side.channel_table, plan)
@@ -81,4 +107,44 @@ def test_tol_1_whatever_the_mask_allows_is_a_valid_call(row: str, n: int) -> Non
             schema = TOOLS[int(call.name.removeprefix("do_"))]["parameters"]
             jsonschema.validate(json.loads(call.arguments), schema)
         n_whole += 1
-    assert n_whole > n / 2
+    assert n_whole > N_WALKS / 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", ROWS)
+def test_tol_4_with_auto_the_output_is_calls_or_content_that_matches(row: str) -> None:
+    side, n_tokens = side_and_vocabulary(row)
+    prompt, rng = ChatPrompt((ChatMessage("user", "x"),), json.dumps(TOOLS)), random.Random(row)
+    forced = resolve_tools(GenerationRequest(prompt, tool_choice="required"), side).constraint
+    assert isinstance(forced, CallConstraint)
+    calls = [ids for ids in (walk(side, n_tokens, forced, rng) for _ in range(8)) if ids is not None]
+    assert calls
+    for content, good, bad in CONTENTS:
+        request = GenerationRequest(prompt, constraint=content, tool_choice="auto")
+        either = resolve_tools(request, side)
+        assert isinstance(either.constraint, CallConstraint) and not either.tool_choice
+        assert resolve_tools(either, side) == either
+        assert resolve_tools(replace(request, tool_choice="required"), side).constraint == forced
+        before = side.dialect.reasoning.end.text if either.constraint.in_reasoning and side.dialect.reasoning else ""
+        texts = [
+            side.tokenizer.encode(before + text, add_special_tokens=False, parse_special_tokens=True)
+            for text in (good, bad)
+        ]
+        assert [admits(side, either.constraint, ids) for ids in (*texts, *calls)] == [True, False, *[True] * len(calls)]
+
+
+def test_tol_4_references_of_a_call_that_is_json_lead_to_its_schema() -> None:
+    side, _ = side_and_vocabulary("llama3")
+    tree = {
+        "type": "object",
+        "properties": {"t": {"$ref": "#"}, "n": {"$ref": "#/$defs/n"}},
+        "additionalProperties": False,
+    }
+    tools = json.dumps([{"name": "f", "parameters": {**tree, "$defs": {"n": {"type": "integer"}}}}])
+    prompt = ChatPrompt((ChatMessage("user", "x"),), tools)
+    content = ConstraintSpec(ConstraintKind.CHOICES, choices=("no",))
+    either = resolve_tools(GenerationRequest(prompt, constraint=content, tool_choice="auto"), side).constraint
+    assert isinstance(either, CallConstraint)
+    for arguments, is_valid in (('{"t": {"n": 1}}', True), ('{"t": {"n": "a"}}', False)):
+        text = f'{{"name": "f", "parameters": {arguments}}}'
+        assert admits(side, either, side.tokenizer.encode(text, add_special_tokens=False)) == is_valid

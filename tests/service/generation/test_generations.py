@@ -217,6 +217,7 @@ def is_member(kind: str, text: str) -> bool:
     return re.fullmatch(pattern, text) is not None
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", LANGUAGES)
 def test_txt_20_txt_23_finished_outputs_are_in_the_language(model: LanguageModel, kind: str) -> None:
     heat = 20.0 if kind == "choices" else 0.9  # the first tokens of the three choices have very different probabilities

@@ -56,6 +56,7 @@ def without_times(result: GenerationResult) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_spc_1_spc_27_a_generation_is_the_same_and_says_how_many_guesses_it_had(drafting: HttpServed) -> None:
     expected = without_times(plain())
     with fixed_depth(), imp_service.load(None, DRAFTING) as model, connected(drafting) as client:
@@ -145,6 +146,7 @@ def test_spc_28_nothing_is_guessed_where_a_request_or_the_settings_say_so(drafti
     assert drafted(plain().usage) == (0, 0)
 
 
+@pytest.mark.long
 def test_spc_28_asking_for_guesses_that_are_not_served_is_refused() -> None:
     with serve_http() as http, connected(http) as client, imp_service.load() as model:
         for each in (client, model):

@@ -39,10 +39,11 @@ def held(session: Session) -> int:
     return position
 
 
-def go_on(session: Session, n: int, **stop: object) -> imp_service.generation.Generation:
+def continue_session(session: Session, n: int, **stop: object) -> imp_service.generation.Generation:
     return session.generate(GenerationRequest("", stop=StopOptions(max_tokens=n, ignore_eos=True, **stop)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pattern", [r"[^\s\S]", r"abc[^\s\S]"])
 def test_gen_16_a_constraint_that_allows_nothing_leaves_nothing_behind(model: LanguageModel, pattern: str) -> None:
     for _ in range(5):
@@ -54,6 +55,7 @@ def test_gen_16_a_constraint_that_allows_nothing_leaves_nothing_behind(model: La
     assert (stats.running, stats.waiting, stats.blocks_live) == (0, 0, 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n_read", [0, 1, 2, 3])
 def test_ses_21_a_session_keeps_what_was_delivered(model: LanguageModel, n_read: int) -> None:
     """The reader leaves after `n_read` replies, whether the engine has ended the run by then or not."""
@@ -63,7 +65,7 @@ def test_ses_21_a_session_keeps_what_was_delivered(model: LanguageModel, n_read:
     with model.open(GREEDY) as session:
         session.prefill(PROMPT)
         prompt = session.position
-        with go_on(session, 12) as generation:
+        with continue_session(session, 12) as generation:
             delivered = [t for _ in range(n_read) for t in tokens(next(generation, None))]
         assert session.position == held(session)
         if delivered:
@@ -79,7 +81,7 @@ def test_txt_8_ses_21_a_stop_string_in_a_session(model: LanguageModel) -> None:
     with model.open(GREEDY) as session:
         session.prefill(PROMPT)
         before = session.position
-        delivered = [t for reply in go_on(session, 40, strings=(" lived",)) for t in tokens(reply)]
+        delivered = [t for reply in continue_session(session, 40, strings=(" lived",)) for t in tokens(reply)]
         assert session.position == held(session) == before + len(delivered)
         assert session.decode_step(position=session.position).position == session.position
 
@@ -122,7 +124,7 @@ def test_txt_8_ses_21_a_run_far_ahead_of_its_reader_is_cut_at_its_stop_string(mo
 def test_smp_20_a_session_names_the_seed_in_force(model: LanguageModel) -> None:
     with model.open(SamplingOptions(temperature=1.0, seed=77)) as session:
         session.prefill(PROMPT)
-        started = next(reply for reply in go_on(session, 2) if isinstance(reply, Started))
+        started = next(reply for reply in continue_session(session, 2) if isinstance(reply, Started))
     assert started.seed == 77
 
 
@@ -141,6 +143,7 @@ def test_pfx_5_tenants_and_salts_do_not_run_into_each_other(model: LanguageModel
     ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "request_",
     [

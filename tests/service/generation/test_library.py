@@ -148,6 +148,7 @@ def test_lib_2_an_unknown_name_is_a_type_error_with_the_close_ones(model: Langua
         model.open(zzz=1)
 
 
+@pytest.mark.long
 def test_lib_3_the_library_gives_the_tokens_of_the_service(model: LanguageModel, served: Served) -> None:
     requests = random_requests(16, 41, model._runtime.tokenizer)
     found = [outcome(model.generate(request.prompt, **keywords(request))) for request in requests]

@@ -71,6 +71,7 @@ def in_seconds(value: Any) -> Any:
     return value.seconds + value.nanos / 1e9 if isinstance(value, Duration) else value
 
 
+@pytest.mark.few(88)
 @pytest.mark.parametrize(
     ("path", "value", "is_good"),
     [(path, value, good) for path, value, good in cases() if not isinstance(value, Duration)],

@@ -141,6 +141,7 @@ def said_over_grpc(
     return first.started, dict(stream.initial_metadata()).get("imp-approximations")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_unary", [False, True])
 def test_spc_47_rpc_12_a_sparse_reply_says_so_in_its_head(http: HttpServed, is_unary: bool) -> None:
     served = http.served
@@ -170,6 +171,7 @@ def test_spc_47_rpc_12_both_lossy_features_are_named() -> None:
     assert found == ["sparse_prefill=0.30,kv=q8_0", "kv=q8_0"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", [False, True])
 def test_spc_47_http_says_so_in_a_header(http: HttpServed, stream: bool) -> None:
     body = {"prompt": PROMPT, "max_tokens": 4, "temperature": 0, "cache_prompt": False, "stream": stream}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from imp_service.generation.tools import resolve_tools
 from imp_service.text.channels.call_constraint import CallConstraint
 from support.chat_templates import CHATML
 from support.family_templates import FAMILIES
+from support.release_run import repetitions
 from support.tool_templates import HERMES, LLAMA3, MISTRAL, MISTRAL_MARKED, QWEN_XML, ROWS
 
 TEMPLATES = {
@@ -70,8 +70,14 @@ def tools_of(*schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "function", "function": function} for function in functions]
 
 
+def strict(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {"name": "do_0", "parameters": schema, "strict": True}}]
+
+
+STRICT = strict({"not": {}})
+OVERLAPPING = strict({"properties": {"v": {"oneOf": [{"type": "number"}, {"type": "integer"}]}}})
 # Seeds of each schema under each dialect. Each takes a tenth of a second.
-N_SEEDS = 200 if os.environ.get("IMP_RELEASE") else 4
+N_SEEDS = repetitions(200, 4)
 
 
 @contextmanager
@@ -97,7 +103,7 @@ def check(result: GenerationResult, schemas: list[dict[str, Any]]) -> None:
         jsonschema.validate(json.loads(call.arguments), schemas[int(call.name.removeprefix("do_"))])
 
 
-@pytest.mark.sweep("n", "model")
+@pytest.mark.long
 @pytest.mark.parametrize("n", range(20))
 def test_tol_1_a_forced_call_fits_its_schema(model: LanguageModel, n: int) -> None:
     assert len(SCHEMAS) == 20
@@ -132,6 +138,7 @@ def test_tol_1_only_max_tokens_cuts_a_forced_call(model: LanguageModel) -> None:
             assert call.id == first.id or not call.arguments
 
 
+@pytest.mark.few(2)
 def test_tol_2_chn_9_streamed_is_whole(model: LanguageModel) -> None:
     chosen: dict[str, Any] = {"tools": tools_of(SCHEMAS[17]), "tool_choice": "function:do_0", "parse": True, "seed": 11}
     replies = list(model.chat(TALK, **chosen, max_tokens=200))
@@ -141,6 +148,17 @@ def test_tol_2_chn_9_streamed_is_whole(model: LanguageModel) -> None:
     assert "".join(call.arguments for call in deltas if call.index == 0) == whole.tool_calls[0].arguments
     assert [(call.id, call.name) for call in deltas if call.id] == [(call.id, call.name) for call in whole.tool_calls]
     assert again.tool_calls == whole.tool_calls
+
+
+@pytest.mark.long
+def test_chn_7_calls_for_different_prompts_of_one_length_have_different_ids(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"tools": tools_of(SCHEMAS[0]), "tool_choice": "required", "parse": True, "seed": 3}
+    with model_with(HERMES, tmp_path) as model:
+        prompts = [[{"role": "user", "content": f"Is it {word}?"}] for word in ("a", "b", "a")]
+        results = [model.chat(prompt, **chosen, max_tokens=60).result() for prompt in prompts]
+        assert len({result.usage.prompt_tokens for result in results}) == 1
+        ids = [result.tool_calls[0].id for result in results]
+        assert ids[0] == ids[2] != ids[1]
 
 
 def accepts(side: TextSide, constraint: CallConstraint, text: str) -> tuple[bool, bool]:
@@ -155,6 +173,7 @@ TAGS = "<tool_call>\n<function=do_0>\n</function>\n</tool_call>"
 LIST = '[TOOL_CALLS][{"name": "do_0", "arguments": {}}]'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("row", "prompt_end", "thought", "call"),
     [
@@ -180,6 +199,7 @@ def test_tol_3_reasoning_that_the_prompt_opens_ends_before_a_forced_call(
     assert accepts(side, constraint, call)[1] == (not thought)
 
 
+@pytest.mark.few(9)
 def test_tol_3_none_hides_the_tools(model: LanguageModel) -> None:
     def prompt_of(**options: Any) -> list[int]:
         started, *_ = model.chat(TALK, prompt_token_ids=True, max_tokens=1, **options)
@@ -190,6 +210,7 @@ def test_tol_3_none_hides_the_tools(model: LanguageModel) -> None:
     assert prompt_of(tools=tools, tool_choice="auto") == prompt_of(tools=tools) != prompt_of()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -197,12 +218,13 @@ def test_tol_3_none_hides_the_tools(model: LanguageModel) -> None:
         ({"tool_choice": "required"}, "tool_choice: 'required', expected tools in the chat"),
         ({"tool_choice": "required", "tools": []}, "expected tools in the chat"),
         ({"tool_choice": "function:other", "tools": tools_of({})}, "expected a function of the chat's tools"),
-        (
-            {"tool_choice": "required", "tools": tools_of({}), "choices": ["a"]},
-            "expected no constraint together with it",
-        ),
+        ({"tools": tools_of({}), "parallel_tool_calls": False}, "expected output.parse or a tool_choice that forces"),
         ({"tool_choice": "required", "tools": tools_of({"type": "string"})}, "expected a schema of type object"),
-        ({"tool_choice": "required", "tools": tools_of({"not": {}})}, "chat.tools_json[0].function.parameters"),
+        ({"tool_choice": "required", "tools": STRICT}, "chat.tools_json[0].function.parameters: at #: keyword 'not'"),
+        (
+            {"tool_choice": "required", "tools": OVERLAPPING},
+            "chat.tools_json[0].function.parameters: at #/properties/v: oneOf: schemas that may",
+        ),
     ],
 )
 def test_tol_3_a_choice_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
@@ -214,7 +236,7 @@ def test_tol_3_a_choice_that_cannot_be_is_refused(tmp_path: Path, options: dict[
 def test_tol_3_values_as_text_refuse_what_text_cannot_be_held_to(tmp_path: Path) -> None:
     with model_with(QWEN_XML, tmp_path) as model:
         for value, word in (({"type": "string", "pattern": "a"}, "pattern"), ({"type": ["string", "array"]}, "array")):
-            tools = tools_of({"type": "object", "properties": {"v": value}})
+            tools = strict({"type": "object", "properties": {"v": value}})
             with pytest.raises(imp_service.InvalidArgument, match=word):
                 model.chat(TALK, tools=tools, tool_choice="required")
 
@@ -230,6 +252,7 @@ def test_tol_3_a_model_without_a_dialect_refuses_tools_by_name(tmp_path: Path) -
             assert model.chat(TALK, tools=tools, max_tokens=2, **options).result().token_ids  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_chn_9_without_parse_nothing_changes(tmp_path: Path) -> None:
     with model_with(HERMES, tmp_path) as model:
         chosen: dict[str, Any] = {"tools": tools_of(SCHEMAS[5]), "tool_choice": "required", "seed": 3, "max_tokens": 90}
@@ -240,6 +263,7 @@ def test_chn_9_without_parse_nothing_changes(tmp_path: Path) -> None:
         assert (parsed.text.strip(), parsed.tool_calls[0].name) == ("", "do_0")
 
 
+@pytest.mark.long
 def test_chn_9_each_sequence_has_its_own_calls(tmp_path: Path) -> None:
     with model_with(HERMES, tmp_path) as model:
         results = model.chat(

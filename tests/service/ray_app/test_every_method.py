@@ -75,6 +75,7 @@ def test_gwy_1_every_method_has_a_request_here() -> None:
     assert not ANSWERED.keys() & REFUSED
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("method", [m for m in METHODS if m.name in ANSWERED], ids=lambda method: method.name)
 def test_gwy_1_a_method_answers_as_on_the_own_server(
     method: MethodDescriptor, proxied: grpc.Channel, direct: grpc.Channel
@@ -90,6 +91,7 @@ def test_gwy_1_a_method_answers_as_on_the_own_server(
         assert read(method, found) == read(method, expected)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 @pytest.mark.parametrize("content", [b"", b"\xff\xff"], ids=["empty", "malformed"])
 def test_gwy_1_a_method_refuses_as_on_the_own_server(
@@ -106,6 +108,7 @@ def test_gwy_1_a_method_refuses_as_on_the_own_server(
             assert found.details.paths == expected.details.paths
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_gwy_1_a_method_that_ray_cannot_host_is_refused_by_name(name: str, proxied: grpc.Channel) -> None:
     method = next(m for m in METHODS if m.name == name)

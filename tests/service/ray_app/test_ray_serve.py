@@ -57,6 +57,7 @@ def _instances(tokenizer: tokenizer_pb2_grpc.TokenizerServiceStub, n: int) -> se
     return seen
 
 
+@pytest.mark.long
 def test_rpc_36_generations_are_those_of_the_model(inference: inference_pb2_grpc.InferenceServiceStub):
     canary = built_in().canary
     assert canary is not None  # narrows the type

@@ -57,6 +57,7 @@ def events(content: bytes) -> list[Any]:
     return [common(json.loads(each)) for each in data if each != b"[DONE]"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CALLS)
 def test_gwy_7_an_answer_is_that_of_the_door(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
     path, body = CALLS[name]
@@ -118,6 +119,7 @@ def test_gwy_7_methods_and_heads_are_judged(replica: AsgiReplica) -> None:
     assert replica.ask("GET", "/v1/models", None, (b"origin", b"http://localhost:3000")).status == 403
 
 
+@pytest.mark.long
 def test_gwy_7_a_large_body_is_refused() -> None:
     with serve_over_asgi(*SETTINGS, "limits.max_message_bytes=64KiB") as small:
         reply = small.post(CHAT, {"messages": [{"role": "user", "content": "a" * 70_000}]})
@@ -157,6 +159,7 @@ def test_gwy_7_a_client_that_leaves_before_its_body_ends_gets_no_answer(replica:
     loop_thread().run(leave())
 
 
+@pytest.mark.long
 def test_gwy_7_a_body_that_never_comes_ends_the_request() -> None:
     with serve_over_asgi(*SETTINGS, "http.head_timeout=10ms") as hasty:
 

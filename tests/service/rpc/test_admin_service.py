@@ -158,6 +158,7 @@ def test_obs_4_profile_yields_a_loadable_trace_of_the_steps_asked_for() -> None:
     assert sum(shares) == pytest.approx(1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n_tokens", [0, 4])
 @pytest.mark.parametrize("limit", [3600, None])
 def test_obs_4_a_profile_ends_at_its_time_limit_with_the_steps_that_there_were(
@@ -243,6 +244,7 @@ def test_lif_6_what_is_left_at_the_timeout_is_ended(fleet: Fleet) -> None:
     assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.long
 def test_lif_6_obs_5_a_drain_and_its_end_are_lines_of_the_log() -> None:
     with serve(LISTENS, "log.format=json") as served, admin_of(served) as admin:
         assert list(admin.Drain(pb.DrainRequest()))[-1].drained

@@ -68,6 +68,7 @@ def with_token(channel: grpc.Channel, method: str, word: str, *more: tuple[str, 
     return call(channel, method, b"\xff\xff", (("authorization", f"Bearer {word}"), *more), n_replies=1)
 
 
+@pytest.mark.long
 def test_rpc_24_w19_no_method_answers_without_a_token_or_with_a_wrong_one(
     data: grpc.Channel, admin: grpc.Channel
 ) -> None:
@@ -88,6 +89,7 @@ def test_rpc_24_w19_the_right_token_reaches_every_method_that_is_served(data: gr
     assert with_token(data, "/of.nobody/AtAll", "all-roles").code == "UNIMPLEMENTED"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "services"),
     [("data-only", (INFERENCE,)), ("read-only", READS), ("admin-only", (ADMIN, CHANNELZ))],
@@ -118,6 +120,7 @@ def test_w24_control_does_not_exist_on_the_data_listener(data: grpc.Channel) -> 
             assert with_token(data, method, word).code == "UNIMPLEMENTED", (method, word)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -144,6 +147,7 @@ def test_w20_a_scheme_in_small_letters_passes_and_a_huge_header_is_grpcs_to_refu
     assert call(data, GENERATE, b"", (("authorization", "Bearer " + "x" * 65536),)).code == "RESOURCE_EXHAUSTED"
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("word", "tenants", "is_allowed"),
     [
@@ -198,6 +202,7 @@ def test_rpc_24_health_is_public_where_the_settings_say_so(tmp_path: Path) -> No
             assert call(channel, method, b"\x3a\x00").reason == "TOKEN_MISSING"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["written anew", "replaced", "link swapped"])
 def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

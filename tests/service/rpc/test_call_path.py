@@ -58,6 +58,7 @@ def bug_lines(served: Served) -> list[str]:
     return [line for line in served.log_lines() if '"event": "bug"' in line]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", METHODS)
 def test_rpc_14_rpc_41_an_exception_in_any_handler_is_our_bug_and_only_the_log_says_more(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -82,6 +83,7 @@ def test_rpc_14_rpc_41_an_exception_in_any_handler_is_our_bug_and_only_the_log_s
     assert "ZeroDivisionError" in line and request_id in line and f"{INFERENCE}/{name}" in line and "frames" in line
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("content", [b"\xff\xff\xff", b"\x0a\x7f", b"\x0b" * 5000])
 def test_rpc_41_w13_bytes_that_are_no_message_are_a_bad_request(

@@ -47,6 +47,7 @@ def test_t44_a_constraint_that_says_nothing_is_refused(served: Served, run: Any)
     assert (call.code, call.reason, call.paths) == ("INVALID_ARGUMENT", "FIELD_INVALID", [f"{member}constraint"])
 
 
+@pytest.mark.long
 @BOTH
 def test_t49_a_constraint_that_one_token_cannot_satisfy_ends_at_the_limit(served: Served, run: Any) -> None:
     whole = constrained(served, run).output
@@ -65,6 +66,7 @@ def test_t49_a_stop_string_inside_the_json_ends_it(served: Served, run: Any) -> 
     assert (cut.reason, cut.match, cut.text) == ("STOP", ("text", '"ok"'), before)
 
 
+@pytest.mark.long
 @BOTH
 def test_t49_a_bias_against_what_the_constraint_wants_does_not_break_it(served: Served, run: Any) -> None:
     """Every token that begins an object gets a bias of -100. One is drawn all the same: nothing else is allowed."""

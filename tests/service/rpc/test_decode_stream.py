@@ -121,6 +121,7 @@ def open_and_close(calls: SessionCalls) -> None:
     assert list(stream) == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["close", "cancel", "kill", "deadline"])
 def test_ses_27_s25_what_was_opened_on_a_stream_ends_with_it(calls: SessionCalls, way: str) -> None:
     calls.prefill(PROMPT, "outside", position=0)
@@ -213,6 +214,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
     assert [answer.error.reason for answer in call.written] == ["SESSION_NOT_FOUND"] * 3
 
 
+@pytest.mark.long
 def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCalls) -> None:
     """Large replies soon fill the transport's windows."""
     n_taken, n_all = 0, 20_000

@@ -186,6 +186,7 @@ def test_lif_5_idle_sessions_and_watchers_do_not_hold_a_drain(served: Served) ->
         served.wait_until(lambda: served.host.drain.is_drained, "drained")
 
 
+@pytest.mark.long
 def test_lif_5_l03_every_stream_of_a_drain_under_load_ends_with_finished_or_draining() -> None:
     """Drains begin at arbitrary moments. The checked channel fails if a stream ends in another way."""
     endings: set[str] = set()

@@ -1,6 +1,5 @@
 """Requests that end in every possible way: each has one ending, and the cache returns to its state before."""
 
-import os
 import random
 import threading
 from collections import Counter
@@ -13,9 +12,10 @@ from imp_service.pb.admin_pb2 import AbortRequest
 from support.endings import Ending, Endings
 from support.known_outputs import known_outputs
 from support.quick_run import Repeats
+from support.release_run import repetitions
 from support.served import Served, serve
 
-N_REQUESTS = 2000 if os.environ.get("IMP_RELEASE") == "1" else 280
+N_REQUESTS = repetitions(2000, 280)
 N_CLIENTS = 12
 # A drain ends all other requests: with more drains the test would see no other endings.
 DRAINED_EVERY = 20

@@ -30,6 +30,7 @@ def model() -> Iterator[LanguageModel]:
         yield loaded
 
 
+@pytest.mark.long
 def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Served, model: LanguageModel) -> None:
     requests = random_requests(N_REQUESTS, 20, model._runtime.tokenizer)
     expected = [run(model, request) for request in requests]
@@ -48,6 +49,7 @@ def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Serv
     served.wait_for_rest()
 
 
+@pytest.mark.long
 def test_hon_1_a_way_with_another_seed_is_noticed(served: Served, model: LanguageModel) -> None:
     request = next(
         r for r in random_requests(N_REQUESTS, 20, model._runtime.tokenizer) if len(run(model, r).token_ids) > 8

@@ -19,6 +19,7 @@ def exported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
 
+@pytest.mark.long
 def test_obs_6_a_collector_gets_the_span_of_a_call_in_its_callers_trace() -> None:
     # The server samples no call without a trace: the caller decided on each span that arrives.
     with (
@@ -38,6 +39,7 @@ def test_obs_6_a_collector_gets_the_span_of_a_call_in_its_callers_trace() -> Non
     assert resource["service.name"] == "imp"
 
 
+@pytest.mark.long
 def test_obs_6_a_call_without_a_trace_begins_one() -> None:
     with (
         span_collector() as collector,

@@ -86,6 +86,7 @@ def test_ses_31_a_fault_before_one_step_leaves_the_steps_beside_it(
     assert calls.step(names[1], [310], position=3).position == 4
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("text_fails")
 def test_ses_31_the_library_tells_it_of_one_session_too() -> None:
     with imp_service.load(None, "device.threads=1") as model:

@@ -33,7 +33,7 @@ class Case:
     shows: Callable[[list[int]], bool] = lambda chunks: False
 
 
-# Sampling chooses among a few tokens: penalised tokens come soon, and change the probabilities of the others.
+# Sampling chooses among a few tokens: penalized tokens come soon, and change the probabilities of the others.
 FEW: dict[str, Any] = {"sampling.logit_bias": dict.fromkeys(range(300, 306), 100.0)}
 TWO: dict[str, Any] = {"sampling.logit_bias": dict.fromkeys((300, 301), 100.0)}
 DRY: dict[str, Any] = {**TWO, "sampling.dry.multiplier": 2.0}
@@ -131,7 +131,7 @@ def clear(message: Any, path: str) -> None:
     message.ClearField(name)
 
 
-@pytest.mark.sweep(quick=lambda run: run is streamed)
+@pytest.mark.long
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_rpc_4_p33_every_field_of_a_generation_shows(
     served: Served, run: Callable[[Served, pb.GenerateRequest], Result]
@@ -187,6 +187,7 @@ def steps_of(served: Served, method: str, sampling: types_pb2.SamplingOptions, n
     return [reply.results[0].output.token_id for reply in replies]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["Prefill", "DecodeStep", "DecodeStream"])
 def test_rpc_4_p33_every_field_of_a_sampler_shows_in_sessions(served: Served, method: str) -> None:
     known: dict[bytes, list[int]] = {}

@@ -81,6 +81,7 @@ def test_rpc_7_more_sequences_than_may_ever_wait_are_not_asked_to_retry(run: obj
         assert streamed(served, ask([300], 1, num_sequences=2)).usage.output_tokens == 2
 
 
+@pytest.mark.long
 def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() -> None:
     """gRPC's client retries on its own, but only if it has received no header."""
     policy = {
@@ -182,15 +183,15 @@ def test_sch_8_o09_retry_info_of_a_full_queue_is_the_estimated_wait() -> None:
 def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
     """The text worker is blocked: requests with a place wait for it, all others are refused at once."""
     with serve("scheduler.max_waiting=3", model=scripted()) as served:
-        let_go = threading.Event()
+        release = threading.Event()
         served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: let_go.wait(30), 2000))
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(30), 2000))
         )
         stub = served.inference
         calls = [stub.Generate(ask(LONG_TEXT, 1)) for _ in range(60)]
         served.wait_until(lambda: refused_so_far(served) == 57, "all but three refused")
         assert served.call(lambda: served.host.admission.n_reading) == 3
-        let_go.set()
+        release.set()
         codes = [code_of(call) for call in calls]
         assert (codes.count("OK"), codes.count("RESOURCE_EXHAUSTED")) == (3, 57)
         served.wait_for_rest()
@@ -198,13 +199,13 @@ def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
 
 def test_o02_prompts_in_reading_are_bounded_in_bytes() -> None:
     with serve("scheduler.max_waiting_bytes=3KiB", model=scripted()) as served:
-        let_go = threading.Event()
+        release = threading.Event()
         served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: let_go.wait(30), 2000))
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(30), 2000))
         )
         refusal = failed(lambda: streamed(served, ask(LONG_TEXT, 1)))
         assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting_bytes"})
-        let_go.set()
+        release.set()
 
 
 @pytest.mark.parametrize("n_sequences", [1, 8])
@@ -268,6 +269,7 @@ def test_o14_eight_sequences_count_as_eight(run: Any) -> None:
         assert eight.is_active() and two.is_active()
 
 
+@pytest.mark.long
 def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
     """A stream and other short requests go on while a worker reads prompts near the limit of a request's text."""
     text = "Once upon a time there was a little girl who lived near the farm. " * 14_000

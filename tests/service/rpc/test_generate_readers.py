@@ -103,6 +103,7 @@ def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_reported(
     served.wait_for_rest()
 
 
+@pytest.mark.long
 def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
     """It is paused throughout, but reads more than a transport window within each time limit."""
     request = chatty(300, N_LONG)
@@ -132,6 +133,7 @@ def test_r14_eight_sequences_of_a_slow_reader_are_freed_together(served: Served)
     served.wait_for_rest()
 
 
+@pytest.mark.long
 def test_r13_one_message_for_each_step_at_any_speed(served: Served) -> None:
     request = chatty(300, 900)
     request.output.max_chunk_tokens = 1
@@ -308,6 +310,7 @@ def test_txt_4_d12_a_slow_reader_does_not_hold_up_a_stop_string() -> None:
         assert in_one(served, request).output == result.output
 
 
+@pytest.mark.long
 def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says(served: Served) -> None:
     """Waiting output is stored without objects, and its size equals the counted size."""
     stream, _ = stalled(served, chatty(1, N_LONG))
@@ -322,6 +325,7 @@ def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says
         stream.cancel()
 
 
+@pytest.mark.long
 def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads() -> None:
     """Output beyond the limit pauses the sequences, so nothing more would come to fill a message."""
     with serve("slow_client.bytes=1KiB", "slow_client.timeout=50ms", model=scripted(n_blocks=500)) as small:
@@ -333,6 +337,7 @@ def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads() -> N
     assert unary.outputs == messages.outputs
 
 
+@pytest.mark.long
 def test_sch_11_unread_candidates_take_what_they_are_counted_as() -> None:
     n_tokens = 2000
     output = OutputOptions(logprobs=True, top_logprobs=20)

@@ -82,6 +82,7 @@ def test_gen_6_rpc_3_a_whole_reply_is_the_stream_put_together(served: Served) ->
     assert ids[0] != ids[1] != ids[2] and ids[0] == streamed(served, request_of(TEXTS[0], "seeded", 20)).output.ids
 
 
+@pytest.mark.few(3)
 @BOTH
 @pytest.mark.parametrize("n", [1, 2, 16])
 def test_gen_9_rpc_2_exactly_as_many_tokens_as_asked_for(counting: Served, run: object, n: int) -> None:
@@ -213,6 +214,7 @@ def fits(value: float, low: float, high: float) -> bool:
     return low * (1 - 1e-6) <= value <= high
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("value", NUMBERS, ids=str)
 def test_smp_15_p05_every_number_has_a_range_and_nan_is_outside(served: Served, value: float) -> None:
     def outcome(request: pb.GenerateRequest) -> Sequence[str]:

@@ -39,6 +39,7 @@ ENDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_tokens", ENDS)
 def test_txt_4_txt_7_r11_a_stop_string_over_tokens_and_chunks_is_never_partly_sent(n_tokens: int) -> None:
     """The checker of every stream refuses a text with a stop string. The text ends before it, unless it is included."""
@@ -64,6 +65,7 @@ def test_txt_4_a_beginning_that_never_becomes_the_stop_string_is_all_delivered()
         assert result.output.text == "EN" * 200 and result.output.match == ("text", "END")
 
 
+@pytest.mark.few(3)
 @BOTH
 @pytest.mark.parametrize(("said", "n", "text"), [("xEN", 3, "xEN"), ("ENX", 3, "ENX"), ("abcE", 4, "abcE")])
 def test_txt_5_r11_what_waits_for_a_stop_string_is_delivered_at_the_end(
@@ -145,6 +147,7 @@ def counting() -> Served:
         yield served
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("chunk", [1, 4, 1000])
 @pytest.mark.parametrize("delay_ms", [0, 10])
 def test_txt_14_r13_merging_changes_the_framing_only(counting: Served, chunk: int, delay_ms: int) -> None:

@@ -69,6 +69,7 @@ def test_rpc_20_l02_the_watchdog_speaks_for_liveness(served: Served) -> None:
         assert statuses(served, ("liveness", "")) == {"liveness": expected, "": SERVING}
 
 
+@pytest.mark.long
 def test_w28_watchers_have_a_bound_and_leave_nothing_behind(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_module, "MAX_WATCHERS", 5)
     with grpc.insecure_channel(served.address) as channel:
@@ -84,6 +85,7 @@ def test_w28_watchers_have_a_bound_and_leave_nothing_behind(served: Served, monk
         assert next(stub.Watch(HealthCheckRequest())).status == SERVING
 
 
+@pytest.mark.long
 def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Served) -> None:
     """Changes do not queue while nobody reads: the task waits, and then reports the current status."""
     health = served.server.health
@@ -113,6 +115,7 @@ def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Ser
     assert served.run(watch()) == [SERVING, NOT_SERVING]
 
 
+@pytest.mark.long
 def test_l04_who_only_watches_does_not_hold_a_stop_and_is_sent_why_it_ends() -> None:
     """The grace period of a minute is for requests: watchers of health and load end at once, with a drain's status."""
     with serve() as served:

@@ -108,6 +108,7 @@ BAD_CALLS: dict[str, list[tuple[str, str]]] = {
 TAKEN_FOR_CALLS = ("two paths", "a late pseudo-header", "another content")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", BAD_CALLS)
 def test_rpc_32_w03_w11_w13_headers_that_are_no_call_never_reach_the_model(
     served: Served, channel: grpc.Channel, what: str
@@ -218,6 +219,7 @@ def test_rpc_28_w05_connections_beyond_the_limit_are_closed_and_places_become_fr
             assert list(stream) == [b"\x08\x01"]
 
 
+@pytest.mark.long
 def test_rpc_28_a_running_stream_outlives_the_age_of_its_connection() -> None:
     settings = ("connection.max_age=1s", "connection.max_age_grace=10s", "limits.request_time=10s")
     with serve(*settings) as served, grpc.insecure_channel(served.address) as channel:

@@ -123,6 +123,7 @@ def test_gen_29_the_library_refuses_it_too_and_only_its_session(path: Path, toke
             assert sessions[1].position == 2
 
 
+@pytest.mark.long
 def test_gen_29_padding_is_never_drawn(path: Path) -> None:
     with imp_service.load(path, "device.threads=1") as model:
         drawn = set()

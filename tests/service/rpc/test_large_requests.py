@@ -72,6 +72,7 @@ def by_stream(served: Served, ids: Sequence[int]) -> int:
 WAYS = pytest.mark.parametrize("way", [by_generate, by_unary, by_prefill, by_stream])
 
 
+@pytest.mark.few(2)
 @WAYS
 def test_a_long_prompt_is_read_in_pieces_beside_other_streams(
     served: Served, pieces: list[int], way: Callable[[Served, Sequence[int]], int]

@@ -93,6 +93,7 @@ def test_rpc_26_w16_a_live_socket_is_in_use_and_undisturbed(tmp_path: Path) -> N
         assert (exit_status(error.reason), path.lstat().st_ino) == (75, inode)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
 def test_rpc_26_w16_w17_a_dead_socket_is_replaced_by_one_of_mode_0660_under_any_umask(
     tmp_path: Path, umask: int
@@ -190,6 +191,7 @@ def test_several_addresses_serve_the_same(tmp_path: Path) -> None:
                 assert call(channel, f"/{HEALTH}/Check").replies == [b"\x08\x01"], address
 
 
+@pytest.mark.long
 def test_rpc_21_w28_w30_each_listener_serves_its_own_services_and_no_others(tmp_path: Path) -> None:
     admin, health = (f"unix://{tmp_path}/{name}.sock" for name in ("admin", "health"))
     with serve(f"listen.admin={admin}", f"listen.health={health}") as served, ExitStack() as stack:

@@ -56,6 +56,7 @@ def test_o03_a_step_of_a_test_or_one_that_waits_for_the_processor_is_not(monkeyp
     assert found_after(wait) == []
 
 
+@pytest.mark.long
 def test_o03_a_call_that_holds_the_loop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve() as served:
         FINDINGS.take()

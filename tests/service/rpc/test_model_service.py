@@ -58,6 +58,7 @@ def info_with_digest(served: Served) -> pb.GetModelInfoResponse:
     return next(info for info in answers if info.weights_sha256)
 
 
+@pytest.mark.long
 def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> None:
     info = info_with_digest(served)
     reader = gguf.GGUFReader(demo_model_path())
@@ -192,6 +193,7 @@ def test_rpc_16_a_watcher_is_notified_of_changes_once_an_interval() -> None:
         watch.cancel()
 
 
+@pytest.mark.long
 def test_rpc_40_before_the_model_is_loaded() -> None:
     thread = loop_thread()
 

@@ -54,6 +54,7 @@ def test_d17_smp_18_a_step_without_a_candidate_fails_alone_and_changes_nothing(s
     assert (calls.step("empty").token_id, calls.step("empty").position) == (402, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("min_tokens", [0, 5])
 def test_d17_smp_18_a_generation_without_a_candidate_fails_alone(served: Served, min_tokens: int) -> None:
     """The constraint requires a token that is never drawn, and min_tokens forbids the end."""

@@ -152,6 +152,7 @@ def test_obs_1_each_kind_of_end_has_its_own_count(monkeypatch: pytest.MonkeyPatc
         assert n_cancelled <= series["imp_cancel_to_free_seconds_count"] <= n_cancelled + n_timed_out
 
 
+@pytest.mark.long
 def test_obs_9_every_cancel_is_timed(served: Served) -> None:
     for _ in range(20):
         cancel_one(served)
@@ -163,6 +164,7 @@ def seconds(value: Any) -> float:
     return float(value.ToNanoseconds()) / 1e9
 
 
+@pytest.mark.long
 def test_obs_3_the_parts_of_a_request_are_no_more_than_the_whole(served: Served) -> None:
     for request in generations(20):
         began = time.monotonic()
@@ -198,11 +200,11 @@ class Hung:
         os.read(self._hung, 1)
         return stream
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         os.write(self._opener, b"x")
 
     def close(self) -> None:
-        self.let_go()  # if a test failed before
+        self.release()  # if a test failed before
         self._serving.__exit__(None, None, None)
         for descriptor in self._descriptors:
             os.close(descriptor)
@@ -226,7 +228,7 @@ def test_obs_8_rpc_16_silence_is_reported_by_load_and_by_metrics(hung: Hung) -> 
     later = scrape(served)["imp_engine_silence_seconds"]
     last = stub.GetLoad(model_pb2.GetLoadRequest()).load
     assert 0 < seconds(told.silence) < later < seconds(last.silence)
-    hung.let_go()
+    hung.release()
     list(stream)
     served.wait_until(lambda: served.host.load.snapshot().silence == 0, "silence is over")
 
@@ -243,7 +245,7 @@ def test_l02_lif_2_liveness_fails_while_the_engine_hangs_and_only_then(hung: Hun
     stream = hung.hang()
     served.wait_until(lambda: not served.host.watchdog.is_alive, "the watchdog sees it")
     assert status("liveness") == "NOT_SERVING"
-    hung.let_go()
+    hung.release()
     list(stream)
     served.wait_until(lambda: served.host.watchdog.is_alive, "the watchdog sees it")
     assert status("liveness") == "SERVING"
@@ -290,6 +292,7 @@ def test_obs_7_a_method_that_is_not_ours_makes_no_series(served: Served) -> None
     assert scrape(served).keys() == before
 
 
+@pytest.mark.long
 def test_smp_17_d01_logits_that_are_not_finite_end_one_request_of_four_and_are_counted() -> None:
     bad = 777
     with serve(model=scripted("counter", script={"nan_token": bad})) as served:

@@ -57,6 +57,7 @@ def test_rpc_17_utilization_is_that_of_the_scarcer(running: int, kv_usage: float
 GENERATE = "/imp.v1.InferenceService/Generate"
 
 
+@pytest.mark.long
 def test_rpc_17_every_request_brings_a_report_however_it_ends() -> None:
     """The test reads the report from the wire: gRPC's client gives it only to its load balancer."""
     with serve(model=scripted()) as served:

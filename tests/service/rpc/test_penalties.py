@@ -20,7 +20,7 @@ Fields = dict[str, Any]
 TEMPERATURE, SEED, N_TOKENS = 1.0, 11, 20
 # Longer than a block, so that a second request finds it cached. It contains tokens that are drawn later.
 PROMPT = [300 + 11 * i % 90 for i in range(36)] + [301, 303, 301]
-# Sampling chooses among a few tokens: penalised tokens come soon and often.
+# Sampling chooses among a few tokens: penalized tokens come soon and often.
 FEW = dict.fromkeys(range(300, 306), 100.0)
 BREAKER = 303
 PENALTIES: dict[str, Fields] = {
@@ -135,6 +135,7 @@ WAYS: dict[str, Callable[[SessionCalls, Fields], list[int]]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PENALTIES)
 def test_p34_every_penalty_is_the_definitions_however_a_token_is_drawn(calls: SessionCalls, name: str) -> None:
     penalty = PENALTIES[name]
@@ -146,7 +147,7 @@ def test_p34_every_penalty_is_the_definitions_however_a_token_is_drawn(calls: Se
     assert reference.tokens(found, {}) != found
 
 
-@pytest.mark.sweep
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["window", "dry"])
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_p34_eight_sequences_have_each_their_own_penalties(calls: SessionCalls, run: Any, name: str) -> None:

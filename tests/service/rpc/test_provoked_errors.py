@@ -340,6 +340,7 @@ def check_row(row: DocumentedRow, call: FailedCall) -> None:
     assert not {"imp-request-id", "imp-instance-id"} & silent.keys()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("reason", sorted(ROWS))
 def test_rpc_40_rpc_10_every_row_can_be_met_and_looks_as_stated(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -392,6 +393,7 @@ def test_rpc_8_p26_one_of_ten_callers_of_one_id_runs() -> None:
         assert sorted(map(str, ends)) == sorted([str((GATE, GATE + 1)), *["REQUEST_ID_IN_USE"] * 9])
 
 
+@pytest.mark.long
 def test_rpc_8_an_empty_id_is_chosen_by_the_server() -> None:
     with serve() as served:
         ids = {next(iter(list(served.inference.Generate(ask("a", 1))))).started.request_id for _ in range(3)}

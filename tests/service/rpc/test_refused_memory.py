@@ -104,6 +104,7 @@ def test_o17_a_refused_call_leaves_nothing(how: str, served: Served, channel: gr
     assert left_by(served, refused) == {}
 
 
+@pytest.mark.long
 def test_o17_a_step_that_fails_beside_another_leaves_nothing(served: Served, channel: grpc.Channel) -> None:
     opened = call(channel, INFERENCE + "Prefill", pb.PrefillRequest(text="Once").SerializeToString())
     session_id = pb.PrefillResponse.FromString(opened.replies[0]).session_id
@@ -125,6 +126,7 @@ def test_o17_a_call_that_its_caller_cancels_leaves_nothing(served: Served, chann
     assert left_by(served, lambda: call(channel, INFERENCE + "Generate", request, n_replies=2)) == {}
 
 
+@pytest.mark.long
 def test_o17_a_call_that_is_late_leaves_nothing(served: Served, channel: grpc.Channel) -> None:
     request = pb.GenerateRequest(text="Once upon a time", stop={"ignore_eos": True}).SerializeToString()
 

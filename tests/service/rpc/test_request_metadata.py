@@ -70,6 +70,7 @@ def test_rpc_13_p41_a_malformed_trace_is_ignored(header: str) -> None:
     assert read_request_metadata([("traceparent", header), ("tracestate", "a=1")]) == RequestMetadata()
 
 
+@pytest.mark.long
 def test_rpc_13_a_trace_of_a_later_version_is_read() -> None:
     later = "01" + TRACE[2:] + "-extra"
     assert read_request_metadata([("traceparent", later)]).traceparent == later

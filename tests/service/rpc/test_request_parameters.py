@@ -167,6 +167,7 @@ def secret_requests() -> Iterator[tuple[str, pb.GenerateRequest]]:
     yield "tools", pb.GenerateRequest(chat=said)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", [name for name, _ in secret_requests()])
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_rpc_14_p44_no_error_tells_what_was_asked(served: Served, run: Any, name: str) -> None:

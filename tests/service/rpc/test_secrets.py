@@ -83,6 +83,7 @@ def holds_it(content: bytes) -> bool:
     return SECRET.encode() in content or json.dumps(SECRET)[1:-1].encode() in content
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_n10_obs_5_secrets_of_prompts_and_salts_appear_nowhere(log_format: str) -> None:
     settings = (LISTENS, "log.level=debug", f"log.format={log_format}", "scheduler.max_running=2")

@@ -37,11 +37,11 @@ class HeldLoad:
 
     def __init__(self) -> None:
         self.n_loads = 0
-        self.go_on = threading.Event()
+        self.resumed = threading.Event()
 
     def __call__(self, config: Config, progress: Progress) -> ModelRuntime:
         self.n_loads += 1
-        while not self.go_on.wait(0.001):
+        while not self.resumed.wait(0.001):
             progress(1, 2)
         return make_model(config, progress)
 
@@ -60,7 +60,7 @@ def test_lif_1_lif_4_l01_calls_before_the_model_are_asked_to_retry_and_one_load_
         with ThreadPoolExecutor(10) as pool:
             # Ten clients call repeatedly until the load has ended: each call gets LOADING or is served.
             calling = [pool.submit(_until_served, channel, content) for _ in range(10)]
-            load.go_on.set()
+            load.resumed.set()
             assert all(found.result() == {"LOADING", "OK"} or found.result() == {"OK"} for found in calling)
         assert next(watch).status == SERVING
         assert it.is_serving.wait(HANGS_AFTER)
@@ -88,6 +88,7 @@ def _until_end(stream: Any) -> Iterator[Any]:
         assert error.code() is grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.long
 def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
     load = HeldLoad()
     policy = (
@@ -103,7 +104,7 @@ def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
             give_up = time.monotonic() + HANGS_AFTER
             while refused.get() < 2 and time.monotonic() < give_up:
                 it.thread.call(lambda: None)
-            load.go_on.set()
+            load.resumed.set()
             assert waiting.result().usage.output_tokens == 2
 
 
@@ -135,7 +136,7 @@ def test_y12_a_stop_while_loading_ends_the_load_at_its_next_read() -> None:
         give_up = time.monotonic() + HANGS_AFTER
         while it.service.is_abandoned and time.monotonic() < give_up:
             it.thread.call(lambda: None)
-        assert not it.service.is_abandoned and not load.go_on.is_set()
+        assert not it.service.is_abandoned and not load.resumed.is_set()
         assert call(channel, f"/{HEALTH}/Check").code == "UNAVAILABLE"
 
 
@@ -159,6 +160,7 @@ def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_answered_so
         it.wait()
 
 
+@pytest.mark.long
 def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_service() -> None:
     fault = 777
     model = scripted(script={"faulting_token": fault})

@@ -72,6 +72,7 @@ def test_ses_16_a_name_may_be_used_again_after_its_session_expired(calls: Sessio
     assert calls.step("again", position=10).position == 11
 
 
+@pytest.mark.long
 def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls: SessionCalls) -> None:
     """The clock jumps while steps arrive, wait, run and return."""
     outcomes = {"done": 0, "SESSION_EXPIRED": 0}
@@ -142,6 +143,7 @@ def test_ses_17_s02_a_session_of_another_start_is_lost(calls: SessionCalls) -> N
         assert reason(lambda: after.step(own)) == "SESSION_NOT_FOUND"
 
 
+@pytest.mark.long
 def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls: SessionCalls) -> None:
     """The release run opens and abandons 10,000 sessions; this test opens enough to reach the limit."""
     n_opened = n_full = 0
@@ -184,6 +186,7 @@ def test_s12_an_expired_session_gives_its_place_at_once(calls: SessionCalls) -> 
     assert calls.prefill(PROMPT).output.position == 10
 
 
+@pytest.mark.long
 def test_ses_18_places_are_given_back_on_every_way_out(calls: SessionCalls) -> None:
     context = calls.served.host.model.max_context
     too_long = [300 + i % 50 for i in range(context + 1)]
@@ -252,6 +255,7 @@ def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish() -> None:
             sent.end()
 
 
+@pytest.mark.long
 def test_s28_a_server_stops_with_sessions_open() -> None:
     with serve() as served:
         calls = SessionCalls(served)

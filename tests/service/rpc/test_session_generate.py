@@ -46,6 +46,7 @@ def stepped(calls: SessionCalls, name: str, n: int) -> list[int]:
     return [calls.step(name).token_id for _ in range(n)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "seeded"])
 def test_ses_20_gen_8_a_generation_goes_on_with_what_is_pending(
     calls: SessionCalls, sampling: types_pb2.SamplingOptions
@@ -214,6 +215,7 @@ def test_s22_a_session_takes_no_second_conversation(calls: SessionCalls) -> None
     assert [opened.token_id] == list(asked.sequences[0].output.token_ids)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "seeded"])
 def test_gen_4_d12_a_loop_on_one_stream_gives_the_tokens_of_generate(
     calls: SessionCalls, sampling: types_pb2.SamplingOptions
@@ -236,6 +238,7 @@ def test_gen_4_d12_a_loop_on_one_stream_gives_the_tokens_of_generate(
         assert whole.output.text.startswith("".join(texts))
 
 
+@pytest.mark.long
 def test_rpc_3_ses_20_the_pending_token_of_a_session_is_a_prompt_token(calls: SessionCalls) -> None:
     """Usage and `started` count what the call evaluates: the pending token, or nothing without one."""
     for step, n_prompt in ((None, 1), (SILENT, 0)):

@@ -230,6 +230,7 @@ def run_machine(n_examples: int, n_steps: int) -> None:
         machine().runTest()
 
 
+@pytest.mark.long
 def test_s29_s17_s18_random_operations_agree_with_a_list_model(repeats: Repeats) -> None:
     """The release run makes ten million operations."""
     run_machine(n_examples=repeats(20), n_steps=30)

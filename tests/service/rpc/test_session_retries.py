@@ -76,6 +76,7 @@ def test_ses_29_s11_a_cancelled_step_is_done_or_not(calls: SessionCalls, point: 
         assert calls.served.stats().n_steps == n_steps
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("timeout", [0.0005, 0.002, 0.005, 0.01, 0.02])
 def test_ses_29_a_deadline_leaves_the_session_before_or_after(calls: SessionCalls, timeout: float) -> None:
     name = calls.prefill(PROMPT).session_id
@@ -87,6 +88,7 @@ def test_ses_29_a_deadline_leaves_the_session_before_or_after(calls: SessionCall
     assert again(calls.stub.Prefill, request).output == calls.prefill([*PROMPT, *LONG]).output
 
 
+@pytest.mark.long
 def test_ses_29_an_opening_is_safe_to_repeat_where_the_caller_named_it(calls: SessionCalls) -> None:
     expected = calls.prefill(LONG).output
     for point in range(6):
@@ -96,6 +98,7 @@ def test_ses_29_an_opening_is_safe_to_repeat_where_the_caller_named_it(calls: Se
     assert len(calls.served.host.sessions) == 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prompt", [LONG, TEXT], ids=["ids", "text"])
 def test_ses_29_an_opening_whose_name_nobody_learned_leaves_nothing(calls: SessionCalls, prompt: Any) -> None:
     for point in range(6):
@@ -123,6 +126,7 @@ def test_s11_a_released_session_takes_its_step_with_it(calls: SessionCalls) -> N
     assert started.exception() is None or reason(started.result) == "SESSION_NOT_FOUND"
 
 
+@pytest.mark.long
 def test_s11_a_batch_that_nobody_waits_for_is_done_for_each(calls: SessionCalls) -> None:
     names = [calls.prefill(PROMPT, sampling=WARM).session_id for _ in range(3)]
     expected = calls.step(names[0], LONG[:150], position=40)

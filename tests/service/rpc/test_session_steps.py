@@ -99,6 +99,7 @@ def test_ses_10_s06_steps_are_some_apart_and_not_too_large(calls: SessionCalls) 
     assert calls.step(name, [301] * 256).position == 276
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, 8, 64])
 def test_ses_11_s05_one_of_many_steps_at_once_wins(calls: SessionCalls, n: int) -> None:
     name = calls.prefill(PROMPT).session_id
@@ -218,6 +219,7 @@ def test_ses_26_a_mask_restricts_the_draw_and_must_fit(calls: SessionCalls) -> N
     assert calls.step(name, step=pb.StepOptions(allowed_token_mask=b"")).position == 22
 
 
+@pytest.mark.long
 def test_ses_26_a_mask_has_no_bit_beyond_the_vocabulary(tmp_path: Path) -> None:
     with serve(model=tiny_with_text(tmp_path)) as served:
         calls = SessionCalls(served)

@@ -33,6 +33,7 @@ def every_call(calls: SessionCalls, name: str) -> list[Callable[[], object]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_chosen", [False, True])
 def test_ses_28_n05_a_foreign_session_is_unknown_in_the_same_words(served: Served, is_chosen: bool) -> None:
     owner, other = SessionCalls(served, "a"), SessionCalls(served, "b")

@@ -88,6 +88,7 @@ def test_ses_30_a_fork_holds_what_its_parent_held(calls: SessionCalls) -> None:
     assert spoken.say(EMOJI[3]) == "😀"
 
 
+@pytest.mark.long
 def test_gen_12_a_prefill_without_tokens_is_refused(calls: SessionCalls) -> None:
     n_rows = calls.served.stats().n_prefill_rows
     for request, path in (

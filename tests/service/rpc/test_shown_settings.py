@@ -50,6 +50,7 @@ def test_mod_10_three_overrides_are_the_same_wherever_they_are_shown(capfd: pyte
     assert {fact["origin"] for fact in plain} == {"checkpoint", "architecture"}
 
 
+@pytest.mark.long
 def test_cfg_6_the_server_tells_what_config_show_prints_less_secrets(capfd: pytest.CaptureFixture[str]) -> None:
     """The settings that are chosen for the machine are not compared."""
     given = [f"tracing.endpoint=http://me:{SECRET}@127.0.0.1:4317", "kv.block_tokens=32"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import select
 import socket
 import time
@@ -24,10 +23,11 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
+from support.release_run import repetitions
 from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
 
-N_CONNECTIONS = 1000 if os.environ.get("IMP_RELEASE") else 120
+N_CONNECTIONS = repetitions(1000, 120)
 # The shortest that the settings allow. Each connection sends a byte this often.
 SETTINGS_OF_TESTS = ("keepalive.time=1s", "keepalive.timeout=1s", "keepalive.min_ping_interval=1s")
 PACE_SECONDS = 0.05

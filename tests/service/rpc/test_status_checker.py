@@ -39,6 +39,7 @@ def test_rpc_41_what_grpc_says_itself_passes() -> None:
     check_status(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses", ())
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("code", "words", "pairs"),
     [

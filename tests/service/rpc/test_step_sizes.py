@@ -30,6 +30,7 @@ def is_too_large(call: Callable[[], object], field: str) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_rpc_35_logits_of_many_sessions(served: Served) -> None:
     calls = SessionCalls(served)
     names = [calls.prefill([300 + i, 301]).session_id for i in range(30)]
@@ -50,6 +51,7 @@ def test_rpc_35_logits_of_many_sessions(served: Served) -> None:
     assert calls.steps(*steps[:n]).ByteSize() <= MESSAGE_BYTES
 
 
+@pytest.mark.long
 def test_rpc_35_scores_of_a_long_prefill(served: Served) -> None:
     calls = SessionCalls(served)
     options = pb.StepOptions(scores=True, top_logprobs=20)

@@ -149,6 +149,7 @@ def unary() -> pb.GenerateUnaryResponse:
     return reply
 
 
+@pytest.mark.long
 def test_rpc_3_a_whole_reply_is_read_as_the_stream_it_folds() -> None:
     check_unary(request(), unary(), spelled)
     for change in (

@@ -55,6 +55,7 @@ def prompts() -> Iterator[list[int]]:
 PROMPTS = prompts()
 
 
+@pytest.mark.few(4)
 @WAYS
 @pytest.mark.parametrize(
     ("one", "other", "shared"),
@@ -82,6 +83,7 @@ def test_n03_pfx_5_a_salt_is_its_tenants_and_no_salt_is_the_empty_one(
         assert way(served, prompt, second) == (FOUND if shared else 0)
 
 
+@pytest.mark.few(1)
 @WAYS
 def test_n01_a_prompt_of_another_tenants_is_as_much_work_as_one_that_nobody_sent(
     served: Served, way: Callable[[Served, list[int], Scope], int]
@@ -128,6 +130,7 @@ def everything(served: Served, tenant: str) -> list[bytes]:
     return [*found, *(output.SerializeToString(deterministic=True) for output in outputs)]
 
 
+@pytest.mark.long
 def test_n04_blocks_that_another_tenant_filled_and_freed_are_never_read() -> None:
     """A's text fills the whole cache three times. B's numbers then equal those of a fresh server, bit for bit."""
     settings = ("features.logits=true", "kv.bytes=1MiB")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from support.gate import ALL_STEPS, HELD, Gate, gate
 from support.served import Served, ask, serve
 
@@ -52,6 +54,7 @@ def step(held: Gate, n_steps: int) -> None:
         held.wait()
 
 
+@pytest.mark.long
 def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_steps() -> None:
     """It gets a token in every step, and no step exceeds two tenants' shares: 23 rows for the 60 generations."""
     with held_server() as (served, held):
@@ -67,6 +70,7 @@ def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_ste
             call.cancel()
 
 
+@pytest.mark.long
 def test_sch_7_a_tenant_that_finds_every_place_taken_begins_at_once() -> None:
     with held_server("scheduler.max_running=16") as (served, held):
         calls = begin(served, "a", 40)

@@ -88,6 +88,7 @@ def test_rpc_25_w25_only_certificates_of_the_authority_and_of_today_come_in(tmp_
             assert not can_call(served, credentials(client)), what
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("version", "is_spoken"), [("TLSv1_1", False), ("TLSv1_2", True), ("TLSv1_3", True)])
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
 def test_rpc_25_w25_nothing_older_than_tls_1_2_is_spoken(tmp_path: Path, version: str, is_spoken: bool) -> None:
@@ -141,6 +142,7 @@ def test_rpc_25_cfg_11_w23_a_new_certificate_is_shown_while_streams_go_on_and_a_
         assert len(tokens_of(messages)) == 300
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("broken", "content", "key"),
     [

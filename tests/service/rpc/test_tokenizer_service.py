@@ -190,6 +190,7 @@ def test_txt_27_an_archive_comes_in_pieces() -> None:
     assert [bool(piece.sha256) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("method", "request_", "path"),
     [
@@ -212,6 +213,7 @@ def test_p03_p35_bounds_of_texts_and_ids(
     assert (code, details.reason, details.paths) == (grpc.StatusCode.INVALID_ARGUMENT, "FIELD_INVALID", [path])
 
 
+@pytest.mark.long
 def test_p35_no_text_at_all_and_the_longest(stub: tokenizer_pb2_grpc.TokenizerServiceStub) -> None:
     assert stub.Tokenize(pb.TokenizeRequest(texts=[""])).results[0].count == 0
     assert not stub.Detokenize(pb.DetokenizeRequest()).texts
@@ -219,6 +221,7 @@ def test_p35_no_text_at_all_and_the_longest(stub: tokenizer_pb2_grpc.TokenizerSe
     assert result.count > 300_000
 
 
+@pytest.mark.long
 def test_rpc_35_a_reply_that_could_not_be_sent_is_refused() -> None:
     with serve("limits.max_message_bytes=64KiB") as small:
         stub = tokenizer_pb2_grpc.TokenizerServiceStub(small.channel())

@@ -35,13 +35,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def request_with(tools: str = TOOLS, **fields: Any) -> pb.GenerateRequest:
     chat = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content="Rain?")], tools_json=tools)
+    prompt: dict[str, Any] = {} if "text" in fields else {"chat": chat}
     output = types_pb2.OutputOptions(parse=True, max_chunk_tokens=3)
     sampling = types_pb2.SamplingOptions(seed=6, temperature=0)
     return pb.GenerateRequest(
-        chat=chat, sampling=sampling, output=output, stop=types_pb2.StopOptions(max_tokens=150), **fields
+        sampling=sampling, output=output, stop=types_pb2.StopOptions(max_tokens=150), **prompt, **fields
     )
 
 
+@pytest.mark.long
 def test_tol_2_chn_9_a_call_is_streamed_as_it_is_sent_whole(served: Served) -> None:
     request = request_with(tool_choice="function:get_weather")
     replies = list(served.inference.Generate(request))
@@ -73,7 +75,8 @@ def test_chn_9_reasoning_is_streamed_as_it_is_sent_whole(served: Served) -> None
 def test_chn_9_what_is_held_back_comes_with_the_end(served: Served) -> None:
     cut = '<tool_call>{"name": "get_weather", '
     for text, expected in (("<think>Why\n</th", ("", "Why\n</th", "")), (cut, ("", "", "get_weather"))):
-        request = request_with(constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=[text])))
+        # With tools in a chat, a call that fits would be allowed too.
+        request = request_with(text="Rain?", constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=[text])))
         finished = list(served.inference.Generate(request))[-1].finished
         assert "</th" in finished.reasoning or finished.tool_calls
         [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
@@ -97,6 +100,7 @@ def test_tol_1_txt_31_a_forced_call_is_compiled_in_the_queue_of_constraints(
     assert tenants == ["t"]
 
 
+@pytest.mark.long
 def test_chn_9_without_parse_the_messages_are_as_before(served: Served) -> None:
     request = request_with(tool_choice="required")
     request.output.ClearField("parse")
@@ -105,6 +109,7 @@ def test_chn_9_without_parse_the_messages_are_as_before(served: Served) -> None:
             assert (part.reasoning, len(part.tool_calls)) == ("", 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_parallel", [None, True, False])
 def test_tol_2_one_call_or_several(served: Served, is_parallel: bool | None) -> None:
     """The biases keep the model from an early end, and from spaces."""
@@ -117,11 +122,66 @@ def test_tol_2_one_call_or_several(served: Served, is_parallel: bool | None) -> 
         request.sampling.logit_bias[token] = -100.0
     [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
     assert (len(sequence.output.tool_calls) > 1) == (is_parallel is not False)
+
+
+TWO_CALLS = "".join(
+    f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{city}", "days": 2}}}}\n</tool_call>\n'
+    for city in ("Rome", "Oslo")
+)
+
+
+@pytest.mark.parametrize("n_others", [0, 3])
+def test_tol_5_the_output_ends_after_its_first_call_in_any_batch(served: Served, n_others: int) -> None:
+    """The prompt is a text, so that a constraint can make the model write two calls."""
+    two = types_pb2.Constraint(choices=types_pb2.Choices(values=[TWO_CALLS]))
+    others = [served.inference.Generate(request_with("", text=f"the {n}")) for n in range(n_others)]
+    several, one = (
+        served.inference.GenerateUnary(
+            pb.GenerateUnaryRequest(request=request_with(text="Rain?", constraint=two, parallel_tool_calls=is_parallel))
+        ).sequences[0]
+        for is_parallel in (True, False)
+    )
+    for other in others:
+        list(other)
+    assert len(several.output.tool_calls) == 2
+    assert list(one.output.tool_calls) == list(several.output.tool_calls)[:1]
+    n_tokens = len(one.output.token_ids)
+    assert 0 < n_tokens < len(several.output.token_ids) / 2 + 12
+    assert one.output.token_ids == several.output.token_ids[:n_tokens]
+    assert (one.reason, one.output.text, one.HasField("match")) == (types_pb2.FINISH_REASON_STOP, "", False)
+    request = request_with(text="Rain?", constraint=two, parallel_tool_calls=False)
+    *_, last = served.inference.Generate(request)
+    assert last.finished.reason == types_pb2.FINISH_REASON_STOP
+
+
+def test_tol_5_calls_that_nobody_looks_for_end_nothing(served: Served) -> None:
     request = request_with(parallel_tool_calls=False)
+    request.output.parse = False
     with pytest.raises(grpc.RpcError) as caught:
         list(served.inference.Generate(request))
     details = read_details(caught.value.trailing_metadata())
-    assert details.message.startswith("parallel_tool_calls: false, expected only where tool_choice forces a call")
+    assert details.message.startswith("parallel_tool_calls: false, expected output.parse or a tool_choice that forces")
+
+
+@pytest.mark.parametrize(("choice", "parses"), [("auto", True), ("auto", False), ("", True), ("", False)])
+def test_tol_4_the_model_may_call_if_a_constraint_is_on_content(served: Served, choice: str, parses: bool) -> None:
+    """A bias makes the model begin with the one or the other, if the constraint allows it."""
+    tokenizer = served.host.model.tokenizer
+    for begin, is_call in (("<", True), ("n", False)):
+        request = request_with(
+            tool_choice=choice, constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=["no", "never"]))
+        )
+        request.output.parse = parses
+        request.stop.max_tokens = 1
+        for token in range(256, tokenizer.vocab_size):
+            if tokenizer.token_bytes(token).startswith(begin.encode()):
+                request.sampling.logit_bias[token] = 50.0
+        for token in tokenizer.encode(begin, add_special_tokens=False):
+            request.sampling.logit_bias[token] = 100.0
+        [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
+        [token] = sequence.output.token_ids
+        begins_call = tokenizer.token_bytes(token).startswith(b"<")
+        assert begins_call == (is_call and (choice == "auto" or parses))
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -148,7 +208,7 @@ def test_tol_3_a_model_without_a_dialect_refuses_tools() -> None:
 
 
 def test_chn_10_an_assistants_message_without_content_has_null(tmp_path: Path) -> None:
-    source = "{% for m in messages %}{{ 'null' if m.content is none else '(' + m.content + ')' }} {% endfor %}"
+    source = "{% for m in messages %}{{ '(' + m.content + ')' if m.content is defined else 'null' }} {% endfor %}"
     (tmp_path / "chat.jinja").write_text(source)
     null = types_pb2.ChatMessage(role="assistant", null_content=True)
     empty = types_pb2.ChatMessage(role="assistant")
@@ -164,6 +224,7 @@ def test_chn_10_an_assistants_message_without_content_has_null(tmp_path: Path) -
         assert "chat.messages[0].null_content" in str(caught.value.details())
 
 
+@pytest.mark.long
 def test_chn_10_reasoning_and_documents_reach_the_template(served: Served, tmp_path: Path) -> None:
     source = (
         "{% for d in documents or [] %}{{ d.title }} {% endfor %}{% for m in messages %}{{ m.thinking }}{% endfor %}"

@@ -70,6 +70,7 @@ def by_step(served: Served) -> types_pb2.TokenScores:
     return calls.steps(step).results[0].output.scores
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("scores", "n"),
     # A step scores only its own tokens.
@@ -87,6 +88,7 @@ def test_rpc_30_workers_read_the_scores_of_a_prompt_a_part_at_a_time(
     assert are_workers(threads) and len(threads) == n
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", [streamed, in_one])
 def test_rpc_30_workers_compute_the_masks_of_a_constraint(
     served: Served, threads_of: Callable[[Any, str], list[str]], run: Any
@@ -100,6 +102,7 @@ def test_rpc_30_workers_compute_the_masks_of_a_constraint(
     assert are_workers(taken)
 
 
+@pytest.mark.long
 def test_rpc_30_a_worker_describes_the_model(served: Served, threads_of: Callable[[Any, str], list[str]]) -> None:
     threads = threads_of(model, "write_model_info")
     model_pb2_grpc.ModelServiceStub(served.channel()).GetModelInfo(model_pb2.GetModelInfoRequest())

@@ -49,6 +49,7 @@ def test_rpc_6_each_range_is_written_at_its_field(message: str, field: str) -> N
     assert written in comment_of(message, field)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("message", "field"), COUNTS)
 def test_rpc_6_each_count_is_written_at_its_field(message: str, field: str) -> None:
     assert COUNTS[message, field] in comment_of(message, field)

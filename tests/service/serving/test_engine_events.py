@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import select
 
+import pytest
+
 import imp_service
 from imp_service.core import DoneEvent, Event
 from imp_service.serving.engine_events import MOST_EVENTS, EngineEvents
@@ -38,6 +40,7 @@ def test_a_handler_that_raises_holds_up_no_other() -> None:
     assert reported == ["a bug"]
 
 
+@pytest.mark.long
 def test_rpc_30_many_events_do_not_hold_the_loop() -> None:
     """Events that come at once are handled in several steps of the loop, and none is lost."""
     n_events = 4 * MOST_EVENTS + 1

@@ -116,6 +116,7 @@ def test_obs_4_a_server_profiles_its_own_steps(model: LanguageModel) -> None:
     assert sum(share.share for share in op_shares(found)) == pytest.approx(1)
 
 
+@pytest.mark.long
 def test_obs_4_r20_a_profile_that_nobody_waits_for_is_ended(model: LanguageModel) -> None:
     async def profile() -> None:
         events = EngineEvents(asyncio.get_running_loop(), model._runtime.client, lambda _: None)

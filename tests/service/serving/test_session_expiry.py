@@ -103,6 +103,7 @@ def test_ses_16_many_that_come_and_go_leave_those_that_stay(session: EngineSessi
     run(session, act)
 
 
+@pytest.mark.long
 def test_ses_16_the_loop_itself_ends_what_is_due(session: EngineSession) -> None:
     async def on_a_loop() -> list[str]:
         ended: list[str] = []

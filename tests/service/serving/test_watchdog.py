@@ -259,6 +259,7 @@ def test_an_engine_that_is_not_at_rest_is_looked_at_whoever_calls(
     assert pauses == [0.5]
 
 
+@pytest.mark.long
 def test_r16_a_place_that_is_taken_again_begins_anew(yard: Yard) -> None:
     """Observations of a request that has ended do not apply to the next one."""
     yard.requests = [Request()]

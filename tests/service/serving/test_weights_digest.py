@@ -103,6 +103,7 @@ def test_mod_14_a_pinned_digest_is_compared_with_the_file_that_was_opened(
     assert refused.value.reason == "WEIGHTS_CORRUPT"
 
 
+@pytest.mark.long
 def test_mod_14_a_set_of_files_is_digested_in_the_order_of_its_names(tmp_path: Path) -> None:
     index = write_set(tmp_path)
     shards = sorted(tmp_path.glob("*.safetensors"))

@@ -58,6 +58,7 @@ def test_y07_a_closed_descriptor_loses_lines_and_hits_nobody_elses() -> None:
     assert log.n_dropped == {"rate": 0, "backlog": 0, "failed": 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_blocking", [True, False])
 def test_y07_a_pipe_nobody_reads_never_makes_a_writer_wait(is_blocking: bool) -> None:
     """Lines that fit the pipe and the queue are kept, and the rest is counted. A later reader gets that count."""

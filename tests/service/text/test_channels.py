@@ -16,18 +16,27 @@ from imp_service.config import load as load_config
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatMessage, ChatPrompt, StopRules, StopStrings, Tokenizer
 from imp_service.text.channels.calls import CallIds, CallWriter
-from imp_service.text.channels.channel_stream import ChannelDelta, ChannelStream, ParsePlan, joined, visible
+from imp_service.text.channels.channel_stream import (
+    ChannelDelta,
+    ChannelStream,
+    ParsePlan,
+    ReasoningCount,
+    joined,
+    visible,
+)
 from imp_service.text.channels.dialects import DIALECTS
 from imp_service.text.channels.find_dialect import opens_reasoning
-from imp_service.text.channels.pieces import Kind, Piece, merged
+from imp_service.text.channels.pieces import Piece, PieceKind, merged
 from imp_service.text.channels.splitter import ChannelSplitter
 from imp_service.text.channels.tools import Tool
 from support.dialect_texts import ONLY_CALLS, TOOLS, TYPES, WITHOUT_REASONING, WRITERS, Said, message_of
 from support.family_templates import FAMILIES
+from support.release_run import repetitions
 from support.tiny_vocabularies import byte_level
 from support.tool_templates import ROWS
 
 BYTES = Tokenizer.from_metadata(byte_level())
+N_CONVERSATIONS = repetitions(200, 50)
 NAMES = frozenset(tool.name for tool in TOOLS)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<[{\n\r\t "), min_size=1, max_size=12)
 VALUES = {
@@ -101,6 +110,7 @@ def read(dialect: str, text: str, *, tools: Sequence[Tool] | None = TOOLS, every
     return joined([*(stream.feed_all(ids[at : at + step]) for at in range(0, len(ids), step)), stream.finish()])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(text=TANGLES, in_reasoning=st.booleans(), seed=st.integers(0, 2**32))
 def test_chn_1_chn_2_every_byte_is_in_one_piece_whatever_the_splits(
@@ -115,7 +125,7 @@ def test_chn_1_chn_2_every_byte_is_in_one_piece_whatever_the_splits(
 
 def test_chn_1_plain_output_is_all_content() -> None:
     text = "<think>a</think><tool_call>"
-    assert split("plain", [text.encode()], in_reasoning=True) == [Piece(Kind.CONTENT, text.encode())]
+    assert split("plain", [text.encode()], in_reasoning=True) == [Piece(PieceKind.CONTENT, text.encode())]
 
 
 def expected_of(row: str, said: Said) -> Said:
@@ -124,6 +134,7 @@ def expected_of(row: str, said: Said) -> Said:
     return Said(content, "" if row in WITHOUT_REASONING else said.reasoning, said.calls)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 @given(said=SAID)
 def test_tol_2_what_a_dialect_writes_is_read_back(writer: Callable[[Said], str], said: Said) -> None:
@@ -178,10 +189,9 @@ def conversations(row: str, n: int) -> Iterator[Said]:
         yield expected_of(f"tool-template:{row}" if row.startswith("mistral") else row, Said(content, reasoning, calls))
 
 
-@pytest.mark.sweep(quick=lambda row, n: n == 8)
-@pytest.mark.parametrize("n", [8, 200])
+@pytest.mark.long
 @pytest.mark.parametrize("row", ROWS)
-def test_tol_2_what_a_template_renders_is_read_back(row: str, n: int) -> None:
+def test_tol_2_what_a_template_renders_is_read_back(row: str) -> None:
     """The output comes token by token, byte by byte and at once."""
     name, metadata = ROWS[row]
     tokens = metadata["tokenizer.ggml.tokens"]
@@ -189,7 +199,7 @@ def test_tol_2_what_a_template_renders_is_read_back(row: str, n: int) -> None:
     side = TextSide(metadata, load_config(None, []).settings, len(tokens))
     question = ChatMessage("user", "Where?")
     before = side.render(ChatPrompt((question,))).text
-    for said in conversations(row, n):
+    for said in conversations(row, N_CONVERSATIONS):
         message = message_of(said, FAMILIES.get(row))
         answer = ChatMessage(
             "assistant",
@@ -272,6 +282,7 @@ def test_chn_3_text_behind_a_call_is_content() -> None:
         assert (len(found.tool_calls), found.text) == (1, content)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 def test_chn_4_a_call_that_is_cut_is_returned_as_far_as_it_came(writer: Callable[[Said], str]) -> None:
     dialect, text = WRITERS[writer], writer(Said("", "", [("find", {"text": "abc", "count": 12})]))
@@ -354,12 +365,45 @@ def test_chn_7_an_id_that_the_model_writes_before_its_arguments_is_kept() -> Non
 
 def test_chn_4_a_call_in_a_broken_character_stays_valid_text() -> None:
     writer = CallWriter((), CallIds(DIALECTS["hermes"].ids, (1,)))
-    for piece in (Piece(Kind.NAME, b"f"), Piece(Kind.HEAD_END)):
+    for piece in (Piece(PieceKind.NAME, b"f"), Piece(PieceKind.HEAD_END)):
         writer.take(piece)
-    first = writer.take(Piece(Kind.ARGUMENTS, b'{"a": "\xc3'))
-    second = writer.take(Piece(Kind.ARGUMENTS, b'\xbc"}'))
+    first = writer.take(Piece(PieceKind.ARGUMENTS, b'{"a": "\xc3'))
+    second = writer.take(Piece(PieceKind.ARGUMENTS, b'\xbc"}'))
     assert first is not None and second is not None
     assert first.arguments + second.arguments == '{"a": "ü"}'
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [writer for writer in WRITERS if writer.__name__ not in WITHOUT_REASONING],
+    ids=lambda writer: writer.__name__,
+)
+def test_chn_11_tokens_that_begin_in_the_reasoning_are_counted(writer: Callable[[Said], str]) -> None:
+    """Each token is a byte here."""
+    plan = ParsePlan(DIALECTS[WRITERS[writer]], False, TOOLS, (7,))
+    text = writer(Said("Moment ü", "why ✓", [("find", {"text": "a"})]))
+    ids = BYTES.encode(text, add_special_tokens=False)
+    for step in (1, 3, len(ids)):
+        stream = ChannelStream(visible(BYTES.table, plan.dialect, BYTES.eos_ids), plan)
+        found = joined([*(stream.feed_all(ids[at : at + step]) for at in range(0, len(ids), step)), stream.finish()])
+        assert found.reasoning == "why ✓"
+        assert stream.n_reasoning_tokens == len("why ✓".encode())
+
+
+def test_chn_11_a_token_of_two_channels_counts_for_that_in_which_it_begins() -> None:
+    count = ReasoningCount()
+    for n_bytes in (2, 0, 3, 1, 4):
+        count.add(n_bytes)
+    for kind, data in (
+        (PieceKind.MARKER, b"a"),
+        (PieceKind.REASONING, b"bcd"),
+        (PieceKind.CONTENT, b"e"),
+        (PieceKind.REASONING, b"f"),
+    ):
+        count.take([Piece(kind, data)])
+    assert count.n_tokens == 2
+    count.take([Piece(PieceKind.CONTENT, b"ghij")])
+    assert count.n_tokens == 2
 
 
 STOPS = StopRules(StopStrings(("END",)))
@@ -384,6 +428,25 @@ def test_chn_8_stop_strings_match_content_alone() -> None:
     assert (found.match, found.text, found.reasoning) == ("END", "a  b ", "END")
     assert json.loads(found.tool_calls[0].arguments) == {"text": "END"}
     assert n == text.rindex("END") + 3
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
+def test_tol_5_the_output_ends_after_its_first_complete_call(writer: Callable[[Said], str]) -> None:
+    dialect = WRITERS[writer]
+    calls: list[tuple[str, dict[str, object]]] = [("find", {"text": "a"}), ("find", {"text": "b"})]
+    one, two = (writer(Said(calls=calls[:n])) for n in (1, 2))
+    plan = ParsePlan(DIALECTS[dialect], False, TOOLS, (7,), ends_after_call=True)
+    ids = BYTES.encode(two, add_special_tokens=False)
+    stream = ChannelStream(visible(BYTES.table, plan.dialect, BYTES.eos_ids), plan)
+    assert stream.seeks_end
+    deltas = list[ChannelDelta]()
+    while not (deltas and deltas[-1].is_end):
+        deltas.append(stream.feed(ids[len(deltas)]))
+    assert stream.finish() == ChannelDelta()
+    found, whole = joined(deltas), read(dialect, one)
+    assert (found.tool_calls, found.text, found.match, found.is_end) == (whole.tool_calls, "", None, True)
+    assert len(deltas) <= len(one.encode())
 
 
 def test_chn_8_a_stop_string_does_not_go_on_behind_a_call() -> None:

@@ -91,6 +91,7 @@ def test_txt_18_tools_calls_and_results() -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", sorted(GOLDEN))
 @settings(max_examples=settings().max_examples // 3)
 @given(st.lists(st.text(max_size=12) | st.sampled_from(chat_templates.CONTROL), min_size=1, max_size=3))
@@ -104,6 +105,7 @@ def test_txt_18_bounds_and_marks_change_no_character(family: str, contents: list
     assert "".join(span.text for span in rendered.spans) == rendered.text
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("family", sorted(GOLDEN))
 @pytest.mark.parametrize("spelling", ["<|im_end|>", "<|im_start|>system", "[INST]", "</s>", "<end_of_turn>", "<|end|>"])
 def test_txt_17_t15_no_control_id_comes_from_a_message(family: str, spelling: str) -> None:

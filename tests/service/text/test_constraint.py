@@ -75,6 +75,7 @@ OPEN_MAP = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("schema", "n"), [(RECORD, 500), (TREE, 250), (OPEN_MAP, 150), ({"multipleOf": 7, "type": "integer"}, 100)]
 )
@@ -91,6 +92,7 @@ def test_txt_23_t37_a_thousand_schema_samples(schema: dict[str, object], n: int,
     assert n_finished > n // 3
 
 
+@pytest.mark.long
 def test_txt_23_a_thousand_objects(repeats: Repeats) -> None:
     n = repeats(1000)
     program = COMPILER.compile(ANY_OBJECT)
@@ -104,6 +106,7 @@ def test_txt_23_a_thousand_objects(repeats: Repeats) -> None:
     assert n_finished > 0.3 * n
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "pattern", [r"(ab|b)+[0-9]{2}", r"\d{4}-\d{2}-\d{2}( true)?", r"[^ab\n]*é?", r"(?i:abc)+|x/y\"", r"(a+)+b"]
 )
@@ -134,6 +137,7 @@ def test_txt_23_t42_a_thousand_gbnf_samples(repeats: Repeats) -> None:
         assert not finished or re.fullmatch(r"(0|[1-9]\d{0,2})(\+(0|[1-9]\d{0,2}))*", text), text
 
 
+@pytest.mark.long
 def test_txt_23_t43_a_thousand_choices() -> None:
     choices = ("a", "ab", "true", "tr", 'x"/é\n', "a")
     program = COMPILER.compile(_choices(*choices))

@@ -60,6 +60,7 @@ def _own_peak() -> int:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constraint", [MULTIPLE, CONJUNCTION], ids=["multiple", "conjunction"])
 def test_txt_31_t53_memory_of_compiling_is_bounded_and_not_taken_here(constraint: ConstraintSpec) -> None:
     compiler = _compiler(compile_ms=60_000, compile_bytes=16 << 20)
@@ -73,6 +74,7 @@ def test_txt_31_t53_memory_of_compiling_is_bounded_and_not_taken_here(constraint
     assert compiler.compile(_regex("ab+")).start().accept(ord("a")), "the next one finds a worker"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constraint", [MULTIPLE, CONJUNCTION], ids=["multiple", "conjunction"])
 def test_txt_31_t53_time_of_compiling_is_bounded(constraint: ConstraintSpec) -> None:
     compiler = _compiler(compile_ms=100, compile_bytes=1 << 30)
@@ -95,6 +97,7 @@ def test_txt_31_t53_compiling_is_bounded_in_a_process_that_ignores_its_children(
         signal.signal(signal.SIGCHLD, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN], ids=["told", "not told"])
 def test_txt_31_a_worker_that_cannot_start_is_no_fault_of_the_constraint(
     handler: signal.Handlers, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +117,7 @@ def test_txt_31_a_worker_that_cannot_start_is_no_fault_of_the_constraint(
         signal.signal(signal.SIGCHLD, before)
 
 
+@pytest.mark.long
 def test_txt_31_closing_ends_what_is_being_compiled() -> None:
     compiler = _compiler(compile_ms=3_600_000, compile_bytes=8 << 30)
     compiler.compile(HARMLESS)
@@ -148,6 +152,7 @@ def _wait_until(is_so: object) -> None:
         threading.Event().wait(0.005)
 
 
+@pytest.mark.long
 def test_txt_31_a_worker_that_was_killed_or_left_is_replaced() -> None:
     compiler = _compiler()
     for source in ("ab", "cd", "ef"):
@@ -190,6 +195,7 @@ def test_txt_31_a_stop_that_reaches_the_worker_too_ends_no_call() -> None:
     compiler.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM])
 def test_txt_31_a_process_that_the_system_refuses_is_no_bug(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -240,6 +246,7 @@ def test_txt_32_t54_ten_thousand_requests_do_not_wear_a_constraint_out() -> None
     assert len(shared) > 3, "nothing wore out: the test tests nothing"
 
 
+@pytest.mark.long
 def test_txt_32_who_spends_a_program_alone_is_refused_and_nobody_else() -> None:
     compiler = _compiler()
     costly = _regex("(.*a.{100}|.*b.{99}|.*c.{98}|.*d.{97}|.*e.{93}|.*f.{91}|.*g.{70})")
@@ -256,6 +263,7 @@ def test_txt_32_who_spends_a_program_alone_is_refused_and_nobody_else() -> None:
     _follow(program.start(), b"xyz")
 
 
+@pytest.mark.long
 def test_txt_32_a_sequence_that_moves_to_a_fresh_program_writes_the_same() -> None:
     """Its masks, its end and its rollbacks equal those of a sequence that has its program to itself."""
     shared, own = _compiler().compile(LONG_STRINGS), _compiler().compile(LONG_STRINGS)
@@ -278,6 +286,7 @@ def test_txt_32_a_sequence_that_moves_to_a_fresh_program_writes_the_same() -> No
     assert moved.fork().accept(ord("x"))
 
 
+@pytest.mark.long
 def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of its rows grows with the text, which the library's own limits do not cover."""
     monkeypatch.setattr("imp_service.text.constraints.state.MASK_SECONDS", 0.01)
@@ -356,7 +365,6 @@ def _measure(name: str, cache_bytes: int, n: int) -> tuple[int, int, int]:
 
 
 @pytest.mark.long
-@pytest.mark.sweep(quick=lambda name: name in ("states", "lexemes"))
 @pytest.mark.parametrize("name", GREEDY)
 def test_txt_33_t45_a_program_counts_for_no_less_than_it_holds(name: str) -> None:
     held, counted, _ = _measure(name, 1 << 30, 4)
@@ -388,12 +396,21 @@ def test_txt_34_white_space_between_two_tokens_of_json_is_bounded_unless_asked_f
     compiler = _compiler()
     source = '{"type": "object"}' if kind is ConstraintKind.JSON_SCHEMA else ""
     for place in (b"{", b'{"a"', b'{"a":', b'{"a":[', b'{"a":1', b'{"a":1,'):
-        for unbounded, most in ((False, 64), (True, 500)):
+        for unbounded, blanks, most in (
+            (False, b" ", 1),
+            (False, b"\t", 0),
+            (False, b"\n", 1),
+            (False, b"\r\n", 2),
+            (False, b"\n" + b" " * 99, 33),
+            (False, b"\r\n" + b"\t" * 99, 18),
+            (True, b" \n\t\r" * 125, 500),
+        ):
             state = compiler.compile(ConstraintSpec(kind, source, unbounded_whitespace=unbounded)).start()
             _follow(state, place)
             n_blanks = 0
-            while n_blanks < 500 and state.accept(b" \n\t\r"[n_blanks % 4]):
+            while n_blanks < 500 and state.accept((blanks + b"\n" * 500)[n_blanks]):
                 n_blanks += 1
-            assert n_blanks == most
-    pretty = json.dumps({"a": [{"b": [1, {"c": [None]}]}]}, indent=8)
-    _follow(compiler.compile(ConstraintSpec(kind, source)).start(), pretty.encode())
+            assert n_blanks == (most if blanks != b"\t" else 0), (place, blanks)
+    pretty = json.dumps({"a": [{"b": [1, {"c": [None]}]}]}, indent=4)
+    for text in (pretty, pretty.replace("\n", "\r\n"), pretty.replace("    ", "\t")):
+        _follow(compiler.compile(ConstraintSpec(kind, source)).start(), text.encode())

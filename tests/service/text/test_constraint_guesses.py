@@ -56,6 +56,7 @@ def walk(state: ConstraintState, rng: random.Random, most: int = 120) -> list[tu
     return seen
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", [*KINDS, "call"])
 def test_spc_17_guesses_have_the_masks_of_single_steps_and_change_nothing(kind: str) -> None:
     program, tokenizer = compiled(kind)
@@ -165,6 +166,7 @@ def test_spc_17_a_constraint_that_fails_on_a_guess_does_not_fail_there(monkeypat
     assert all(state.accept(token) for token in text) and state.may_end
 
 
+@pytest.mark.long
 def test_spc_17_guesses_do_not_spend_a_lexer_that_a_sequence_has_alone() -> None:
     """Guesses may wear out the lexer that sequences share, which is then replaced. They do not end the sequence."""
     program = COMPILER.compile(

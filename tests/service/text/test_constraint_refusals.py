@@ -15,6 +15,8 @@ from imp_service.text import (
     TextLimits,
     Tokenizer,
 )
+from imp_service.text.constraints.json_schema import hints_of
+from imp_service.text.constraints.schema_core import FORMATS
 from support.tiny_vocabularies import byte_level
 
 TOKENIZER = Tokenizer.from_metadata(byte_level())
@@ -51,40 +53,145 @@ def test_t34_no_schema(source: str) -> None:
     _refusal(ConstraintKind.JSON_SCHEMA, source)
 
 
-UNSUPPORTED = (
-    *("not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "propertyNames"),
-    *("dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties", "unevaluatedItems", "$anchor"),
-    *(
-        "$dynamicRef",
-        "$recursiveRef",
-        "contentEncoding",
-        "contentMediaType",
-        "nullable",
-        "x-guidance",
-        "foo",
-        "additionalItems",
-    ),
-)
+# Keywords that cannot be enforced, and values of them that restrict.
+UNSUPPORTED: dict[str, object] = {
+    **{key: {} for key in ("not", "if", "contains", "$dynamicRef", "$recursiveRef", "foo")},
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), False),
+    **{key: {"a": ["b"]} for key in ("dependentRequired", "dependencies")},
+    **{"dependentSchemas": {"a": {}}, "maxContains": 1, "uniqueItems": True, "propertyNames": {"pattern": "^a"}},
+}
+# The same where they allow everything, and annotations.
+HARMLESS: list[dict[str, object]] = [
+    *({"contentEncoding": "base64"}, {"contentMediaType": "text/plain"}, {"x-order": 3}, {"x-guidance": {}}),
+    *({"discriminator": {"propertyName": "kind"}}, {"nullable": False}, {"$anchor": "a"}, {"example": 1}),
+    *({"uniqueItems": False}, {"propertyNames": {"type": "string"}}, {"propertyNames": True}, {"then": {}}),
+    *({"dependentRequired": {}}, {"unevaluatedProperties": True}, {"unevaluatedItems": {}}, {"minContains": 1}),
+    *({"additionalItems": False}, {"$id": "http://a/b"}, {"$schema": "http://nope"}),
+    *({"format": each} for each in ("path", "password", "binary", "cuid", "nanoid", "jwt")),
+]
+
+
+def _places(part: dict[str, object]) -> list[dict[str, object]]:
+    """Schemas with a part at the top and below."""
+    return [
+        part,
+        {"properties": {"p": part}},
+        {"items": part},
+        {"anyOf": [{"type": "string"}, {"allOf": [part]}]},
+        {"$ref": "#/$defs/d", "$defs": {"d": {"prefixItems": [part]}}},
+        {"patternProperties": {"^a": {"additionalProperties": part}}},
+        {"$defs": {"unreferenced": part}},
+    ]
 
 
 @pytest.mark.parametrize("keyword", UNSUPPORTED)
 def test_txt_22_t35_unsupported_keywords_are_named_also_when_nested(keyword: str) -> None:
-    bad = {"type": "object", keyword: {}}
-    for schema in (
-        bad,
-        {"properties": {"p": bad}},
-        {"items": bad},
-        {"anyOf": [{"type": "string"}, {"allOf": [bad]}]},
-        {"$ref": "#/$defs/d", "$defs": {"d": {"prefixItems": [bad]}}},
-        {"patternProperties": {"^a": {"additionalProperties": bad}}},
-        {"$defs": {"unreferenced": bad}},
-    ):
-        assert repr(keyword) in _refusal(ConstraintKind.JSON_SCHEMA, json.dumps(schema)).message
+    for schema in _places({"type": "object", keyword: UNSUPPORTED[keyword]}):
+        refused = _refusal(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
+        assert repr(keyword) in refused.message and refused.message.startswith("at #")
 
 
-def test_txt_22_an_identifier_inside_would_move_references() -> None:
-    COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"$id": "http://a/b", "type": "null"}'))
-    assert "$id" in _refusal(ConstraintKind.JSON_SCHEMA, '{"items": {"$id": "http://a/b"}}').message
+@pytest.mark.parametrize("keyword", UNSUPPORTED)
+def test_txt_35_a_keyword_that_cannot_be_enforced_is_a_hint_if_the_schema_is_not_strict(keyword: str) -> None:
+    kept = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    schema = {"type": "array", "items": {**kept, keyword: UNSUPPORTED[keyword]}}
+    spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema), is_strict=False)
+    assert _admits(spec, '[{"n": 1}]') and not _admits(spec, '[{"n": "x"}]') and not _admits(spec, "[{}]")
+    assert f"#/items/{keyword}" in hints_of(spec.source)
+
+
+def test_txt_35_only_keywords_that_restrict_are_hints() -> None:
+    parts = {f"p{i}": {"type": "string", **part} for i, part in enumerate(HARMLESS)}
+    assert hints_of(json.dumps({"properties": {**parts, "~/": {"pattern": "(?=a)"}}})) == ["#/properties/~0~1/pattern"]
+    for wrong in ("", "[", "7", "true", '{"properties": 7}', "[" * 100_000):
+        assert hints_of(wrong) == []
+
+
+@pytest.mark.parametrize("part", HARMLESS, ids=json.dumps)
+def test_txt_35_annotations_and_keywords_that_allow_everything_change_nothing(part: dict[str, object]) -> None:
+    for schema in _places({"type": "string", **part}):
+        COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema)))
+    schema = {"type": "array", "items": {"type": "string", "maxLength": 1, **part}}
+    assert _admits(schema, '["a"]') and not _admits(schema, '["ab"]') and not _admits(schema, "[1]")
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "integer", "nullable": True}, ("1", "null"), ('"a"',)),
+        ({"type": "string", "enum": ["a"], "nullable": True}, ('"a"', "null"), ('"b"',)),
+        ({"const": 1, "nullable": True}, ("1", "null"), ("2",)),
+        ({"$ref": "#/$defs/a", "nullable": True, "$defs": {"a": {"type": "integer"}}}, ("1", "null"), ('"a"',)),
+        ({"oneOf": [{"type": "integer"}, {"type": "boolean"}], "nullable": True}, ("1", "true", "null"), ('"a"',)),
+        (
+            {"type": "array", "items": [{"type": "integer"}, {"type": "null"}], "additionalItems": False},
+            ("[]", "[1]", "[1, null]"),
+            ("[null]", "[1, null, 1]"),
+        ),
+        ({"items": [{"type": "integer"}], "additionalItems": {"type": "null"}}, ("[1, null]", "{}"), ("[1, 1]",)),
+        ({"type": "array", "items": []}, ("[]", '[1, "a"]'), ("1",)),
+        ({"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": {"type": "integer"}}}, ("1",), ("null",)),
+        (
+            {"properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a"}}, "type": "object"},
+            ('{"a": 1, "b": 2}',),
+            ('{"b": "x"}',),
+        ),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True, "maximum": 4}, ("4",), ("3", "5")),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": False, "maximum": 4}, ("3", "4"), ("5",)),
+    ],
+)
+def test_txt_35_keywords_of_older_drafts_and_of_openapi_are_enforced(
+    schema: dict[str, object], good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    assert [text for text in good if not _admits(schema, text)] == []
+    assert [text for text in bad if _admits(schema, text)] == []
+
+
+def test_txt_35_formats_that_the_library_knows_are_enforced() -> None:
+    right = {
+        **{"date-time": "2020-01-02T03:04:05Z", "time": "03:04:05Z", "date": "2020-01-02", "duration": "P1D"},
+        **{"email": "a@b.cd", "hostname": "a.bc", "ipv4": "1.2.3.4", "ipv6": "::1", "uri": "http://a/b"},
+        "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    }
+    assert right.keys() == FORMATS
+    for name, text in right.items():
+        schema = {"type": "string", "format": name}
+        assert _admits(schema, json.dumps(text)) and not _admits(schema, '" x"'), name
+
+
+def test_txt_35_a_pattern_that_looks_around_is_a_hint_or_refused() -> None:
+    for pattern in ("^(?!a)b$", "(?<=a)b", r"(a)\1", r"\\(?=b)"):
+        schema = json.dumps({"properties": {"p": {"type": "string", "pattern": pattern}}})
+        assert "at #/properties/p/pattern" in _refusal(ConstraintKind.JSON_SCHEMA, schema).message
+        assert _admits(ConstraintSpec(ConstraintKind.JSON_SCHEMA, schema, is_strict=False), '{"p": "any"}')
+    for pattern in (r"\(\?=a", "[(?=]", r"[\]1]b"):
+        COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps({"pattern": pattern})))
+
+
+def test_txt_35_schemas_of_one_of_that_may_overlap_are_named_or_any_of() -> None:
+    both = {"oneOf": [{"type": "number"}, {"type": "integer"}]}
+    schema = {"properties": {"a": both, "b": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}
+    message = _refusal(ConstraintKind.JSON_SCHEMA, json.dumps(schema)).message
+    assert message.startswith("at #/properties/a: oneOf: ") and "coerce" not in message
+    hinted = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema), is_strict=False)
+    assert _admits(hinted, '{"a": 1, "b": null}') and not _admits(hinted, '{"a": "x"}')
+    more = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps({**both, "anyOf": [{"minimum": 3}]}), is_strict=False)
+    assert _admits(more, "4") and not _admits(more, "2") and not _admits(more, '"a"')
+
+
+def test_txt_35_a_reference_in_a_part_with_an_identifier_of_its_own_is_refused() -> None:
+    inner = {"$id": "http://a/b", "properties": {"c": {"$ref": "#/$defs/d"}}}
+    schema = {"properties": {"p": inner}, "$defs": {"d": {"type": "null"}}}
+    assert "#/properties/p/properties/c/$ref" in _refusal(ConstraintKind.JSON_SCHEMA, json.dumps(schema)).message
+
+
+def _admits(schema: dict[str, object] | ConstraintSpec, text: str) -> bool:
+    """Whether a constraint allows a whole text."""
+    spec = (
+        schema if isinstance(schema, ConstraintSpec) else ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
+    )
+    state = COMPILER.compile(spec).start()
+    return all(state.accept(token) for token in TOKENIZER.encode(text, add_special_tokens=False)) and state.may_end
 
 
 @pytest.mark.parametrize(
@@ -107,9 +214,9 @@ def test_txt_22_an_identifier_inside_would_move_references() -> None:
         ({"$ref": 3}, "3"),
         ({"type": "strin"}, "strin"),
         ({"type": ["string", "nope"]}, "nope"),
-        ({"format": "nope", "type": "string"}, "nope"),
-        ({"items": [{"type": "integer"}]}, "#/items"),
         ({"properties": []}, "#/properties"),
+        ({"items": [3]}, "at #/items/0"),
+        ({"nullable": 1}, "at #/nullable: expected true or false"),
         ({"anyOf": []}, "#/anyOf"),
         ({"anyOf": [3]}, "#/anyOf/0"),
         ({"required": "a"}, "#/required"),
@@ -117,11 +224,12 @@ def test_txt_22_an_identifier_inside_would_move_references() -> None:
         ({"minItems": "x"}, 'at #/minItems: expected a number from 0, found "x"'),
         ({"type": "string", "maxLength": -1}, "at #/maxLength: expected a number from 0"),
         ({"enum": []}, "nsatisfiable"),
-        ({"minimum": 3, "maximum": 2, "type": "integer"}, "nsatisfiable"),
+        ({"minimum": 3, "maximum": 2, "type": "integer"}, "at #: Unsatisfiable schema: minimum"),
+        ({"items": {"properties": {"p": {"type": "string", "pattern": "(a"}}}}, "at #/items/properties/p: unclosed"),
+        ({"$ref": "#/$defs/d", "$defs": {"d": {"items": {"pattern": "[", "type": "string"}}}}, "at #/$defs/d/items: "),
         ({"type": "string", "pattern": "(?=a)b"}, "look-a"),
         ({"type": "string", "pattern": "(a"}, "unclosed"),
         ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf"),
-        ({"$schema": "http://nope"}, "nope"),
     ],
 )
 def test_txt_22_t35_t36_schemas_that_are_wrong(schema: dict[str, object], said: str) -> None:

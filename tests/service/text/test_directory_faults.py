@@ -170,6 +170,7 @@ def refusal(files: dict[str, bytes]) -> str:
     return str(info.value)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("kind", "change", "said"), CHANGES, ids=[said for _, _, said in CHANGES])
 def test_hub_8_t07_t08_t09_each_fault_of_a_tokenizer_names_its_place(
     kind: str, change: Callable[[JSON], object], said: str
@@ -195,6 +196,7 @@ def test_hub_8_each_fault_of_a_template_s_place_is_reported(config: Any, said: s
     assert str(info.value).startswith(said)
 
 
+@pytest.mark.long
 def test_hub_8_t07_a_file_has_a_most_size_and_word_pieces_are_refused_by_name() -> None:
     assert refusal({"tokenizer.json": b" " * (MAX_TOKENIZER_BYTES + 1)}) == "tokenizer.json: more than 134217728 bytes"
     config = {**changed("byte level", lambda _: None), "tokenizer_config.json": b" " * (4 << 20) + b"{}"}

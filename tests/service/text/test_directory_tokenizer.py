@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import zipfile
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken, normalizers, processors
 from tokenizers import Tokenizer as Library
 
 from imp_service.text import TextSpan, Tokenizer
@@ -48,6 +51,16 @@ def test_hub_1_ids_are_those_of_the_tokenizer_library(kind: str) -> None:
             assert tokenizer.encode(text, parse_special_tokens=True, add_special_tokens=added) == expected, text
 
 
+def test_hub_1_a_tokenizer_json_decides_what_is_around_a_text() -> None:
+    library = Library.from_str(library_of("byte level").to_str())
+    begin = "<|im_start|>"
+    library.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A", special_tokens=[(begin, library.token_to_id(begin))]
+    )
+    for flags in ({}, {"add_bos_token": False}, {"add_bos_token": True, "add_eos_token": True}):
+        assert ours(library, bos_token=begin, **flags).encode("Hi") == library.encode("Hi").ids, flags
+
+
 @EVERY_KIND
 def test_hub_1_another_vocabulary_gives_other_ids(kind: str) -> None:
     described = json.loads(library_of(kind).to_str())
@@ -60,6 +73,7 @@ def test_hub_1_another_vocabulary_gives_other_ids(kind: str) -> None:
     assert any(other.encode(text) != library_of(kind).encode(text).ids for text in random_texts(50, spelled=("x",)))
 
 
+@pytest.mark.few(6)
 @EVERY_KIND
 def test_hub_2_plain_text_has_no_special_token(kind: str) -> None:
     library = with_flags(kind)
@@ -72,6 +86,7 @@ def test_hub_2_plain_text_has_no_special_token(kind: str) -> None:
             assert found == oracle.encode(text, add_special_tokens=False).ids, text
 
 
+@pytest.mark.few(5)
 @EVERY_KIND
 def test_hub_2_only_the_spans_of_a_template_have_special_tokens(kind: str) -> None:
     library = with_flags(kind)
@@ -108,6 +123,7 @@ def test_hub_2_special_tokens_strip_blanks_beyond_their_own_span(kind: str) -> N
     assert library.token_to_id("MASK") in tokenizer.encode_spans(apart, add_special_tokens=False)
 
 
+@pytest.mark.few(6)
 @EVERY_KIND
 def test_hub_1_tokens_are_the_bytes_that_the_library_decodes(kind: str) -> None:
     library = library_of(kind)
@@ -121,6 +137,7 @@ def test_hub_1_tokens_are_the_bytes_that_the_library_decodes(kind: str) -> None:
         assert found == library.decode(ids), text
 
 
+@pytest.mark.few(2)
 @EVERY_KIND
 def test_hub_1_long_texts_are_cut_without_another_token(kind: str) -> None:
     library = library_of(kind)
@@ -129,6 +146,7 @@ def test_hub_1_long_texts_are_cut_without_another_token(kind: str) -> None:
     assert ours(library).encode(text, parse_special_tokens=True) == library.encode(text).ids
 
 
+@pytest.mark.few(6)
 @EVERY_KIND
 def test_hub_1_offsets_are_those_of_the_library(kind: str) -> None:
     library = library_of(kind)
@@ -147,6 +165,7 @@ def test_hub_1_offsets_are_those_of_the_library(kind: str) -> None:
             assert all(text.encode()[start:].startswith(special.encode()) for start in at)
 
 
+@pytest.mark.few(6)
 @EVERY_KIND
 def test_hub_1_the_archive_rebuilds_the_tokenizer(kind: str) -> None:
     tokenizer = ours(with_flags(kind))
@@ -154,3 +173,58 @@ def test_hub_1_the_archive_rebuilds_the_tokenizer(kind: str) -> None:
         library = Library.from_str(archive.read("tokenizer.json").decode())
     for text in random_texts(100, seed=6, spelled=SPELLED):
         assert library.encode(text).ids == tokenizer.encode(text, parse_special_tokens=True), text
+
+
+NORMALIZERS: dict[str, list[normalizers.Normalizer]] = {
+    "prepended": [normalizers.Prepend("\u2581")],
+    "composed and prepended": [normalizers.NFKC(), normalizers.Prepend("\u2581")],
+    "composed": [normalizers.NFKC()],
+    "lower case": [normalizers.Lowercase()],
+}
+NAMES = ("<A>", "<B>", "<C>")
+
+
+def with_random_flags(way: str, chosen: random.Random) -> Library:
+    library = Library.from_str(library_of("pairs, never").to_str())
+    library.normalizer = normalizers.Sequence([*NORMALIZERS[way], normalizers.Replace(" ", "\u2581")])
+    for name in NAMES:
+        flags = {flag: chosen.random() < 0.3 for flag in ("lstrip", "rstrip", "single_word")}
+        token = AddedToken(name, normalized=chosen.random() < 0.7, special=False, **flags)
+        if chosen.random() < 0.5:
+            library.add_special_tokens([token])
+        else:
+            library.add_tokens([token])
+    return library
+
+
+def random_pieces(chosen: random.Random) -> list[str]:
+    return chosen.choices([*NAMES, *NAMES, " ", "  ", "a", "b c", "\n", "Hi", "\u2581", "\u3000", "\n "], k=5)
+
+
+def random_cases(way: str) -> Iterator[tuple[Library, Tokenizer, list[str]]]:
+    """Libraries with random flags, our tokenizers of them, and texts in pieces."""
+    chosen = random.Random(way)
+    for _ in range(20):
+        library = with_random_flags(way, chosen)
+        tokenizer = ours(library)
+        for _ in range(100):
+            yield library, tokenizer, random_pieces(chosen)
+
+
+@pytest.mark.parametrize("way", NORMALIZERS)
+def test_hub_1_normalized_tokens_beside_each_other_and_beside_blanks(way: str) -> None:
+    for library, tokenizer, pieces in random_cases(way):
+        text = "".join(pieces)
+        expected = library.encode(text, add_special_tokens=False).ids
+        found = tokenizer.encode_with_offsets(text, parse_special_tokens=True, add_special_tokens=False)
+        assert found.ids == expected, text
+        assert found.start_bytes == sorted(found.start_bytes), text
+
+
+@pytest.mark.parametrize("way", ["composed", "lower case"])
+def test_hub_2_normalized_tokens_strip_blanks_beyond_their_own_span(way: str) -> None:
+    """The library strips what is white space in the normalized text: a line feed, but no space."""
+    for library, tokenizer, pieces in random_cases(way):
+        spans = [TextSpan(piece, piece in NAMES) for piece in pieces]
+        expected = library.encode("".join(pieces), add_special_tokens=False).ids
+        assert tokenizer.encode_spans(spans, add_special_tokens=False) == expected, pieces

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
@@ -27,6 +29,37 @@ def test_hub_11_ids_are_those_of_sentencepiece(name: str) -> None:
     assert any(other.encode(text) != tokenizer.encode(text) for text in texts())
 
 
+# User-defined symbols of a file. Of symbols that overlap themselves a unigram model may choose others.
+SYMBOLS = {name: ["<U>", "<think>", "xy", *(("\n\n",) if name != "unigram" else ())] for name in MODELS}
+SYMBOLS["pairs"] += ["\u2581\u2581", "  "]
+SYMBOLS["pairs, no prefix"] += ["\u2581\u2581", "  "]
+
+
+def texts_with(symbols: list[str]) -> list[str]:
+    chosen = random.Random(41)
+    pieces = [*symbols, *symbols, " ", "  ", "a", "b c", "Hi", "\n", ".", "\u2581", "\u3000"]
+    return ["", *symbols, *("".join(chosen.choices(pieces, k=chosen.randint(1, 7))) for _ in range(500))]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_hub_11_user_defined_symbols_are_those_of_sentencepiece(name: str) -> None:
+    """A text has one space in front of it, and none behind a symbol."""
+    symbols = SYMBOLS[name]
+    content = trained(**MODELS[name], user_defined_symbols=symbols)
+    import sentencepiece
+
+    oracle = sentencepiece.SentencePieceProcessor(model_proto=content)
+    tokenizer = Tokenizer.from_directory({"tokenizer.model": content})
+    for text in [*texts_with(symbols), *random_texts(100, seed=42, spelled=("<U>",)), "the <U>" * 12_000]:
+        expected = oracle.encode(text)
+        found = tokenizer.encode_with_offsets(text, add_special_tokens=False)
+        assert tokenizer.encode(text, add_special_tokens=False) == found.ids == expected, text[:100]
+        assert found.start_bytes == sorted(found.start_bytes), text[:100]
+        assert tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True) == expected, text[:100]
+    without = Tokenizer.from_directory({"tokenizer.model": trained(**MODELS[name])})
+    assert any(without.encode(text, add_special_tokens=False) != oracle.encode(text) for text in texts_with(symbols))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_hub_11_t11_a_cut_model_and_a_piece_of_an_unknown_type_are_refused(name: str) -> None:
     content = trained(**MODELS[name])
@@ -39,6 +72,12 @@ def test_hub_11_t11_a_cut_model_and_a_piece_of_an_unknown_type_are_refused(name:
         with pytest.raises(TokenizerInvalid) as info:
             Tokenizer.from_directory({"tokenizer.model": broken})
         assert str(info.value).startswith(said)
+
+
+def test_hub_11_t11_spaces_at_the_ends_of_words_are_refused() -> None:
+    content = trained(**MODELS["unigram"], treat_whitespace_as_suffix=True)
+    with pytest.raises(TokenizerInvalid, match=r"tokenizer\.model: treat_whitespace_as_suffix: "):
+        Tokenizer.from_directory({"tokenizer.model": content})
 
 
 def test_hub_11_vocab_and_merges_are_the_pairs_of_their_class() -> None:

@@ -97,6 +97,7 @@ def test_txt_29_settings_take_the_place_of_all_of_them() -> None:
         assert f"token id {wrong}, expected 0 to 259" in caught.value.message
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_txt_29_a_constraint_ends_with_each_of_them(family: str) -> None:
     metadata, expected = FAMILIES[family]
@@ -114,9 +115,15 @@ def test_txt_29_a_directory_states_its_ends_in_two_files() -> None:
         7: ("generation_config.eos_token_id",),
     }
     assert read_stated_ends(facts, 8, [5]) == {5: ("model.overrides.eos_token_ids",)}
-    for wrong in (8, -1, "x", True):
+    for wrong in (8, [-1, 8], "x", True):
         with pytest.raises(TokenizerInvalid):
             read_stated_ends({"eos_token_id": wrong}, 8)
+
+
+@pytest.mark.parametrize(("ids", "ends"), [(-1, []), ([-1, 2], [2]), (np.array([-100, -1]), [])])
+def test_hub_4_a_negative_id_is_no_end(ids: object, ends: list[int]) -> None:
+    for key in ("eos_token_id", "generation_config.eos_token_id"):
+        assert list(read_stated_ends({key: ids}, 8)) == ends
 
 
 @pytest.mark.parametrize("wrong", [[300], [-1], 5, ["a"]])

@@ -25,6 +25,7 @@ def side_of(metadata: Mapping[str, object], dialect: str | None = None) -> TextS
     return TextSide(metadata, load_config(None, words).settings, len(tokens))
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("row", ROWS)
 def test_chn_6_each_framing_is_found(row: str) -> None:
     dialect, metadata = ROWS[row]

@@ -76,6 +76,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(arguments=st.dictionaries(st.from_regex(r"[a-z_]{1,5}", fullmatch=True), VALUES, max_size=3))
 def test_chn_5_what_python_writes_is_read_as_python_reads_it(arguments: dict[str, object]) -> None:
     """Python's own parser is the oracle."""
@@ -116,6 +117,7 @@ NULLABLE = {
 EITHER = {"type": "object", "properties": {"a": {"type": ["string", "null"]}, "b": {"enum": ["x", 2, None, True]}}}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("schema", "gemma", "python", "is_valid"),
     [
@@ -144,6 +146,7 @@ def test_tol_1_a_schema_forces_a_notation(schema: object, gemma: str, python: st
     assert accepts("lfm2", schema, python) == is_valid
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -157,7 +160,23 @@ def test_tol_1_a_schema_forces_a_notation(schema: object, gemma: str, python: st
 )
 @pytest.mark.parametrize("row", ["gemma4", "lfm2"])
 def test_tol_3_a_notation_refuses_what_its_rules_cannot_force(row: str, value: object, words: str) -> None:
-    side, constraint = constraint_of(row, with_value(value))
+    side, constraint = constraint_of(row, with_value(value), is_strict=True)
     with pytest.raises(FieldInvalid) as caught:
         side.compile(constraint)
     assert words in caught.value.message and f"in the dialect {row}" in caught.value.message
+    side, hinted = constraint_of(row, with_value(value))
+    assert side.compile(hinted)
+
+
+def test_txt_35_what_a_notation_cannot_force_is_a_hint() -> None:
+    call = "<|tool_call_start|>[f(v=%s)]<|tool_call_end|>"
+    cases: list[tuple[object, tuple[str, ...], tuple[str, ...]]] = [
+        ({"type": "string", "pattern": "a", "maxLength": 2}, ('"b"',), ('"bcd"', "1")),
+        ({"enum": [[1], "a"]}, ('"a"',), ('"b"', "[1]")),
+        ({"enum": [[1]]}, ('"b"', "1"), ()),
+        ({"anyOf": [{"type": "integer"}], "minimum": 3}, ("4", "2"), ('"a"',)),
+        ({"allOf": [{"type": "string"}]}, ('"a"', "1"), ()),
+        ({"type": "object", "required": ["w"]}, ("{}",), ("1",)),
+    ]
+    for value, good, bad in cases:
+        assert [text for text in (*good, *bad) if allows("lfm2", with_value(value), call % text)] == [*good], value

@@ -27,6 +27,7 @@ def test_txt_16_every_rule_has_vectors() -> None:
     assert [rule for rule in rules() if rule not in DEPARTURES and len(vectors()[rule]) != len(texts())] == []
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("rule", rules())
 def test_txt_16_the_ids_are_those_of_llama_cpp(rule: str) -> None:
     for number, ids in vectors()[rule].items():
@@ -52,6 +53,7 @@ def test_txt_16_t16_byte_level_texts_come_back(rule: str) -> None:
         assert TOKENIZERS[rule].decode(list(encoded(rule, number))) == text
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("rule", rules())
 def test_txt_16_the_vectors_are_what_llama_cpp_says_today(rule: str) -> None:
     pytest.importorskip("llama_cpp", reason="llama_cpp is not installed")

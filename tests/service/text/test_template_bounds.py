@@ -109,6 +109,7 @@ def test_t22_json_that_a_template_reads_is_bounded(source: str) -> None:
     _failure(source)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "source",
     [
@@ -157,6 +158,7 @@ def test_t22_txt_18_what_grows_is_stopped(source: str) -> None:
     _failure(source)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("source", "limit"),
     [

@@ -10,6 +10,7 @@ from imp_service.text import (
     ChatMessage,
     ChatPrompt,
     FieldInvalid,
+    NoChatTemplate,
     TemplateChoice,
     TemplateInvalid,
     TextLimits,
@@ -48,6 +49,15 @@ def test_txt_30_settings_name_the_template() -> None:
         TemplateChoice(TEMPLATES, TOKENIZER, TextLimits(), name="rag")
     assert caught.value.path == "model.overrides.chat_template_name"
     assert caught.value.message == "rag: no such template, known: default, tool_use"
+
+
+def test_txt_30_named_templates_without_a_default_are_listed() -> None:
+    named = {"tokenizer.chat_template.rag": "r", "tokenizer.chat_template.tool_use": "t"}
+    choice = TemplateChoice(named, TOKENIZER, TextLimits())
+    with pytest.raises(NoChatTemplate, match=r"chat_template_name selects one of: rag, tool_use"):
+        choice.of(ChatPrompt(TALK))
+    with pytest.raises(NoChatTemplate, match="the model has no chat template"):
+        TemplateChoice({}, TOKENIZER, TextLimits()).of(ChatPrompt(TALK))
 
 
 def test_txt_30_the_list_in_the_configuration_of_a_directory_is_the_same_choice() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from imp_service.text import ChatMessage, ChatPrompt, ChatTemplate, RenderedChat, TemplateFailed
@@ -23,6 +25,8 @@ SAME = [
     "{{ 'ab' * 3 }}|{{ 3 * 'ab' }}|{{ 'ab' * 0 }}|{{ 'ab' * -2 }}|{{ [1, 2] * 2 }}|{{ 2 * (1, 2) }}|{{ [1] * -1 }}",
     "{{ '%s and %d' % ('a', 7) }}{{ '%5.2f|%-4s|' % (1.5, 'x') }}{{ '%(a)s' % {'a': 1} }}",
     "{{ '%s' % 'one' }}{{ '%%' % () }}",
+    "{% set j = joiner(', ') %}{% for m in messages %}{{ j() }}{{ m.role }}{% endfor %}{{ joiner()() }}",
+    "{% set c = cycler('a', 'b') %}{% for m in messages %}{{ c.next() }}{{ c.current }}{% endfor %}{{ c.reset() }}",
     "{{ '%s' % [1] }}{{ 10 % 4 }}{{ 10.5 % 4 }}{{ '%999d' % 1 }}",
     "{{ 1 < 2 }}{{ 'b' in 'abc' }}{{ 4 not in [1] }}{{ 1 if false else 2 }}{{ not true or none is none }}",
     # methods of strings
@@ -78,9 +82,15 @@ SAME = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(27)
 @pytest.mark.parametrize("source", SAME)
 def test_txt_18_what_we_replaced_writes_what_the_library_writes(source: str) -> None:
     assert rendered(source).text == plain_render(source, {**SPECIALS, "messages": MESSAGES})
+
+
+def test_a_generation_block_has_a_scope_of_its_own() -> None:
+    source = "{% set x = 'o' %}{% generation %}{% set x = 'i' %}{{ x }}{% endgeneration %}{{ x }}"
+    assert rendered(source).text == "io"
 
 
 SENT = "messages[0].content"
@@ -99,20 +109,48 @@ SENT = "messages[0].content"
         ("{{ '%s' % 'a' }}", ["a"]),
         ("{{ 'a' | upper }}{{ TEXT | upper }}", ["A"]),
         ("{{ 'a'.upper() }}{{ TEXT.upper() }}", ["A"]),
-        ("{{ 'aXb'.replace('X', TEXT) }}", []),
+        ("{{ '<%s>' % TEXT }}", ["<", ">"]),
+        ("{{ '<%s-%5s>%%' | format(TEXT, 'a') }}", ["<", "-", ">%"]),
+        ("{{ '<%(a)s>' % {'a': TEXT} }}", ["<", ">"]),
+        ("{{ ('a' ~ TEXT ~ 'b')[:-1] }}{{ ('a' ~ TEXT)[0] }}{{ ('a' ~ TEXT)[::-1] }}", ["a", "a"]),
+        ("{{ 'aXb'.replace('X', TEXT) }}", ["a", "b"]),
+        ("{{ ('<a>' ~ TEXT ~ '<b>').replace('<b>', '<c>') }}", ["<a>", "<c>"]),
+        ("{{ ('<a>|' ~ TEXT).split('|') | join('+') }}", ["<a>+"]),
+        ("{{ ('<a>|' ~ TEXT).partition('|') | join }}", ["<a>|"]),
+        ("{{ ('<a>' ~ TEXT).removeprefix('<') }}", ["a>"]),
         ("{{ TEXT.replace('H', 'a') }}", []),
         ("{{ 'aXb'.replace('X', '-') }}", ["a-b"]),
         ("{{ 'a-b'.split('-')[0] }}{{ TEXT.split('i')[0] }}", ["a"]),
         ("{{ ' a ' | trim }}{{ TEXT | trim }}", ["a"]),
         ("{{ ' a '.strip() }}{{ TEXT.strip() }}", ["a"]),
-        ("{{ 'a\nb' | indent(TEXT) }}", []),
+        ("{{ 'a\nb' | indent(TEXT) }}", ["a\n", "b"]),
+        ("{{ ('<a>\n' ~ TEXT) | indent(2) }}", ["<a>\n"]),
         ("{{ '{}'.format(TEXT) }}{{ '{}b'.format('a') }}", ["ab"]),
         ("{{ 1 }}{{ [1] | tojson }}", []),
     ],
 )
-def test_txt_17_text_is_trusted_where_all_that_went_into_it_was(source: str, trusted: list[str]) -> None:
+def test_txt_17_what_the_template_wrote_is_trusted_and_nothing_else(source: str, trusted: list[str]) -> None:
     spans = rendered(source.replace("TEXT", SENT)).spans
     assert [span.text for span in spans if span.parses_special_tokens] == trusted
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "text.replace('\n', '-')",
+        "text.split('\n') | length",
+        "text | indent(2)",
+        "text.partition('x') | length",
+        "(text | replace('{', '%%')) % ()",
+    ],
+)
+def test_txt_17_the_time_of_an_operation_is_linear_in_the_changes_of_origin(operation: str) -> None:
+    # One operation cannot be interrupted, and with a pass over the text for each part it would take minutes.
+    source = "{% set text = (['{' ~ messages[0].content] * 20_000) | join %}{{ " + operation + " }}"
+    chat = ChatPrompt((ChatMessage("user", "\n"),))
+    began = time.process_time()
+    assert ChatTemplate(source, SPECIALS).render(chat).text
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ NULL = ChatMessage("assistant", None)
 EMPTY = ChatMessage("assistant", "")
 
 
-def test_chn_10_no_content_is_null() -> None:
-    source = "{% for m in messages %}{{ m.content is none }}{% endfor %}"
-    assert rendered(source, NULL, EMPTY) == "TrueFalse"
+def test_chn_10_null_content_is_absent_as_in_transformers() -> None:
+    source = "{% for m in messages %}{{ m.content is defined }}[{{ m.content }}]{% endfor %}"
+    assert rendered(source, NULL, EMPTY) == "False[]True[]"
 
 
 def test_chn_10_a_template_that_fails_without_content_gets_empty_content() -> None:

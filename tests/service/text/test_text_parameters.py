@@ -24,6 +24,7 @@ def parsed(schema: object, text: str) -> object:
     return json.loads(parser.feed(text.encode()) + parser.finish())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("schema", "allowed"),
     [
@@ -54,7 +55,28 @@ def test_tol_1_an_allowed_text_is_a_value_of_the_schema(schema: object, allowed:
     ],
 )
 def test_tol_3_constants_that_text_cannot_be_are_refused(schema: object) -> None:
-    side, constraint = constraint_of("qwen-xml", with_value(schema))
+    side, constraint = constraint_of("qwen-xml", with_value(schema), is_strict=True)
     with pytest.raises(FieldInvalid) as caught:
         side.compile(constraint)
     assert "'enum' cannot be enforced in the dialect qwen-xml" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": ["string", "null"], "enum": ["a", "null", "b"]}, ("a", "b"), ("c", "null")),
+        ({"type": "string", "pattern": "b", "maxLength": 2}, ("a", "xy"), ("xyz",)),
+        ({"type": ["string", "array"]}, ("a", "[1]", "{"), ()),
+        ({"allOf": [{"type": "string"}]}, ("a", "[1]"), ()),
+        ({"type": "string", "nullable": True, "maxLength": 4}, ("a", "null"), ("abcde",)),
+    ],
+)
+def test_txt_35_what_text_cannot_be_held_to_is_a_hint(
+    schema: object, good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    assert [text for text in (*good, *bad) if allows("qwen-xml", with_value(schema), CALL % text)] == [*good]
+
+
+def test_txt_35_parameters_that_nobody_declares_are_not_written() -> None:
+    schema = {**with_value({"type": "null"}), "required": ["v", "w"], "minProperties": 1}
+    assert allows("qwen-xml", schema, CALL % "null")

@@ -91,6 +91,7 @@ def test_txt_6_first_to_end_wins_then_the_longest(strings: tuple[str, ...], text
     assert "".join(_stream(_ids(*text), _rules(*strings))[0]) == kept
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.sampled_from(["a", "b", "aa", "aba", "c"]), max_size=14),
@@ -139,6 +140,7 @@ def test_txt_11_characters_split_at_every_border() -> None:
         assert "\ufffd" not in "".join(deltas[:-1])
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=12), st.sampled_from([(), ("END",), ("\u00e9",), ("b",)]))
 def test_txt_11_txt_12_any_bytes_join_to_detokenize(data: bytes, strings: tuple[str, ...]) -> None:

@@ -82,6 +82,7 @@ def test_txt_15_special_tokens_are_rendered_only_where_asked_for() -> None:
     assert CHATML.decode(ids, special_tokens=True) == "the<|im_end|>the"
 
 
+@pytest.mark.long
 def test_txt_26_t17_all_single_bytes_and_all_pairs() -> None:
     for first in range(256):
         assert CHATML.decode_bytes([first]) == bytes([first])

@@ -58,6 +58,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer.from_metadata(VOCABULARIES[request.param]())
 
 
+@pytest.mark.few(2)
 def test_txt_27_the_files_rebuild_an_equal_tokenizer(tokenizer: Tokenizer) -> None:
     with zipfile.ZipFile(io.BytesIO(tokenizer.archive("{{ messages }}"))) as archive:
         assert archive.namelist() == [

@@ -91,6 +91,7 @@ def merge_pairs_of(lines: list[bytes]) -> list[tuple[str, str]]:
     return [(left, right) for left, right in parted]
 
 
+@pytest.mark.long
 def test_t05_merges_are_parsed_in_time() -> None:
     """The bound is relative to a loop that splits the lines. Looking up every part exceeds the bound."""
     lines = [b"%x %x" % (n, n + 1) for n in range(100_000)]

@@ -75,6 +75,7 @@ TEKKEN: list[tuple[tuple[Any, ...], object, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize(("way", "value", "said"), TEKKEN, ids=[said for _, _, said in TEKKEN])
 def test_hub_8_each_fault_of_tekken_names_its_place(way: tuple[Any, ...], value: object, said: str) -> None:
     content = json.dumps(put(json.loads(tekken()[0]), way, value)).encode()

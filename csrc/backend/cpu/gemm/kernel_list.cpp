@@ -72,12 +72,15 @@ constexpr GemmKernel over_any_type(std::string_view name, CpuFeatures needs, Run
 }
 
 #define IMP_QUANTIZED_ROW(name, Type, isa) over_q8_blocks(#name "_" #isa, DType::Type, needs::isa, run_##name##_##isa),
+#define IMP_SHAPED_ROW(name, Type, isa, rows, panels) \
+  over_q8_blocks(#name "_" #isa "_" #rows "x" #panels, DType::Type, needs::isa, run_##name##_##isa##_##rows##x##panels),
 
 // The macro's rows end in commas, which the formatter does not see.
 // clang-format off
 constexpr GemmKernel kKernels[] = {
 #if IMP_X86
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx512vnni)
+    IMP_TILE_SHAPES(IMP_SHAPED_ROW, avx512vnni)
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx2vnni)
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx2)
     over_float_panels("f32_avx512", DType::F32, needs::avx512, run_f32_avx512),
@@ -105,6 +108,7 @@ constexpr GemmKernel kKernels[] = {
 // clang-format on
 
 #undef IMP_QUANTIZED_ROW
+#undef IMP_SHAPED_ROW
 
 }  // namespace
 

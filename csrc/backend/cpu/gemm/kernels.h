@@ -26,6 +26,11 @@ IMP_FLOAT_TYPES(IMP_DECLARE_RUN, avx2)
 IMP_FLOAT_TYPES(IMP_DECLARE_RUN, generic)
 #undef IMP_DECLARE_RUN
 
+#define IMP_DECLARE_SHAPED_RUN(name, Type, isa, rows, panels) \
+  void run_##name##_##isa##_##rows##x##panels(const GemmArgs& args);
+IMP_TILE_SHAPES(IMP_DECLARE_SHAPED_RUN, avx512vnni)
+#undef IMP_DECLARE_SHAPED_RUN
+
 void run_bf16_avx512bf16(const GemmArgs& args);
 void run_dequant_avx512(const GemmArgs& args);
 void run_dequant_avx2(const GemmArgs& args);

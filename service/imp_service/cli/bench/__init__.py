@@ -38,7 +38,7 @@ _SERVER_OPTIONS = (
 )
 EXAMPLES = (
     "imp bench model.gguf --prefill 512,2048 --decode 128 --batch 1,8",
-    "imp bench --synthetic 0.6b --type q4_k",
+    "imp bench --synthetic 0.6b --type q4_k_m",
     "imp bench model.gguf --speculation --replay answers.jsonl",
     "imp bench model.gguf --sparse-prefill prompts.jsonl --set sparse_prefill.enabled=true",
     "imp bench --server 127.0.0.1:50051 --html speed.html",

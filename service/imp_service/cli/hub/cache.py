@@ -7,10 +7,11 @@ from typing import NamedTuple
 from huggingface_hub import constants
 
 from imp_service.cli.failure import CommandError
-from imp_service.cli.hub.choose import Choice, choices_of, choose
-from imp_service.cli.hub.hub import DIGEST, cached_files
+from imp_service.cli.hub.choose import Choice, HubFile, choices_of, choose
 from imp_service.cli.hub.reference import Reference, read_reference
 
+# The file with a digest has the name of the digest's file and this suffix.
+DIGEST = ".sha256"
 _KIND = "models--"
 
 
@@ -29,6 +30,22 @@ def cached_models() -> list[CachedModel]:
         for folder in sorted((repository / "snapshots").glob("*")):
             found += [_model(name, folder, choice) for choice in choices_of(cached_files(folder))]
     return found
+
+
+def cached_folder(reference: Reference, revision: str | None) -> Path | None:
+    """The folder of the cache with the files of this revision."""
+    repository = Path(constants.HF_HUB_CACHE) / (_KIND + reference.repository.replace("/", "--"))
+    try:
+        commit = (repository / "refs" / (revision or constants.DEFAULT_REVISION)).read_text().strip()
+    except OSError:
+        return None
+    folder = repository / "snapshots" / commit
+    return folder if folder.is_dir() else None
+
+
+def cached_files(folder: Path) -> list[HubFile]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != DIGEST)
+    return [HubFile(str(path.relative_to(folder)), path.stat().st_size, None) for path in paths]
 
 
 def _model(name: str, folder: Path, choice: Choice) -> CachedModel:

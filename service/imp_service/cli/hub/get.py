@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
+from imp_service.cli.hub.cache import cached_files, cached_folder
 from imp_service.cli.hub.choose import Choice, choices_of, choose, require_whole
-from imp_service.cli.hub.hub import Repository, cached_files, cached_folder, download, read_repository
+from imp_service.cli.hub.hub import Repository, download, read_repository
 from imp_service.cli.hub.reference import Reference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
 

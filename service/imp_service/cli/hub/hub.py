@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from huggingface_hub import HfApi, constants, errors, hf_hub_download
-from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from imp_service.cli.failure import CommandError
+from imp_service.cli.hub.cache import DIGEST
 from imp_service.cli.hub.choose import Choice, HubFile
 from imp_service.cli.hub.reference import Reference
 
-DIGEST = ".sha256"
 _ENDPOINT = "https://huggingface.co"
 _BLOCK_BYTES = 4 * 1024**2
 
@@ -64,22 +63,6 @@ def download(reference: Reference, choice: Choice, revision: str | None, folder:
 def other_endpoint() -> str | None:
     """The address of the hub; None for Hugging Face."""
     return None if constants.ENDPOINT == _ENDPOINT else constants.ENDPOINT
-
-
-def cached_folder(reference: Reference, revision: str | None) -> Path | None:
-    """The folder of the cache with the files of this revision."""
-    repository = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=reference.repository, repo_type="model")
-    try:
-        commit = (repository / "refs" / (revision or constants.DEFAULT_REVISION)).read_text().strip()
-    except OSError:
-        return None
-    folder = repository / "snapshots" / commit
-    return folder if folder.is_dir() else None
-
-
-def cached_files(folder: Path) -> list[HubFile]:
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != DIGEST)
-    return [HubFile(str(path.relative_to(folder)), path.stat().st_size, None) for path in paths]
 
 
 def _sha256(path: Path) -> str:

@@ -115,7 +115,7 @@ def _write_text(out: TextIO, text: "TextReport") -> None:
         out.write(f"chat template: {fault if text.template_fault else works}\n")
         calls = "plain (all output is content)" if text.dialect == "plain" else text.dialect
         out.write(f"dialect: {calls}\n")
-    out.write("\nends\n" if text.ends else "\nends: none: a text runs to its limit\n")
+    out.write("\nend tokens\n" if text.ends else "\nend tokens: none, a text runs to its limit\n")
     rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]
     write_table(out, ("id", "token", "source"), rows, "  ")
 

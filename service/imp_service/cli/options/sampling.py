@@ -68,7 +68,7 @@ def add_constraint_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--any-whitespace",
         action="store_true",
-        help="with --json-schema: allow any amount of white space between two tokens of JSON instead of 64 characters",
+        help="with --json-schema: allow any amount of white space between two tokens of JSON",
     )
     group.add_argument("--regex", metavar="TEXT", action=Once, help="write a text that this regular expression matches")
 

@@ -107,8 +107,8 @@ def add_context_option(parser: ArgumentParser) -> None:
 def add_speculation_options(parser: ArgumentParser) -> None:
     """--draft and --no-speculation."""
     group = parser.add_mutually_exclusive_group()
-    add_draft_option(group, "guess ahead with", "; the output is the same, but comes sooner")
-    group.add_argument("--no-speculation", action="store_true", help="guess no tokens ahead")
+    add_draft_option(group, "speculative decoding with", "; the output stays the same")
+    group.add_argument("--no-speculation", action="store_true", help="turn speculative decoding off")
 
 
 def add_draft_option(parser: "ArgumentParser | _MutuallyExclusiveGroup", verb: str, effect: str = "") -> None:

@@ -55,7 +55,7 @@ class Notifier:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """The time after which the manager takes this process for dead; None if it does not look."""
+    """The time after which the manager considers this process dead; None if it does not watch it."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None  # meant for another process
     text = environment.get("WATCHDOG_USEC", "")

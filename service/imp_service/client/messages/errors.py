@@ -71,7 +71,7 @@ def _path_of(path: str) -> str:
 
 
 @contextmanager
-def errors_of_the_api() -> Iterator[None]:
+def translating_call_failures() -> Iterator[None]:
     """Raises failures of calls as errors of the API. A decorator, too."""
     try:
         yield

@@ -201,6 +201,7 @@ def _usage(usage: types_pb2.Usage) -> Usage:
         usage.output_tokens,
         usage.draft_tokens,
         usage.accepted_draft_tokens,
+        usage.reasoning_tokens,
     )
 
 

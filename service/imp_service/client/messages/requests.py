@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...api.arguments import text_of, token_ids_of
 from ...api.chat_prompt import ChatPrompt
 from ...api.constraint_spec import Constraint, ConstraintKind, ConstraintSpec
 from ...api.errors import invalid
@@ -105,7 +106,7 @@ def write_constraint(writer: MessageWriter, message: types_pb2.Constraint, const
 def write_tokenize(text: str, *, add_special: bool, parse_special: bool) -> tokenizer_pb2.TokenizeRequest:
     """One text to tokenize."""
     message, writer = tokenizer_pb2.TokenizeRequest(), MessageWriter()
-    writer.put(message, "texts", [text], "texts")
+    writer.put(message, "texts", [text_of(text)], "texts")
     writer.put(message, "add_special_tokens", add_special, "add_special_tokens")
     writer.put(message, "parse_special_tokens", parse_special, "parse_special_tokens")
     writer.finish()
@@ -115,7 +116,7 @@ def write_tokenize(text: str, *, add_special: bool, parse_special: bool) -> toke
 def write_detokenize(token_ids: Sequence[int], *, special_tokens: bool) -> tokenizer_pb2.DetokenizeRequest:
     """One list of ids to detokenize."""
     message, writer = tokenizer_pb2.DetokenizeRequest(), MessageWriter()
-    put_tokens(writer, message.token_ids.add(), token_ids)
+    put_tokens(writer, message.token_ids.add(), token_ids_of(token_ids))
     writer.put(message, "special_tokens", special_tokens, "special_tokens")
     writer.finish()
     return message

@@ -36,7 +36,7 @@ from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ...pb.model_pb2_grpc import ModelServiceStub
 from ...pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from ..async_connection import AsyncConnection, AsyncReplies
-from ..messages.errors import errors_of_the_api
+from ..messages.errors import translating_call_failures
 from ..messages.replies import read_load, read_model_info
 from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .async_generation import AsyncGeneration
@@ -78,13 +78,13 @@ class AsyncClient:
 
     async def info(self, *, timeout: float | None = None) -> ModelInfo:
         """The model and what it can do."""
-        with errors_of_the_api():
+        with translating_call_failures():
             request = GetModelInfoRequest(model=self._model)
             return read_model_info(await self._connection.unary(self._models.GetModelInfo, request, timeout=timeout))
 
     async def load_report(self, *, timeout: float | None = None) -> LoadReport:
         """How busy the server is."""
-        with errors_of_the_api():
+        with translating_call_failures():
             reply = await self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout)
             return read_load(reply.load)
 
@@ -142,7 +142,7 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> list[int]:
         """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed."""
-        with errors_of_the_api():
+        with translating_call_failures():
             request = write_tokenize(text, add_special=add_special_tokens, parse_special=parse_special_tokens)
             reply = await self._connection.unary(self._tokenizer.Tokenize, request, timeout=timeout)
             return list(reply.results[0].token_ids)
@@ -151,7 +151,7 @@ class AsyncClient:
         self, token_ids: Sequence[int], *, special_tokens: bool = False, timeout: float | None = None
     ) -> str:
         """The text of ids. It leaves out special tokens, unless they are asked for."""
-        with errors_of_the_api():
+        with translating_call_failures():
             request = write_detokenize(token_ids, special_tokens=special_tokens)
             reply = await self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout)
             return reply.texts[0]

@@ -9,7 +9,7 @@ from typing import Self
 from ...api.replies import GenerationResult, Reply
 from ...pb.inference_pb2 import GenerateResponse
 from ..async_connection import AsyncReplies
-from ..messages.errors import errors_of_the_api
+from ..messages.errors import translating_call_failures
 from .reception import Reception
 
 
@@ -30,7 +30,7 @@ class AsyncGeneration(AsyncIterator[Reply]):
         if self._is_over:
             raise StopAsyncIteration
         try:
-            with errors_of_the_api():
+            with translating_call_failures():
                 reply = await self._next()
         except BaseException:
             self._leave()

@@ -19,7 +19,7 @@ from ...pb import inference_pb2 as pb
 from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ..async_connection import AsyncConnection, AsyncReplies
 from ..failure import CallFailure
-from ..messages.errors import errors_of_the_api
+from ..messages.errors import translating_call_failures
 from ..messages.requests import Metadata
 from . import session_calls
 from .async_generation import AsyncGeneration
@@ -58,7 +58,7 @@ class AsyncSessionServer:
     async def run(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
         """Makes the calls one after the other, and returns their result."""
         self.release_dropped()
-        with errors_of_the_api():
+        with translating_call_failures():
             try:
                 resume: Callable[[], Any] = partial(next, calls)
                 while True:

@@ -35,7 +35,7 @@ from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ...pb.model_pb2_grpc import ModelServiceStub
 from ...pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from ..connection import Connection
-from ..messages.errors import errors_of_the_api
+from ..messages.errors import translating_call_failures
 from ..messages.replies import read_load, read_model_info
 from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .generation import Generation
@@ -111,13 +111,13 @@ class Client:
         """The values of sampling options that a caller does not set."""
         return self._info.default_sampling
 
-    @errors_of_the_api()
+    @translating_call_failures()
     def info(self, *, timeout: float | None = None) -> ModelInfo:
         """The model and what it can do."""
         request = GetModelInfoRequest(model=self._model)
         return read_model_info(self._connection.unary(self._models.GetModelInfo, request, timeout=timeout))
 
-    @errors_of_the_api()
+    @translating_call_failures()
     def load_report(self, *, timeout: float | None = None) -> LoadReport:
         """How busy the server is."""
         return read_load(self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout).load)
@@ -179,7 +179,7 @@ class Client:
         """
         return decode_together(self._sessions, steps, timeout)
 
-    @errors_of_the_api()
+    @translating_call_failures()
     def tokenize(
         self,
         text: str,
@@ -193,7 +193,7 @@ class Client:
         reply = self._connection.unary(self._tokenizer.Tokenize, request, timeout=timeout)
         return list(reply.results[0].token_ids)
 
-    @errors_of_the_api()
+    @translating_call_failures()
     def detokenize(
         self, token_ids: Sequence[int], *, special_tokens: bool = False, timeout: float | None = None
     ) -> str:

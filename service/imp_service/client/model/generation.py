@@ -10,7 +10,7 @@ from ...api.replies import GenerationResult, Reply
 from ...pb.inference_pb2 import GenerateResponse
 from ..connection import Replies
 from ..failure import CallFailure
-from ..messages.errors import errors_of_the_api
+from ..messages.errors import translating_call_failures
 from ..stream_order import StreamBroken
 from .reception import Reception
 
@@ -27,7 +27,7 @@ class Generation(Iterator[Reply]):
         self._reception = reception
         self._replies = _read(messages, reception)
 
-    @errors_of_the_api()
+    @translating_call_failures()
     def __next__(self) -> Reply:
         return next(self._replies)
 

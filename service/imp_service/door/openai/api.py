@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from imp_service import __version__
+from imp_service.api.errors import invalid
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Reply
 from imp_service.door.bodies import read_body
@@ -24,10 +26,12 @@ from imp_service.door.openai.requests import Caller, ParsedRequest, read_chat, r
 from imp_service.door.openai.response_requests import read_response
 from imp_service.door.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.door.openai.running import Numbered, replies_of
+from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
 from imp_service.serving.host import Host
 from imp_service.serving.model_names import public_name, require_served
+from imp_service.serving.prompt_cost import reading_bytes
 
 T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
@@ -136,7 +140,8 @@ class OpenAi:
                 pending = await anext(replies, None)
         await call.write(events.end())
 
-    def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AbstractAsyncContextManager[AsyncIterator[Numbered]]:
+    @asynccontextmanager
+    async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
         served = self._host.served
         began = self._host.clock()
 
@@ -151,7 +156,31 @@ class OpenAi:
             )
             return self._generations.running(wanted, call)
 
-        return replies_of(parsed.requests, start)
+        requests = await self._checked(call, parsed)
+        async with replies_of(requests, start, self._host.settings.scheduler.max_waiting) as replies:
+            yield replies
+
+    async def _checked(self, call: HttpCall, parsed: ParsedRequest) -> Sequence[GenerationRequest]:
+        """The generations. Of several prompts all are tokenized and checked before the first one runs."""
+        if len(parsed.requests) == 1:
+            return parsed.requests
+        host, first = self._host, parsed.requests[0]
+        queued = host.model.client.engine.stats().queued
+        with host.admission.admit(first.num_sequences, queued, call.time_remaining()):
+            return [await self._tokenized(parsed, i, request) for i, request in enumerate(parsed.requests)]
+
+    async def _tokenized(self, parsed: ParsedRequest, prompt: int, request: GenerationRequest) -> GenerationRequest:
+        """The generation with its prompt as token ids, if it can run."""
+        host, model = self._host, self._host.model
+        with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
+            model.require_fitting(request.prompt)
+            cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
+            ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
+            if not ids:
+                raise invalid("prompt", "holds no token")
+            model.require_room(len(ids), request.stop)
+            check_size(parsed, request, len(ids), host.served)
+        return replace(request, prompt=ids)
 
     def _delivery(self, parsed: ParsedRequest) -> Delivery:
         chunk = self._host.settings.chunk

@@ -97,7 +97,7 @@ class ChatCompletion:
             {
                 **self._head.of("chat.completion"),
                 "choices": [self._choice(i, message) for i, message in enumerate(self._messages)],
-                "usage": usage_fields(self._usage),
+                "usage": _whole_usage(self._usage),
                 **self._extra,
             }
         ).encode()
@@ -144,7 +144,7 @@ class ChatEvents:
         if not self._parsed.includes_usage:
             return DONE
         assert self._usage is not None  # the last reply has it
-        return self._events.usage(usage_fields(self._usage)) + DONE
+        return self._events.usage(_whole_usage(self._usage)) + DONE
 
     def _begin(self, started: Started) -> bytes:
         self._n_prompt, self._n_cached = started.prompt_tokens, started.cached_prompt_tokens
@@ -188,6 +188,11 @@ class ChatEvents:
 
     def _usage_so_far(self) -> dict[str, Any]:
         return usage_fields(Usage(self._n_prompt, self._n_cached, self._n_output))
+
+
+def _whole_usage(usage: Usage) -> dict[str, Any]:
+    """The tokens of a chat that has ended."""
+    return {**usage_fields(usage), "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
 
 
 def _call_delta(delta: ToolCallDelta) -> dict[str, Any]:

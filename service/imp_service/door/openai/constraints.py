@@ -11,6 +11,7 @@ from imp_service.door.openai.kinds import (
     anything,
     expected,
     flag,
+    known_members,
     members,
     only,
     read_members,
@@ -43,8 +44,18 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
         place = name + _place(name, reading.get(name))
         reading.set_by(f"{spec.path}.values", place)
         reading.set_by(spec.path, place)
+        reading.ignored += [place + hint for hint in _hints(spec)]
         return spec
     return None
+
+
+def _hints(spec: ConstraintSpec) -> list[str]:
+    if spec.kind is not ConstraintKind.JSON_SCHEMA or spec.is_strict:
+        return []
+    # The checks of schemas are imported with the first one.
+    from imp_service.text.constraints.json_schema import hints_of
+
+    return hints_of(spec.source)
 
 
 def _check_members(reading: Reading) -> None:
@@ -115,14 +126,12 @@ def _schema(value: Mapping[str, Any], where: str) -> ConstraintSpec:
         return ConstraintSpec(ConstraintKind.JSON_OBJECT)
     if not isinstance(schema, dict | bool):
         raise expected("an object", schema, f"{where}.schema")
-    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema, ensure_ascii=False))
+    source, is_strict = json.dumps(schema, ensure_ascii=False), value.get("strict", False)
+    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, source, is_strict=is_strict)
 
 
 def _structured_outputs(value: Mapping[str, Any]) -> ConstraintSpec | None:
-    given = {name: each for name, each in value.items() if each is not None}
-    unknown = sorted(given.keys() - STRUCTURED.keys())
-    if unknown:
-        raise Mismatch("unknown field", f".{unknown[0]}")
+    given = known_members(value, STRUCTURED)
     found = [spec for name in given if (spec := _inner(given, name, STRUCTURED[name])) is not None]
     if len(found) > 1:
         raise Mismatch(f"{len(found)} constraints, expected at most one")
@@ -137,7 +146,7 @@ def _json(value: Any) -> ConstraintSpec:
     if not isinstance(value, str | dict | bool):
         raise expected("a JSON Schema", value)
     source = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, source)
+    return ConstraintSpec(ConstraintKind.JSON_SCHEMA, source, is_strict=False)
 
 
 STRUCTURED: Mapping[str, Callable[[Any], ConstraintSpec | None]] = {

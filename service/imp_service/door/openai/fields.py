@@ -42,7 +42,7 @@ Table = Mapping[str, Row]
 
 SAMPLING: Table = {
     "temperature": Sets(kinds.number, "sampling.temperature", "0 is greedy; unset: the model's default"),
-    "top_p": Sets(kinds.number, "sampling.top_p", "unset: the model's default"),
+    "top_p": Sets(kinds.number, "sampling.top_p", "0 keeps the most likely token; unset: the model's default"),
     "top_k": Sets(kinds.whole_or_all, "sampling.top_k", "0 keeps all tokens; so does -1, as in vLLM"),
     "min_p": Sets(kinds.number, "sampling.min_p", "tokens below this share of the best one's probability are dropped"),
     "typical_p": Sets(kinds.number, "sampling.typical_p", "locally typical sampling"),
@@ -50,7 +50,9 @@ SAMPLING: Table = {
     "presence_penalty": Sets(kinds.number, "sampling.presence_penalty", "for tokens that occurred at all"),
     "repetition_penalty": Sets(kinds.number, "sampling.repetition_penalty", "divides the logits of repeated tokens"),
     "logit_bias": Sets(kinds.biases, "sampling.logit_bias", "token id -> bias"),
-    "seed": Sets(kinds.seed, "sampling.seed", "the same seed gives the same answer under any load; -1: a random seed"),
+    "seed": Sets(
+        kinds.seed, "sampling.seed", "64 bits; the same seed gives the same answer under any load; -1: a random seed"
+    ),
 }
 ENDS: Table = {
     "stop": Sets(kinds.text_or_texts, "stop.strings", "a string or a list of strings that end the output"),
@@ -72,16 +74,14 @@ OUTPUT: Table = {
     "stream_options": Sets(kinds.members, "", "`include_usage`, `continuous_usage_stats`"),
 }
 CONSTRAINTS: Table = {
-    "response_format": Sets(
-        kinds.members, "", "`text`, `json_schema`, or `json_object` with or without a `schema`; always enforced"
-    ),
+    "response_format": Sets(kinds.members, "", "`text`, `json_schema`, or `json_object` with or without a `schema`"),
     "structured_outputs": Sets(kinds.members, "", "one of `json`, `regex`, `choice`, `grammar`, `json_object`"),
     "grammar": Sets(kinds.text, "", "a grammar in GBNF"),
 }
 SERVING: Table = {
     "model": Sets(kinds.text, "", "a served name; empty or absent: the served model"),
     "cache_salt": Sets(kinds.text, "cache.salt", "requests share cached prefixes only if their salts are equal"),
-    "cache_prompt": Sets(kinds.flag, "", "false neither reads nor fills the prefix cache"),
+    "cache_prompt": Sets(kinds.flag, "", "false computes the whole prompt; its blocks are still cached"),
     "speculation": Sets(kinds.flag, "speculation.enabled", "false verifies no guesses; output is the same"),
     "max_draft_tokens": Sets(kinds.whole, "speculation.max_draft_tokens", "most guesses that a step verifies"),
     "sparse_prefill": Sets(
@@ -98,7 +98,7 @@ ANYWAY: Table = {
     "prompt_cache_retention": Accepted(kinds.text, "cached prefixes stay while the cache has space"),
     "prompt_cache_options": Accepted(kinds.members, "prefixes are cached by their content"),
     "service_tier": Accepted(kinds.only("auto", "default"), "there is one tier"),
-    "store": Accepted(kinds.only(False), "answers are never stored"),
+    "store": Accepted(kinds.flag, "answers are never stored"),
     "modalities": Accepted(kinds.only(["text"]), "output is text"),
     "verbosity": Accepted(kinds.only("medium"), "the model decides"),
 }
@@ -124,8 +124,8 @@ CHAT: Table = {
     "logprobs": Sets(kinds.flag, "output.logprobs", "log probabilities of the output"),
     "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "candidates of each token; needs `logprobs`"),
     "tools": Sets(kinds.entries, "chat.tools_json", "functions that the model may call"),
-    "tool_choice": Sets(kinds.anything, "tool_choice", "`none`, `auto`, `required` or one function"),
-    "parallel_tool_calls": Sets(kinds.flag, "", "false: at most one call"),
+    "tool_choice": Sets(kinds.anything, "tool_choice", "`none`, `auto`, `required`, one function, or `allowed_tools`"),
+    "parallel_tool_calls": Sets(kinds.flag, "", "false: the output ends after its first call"),
     "reasoning_effort": Sets(kinds.text, "chat.template_kwargs_json", "a variable of the model's chat template"),
     "documents": Sets(kinds.entries, "chat.documents_json", "documents that the model's chat template shows the model"),
     "chat_template_kwargs": Sets(kinds.members, "chat.template_kwargs_json", "variables of the model's chat template"),
@@ -137,7 +137,7 @@ CHAT: Table = {
 }
 COMPLETIONS: Table = {
     "prompt": Sets(kinds.anything, "prompt", "a string, token ids, or a list of either"),
-    "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as OpenAI's"),
+    "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as in OpenAI's API"),
     "logprobs": Sets(kinds.number_or_flag, "output.top_logprobs", "log probabilities with this many candidates"),
     "echo": Sets(kinds.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
     "best_of": Sets(kinds.whole, "", "only the value of `n`"),
@@ -147,11 +147,15 @@ RESPONSES: Table = {
     "input": Sets(
         kinds.anything, "chat.messages", "a string, or a list of messages, calls, their outputs and reasoning"
     ),
-    "instructions": Sets(kinds.text, "", "the system's message before the input"),
+    "instructions": Sets(kinds.text, "", "the system message, before the input"),
     "max_output_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: up to the context's end"),
-    "include": Sets(kinds.texts, "", "only `message.output_text.logprobs`"),
+    "include": Sets(
+        kinds.texts,
+        "",
+        "`message.output_text.logprobs`; `reasoning.encrypted_content` adds nothing, since reasoning is text",
+    ),
     "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "log probabilities with this many candidates"),
-    "text": Sets(kinds.members, "", "`format`: `text`, `json_object` or `json_schema`; always enforced"),
+    "text": Sets(kinds.members, "", "`format`: `text`, `json_object` or `json_schema`"),
     "tools": Sets(kinds.entries, "chat.tools_json", "functions that the model may call"),
     "tool_choice": CHAT["tool_choice"],
     "parallel_tool_calls": CHAT["parallel_tool_calls"],

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from imp_service.door.openai.kinds import Mismatch, entries, flag, members, read_members, shown, text, within
-from imp_service.door.openai.tools import read_tool_choice
+from imp_service.door.openai.tools import Choice, by_name, read_allowed
 
 FUNCTION = "function"
 READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -19,19 +18,27 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def read_flat_tools(value: Any) -> str:
-    """The tools as JSON in the form of chats. Each must be a function with a name."""
-    tools = [within(f"[{i}]", _tool, each) for i, each in enumerate(entries(value))]
-    return json.dumps(tools, ensure_ascii=False) if tools else ""
+def read_flat_tools(value: Any) -> list[dict[str, Any]]:
+    """The tools in the form of chats. Each must be a function with a name."""
+    return [within(f"[{i}]", _tool, each) for i, each in enumerate(entries(value))]
 
 
-def read_flat_choice(value: Any) -> str:
-    """The choice in the form of imp."""
-    if not isinstance(value, dict):
-        return read_tool_choice(value)
-    if value.get("type") != FUNCTION:
-        raise Mismatch(f"{shown(value.get('type'))} is not supported: expected a mode or a function", ".type")
-    return read_tool_choice({"type": FUNCTION, FUNCTION: {"name": within(".name", text, value.get("name"))}})
+def read_flat_choice(value: Any) -> Choice:
+    """The choice."""
+    if isinstance(value, str):
+        return Choice(value)
+    match members(value).get("type"):
+        case "function":
+            return by_name(_name_of(value))
+        case "allowed_tools":
+            return read_allowed(value, _name_of)
+        case kind:
+            words = f"{shown(kind)} is not supported: expected a mode, a function or allowed_tools"
+            raise Mismatch(words, ".type")
+
+
+def _name_of(value: Any) -> str:
+    return str(within(".name", text, value.get("name")))
 
 
 def _tool(value: Any) -> dict[str, Any]:

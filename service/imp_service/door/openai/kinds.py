@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from imp_service.tables import LIMITS
@@ -26,11 +28,51 @@ class Mismatch(Exception):
 
 
 def within(where: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `read`. A Mismatch gets `where` before its own path."""
+    """The result of `read`. A Mismatch, and an ignored member, gets `where` before its own path."""
+    ignored = _IGNORED.get()
+    if ignored is not None:
+        ignored.place.append(where)
     try:
         return read(*arguments)
     except Mismatch as mismatch:
         raise Mismatch(mismatch.message, f"{where}{mismatch.where}") from None
+    finally:
+        if ignored is not None:
+            ignored.place.pop()
+
+
+class _Ignored:
+    """Members of one field that are ignored."""
+
+    def __init__(self, field: str, paths: list[str]) -> None:
+        self.paths = paths
+        # The path of the value that is read, in parts.
+        self.place = [field]
+
+
+_IGNORED: ContextVar[_Ignored | None] = ContextVar("_IGNORED", default=None)
+
+
+@contextmanager
+def unknown_ignored(field: str, paths: list[str]) -> Iterator[None]:
+    """Within the `with` block unknown members of a field are not refused. Their paths are added to `paths`."""
+    token = _IGNORED.set(_Ignored(field, paths))
+    try:
+        yield
+    finally:
+        _IGNORED.reset(token)
+
+
+def known_members(value: Any, known: Collection[str]) -> dict[str, Any]:
+    """The members of a JSON object that are known. A null is an unset member. Other members are refused or ignored."""
+    given = {name: each for name, each in members(value).items() if each is not None}
+    ignored = _IGNORED.get()
+    for name in sorted(given.keys() - set(known)):
+        if ignored is None:
+            raise Mismatch("unknown field", f".{name}")
+        ignored.paths.append(f"{''.join(ignored.place)}.{name}")
+        del given[name]
+    return given
 
 
 def expected(what: str, value: object, where: str = "") -> Mismatch:
@@ -78,8 +120,10 @@ def whole_or_all(value: Any) -> int:
 
 
 def seed(value: Any) -> int | None:
-    """An integer. -1 means no seed, as in other servers."""
-    return None if whole(value) == -1 else value
+    """An integer of 64 bits. -1 means no seed, as in other servers; another negative one counts from 2^64 down."""
+    if whole(value) == -1:
+        return None
+    return int(value) + 2**64 if -(2**63) <= value < 0 else value
 
 
 def members(value: Any) -> Mapping[str, Any]:
@@ -90,14 +134,8 @@ def members(value: Any) -> Mapping[str, Any]:
 
 
 def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
-    """The members of a JSON object, each converted by its reader. A null is an unset member.
-
-    Other members are refused.
-    """
-    given = {name: each for name, each in members(value).items() if each is not None}
-    unknown = sorted(given.keys() - readers.keys())
-    if unknown:
-        raise Mismatch("unknown field", f".{unknown[0]}")
+    """The known members of a JSON object, each converted by its reader."""
+    given = known_members(value, readers)
     return {name: within(f".{name}", read, given[name]) for name, read in readers.items() if name in given}
 
 

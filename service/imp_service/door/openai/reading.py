@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.door.openai.fields import Accepted, Refused, Sets, Table
-from imp_service.door.openai.kinds import Mismatch
+from imp_service.door.openai.kinds import Mismatch, unknown_ignored
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import refuse_findings
 from imp_service.serving.rules.kinds import Finding
@@ -32,7 +33,7 @@ class Reading:
     def __init__(self, body: Mapping[str, Any], table: Table, *, ignores_unknown: bool) -> None:
         self.values: dict[str, Any] = {}
         self.violations: list[Violation] = []
-        # Fields that were ignored, as the settings allow.
+        # Fields and members that were ignored, as the settings allow.
         self.ignored: list[str] = []
         self._unknown: list[Violation] = []
         self._refusals: list[Refusal] = []
@@ -76,7 +77,8 @@ class Reading:
         if name not in self.values:
             return default
         try:
-            return read(self.values[name])
+            with unknown_ignored(name, self.ignored) if self._ignores_unknown else nullcontext():
+                return read(self.values[name])
         except Mismatch as mismatch:
             self.wrong(f"{name}{mismatch.where}", mismatch.message)
             # Its limits are not checked: they would be those of `default`.
@@ -117,7 +119,7 @@ class Reading:
     def _take(self, name: str, value: object) -> None:
         row = self._table[name]
         if isinstance(row, Refused):
-            if value not in ([], {}):
+            if value not in ([], {}, ""):
                 self.wrong(name, f"not supported: {row.instead}")
             return
         try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from imp_service.api.errors import Violation
 from imp_service.api.options import (
     DENSE,
     CacheOptions,
@@ -20,10 +21,10 @@ from imp_service.api.options import (
 )
 from imp_service.door.openai import fields
 from imp_service.door.openai.constraints import read_constraint
-from imp_service.door.openai.kinds import Mismatch, expected, flag, token_ids, within
+from imp_service.door.openai.kinds import Mismatch, expected, flag, known_members, token_ids, within
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
-from imp_service.door.openai.tools import read_tool_choice, read_tools
+from imp_service.door.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
 from imp_service.generation.validate import request_violations, token_violations
 from imp_service.serving.rules.generation_rules import (
     CHAT,
@@ -45,6 +46,8 @@ from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
 MAX_PROMPTS = 64
+# Keeps the most likely token alone, as 0 does in OpenAI's API. imp has no top_p of 0.
+SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
 COMPLETION_TOKENS = 16
 
@@ -92,10 +95,10 @@ def read_chat(
     reading.require("messages")
     unread: tuple[ChatMessage, ...] | None = None
     messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), unread)
-    tools = reading.read("tools", read_tools, "")
+    choice = reading.read("tool_choice", read_tool_choice, AUTO)
     chat = ChatPrompt(
         messages=messages or (),
-        tools_json=tools,
+        tools_json=tools_json(reading, reading.read("tools", read_tools, []), choice),
         add_generation_prompt=reading.get("add_generation_prompt"),
         continue_final_message=reading.get("continue_final_message"),
         template_kwargs_json=template_variables(reading, reading.get("reasoning_effort")),
@@ -106,8 +109,7 @@ def read_chat(
     if reading.get("top_logprobs") and not logprobs:
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
-    choice = reading.read("tool_choice", read_tool_choice, "")
-    return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice)])
+    return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)])
 
 
 def read_completion(
@@ -119,9 +121,8 @@ def read_completion(
     no_prompt: list[Prompt] = [""]
     prompts = reading.read("prompt", read_prompts, no_prompt)
     for i, prompt in enumerate(prompts):
-        if isinstance(prompt, tuple):
-            where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
-            reading.add(token_violations(where, prompt, served.n_tokens))
+        where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
+        reading.add(_prompt_findings(reading, prompt, where, served))
     if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
         reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n")
     reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
@@ -157,6 +158,15 @@ def read_prompts(value: Any) -> list[Prompt]:
     return [_prompt(each, f"[{i}]") for i, each in enumerate(value)]
 
 
+def _prompt_findings(reading: Reading, prompt: Prompt, where: str, served: ServedModel) -> Iterator[Finding]:
+    """What is wrong with one prompt of a completion."""
+    if isinstance(prompt, tuple):
+        yield from token_violations(where, prompt, served.n_tokens)
+        yield from PROMPT_IDS.check(prompt, where, served)
+    elif isinstance(prompt, str) and "prompt" in reading.values:
+        yield from PROMPT_TEXT.check(prompt, where, served)
+
+
 def _prompt(value: Any, where: str) -> Prompt:
     if isinstance(value, str):
         return value
@@ -190,9 +200,12 @@ def generation_of(
     if reading.get("return_token_ids"):
         output = replace(output, prompt_token_ids=True)
     stop = {"time_limit": served.settings.limits.request_time.total_seconds(), **reading.options("stop")}
+    sampling = reading.options("sampling")
+    if sampling.get("top_p") == 0:
+        sampling["top_p"] = SMALLEST_TOP_P
     request = GenerationRequest(
         prompt=prompt,
-        sampling=SamplingOptions(**reading.options("sampling")),
+        sampling=SamplingOptions(**sampling),
         stop=StopOptions(**stop),
         constraint=read_constraint(reading),
         output=replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
@@ -237,11 +250,7 @@ def parsed_request(reading: Reading, requests: Sequence[GenerationRequest]) -> P
 def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
     known = {"include_usage": (False, True), "continuous_usage_stats": (False, True), "include_obfuscation": (False,)}
     found = {}
-    for name, each in value.items():
-        if name not in known:
-            raise Mismatch("unknown field", f".{name}")
-        if each is None:
-            continue
+    for name, each in known_members(value, known).items():
         found[name] = within(f".{name}", flag, each)
         if found[name] not in known[name]:
             raise Mismatch("not supported", f".{name}")
@@ -272,25 +281,19 @@ def template_variables(reading: Reading, effort: str | None = None) -> str:
 def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -> Iterator[Finding]:
     """Adds options that exceed the server's limits, or that are switched off."""
     stop, path = request.stop, reading.caller_path
-    yield from _prompt_limits(reading, request.prompt, served)
+    if isinstance(request.prompt, ChatPrompt) and reading.values.keys() & {"messages", "input"}:
+        yield from CHAT.check(request.prompt, "chat", served)
     if stop.max_tokens is not None:
         yield from MAX_TOKENS.check(stop.max_tokens, path("stop.max_tokens"), served)
+        if served.max_context < stop.max_tokens < 2**32:
+            words = f"{stop.max_tokens}, expected at most {served.max_context}, the context of the model"
+            yield Violation(path("stop.max_tokens"), words)
     if stop.time_limit is not None:
         yield from TIME_LIMIT.check(stop.time_limit, path("stop.time_limit"), served)
     if request.output.prompt_logprobs:
         yield from PROMPT_LOGPROBS.check(True, "prompt_logprobs", served)
     if isinstance(request.constraint, ConstraintSpec):
         yield from _constraint_limits(request.constraint, path(request.constraint.path), served)
-
-
-def _prompt_limits(reading: Reading, prompt: Prompt, served: ServedModel) -> Iterator[Finding]:
-    match prompt:
-        case ChatPrompt() if reading.values.keys() & {"messages", "input"}:
-            yield from CHAT.check(prompt, "chat", served)
-        case str() if "prompt" in reading.values:
-            yield from PROMPT_TEXT.check(prompt, "prompt", served)
-        case tuple():
-            yield from PROMPT_IDS.check(prompt, "prompt", served)
 
 
 def _constraint_limits(spec: ConstraintSpec, path: str, served: ServedModel) -> Iterator[Finding]:

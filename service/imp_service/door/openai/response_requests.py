@@ -13,14 +13,13 @@ from imp_service.door.openai.items import InputMessage, read_input
 from imp_service.door.openai.kinds import Mismatch, only, read_members, shown
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.requests import Caller, ParsedRequest, generation_of, parsed_request, template_variables
+from imp_service.door.openai.tools import AUTO, tools_json
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 
 LOGPROBS = "message.output_text.logprobs"
-# Other values that clients include, and why imp does not support them.
-NOT_INCLUDED: Mapping[str, str] = {
-    "reasoning.encrypted_content": "reasoning comes as text, send its items back as they are",
-}
+# Reasoning is sent as text, so there is nothing to add.
+ENCRYPTED = "reasoning.encrypted_content"
 # Only `effort` has an effect. The other members have none in imp.
 REASONING = {
     "effort": only("none", "minimal", "low", "medium", "high", "xhigh", "max"),
@@ -41,13 +40,13 @@ def read_response(
     conversation = reading.read("input", lambda value: read_input(value, has_developer=has_developer), no_input)
     no_reasoning: dict[str, Any] = {}
     reasoning = reading.read("reasoning", lambda value: read_members(value, REASONING), no_reasoning)
+    choice = reading.read("tool_choice", read_flat_choice, AUTO)
     chat = ChatPrompt(
         messages=_messages(reading, conversation),
-        tools_json=_tools(reading),
+        tools_json=tools_json(reading, reading.read("tools", read_flat_tools, []), choice, ".function"),
         template_kwargs_json=template_variables(reading, reasoning.get("effort")),
     )
-    choice = reading.read("tool_choice", read_flat_choice, "")
-    request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice)
+    request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
     return replace(parsed_request(reading, [request]), repeats_answer=True, token_by_token=request.output.logprobs)
 
 
@@ -61,12 +60,6 @@ def _messages(reading: Reading, conversation: Sequence[InputMessage]) -> tuple[C
     return (*messages, *(each.message for each in conversation))
 
 
-def _tools(reading: Reading) -> str:
-    for i in range(len(reading.get("tools", ()))):
-        reading.set_by(f"chat.tools_json[{i}].function", f"tools[{i}]")
-    return reading.read("tools", read_flat_tools, "")
-
-
 def _output(reading: Reading) -> OutputOptions:
     no_names: Sequence[str] = ()
     included = reading.read("include", _included, no_names)
@@ -76,7 +69,6 @@ def _output(reading: Reading) -> OutputOptions:
 
 def _included(names: Sequence[str]) -> Sequence[str]:
     for i, name in enumerate(names):
-        if name != LOGPROBS:
-            instead = NOT_INCLUDED.get(name, f"expected {LOGPROBS}")
-            raise Mismatch(f"{shown(name)} is not supported: {instead}", f"[{i}]")
+        if name not in (LOGPROBS, ENCRYPTED):
+            raise Mismatch(f"{shown(name)} is not supported: expected {LOGPROBS} or {ENCRYPTED}", f"[{i}]")
     return names

@@ -80,6 +80,7 @@ class Response:
             "background": False,
             "previous_response_id": None,
             "service_tier": "default",
+            **({} if given("store") is None else {"store": False}),
             "truncation": "disabled",
         }
 
@@ -145,11 +146,11 @@ class ResponseEvents:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """The tokens of a response. Reasoning tokens and tokens written to the cache are not counted separately."""
+    """The tokens of a response. Tokens written to the cache are not counted separately."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_prompt_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.output_tokens,
     }

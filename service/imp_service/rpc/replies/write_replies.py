@@ -97,6 +97,7 @@ def write_usage(usage: Usage) -> types_pb2.Usage:
         output_tokens=usage.output_tokens,
         draft_tokens=usage.draft_tokens,
         accepted_draft_tokens=usage.accepted_draft_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
     )
 
 

@@ -25,7 +25,7 @@ class Retry(Enum):
     ONCE = "once"
     ELSEWHERE = "elsewhere"
     YES_ELSEWHERE = "yes, elsewhere"
-    # `yes; no`: yes if the request can ever fit; if not, the pushback stops gRPC's own retry.
+    # Retry if the request can fit at all. If it can never fit, the pushback stops gRPC's own retry.
     UNLESS_NEVER = "yes; no"
     AFTER_READING = "after reading"
     OPEN_NEW = "open a new session"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from imp_service.text.channels.schema_types import types_of
-from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
+from imp_service.text.constraints.schema_core import Schema
 
 LENGTHS = frozenset({"minLength", "maxLength"})
 LIMITS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
@@ -29,7 +29,7 @@ def branches_of(schema: Schema) -> Iterator[Schema]:
     types = schema.get("type")
     for keyword in ("anyOf", "oneOf"):
         parts = schema.get(keyword)
-        if isinstance(parts, list) and not schema.keys() - ANNOTATIONS - {keyword}:
+        if isinstance(parts, list) and not schema.keys() - {keyword}:
             yield from (part if isinstance(part, dict) else {"anyOf": []} for part in parts)
             return
     if has_constants(schema) or not isinstance(types, list):
@@ -52,7 +52,7 @@ def constants_of(schema: Schema) -> list[object]:
     Returns none if the schema has another keyword, because the values are not checked against it.
     """
     values = schema.get("enum", [schema.get("const")])
-    if schema.keys() - ANNOTATIONS - LENGTHS - {"enum", "const", "type"} or {"enum", "const"} <= schema.keys():
+    if schema.keys() - LENGTHS - {"enum", "const", "type"} or {"enum", "const"} <= schema.keys():
         return []
     assert isinstance(values, list)  # checked before
     kind = schema.get("type")

@@ -1,4 +1,7 @@
-"""Forces an output to be calls: the framing of a dialect around arguments that fit the function's schema."""
+"""Forces an output to be calls: the framing of a dialect around arguments that fit the function's schema.
+
+The output may also be content instead, if a constraint says which.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from imp_service.api.constraint_spec import ConstraintSpec
 from imp_service.text.channels.dialect import CallForm, Dialect
 from imp_service.text.channels.notation_rules import notation_rules
 from imp_service.text.channels.pattern import BLANK, MAX_NAME_BYTES, is_name
+from imp_service.text.channels.refusals import Refusals
 from imp_service.text.channels.text_parameters import parameter_rules
 from imp_service.text.channels.tools import Tool
-from imp_service.text.constraints.grammar import json_rule
+from imp_service.text.constraints.grammar import json_rule, write_grammar
 from imp_service.text.constraints.grammar_checks import quote_for_regex
-from imp_service.text.constraints.json_schema import Schema, check_json_schema
+from imp_service.text.constraints.json_schema import check_json_schema
+from imp_service.text.constraints.schema_core import Schema
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
 # The white space that a blank of a pattern may stand for in a constraint.
 _SPACES = r"[ \n]{0,2}"
+# The same between two tokens of a call that is JSON as a whole.
+_SPACES_OF_CALL = r"[\x20\x0A]{1,2}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +36,12 @@ class Function:
     name: str
     schema: str
     path: str
+    is_strict: bool = False
 
     @classmethod
     def of(cls, tool: Tool) -> Function:
         """Makes the function of a tool."""
-        return cls(tool.name, json.dumps(tool.schema), tool.path)
+        return cls(tool.name, json.dumps(tool.schema), tool.path, tool.is_strict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class CallConstraint:
     in_reasoning: bool = False
     # The framing texts that are control tokens of the vocabulary, with their ids.
     control: tuple[tuple[str, int], ...] = ()
+    # The output may be content that matches this.
+    content: ConstraintSpec | None = None
 
     @property
     def path(self) -> str:
@@ -60,24 +71,32 @@ class CallConstraint:
     def _rules(self, limits: TextLimits) -> Iterator[str]:
         form = self.dialect.forms[0]
         calls = " | ".join(f"call_{n}" for n in range(len(self.functions)))
-        thought = "thought " if self.in_reasoning else ""
-        yield f"start: {thought}{self._sequence(form)}"
+        yield f"start: {'thought ' if self.in_reasoning else ''}output"
+        if self.content is None:
+            yield f"output: {self._sequence(form)}"
+        else:
+            yield f"output: {self._sequence(form)} | content"
+            yield f"content: %lark {{\n{write_grammar(self.content, limits)}}}"
         yield f"call: {calls}"
         if self.in_reasoning:
             yield from self._thought()
         for n, function in enumerate(self.functions):
             schema = _checked_schema(function, limits)
+            members = None if self.content is None or form.begin else _members(form)
+            if members is not None:
+                yield f"call_{n}: {_json_call(members, _readable(function), schema)}"
+                continue
             head = self._framing(form.head.replace("$name", _readable(function)))
             tail = self._framing(form.tails[0]) if form.tails else ""
             yield f"call_{n}: {head} arguments_{n} {tail}"
-            yield from self._arguments(f"arguments_{n}", schema, form, function.path)
+            yield from self._arguments(f"arguments_{n}", schema, form, function)
 
-    def _arguments(self, name: str, schema: Schema, form: CallForm, path: str) -> Iterator[str]:
+    def _arguments(self, name: str, schema: Schema, form: CallForm, function: Function) -> Iterator[str]:
+        refuse = Refusals(function.path, self.dialect.name, function.is_strict)
         if form.parameters:
-            yield from parameter_rules(name, schema, form.parameters, path, self.dialect.name)
+            yield from parameter_rules(name, schema, form.parameters, refuse)
         elif form.notation:
-            control = dict(self.control)
-            yield from notation_rules(name, schema, form.notation, control, path=path, dialect=self.dialect.name)
+            yield from notation_rules(name, schema, form.notation, dict(self.control), refuse)
         else:
             yield f"{name}: {json_rule(schema)}"
 
@@ -128,6 +147,26 @@ class CallConstraint:
         return quoted.replace(quote_for_regex("$id"), self.dialect.ids.written)
 
 
+def _members(form: CallForm) -> dict[str, object] | None:
+    """The members of a call that is one JSON object; the arguments are null. None: it is something else."""
+    try:
+        return json.loads(f"{form.head}null{form.tails[0] if form.tails else ''}")  # type: ignore[no-any-return]
+    except ValueError:
+        return None
+
+
+def _json_call(members: dict[str, object], name: str, schema: Schema) -> str:
+    """The call as a JSON Schema. Content may begin with the same text, and the library follows both only as JSON."""
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    schema = {key: value for key, value in schema.items() if key != "$defs"}
+    values = {
+        key: {"const": value.replace("$name", name)} if isinstance(value, str) else schema
+        for key, value in members.items()
+    }
+    call = {"type": "object", "properties": values, "required": list(values), "additionalProperties": False}
+    return json_rule({**call, **definitions}, spaces=_SPACES_OF_CALL)
+
+
 def _cut(pattern: str, control: dict[str, int]) -> Iterator[tuple[str, int | None]]:
     """The pattern cut at control tokens: each part with the id of its token, if it is one."""
     at = 0
@@ -151,7 +190,7 @@ def _readable(function: Function) -> str:
 
 
 def _checked_schema(function: Function, limits: TextLimits) -> Schema:
-    schema = check_json_schema(function.schema, function.path, limits)
+    schema = check_json_schema(function.schema, function.path, limits, is_strict=function.is_strict)
     if schema.setdefault("type", "object") != "object":
         raise FieldInvalid(function.path, "expected a schema of type object")
     return schema

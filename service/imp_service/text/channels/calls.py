@@ -12,7 +12,7 @@ from string import ascii_letters, digits
 from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.text.channels.dialect import CallIdShape
 from imp_service.text.channels.notation import Notation, NotationReader
-from imp_service.text.channels.pieces import Kind, Piece
+from imp_service.text.channels.pieces import Piece, PieceKind
 from imp_service.text.channels.schema_types import types_of_parameter
 from imp_service.text.channels.tools import Tool
 from imp_service.text.channels.typed_value import TypedValue
@@ -25,8 +25,8 @@ class CallIds:
     """The ids of the calls of one output: the same for the same request and seed."""
 
     shape: CallIdShape
-    # Identifies this output: the seed, the length of the prompt, the number of the sequence.
-    origin: tuple[int, ...]
+    # Identifies this output: the seed, the digest of the prompt, the number of the sequence.
+    origin: tuple[int | str, ...]
 
     def of(self, index: int, name: str = "", written: str = "") -> str:
         """The id of a call. `written`: the id that the model wrote."""
@@ -61,11 +61,11 @@ class CallWriter:
     def take(self, piece: Piece) -> ToolCallDelta | None:
         """The delta of a piece; None if it adds nothing."""
         match piece.kind:
-            case Kind.NAME:
+            case PieceKind.NAME:
                 self._name, self._given_id = piece.data, b""
-            case Kind.ID:
+            case PieceKind.ID:
                 self._given_id = piece.data
-            case Kind.HEAD_END:
+            case PieceKind.HEAD_END:
                 return self._open()
             case _:
                 return self._more(self._arguments(piece))
@@ -87,16 +87,16 @@ class CallWriter:
 
     def _arguments(self, piece: Piece) -> str:
         match piece.kind:
-            case Kind.ARGUMENTS | Kind.NOTATED:
+            case PieceKind.ARGUMENTS | PieceKind.NOTATED:
                 return self._object(piece)
-            case Kind.KEY:
+            case PieceKind.KEY:
                 return self._begin_parameter(piece.data.decode())
-            case Kind.VALUE if self._value is not None:
+            case PieceKind.VALUE if self._value is not None:
                 return self._value.feed(piece.data)
-            case Kind.VALUE_END if self._value is not None:
+            case PieceKind.VALUE_END if self._value is not None:
                 value, self._value = self._value, None
                 return value.finish()
-            case Kind.CALL_END:
+            case PieceKind.CALL_END:
                 return self._close()
         return ""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from imp_service.api.tool_calls import ToolCallDelta, joined_calls
 from imp_service.text.channels.calls import CallIds, CallWriter
 from imp_service.text.channels.dialect import Dialect
-from imp_service.text.channels.pieces import Kind, Piece
+from imp_service.text.channels.pieces import Piece, PieceKind
 from imp_service.text.channels.splitter import ChannelSplitter
 from imp_service.text.channels.tools import Tool
 from imp_service.text.text_stream import NO_STOP, StopRules, TextStream
@@ -18,12 +19,15 @@ from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 
 @dataclass(slots=True)
 class ChannelDelta:
-    """The new part of each channel. `match` is the stop string that ended the content and so the output."""
+    """The new part of each channel."""
 
     text: str = ""
     reasoning: str = ""
     tool_calls: list[ToolCallDelta] = field(default_factory=list)
+    # The stop string that ended the content and so the output.
     match: str | None = None
+    # The output ends here: by a stop string, or after its only call.
+    is_end: bool = False
 
 
 def joined(deltas: Sequence[ChannelDelta]) -> ChannelDelta:
@@ -33,6 +37,7 @@ def joined(deltas: Sequence[ChannelDelta]) -> ChannelDelta:
         "".join(each.reasoning for each in deltas),
         joined_calls([call for each in deltas for call in each.tool_calls]),
         deltas[-1].match if deltas else None,
+        bool(deltas) and deltas[-1].is_end,
     )
 
 
@@ -46,13 +51,44 @@ class ParsePlan:
     # Names of the functions. None: not known, so any name is accepted.
     tools: tuple[Tool, ...] | None
     # Identifies the request, for CallIds.
-    origin: tuple[int, ...]
+    origin: tuple[int | str, ...]
+    # The output ends after its first complete call.
+    ends_after_call: bool = False
 
 
 def visible(table: TokenTable, dialect: Dialect, ends: frozenset[int]) -> TokenTable:
     """The table, in which control tokens that belong to the dialect's framing are text."""
     framing = {i for i in table.special - ends if table.token_bytes[i] and dialect.frames_with(table.token_bytes[i])}
     return replace(table, special=table.special - framing)
+
+
+class ReasoningCount:
+    """Counts the tokens that begin in the reasoning. It does not depend on how the output is divided."""
+
+    def __init__(self) -> None:
+        self.n_tokens = 0
+        # How many bytes of each token are not in a piece yet, and whether some bytes of the first one are.
+        self._waiting: deque[int] = deque()
+        self._has_begun = False
+
+    def add(self, n_bytes: int) -> None:
+        """The next token, with the bytes of its text."""
+        if n_bytes:
+            self._waiting.append(n_bytes)
+
+    def take(self, pieces: Sequence[Piece]) -> None:
+        """The next pieces of the output, which together have every byte once."""
+        for piece in pieces:
+            n_bytes = len(piece.data)
+            while n_bytes:
+                if not self._has_begun:
+                    self.n_tokens += piece.kind is PieceKind.REASONING
+                n_taken = min(n_bytes, self._waiting[0])
+                n_bytes -= n_taken
+                self._waiting[0] -= n_taken
+                self._has_begun = self._waiting[0] > 0
+                if not self._has_begun:
+                    self._waiting.popleft()
 
 
 class ChannelStream:
@@ -75,18 +111,21 @@ class ChannelStream:
         self._reasoning = codecs.getincrementaldecoder("utf-8")("replace")
         ids = CallIds(plan.dialect.ids, (*plan.origin, sequence))
         self._calls = CallWriter(plan.tools or (), ids, plan.dialect.notation)
+        self._ends_after_call = plan.ends_after_call
+        self._reasoning_count = ReasoningCount()
         self._n_outputs = 0
         self._has_ended = False
-        self.has_stop_strings = bool(stop.strings.strings)
+        # Whether a token can end the output.
+        self.seeks_end = plan.ends_after_call or bool(stop.strings.strings)
 
     def feed(self, token_id: int) -> ChannelDelta:
-        """Takes the next output. Not to be called after a match or after `finish`."""
+        """Takes the next output. Not to be called after the end or after `finish`."""
         self._n_outputs += 1
-        return self._delta(self._splitter.feed(self._detokenizer.feed(token_id)))
+        return self._delta(self._splitter.feed(self._text_of(token_id)))
 
     def feed_all(self, token_ids: Sequence[int]) -> ChannelDelta:
-        """The delta of several outputs together. Not for a stream with stop strings."""
-        return self._delta(self._splitter.feed(b"".join([self._detokenizer.feed(each) for each in token_ids])))
+        """The delta of several outputs together. Not for a stream that seeks its end."""
+        return self._delta(self._splitter.feed(b"".join([self._text_of(each) for each in token_ids])))
 
     def finish(self) -> ChannelDelta:
         """The text that was held back. Call it after the last token."""
@@ -100,23 +139,38 @@ class ChannelStream:
                 delta.tool_calls = joined_calls([*delta.tool_calls, call])
         return delta
 
+    @property
+    def n_reasoning_tokens(self) -> int:
+        """The tokens of reasoning so far, without those that are held back."""
+        return self._reasoning_count.n_tokens
+
+    def _text_of(self, token_id: int) -> bytes:
+        data = self._detokenizer.feed(token_id)
+        self._reasoning_count.add(len(data))
+        return data
+
     def _delta(self, pieces: Sequence[Piece]) -> ChannelDelta:
+        self._reasoning_count.take(pieces)
         delta = ChannelDelta()
         for piece in pieces:
-            if piece.kind is Kind.CONTENT:
+            if piece.kind is PieceKind.CONTENT:
                 added = self._content.add(piece.data, self._n_outputs)
                 delta.text += added.text
                 if added.match is not None:
-                    delta.match, self._has_ended = added.match, True
+                    delta.match = added.match
+                    delta.is_end = self._has_ended = True
                     break
                 continue
             # Framing lies between: a stop string or a character cannot continue after it.
             delta.text += self._content.cut()
-            if piece.kind is Kind.REASONING:
+            if piece.kind is PieceKind.REASONING:
                 delta.reasoning += self._reasoning.decode(piece.data)
-            elif piece.kind is Kind.MARKER:
+            elif piece.kind is PieceKind.MARKER:
                 delta.reasoning += self._reasoning.decode(b"", True)
             elif (call := self._calls.take(piece)) is not None:
                 delta.tool_calls.append(call)
+            if self._ends_after_call and piece.kind is PieceKind.CALL_END:
+                delta.is_end = self._has_ended = True
+                break
         delta.tool_calls = joined_calls(delta.tool_calls)
         return delta

@@ -14,17 +14,17 @@ from imp_service.text.channels.alternatives import (
     has_constants,
 )
 from imp_service.text.channels.notation import JSON_LITERALS, Notation
+from imp_service.text.channels.refusals import Refusals
 from imp_service.text.channels.schema_types import types_of
 from imp_service.text.constraints.grammar import json_rule
 from imp_service.text.constraints.grammar_checks import quote_for_regex
-from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
-from imp_service.text.errors import FieldInvalid
+from imp_service.text.constraints.schema_core import Schema
 
 # Numbers without limits are shorter than the parser allows.
 _DIGITS = "-?(0|[1-9][0-9]{0,14})"
 _UNLIMITED = {"integer": f"/{_DIGITS}/", "number": rf"/{_DIGITS}(\.[0-9]{{1,16}})?([eE][+-]?[0-9]{{1,2}})?/"}
 _ANY = ("string", "number", "boolean", "null")
-_OF_ROOT = {"$defs", "definitions", "$id"}
+_OF_ROOT = {"$defs"}
 _BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _PYTHON_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A character of a Python string.
@@ -32,21 +32,21 @@ _PYTHON_CHARACTER = r'([^"\\\x00-\x1F\x7F]|\\["\\nrt])'
 
 
 def notation_rules(
-    name: str, schema: Schema, notation: Notation, control: Mapping[str, int], *, path: str, dialect: str
+    name: str, schema: Schema, notation: Notation, control: Mapping[str, int], refuse: Refusals
 ) -> Iterator[str]:
     """Rules for the arguments of one function: the declared parameters in order; only optional ones may be missing.
 
     `control`: the control tokens of the vocabulary with their ids.
     """
-    return iter(_Writer(name, schema, notation, control, path=path, dialect=dialect).rules())
+    return iter(_Writer(name, schema, notation, control, refuse).rules())
 
 
 class _Writer:
     def __init__(
-        self, name: str, root: Schema, notation: Notation, control: Mapping[str, int], *, path: str, dialect: str
+        self, name: str, root: Schema, notation: Notation, control: Mapping[str, int], refuse: Refusals
     ) -> None:
         self._name, self._root, self._notation = name, root, notation
-        self._control, self._path, self._dialect = control, path, dialect
+        self._control, self._refuse = control, refuse
         self._rules: list[str] = []
         self._n_rules = 0
         # The rule of each schema that a reference names.
@@ -67,7 +67,7 @@ class _Writer:
         """The name of a rule for one value."""
         if not isinstance(schema, dict):
             if schema is False:
-                raise self._fail(pointer, "'false'")
+                self._refuse.check(pointer, "'false'")
             schema = {}
         if "$ref" in schema:
             return self._referenced(str(schema["$ref"]), pointer)
@@ -84,7 +84,7 @@ class _Writer:
             for part in reference.split("/")[1:]:
                 key = part.replace("~1", "/").replace("~0", "~")
                 if not isinstance(target, dict) or key not in target:
-                    raise self._fail(pointer, "'$ref'")
+                    raise self._refuse.error(pointer, "'$ref'")
                 target = target[key]
             self._rules.append(f"{name}: {self._value(target, reference)}")
         return name
@@ -93,27 +93,31 @@ class _Writer:
         """A value that two schemas of oneOf allow would not be valid."""
         types = [types_of(part, self._root) for part in parts] if isinstance(parts, list) else []
         if sum(map(len, types)) != len(frozenset[str]().union(*types)):
-            raise self._fail(pointer, "'oneOf'")
+            self._refuse.check(pointer, "'oneOf'")
 
     def _kind(self, schema: Schema, pointer: str) -> str:
         """A value of a schema that has one type at most."""
         if has_constants(schema):
             return self._constants(schema, pointer)
         if "$ref" in schema or "anyOf" in schema or "oneOf" in schema or isinstance(schema.get("type"), list):
-            if schema.keys() - ANNOTATIONS - {"$ref", "anyOf", "oneOf", "type"} or len(schema.keys() - ANNOTATIONS) > 1:
-                raise self._fail(pointer, "'anyOf'")
+            if schema.keys() - {"$ref", "anyOf", "oneOf", "type"} or len(schema.keys()) > 1:
+                self._refuse.check(pointer, "'anyOf'")
+                schema = next({name: schema[name]} for name in ("$ref", "anyOf", "oneOf", "type") if name in schema)
             return self._value(schema, pointer)
         kind = schema.get("type")
-        if kind is None and not schema.keys() - ANNOTATIONS - _OF_ROOT:
-            return " | ".join(self._of_type(each, {}, pointer) for each in _ANY)
+        if kind is None and schema.keys() - _OF_ROOT:
+            self._refuse.check(pointer, "'None'")
         if not isinstance(kind, str) or kind not in KEYWORDS_OF:
-            raise self._fail(pointer, f"{str(kind)[:64]!r}")
+            return self._any(pointer)
         return self._of_type(kind, schema, pointer)
 
+    def _any(self, pointer: str) -> str:
+        return " | ".join(self._of_type(each, {}, pointer) for each in _ANY)
+
     def _of_type(self, kind: str, schema: Schema, pointer: str) -> str:
-        unfit = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - KEYWORDS_OF[kind])
+        unfit = sorted(schema.keys() - _OF_ROOT - {"type"} - KEYWORDS_OF[kind])
         if unfit:
-            raise self._fail(pointer, f"{unfit[0][:64]!r}")
+            self._refuse.check(pointer, f"{unfit[0][:64]!r}")
         if kind == "object":
             return f'"{{" {self._pairs(schema, pointer, is_inner=True)} "}}"'
         if kind == "array":
@@ -132,10 +136,10 @@ class _Writer:
         """The pairs of an object, without its braces."""
         properties, required = schema.get("properties", {}), schema.get("required", [])
         assert isinstance(properties, dict) and isinstance(required, list)  # checked before
-        extra = sorted(schema.keys() - ANNOTATIONS - _OF_ROOT - {"type"} - KEYWORDS_OF["object"])
+        extra = sorted(schema.keys() - _OF_ROOT - {"type"} - KEYWORDS_OF["object"])
         unfit = [*extra, *(each for each in required if each not in properties)]
         if unfit:
-            raise self._fail(pointer, f"{unfit[0][:64]!r}")
+            self._refuse.check(pointer, f"{unfit[0][:64]!r}")
         # The pairs from here on, if none was written before, and if one was.
         first = rest = '""'
         for key, value in reversed(properties.items()):
@@ -152,7 +156,7 @@ class _Writer:
         if python and is_inner:
             return dumps(key, ensure_ascii=False) + ":"
         if not (_PYTHON_KEY if python else _BARE_KEY).fullmatch(key):
-            raise self._fail(pointer, "its name")
+            raise self._refuse.error(pointer, "its name")
         return key + (":" if is_inner else self._notation.sign)
 
     def _list(self, schema: Schema, pointer: str) -> str:
@@ -178,25 +182,28 @@ class _Writer:
         return f"{dumps(quote)} {name}"
 
     def _constants(self, schema: Schema, pointer: str) -> str:
-        allowed = constants_of(schema)
+        allowed = [each for each in constants_of(schema) if self._can_be_written(each, pointer)]
         if not allowed:
-            raise self._fail(pointer, "'enum'")
-        return "(" + " | ".join(self._constant(each, pointer) for each in allowed) + ")"
+            self._refuse.check(pointer, "'enum'")
+            return self._any(pointer)
+        return "(" + " | ".join(map(self._constant, allowed)) + ")"
 
-    def _constant(self, value: object, pointer: str) -> str:
+    def _can_be_written(self, value: object, pointer: str) -> bool:
+        if isinstance(value, (dict, list)):
+            self._refuse.check(pointer, "'enum' of arrays and objects")
+            return False
+        if isinstance(value, str) and not self._notation.is_python and self._notation.quotes[0] in value:
+            self._refuse.check(pointer, "'enum'")
+            return False
+        return True
+
+    def _constant(self, value: object) -> str:
         """One value as terminals."""
         if isinstance(value, str) and not self._notation.is_python:
             quote = self._notation.quotes[0]
-            if quote in value:
-                raise self._fail(pointer, "'enum'")
             token = self._control.get(quote)
             mark = dumps(quote) if token is None else f"<[{token}]>"
             return f"{mark} {dumps(value, ensure_ascii=False)} {mark}" if value else f"{mark} {mark}"
-        if isinstance(value, (dict, list)):
-            raise self._fail(pointer, "'enum' of arrays and objects")
         text = dumps(value, ensure_ascii=False)
         literals = dict(zip(JSON_LITERALS, self._notation.literals, strict=True))
         return dumps(literals.get(text, text), ensure_ascii=False)
-
-    def _fail(self, pointer: str, what: str) -> FieldInvalid:
-        return FieldInvalid(self._path, f"at {pointer}: {what} cannot be enforced in the dialect {self._dialect}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from imp_service.text.channels.pattern import Pattern, PatternMatcher
-from imp_service.text.channels.pieces import GAPS, Kind, Piece
+from imp_service.text.channels.pieces import GAPS, Piece, PieceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class PatternChoice:
         return None
 
     def _pieces(self, matcher: PatternMatcher, read: bytes) -> list[Piece]:
-        found, at = [Piece(Kind.MARKER, self.marker)], 0
+        found, at = [Piece(PieceKind.MARKER, self.marker)], 0
         for gap in matcher.gaps:
-            found += [Piece(Kind.MARKER, read[at : gap.start]), Piece(GAPS[gap.name], read[gap.start : gap.end])]
+            found += [Piece(PieceKind.MARKER, read[at : gap.start]), Piece(GAPS[gap.name], read[gap.start : gap.end])]
             at = gap.end
-        return [*found, Piece(Kind.MARKER, read[at:])]
+        return [*found, Piece(PieceKind.MARKER, read[at:])]
 
 
 def _has_name(matcher: PatternMatcher, option: Option) -> bool:

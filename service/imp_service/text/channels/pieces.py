@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 
-class Kind(Enum):
+class PieceKind(Enum):
     """The meaning of a piece."""
 
     CONTENT = auto()
@@ -29,15 +29,15 @@ class Kind(Enum):
     CALL_END = auto()
 
 
-GAPS = {"$name": Kind.NAME, "$id": Kind.ID, "$index": Kind.MARKER, "$key": Kind.KEY}
-_ENDS = frozenset({Kind.HEAD_END, Kind.VALUE_END, Kind.CALL_END})
+GAPS = {"$name": PieceKind.NAME, "$id": PieceKind.ID, "$index": PieceKind.MARKER, "$key": PieceKind.KEY}
+_ENDS = frozenset({PieceKind.HEAD_END, PieceKind.VALUE_END, PieceKind.CALL_END})
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Consecutive bytes of one kind."""
 
-    kind: Kind
+    kind: PieceKind
     data: bytes = b""
 
 

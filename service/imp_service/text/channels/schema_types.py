@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
 from imp_service.text.channels.tools import Schema
 
@@ -22,6 +23,11 @@ def types_of_parameter(schema: object, name: str) -> frozenset[str]:
 
 def types_of(schema: object, root: Schema, n_steps: int = _MOST_STEPS) -> frozenset[str]:
     """The types that a schema allows; an integer is a number."""
+    types = _types_of(schema, root, n_steps)
+    return types | {"null"} if isinstance(schema, Mapping) and schema.get("nullable") is True else types
+
+
+def _types_of(schema: object, root: Schema, n_steps: int) -> frozenset[str]:
     if not isinstance(schema, Mapping) or not n_steps:
         return ALL
     named = schema.get("type")
@@ -61,5 +67,7 @@ def _target(reference: object, root: Schema) -> object:
     parts: Iterable[str] = str(reference).split("/")[1:]
     target: object = root
     for part in parts:
-        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+        target = (
+            target.get(unquote(part).replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+        )
     return target

@@ -10,7 +10,7 @@ from imp_service.text.channels.json_object import ObjectScanner
 from imp_service.text.channels.notation import NotationReader
 from imp_service.text.channels.pattern import Pattern
 from imp_service.text.channels.pattern_choice import Match, Option, PatternChoice
-from imp_service.text.channels.pieces import Kind, Piece, merged
+from imp_service.text.channels.pieces import Piece, PieceKind, merged
 from imp_service.text.stop_matcher import StopMatcher, StopStrings
 
 Action = Callable[[], None]
@@ -35,7 +35,7 @@ class ChannelSplitter:
         self._reader: Callable[[bytes], bytes]
         # The bytes that are held back, and their kind if none follow.
         self._held = b""
-        self._held_kind = Kind.CONTENT
+        self._held_kind = PieceKind.CONTENT
         self._matcher: StopMatcher
         self._choice: PatternChoice | None = None
         self._otherwise: Action
@@ -60,7 +60,7 @@ class ChannelSplitter:
         named = None if self._choice is None else self._choice.named()
         if named is not None:
             self._out += named
-            self._emit(Kind.HEAD_END)
+            self._emit(PieceKind.HEAD_END)
         else:
             self._emit(self._held_kind, self._waiting)
         self._held, self._choice = b"", None
@@ -79,7 +79,7 @@ class ChannelSplitter:
         out, self._out = self._out, []
         return merged(out)
 
-    def _emit(self, kind: Kind, data: bytes = b"") -> None:
+    def _emit(self, kind: PieceKind, data: bytes = b"") -> None:
         self._out.append(Piece(kind, data))
 
     # States: the beginning of the output, content, reasoning.
@@ -90,15 +90,15 @@ class ChannelSplitter:
         ]
         if self._dialect.reasoning:
             options.append(Option(Pattern(" " + self._dialect.reasoning.begin.text), self._after_reasoning_begin))
-        self._try(options, self._begin_content, Kind.CONTENT)
+        self._try(options, self._begin_content, PieceKind.CONTENT)
 
     def _begin_content(self) -> None:
-        self._find(_begins(self._dialect, self._forms), Kind.CONTENT, self._end_content)
+        self._find(_begins(self._dialect, self._forms), PieceKind.CONTENT, self._end_content)
 
     def _end_content(self, marker: bytes) -> None:
         reasoning = self._dialect.reasoning
         if reasoning and reasoning.recurs and _is(reasoning.begin, marker):
-            self._emit(Kind.MARKER, marker)
+            self._emit(PieceKind.MARKER, marker)
             self._after_reasoning_begin()
         elif (wrapper := next((each for each in self._dialect.wrappers if _is(each, marker)), None)) is not None:
             self._end_section(marker, wrapper, self._begin_output)
@@ -112,21 +112,21 @@ class ChannelSplitter:
     def _begin_reasoning(self) -> None:
         assert self._dialect.reasoning is not None  # narrows
         end = self._dialect.reasoning.end
-        self._find(end.forms, Kind.REASONING, lambda marker: self._end_section(marker, end, self._begin_content))
+        self._find(end.forms, PieceKind.REASONING, lambda marker: self._end_section(marker, end, self._begin_content))
 
     # States: a call.
 
     def _begin_call(self, marker: bytes) -> None:
         begun = [form for form in self._forms if form.begin and _is(form.begin, marker)]
         options = [self._head(form, first) for form in begun for first in form.first_patterns]
-        self._try(options, self._begin_content, Kind.CONTENT, marker)
+        self._try(options, self._begin_content, PieceKind.CONTENT, marker)
 
     def _head(self, form: CallForm, pattern: Pattern) -> Option:
         return Option(pattern, lambda: self._begin_arguments(form), self._names if form.begin is None else None)
 
     def _begin_arguments(self, form: CallForm) -> None:
         self._form = form
-        self._emit(Kind.HEAD_END)
+        self._emit(PieceKind.HEAD_END)
         if form.parameters:
             self._between_parameters()
         elif form.notation:
@@ -138,7 +138,7 @@ class ChannelSplitter:
 
     def _read_object(self, data: bytes) -> bytes:
         end = self._scanner.feed(data)
-        self._emit(Kind.ARGUMENTS, data[:end])
+        self._emit(PieceKind.ARGUMENTS, data[:end])
         if end is None:
             return b""
         self._end_call()
@@ -147,7 +147,7 @@ class ChannelSplitter:
     def _read_notated(self, data: bytes) -> bytes:
         end = self._notated.feed(data)
         self._notated.take()
-        self._emit(Kind.NOTATED, data[:end])
+        self._emit(PieceKind.NOTATED, data[:end])
         if end is None:
             return b""
         self._end_call()
@@ -157,39 +157,39 @@ class ChannelSplitter:
         written = self._form.parameters
         assert written is not None  # narrows
         begin = Option(Pattern(written.begin), lambda: self._skip(written.after_begin, self._begin_value))
-        self._try([begin, Option(Pattern(written.close), self._end_call)], self._end_call, Kind.MARKER)
+        self._try([begin, Option(Pattern(written.close), self._end_call)], self._end_call, PieceKind.MARKER)
 
     def _begin_value(self) -> None:
         assert self._form.parameters is not None  # narrows
         end = self._form.parameters.end
-        self._find(end.forms, Kind.VALUE, lambda marker: self._end_section(marker, end, self._end_value))
+        self._find(end.forms, PieceKind.VALUE, lambda marker: self._end_section(marker, end, self._end_value))
 
     def _end_value(self) -> None:
-        self._emit(Kind.VALUE_END)
+        self._emit(PieceKind.VALUE_END)
         self._between_parameters()
 
     def _end_call(self) -> None:
-        self._emit(Kind.CALL_END)
+        self._emit(PieceKind.CALL_END)
         tails = [Option(Pattern(tail), self._after_tail) for tail in self._form.tails]
-        self._try(tails, self._after_tail, Kind.MARKER)
+        self._try(tails, self._after_tail, PieceKind.MARKER)
 
     def _after_tail(self) -> None:
         form = self._form
         options = [self._head(form, following) for following in form.next_patterns]
         if form.end:
             options.append(Option(Pattern(form.end), lambda: self._skip(form.after_end, self._begin_content)))
-        self._try(options, self._begin_content, Kind.MARKER)
+        self._try(options, self._begin_content, PieceKind.MARKER)
 
     # Readers that stop at a marker.
 
-    def _find(self, markers: tuple[str, ...], kind: Kind, then: Callable[[bytes], None]) -> None:
+    def _find(self, markers: tuple[str, ...], kind: PieceKind, then: Callable[[bytes], None]) -> None:
         """Emits bytes as this kind up to the next marker."""
         self._matcher = StopMatcher(_strings(markers))
         # A part of the marker after a value does not belong to the value.
-        self._held_kind = Kind.MARKER if kind is Kind.VALUE else kind
+        self._held_kind = PieceKind.MARKER if kind is PieceKind.VALUE else kind
         self._reader = lambda data: self._read_to_marker(data, kind, then)
 
-    def _read_to_marker(self, data: bytes, kind: Kind, then: Callable[[bytes], None]) -> bytes:
+    def _read_to_marker(self, data: bytes, kind: PieceKind, then: Callable[[bytes], None]) -> bytes:
         n_before = self._matcher.n_bytes - len(self._held)
         match = self._matcher.feed(data, may_end=True)
         waiting, self._held = self._held + data, b""
@@ -204,7 +204,7 @@ class ChannelSplitter:
         return waiting[end:]
 
     def _end_section(self, marker: bytes, written: Marker, then: Action) -> None:
-        self._emit(Kind.MARKER, marker)
+        self._emit(PieceKind.MARKER, marker)
         self._skip(written.after, then)
 
     # Readers of line breaks, which belong to the framing.
@@ -217,7 +217,7 @@ class ChannelSplitter:
         n = 0
         while n < min(len(data), self._n_newlines) and data[n : n + 1] == b"\n":
             n += 1
-        self._emit(Kind.MARKER, data[:n])
+        self._emit(PieceKind.MARKER, data[:n])
         self._n_newlines -= n
         if n < len(data):
             self._then()
@@ -225,7 +225,7 @@ class ChannelSplitter:
 
     # Readers of patterns.
 
-    def _try(self, options: Sequence[Option], otherwise: Action, held_kind: Kind, marker: bytes = b"") -> None:
+    def _try(self, options: Sequence[Option], otherwise: Action, held_kind: PieceKind, marker: bytes = b"") -> None:
         """Tries to match one of the options. `marker` was read before them and is content if none matches."""
         if not options:
             otherwise()
@@ -244,7 +244,7 @@ class ChannelSplitter:
             self._out += outcome.pieces
             outcome.option.action()
         else:
-            self._emit(Kind.CONTENT, choice.marker)
+            self._emit(PieceKind.CONTENT, choice.marker)
             self._otherwise()
         return outcome.rest
 

@@ -8,15 +8,15 @@ from json import dumps
 from imp_service.text.channels.alternatives import LENGTHS, branches_of, constants_of, has_constants
 from imp_service.text.channels.dialect import Parameters
 from imp_service.text.channels.pattern import is_name
+from imp_service.text.channels.refusals import Refusals
 from imp_service.text.channels.schema_types import ALL, types_of
 from imp_service.text.channels.typed_value import TypedValue
 from imp_service.text.constraints.grammar import json_rule
 from imp_service.text.constraints.grammar_checks import quote_for_regex
-from imp_service.text.constraints.json_schema import ANNOTATIONS, Schema
-from imp_service.text.errors import FieldInvalid
+from imp_service.text.constraints.schema_core import Schema
 
-_OF_ROOT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties", "$defs", "definitions", "$id"}
-_OF_STRINGS = ANNOTATIONS | LENGTHS | {"type"}
+_OF_ROOT = frozenset({"type", "properties", "required", "additionalProperties", "$defs"})
+_OF_STRINGS = LENGTHS | {"type"}
 # Regular expressions of values of simple types, for schemas that also allow strings.
 _SIMPLE = {
     "null": "null",
@@ -26,14 +26,14 @@ _SIMPLE = {
 }
 
 
-def parameter_rules(name: str, schema: Schema, written: Parameters, path: str, dialect: str) -> Iterator[str]:
+def parameter_rules(name: str, schema: Schema, written: Parameters, refuse: Refusals) -> Iterator[str]:
     """Rules for the arguments of one function: the declared parameters in order; only optional ones may be missing."""
-    return _Writer(schema, written, path, dialect).rules(name)
+    return _Writer(schema, written, refuse).rules(name)
 
 
 class _Writer:
-    def __init__(self, root: Schema, written: Parameters, path: str, dialect: str) -> None:
-        self._root, self._written, self._path, self._dialect = root, written, path, dialect
+    def __init__(self, root: Schema, written: Parameters, refuse: Refusals) -> None:
+        self._root, self._written, self._refuse = root, written, refuse
 
     def rules(self, name: str) -> Iterator[str]:
         properties, required = self._root.get("properties", {}), self._root.get("required", [])
@@ -42,13 +42,13 @@ class _Writer:
             each for each in required if each not in properties
         ]
         if unfit:
-            raise self._fail("", f"{unfit[0][:64]!r}")
+            self._refuse.check("#", f"{unfit[0][:64]!r}")
         parameters = [f"{name}_{n}" + ("" if key in required else "?") for n, key in enumerate(properties)]
         close = self._terminal(self._written.close.replace(" ", "\n"))
         yield f"{name}: {' '.join(parameters)} {close}"
         for n, (key, value) in enumerate(properties.items()):
             if not is_name(key):
-                raise self._fail(key, "its name")
+                raise self._refuse.error(_place(key), "its name")
             begin = self._written.begin.replace(" ", "\n").replace("$key", key) + "\n" * self._written.after_begin
             yield f"{name}_{n}: {self._terminal(begin)} {name}_{n}_value"
             yield from self._value(f"{name}_{n}_value", key, value)
@@ -58,7 +58,7 @@ class _Writer:
         end = "\n" * self._written.end.before + self._written.end.text
         types = types_of(schema, self._root)
         fields = schema if isinstance(schema, dict) else {}
-        if "string" not in types or not fields.keys() - ANNOTATIONS:
+        if "string" not in types or not fields:
             yield f"{name}: {name}_json {self._terminal(end)}"
             yield f"{name}_json: {json_rule({**self._definitions(), **(fields or {'type': sorted(ALL - {'string'})})})}"
             return
@@ -74,9 +74,12 @@ class _Writer:
                 yield self._constants(key, branch, schema)
                 continue
             kind = branch.get("type")
-            extra = branch.keys() - (_OF_STRINGS if kind == "string" else ANNOTATIONS | {"type"})
+            extra = branch.keys() - (_OF_STRINGS if kind == "string" else {"type"})
             if extra or not isinstance(kind, str) or (kind != "string" and kind not in _SIMPLE):
-                raise self._fail(key, f"{(sorted(extra) or [str(kind)])[0][:64]!r}")
+                self._refuse.check(_place(key), f"{(sorted(extra) or [str(kind)])[0][:64]!r}")
+            if not isinstance(kind, str) or kind not in ("string", *_SIMPLE):
+                yield "(?s:.*)"
+                continue
             lengths = f"{branch.get('minLength', 0)},{branch.get('maxLength', '')}"
             yield f"(?s:.{{{lengths}}})" if kind == "string" else f"({_SIMPLE[kind]})"
 
@@ -87,18 +90,20 @@ class _Writer:
             parser = TypedValue(types)
             # A string that the parser would take for a number or a literal cannot be written.
             if parser.feed(text.encode()) + parser.finish() != dumps(value, ensure_ascii=False):
-                raise self._fail(key, "'enum'")
+                self._refuse.check(_place(key), "'enum'")
+                continue
             texts.append(quote_for_regex(text))
         if not texts:
-            raise self._fail(key, "'enum'")
+            self._refuse.check(_place(key), "'enum'")
+            return "(?s:.*)"
         return f"({'|'.join(texts)})"
 
     def _definitions(self) -> Schema:
-        return {name: self._root[name] for name in ("$defs", "definitions") if name in self._root}
+        return {"$defs": self._root["$defs"]} if "$defs" in self._root else {}
 
     def _terminal(self, text: str) -> str:
         return dumps(text, ensure_ascii=False) if text else ""
 
-    def _fail(self, key: str, what: str) -> FieldInvalid:
-        where = f"at #/properties/{key[:64]}" if key else "at #"
-        return FieldInvalid(self._path, f"{where}: {what} cannot be enforced in the dialect {self._dialect}")
+
+def _place(key: str) -> str:
+    return f"#/properties/{key[:64]}"

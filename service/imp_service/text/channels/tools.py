@@ -19,6 +19,8 @@ class Tool:
     name: str
     schema: object
     path: str
+    # Keywords of the schema that cannot be enforced are refused. Otherwise they are hints.
+    is_strict: bool = False
 
 
 def read_tools(tools_json: str) -> tuple[Tool, ...]:
@@ -31,6 +33,7 @@ def read_tools(tools_json: str) -> tuple[Tool, ...]:
             continue
         inner = ".function" if function is not each else ""
         schema = function.get("parameters")
+        is_strict = function.get("strict") is True
         path = f"chat.tools_json[{index}]{inner}.parameters"
-        found.append(Tool(function["name"], NO_PARAMETERS if schema is None else schema, path))
+        found.append(Tool(function["name"], NO_PARAMETERS if schema is None else schema, path, is_strict))
     return tuple(found)

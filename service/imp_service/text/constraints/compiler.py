@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Union
 from weakref import WeakValueDictionary
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from imp_service.api.constraint_spec import ConstraintSpec
-from imp_service.text.constraints.grammar import write_grammar
+from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
+from imp_service.text.constraints.grammar import schema_grammar, write_grammar
+from imp_service.text.constraints.json_schema import parts_of
 from imp_service.text.constraints.likely_text import LikelyText
 from imp_service.text.constraints.program import ConstraintProgram, first_line
+from imp_service.text.constraints.schema_core import Schema
 from imp_service.text.constraints.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
 from imp_service.text.constraints.trial import TrialCompiler
 from imp_service.text.constraints.trial_worker import CONTROL_TOKEN
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from imp_service.text.channels.call_constraint import CallConstraint
 
 Constraint = Union[ConstraintSpec, "CallConstraint"]
+# Where the library's error is in the grammar that imp wrote.
+_IN_GRAMMAR = re.compile(r"^at \d+\(\d+\): failed to compile JSON schema: ")
+# The longest search for the place of an error.
+_LOCATING_SECONDS = 0.2
 _CONTROL_TOKEN = re.compile(r"<\[\d+\]>")
 
 
@@ -106,6 +113,26 @@ class ConstraintCompiler:
             del dropped
 
     def _compile(self, constraint: Constraint) -> ConstraintProgram:
+        content = None if isinstance(constraint, ConstraintSpec) else constraint.content
+        if content is not None:
+            # An error of the content names its field.
+            self._try(content)
+        grammar, n_bytes = self._try(constraint)
+
+        def compile_for(n_states: int) -> LLMatcher:
+            limits = LLParserLimits(**_parser_limits(n_states))
+            return LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
+
+        return ConstraintProgram(
+            compile_for,
+            path=constraint.path,
+            vocabulary=self._vocabulary,
+            n_bytes=n_bytes,
+            ledger=self._ledger,
+        )
+
+    def _try(self, constraint: Constraint) -> tuple[str, int]:
+        """The grammar, and the memory that it takes. Raises FieldInvalid if it cannot be compiled within the limits."""
         try:
             with native_boundary("llguidance"):
                 grammar = LLMatcher.grammar_from_lark(write_grammar(constraint, self._limits))
@@ -116,19 +143,40 @@ class ConstraintCompiler:
         )
         trial = self._trial.compile(constraint.path, on_trial, _parser_limits(STATE_STEPS[0]))
         if trial.error:
-            raise FieldInvalid(constraint.path, first_line(trial.error))
+            raise self._refusal(constraint, trial.error)
+        return grammar, trial.n_bytes
 
-        def compile_for(n_states: int) -> LLMatcher:
-            limits = LLParserLimits(**_parser_limits(n_states))
-            return LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
+    def _refusal(self, constraint: Constraint, error: str) -> FieldInvalid:
+        """The library's error, with the place in the schema. The library does not name it, so parts are tried."""
+        until = time.monotonic() + _LOCATING_SECONDS
+        for path, parts in _schemas_of(constraint):
+            for pointer, schema in reversed(parts):
+                grammar = LLMatcher.grammar_from_lark(schema_grammar(schema))
+                try:
+                    found = self._trial.compile(path, grammar, _parser_limits(STATE_STEPS[0])).error
+                except FieldInvalid:
+                    found = ""
+                if found and _words(found) == _words(error):
+                    return FieldInvalid(path, f"at #{pointer}: {_words(error)}")
+                if time.monotonic() > until:
+                    return FieldInvalid(constraint.path, _words(error))
+        return FieldInvalid(constraint.path, _words(error))
 
-        return ConstraintProgram(
-            compile_for,
-            path=constraint.path,
-            vocabulary=self._vocabulary,
-            n_bytes=trial.n_bytes,
-            ledger=self._ledger,
-        )
+
+def _words(error: str) -> str:
+    """The library's error in the words of a schema."""
+    if "coerce_one_of" in error:
+        return "oneOf: schemas that may overlap cannot be enforced; use anyOf"
+    return _IN_GRAMMAR.sub("", first_line(error))
+
+
+def _schemas_of(constraint: Constraint) -> Iterator[tuple[str, Sequence[tuple[str, Schema]]]]:
+    """The field of each schema of a constraint, and its parts with their places."""
+    if not isinstance(constraint, ConstraintSpec):
+        for each in constraint.functions:
+            yield each.path, parts_of(each.schema, is_strict=each.is_strict)
+    elif constraint.kind is ConstraintKind.JSON_SCHEMA:
+        yield constraint.path, parts_of(constraint.source, is_strict=constraint.is_strict)
 
 
 class _Pieces:

@@ -244,7 +244,7 @@ class _Parser:
         least = int(parts[0])
         most = least if len(parts) == 1 else int(parts[1]) if parts[1] else None
         if most is not None and most < least:
-            raise self._fail("bad repeat: at most less than at least", offset)
+            raise self._fail("bad repeat: the upper bound is below the lower bound", offset)
         return least, most
 
 

@@ -18,9 +18,11 @@ from imp_service.text.limits import TextLimits
 if TYPE_CHECKING:
     from imp_service.text.channels.call_constraint import CallConstraint
 
-# Most white space between two tokens of JSON: enough for an indented line. Without a limit a model may write only that.
-JSON_SPACES = 64
-_SPACE = r"[\x20\x0A\x0D\x09]"
+# White space between two tokens of JSON: one space, or a line break and an indentation. Without a limit a small model
+# spends its output on blanks.
+MAX_INDENT, MAX_TABS = 32, 16
+_SPACES = rf"(?:\x20|\x0D?\x0A(?:\x20{{0,{MAX_INDENT}}}|\x09{{1,{MAX_TABS}}}))"
+_UNBOUNDED_SPACES = r"[\x20\x0A\x0D\x09]+"
 # Otherwise the library forces one tokenization where the grammar has a single continuation; the mask must hold every
 # token that can continue the text.
 _HEADER = '%llguidance {"no_forcing": true}\n'
@@ -34,7 +36,8 @@ def write_grammar(constraint: ConstraintSpec | CallConstraint, limits: TextLimit
 
 
 def _json_schema(constraint: ConstraintSpec, limits: TextLimits) -> str:
-    return _from_schema(check_json_schema(constraint.source, constraint.path, limits), constraint)
+    schema = check_json_schema(constraint.source, constraint.path, limits, is_strict=constraint.is_strict)
+    return _from_schema(schema, constraint)
 
 
 def _json_object(constraint: ConstraintSpec, _limits: TextLimits) -> str:
@@ -42,12 +45,16 @@ def _json_object(constraint: ConstraintSpec, _limits: TextLimits) -> str:
 
 
 def _from_schema(schema: dict[str, object], constraint: ConstraintSpec) -> str:
-    return f"{_HEADER}start: {json_rule(schema, unbounded_whitespace=constraint.unbounded_whitespace)}\n"
+    return schema_grammar(schema, spaces=_UNBOUNDED_SPACES if constraint.unbounded_whitespace else _SPACES)
 
 
-def json_rule(schema: Mapping[str, object], *, unbounded_whitespace: bool = False) -> str:
-    """Returns the body of a grammar rule for JSON of this schema."""
-    spaces = f"{_SPACE}+" if unbounded_whitespace else f"{_SPACE}{{1,{JSON_SPACES}}}"
+def schema_grammar(schema: Mapping[str, object], *, spaces: str = _SPACES) -> str:
+    """Returns the grammar of JSON of this schema."""
+    return f"{_HEADER}start: {json_rule(schema, spaces=spaces)}\n"
+
+
+def json_rule(schema: Mapping[str, object], *, spaces: str = _SPACES) -> str:
+    """Returns the body of a grammar rule for JSON of this schema. `spaces` matches white space between two tokens."""
     return f"%json {json.dumps({**schema, 'x-guidance': {'whitespace_pattern': spaces}})}"
 
 

@@ -1,39 +1,57 @@
-"""Checks a JSON Schema of a caller: every keyword must be enforceable, and every schema must have a finite value."""
+"""Checks a JSON Schema of a caller: every keyword must be enforceable, and every schema must have a finite value.
+
+If the caller did not ask for a strict schema, keywords that cannot be enforced are hints, which constrain nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from urllib.parse import unquote
 
 from imp_service.text.constraints.grammar_checks import find_nonproductive
+from imp_service.text.constraints.schema_core import (
+    LISTS,
+    MAPS,
+    ONE,
+    VALUES,
+    Schema,
+    core_of,
+    first_items,
+    is_annotation,
+    looks_around,
+    other_items,
+)
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.strict_json import parse_strict_json
 
-Schema = dict[str, object]
 
-# Keywords that say nothing about what is valid.
-ANNOTATIONS = frozenset(
-    {"$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
-)
-_VALUES = frozenset(
-    {
-        *("type", "const", "enum", "format", "pattern", "minLength", "maxLength"),
-        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-        *("minItems", "maxItems", "minProperties", "maxProperties", "required", "$ref"),
-    }
-)
-# Keywords whose value is a schema, a list of schemas, a mapping to schemas.
-_ONE = frozenset({"items", "additionalProperties"})
-_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-KEYWORDS = ANNOTATIONS | _VALUES | _ONE | _LISTS | _MAPS
+def _allows_strings(schema: object) -> bool:
+    """Whether a schema of names, which are strings, allows all of them."""
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, dict):
+        return False
+    rest = {keyword for keyword in schema if not is_annotation(keyword)}
+    return not rest or (rest == {"type"} and "string" in _types(schema))
+
+
+# Keywords that restrict and cannot be enforced, each with a test whether its value allows everything.
+_UNENFORCED: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("not", "if", "contains", "maxContains", "$dynamicRef", "$recursiveRef"), lambda _: False),
+    **dict.fromkeys(("then", "else", "minContains"), lambda _: True),  # part of `if` and `contains`
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies"), lambda value: value == {}),
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), lambda value: value is True or value == {}),
+    "uniqueItems": lambda value: value is False,
+    "propertyNames": _allows_strings,
+}
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 
 
-def check_json_schema(source: str, path: str, limits: TextLimits) -> Schema:
-    """The parsed schema. Raises `FieldInvalid` for anything that cannot be enforced."""
+def check_json_schema(source: str, path: str, limits: TextLimits, *, is_strict: bool = True) -> Schema:
+    """The part of the schema that is enforced. Raises `FieldInvalid` if it is wrong, or strict and not all of it is."""
     if not source.strip():
         raise FieldInvalid(path, "empty")
     root = parse_strict_json(source, path, max_bytes=limits.constraint_bytes, max_depth=limits.nesting)
@@ -41,21 +59,60 @@ def check_json_schema(source: str, path: str, limits: TextLimits) -> Schema:
         return {}
     if not isinstance(root, dict):
         raise FieldInvalid(path, f"expected an object, found {json.dumps(root)[:32]}")
-    _SchemaChecker(root, path).check()
-    return root
+    checker = _SchemaChecker(root, path, is_strict=is_strict)
+    checker.check()
+    return core_of(root, checker.targets, is_strict=is_strict)
+
+
+def parts_of(source: str, *, is_strict: bool) -> list[tuple[str, Schema]]:
+    """What is enforced of each schema within a checked schema, with its pointer, parents first."""
+    root = json.loads(source)
+    if not isinstance(root, dict):
+        return []
+    checker = _SchemaChecker(root, "", is_strict=is_strict)
+    checker.check()
+    return [(pointer, core_of(each, checker.targets, is_strict=is_strict)) for pointer, each in checker.schemas]
+
+
+def hints_of(source: str) -> list[str]:
+    """The pointers of a schema's keywords that are hints unless it is strict. Empty if it is not a schema."""
+    try:
+        root = json.loads(source)
+        schemas = _SchemaChecker(root, "", is_strict=False).schemas if isinstance(root, dict) else []
+    except (ValueError, RecursionError, FieldInvalid):
+        return []
+    return [f"#{pointer}/{_escape(keyword)}" for pointer, schema in schemas for keyword in _unenforced(schema)]
+
+
+def _unenforced(schema: Schema) -> Iterator[str]:
+    """The keywords of a schema that restrict and cannot be enforced."""
+    for keyword, value in schema.items():
+        if keyword in VALUES or keyword in ONE or keyword in LISTS or keyword in MAPS or is_annotation(keyword):
+            continue
+        allows_all = _UNENFORCED.get(keyword)
+        if allows_all is None or not allows_all(value):
+            yield keyword
+    if looks_around(schema.get("pattern")):
+        yield "pattern"
 
 
 class _SchemaChecker:
-    def __init__(self, root: Schema, path: str) -> None:
+    def __init__(self, root: Schema, path: str, *, is_strict: bool) -> None:
         self._root = root
         self._path = path
+        self._is_strict = is_strict
+        # Schemas in a part that has an identifier of its own, by which its references would be resolved.
+        self._in_resource = set[int]()
+        # What each schema with a reference refers to.
+        self.targets: dict[int, object] = {}
         # Pointer and schema, parents first.
-        self._schemas = list(self._walk())
-        self._known = {id(schema) for _, schema in self._schemas}
+        self.schemas = list(self._walk())
+        self._known = {id(schema) for _, schema in self.schemas}
 
     def check(self) -> None:
-        for pointer, schema in self._schemas:
+        for pointer, schema in self.schemas:
             self._check_keywords(pointer, schema)
+            self._check_values(pointer, schema)
         self._check_endings()
 
     def _fail(self, pointer: str, message: str) -> FieldInvalid:
@@ -70,38 +127,53 @@ class _SchemaChecker:
             if not isinstance(schema, dict):
                 raise self._fail(pointer, f"expected a schema, found {type(schema).__name__}")
             yield pointer, schema
+            begins = bool(pointer) and not str(schema.get("$id", "#")).startswith("#")
             for keyword, value in schema.items():
-                waiting += self._children(f"{pointer}/{_escape(keyword)}", keyword, value)
+                children = self._children(f"{pointer}/{_escape(keyword)}", keyword, value)
+                if begins or id(schema) in self._in_resource:
+                    self._in_resource.update(id(child) for _, child in children)
+                waiting += children
+            if begins:
+                self._in_resource.add(id(schema))
 
     def _children(self, pointer: str, keyword: str, value: object) -> list[tuple[str, object]]:
-        if keyword in _ONE:
+        if keyword in ONE and not (keyword == "items" and isinstance(value, list)):
             return [(pointer, value)]
-        if keyword in _LISTS:
-            if not isinstance(value, list) or not value:
+        if keyword in LISTS or keyword == "items":
+            if not isinstance(value, list) or (not value and keyword in LISTS):
                 raise self._fail(pointer, "expected a list of schemas")
             return [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
-        if keyword in _MAPS:
+        if keyword in MAPS:
             if not isinstance(value, dict):
                 raise self._fail(pointer, "expected a mapping to schemas")
             return [(f"{pointer}/{_escape(name)}", item) for name, item in value.items()]
         return []
 
     def _check_keywords(self, pointer: str, schema: Schema) -> None:
-        for keyword in schema:
-            # The identifier of the whole schema is an annotation; deeper ones would change what references mean.
-            if keyword not in KEYWORDS and not (keyword == "$id" and not pointer):
-                raise self._fail(pointer, f"keyword {keyword[:64]!r} is not supported")
+        """Refuses keywords that cannot be enforced, if they are not hints."""
+        for keyword in _unenforced(schema) if self._is_strict else ():
+            if keyword == "pattern":
+                raise self._fail(f"{pointer}/pattern", "look-around and back-references are not supported")
+            raise self._fail(pointer, f"keyword {keyword[:64]!r} is not supported")
+
+    def _check_values(self, pointer: str, schema: Schema) -> None:
         for name in _types(schema):
             if name not in _TYPES:
                 raise self._fail(f"{pointer}/type", f"unknown type {name!r}")
         if "$ref" in schema:
-            target = self._resolve(f"{pointer}/$ref", schema["$ref"])
+            if id(schema) in self._in_resource:
+                raise self._fail(
+                    f"{pointer}/$ref", "a reference inside a schema with a $id of its own is not supported"
+                )
+            target = self.targets[id(schema)] = self._resolve(f"{pointer}/$ref", schema["$ref"])
             if not isinstance(target, bool) and id(target) not in self._known:
                 raise self._fail(f"{pointer}/$ref", "the reference does not lead to a schema")
         for name in _COUNTS:
             count = schema.get(name, 0)
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:
                 raise self._fail(f"{pointer}/{name}", f"expected a number from 0, found {json.dumps(count)[:32]}")
+        if not isinstance(schema.get("nullable", False), bool):
+            raise self._fail(f"{pointer}/nullable", "expected true or false")
         if not isinstance(schema.get("enum", []), list):
             raise self._fail(f"{pointer}/enum", "expected a list of values")
         required = schema.get("required", [])
@@ -115,7 +187,7 @@ class _SchemaChecker:
             )
         target: object = self._root
         for part in reference.split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(target, dict) and name in target:
                 target = target[name]
             elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
@@ -125,8 +197,8 @@ class _SchemaChecker:
         return target
 
     def _check_endings(self) -> None:
-        pointers = {id(schema): pointer for pointer, schema in self._schemas}
-        schemas = {id(schema): schema for _, schema in self._schemas}
+        pointers = {id(schema): pointer for pointer, schema in self.schemas}
+        schemas = {id(schema): schema for _, schema in self.schemas}
         needs = {key: {id(part) for part in self._parts(schema)} & schemas.keys() for key, schema in schemas.items()}
         nonproductive = find_nonproductive(needs, lambda key, finite: self._ends(schemas[key], finite))
         for key in nonproductive:
@@ -135,10 +207,11 @@ class _SchemaChecker:
     def _parts(self, schema: Schema) -> Iterator[object]:
         """Other schemas that the existence of a finite value may depend on."""
         if "$ref" in schema:
-            yield self._resolve("", schema["$ref"])
-        for keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            yield self.targets[id(schema)]
+        for keyword in ("anyOf", "oneOf", "allOf"):
             yield from _list(schema.get(keyword))
-        yield schema.get("items")
+        yield from first_items(schema)
+        yield other_items(schema)
         yield schema.get("additionalProperties")
         properties = schema.get("properties", {})
         assert isinstance(properties, dict)
@@ -148,7 +221,9 @@ class _SchemaChecker:
         def known(value: object) -> bool:
             return isinstance(value, bool) or id(value) in finite
 
-        if "$ref" in schema and not known(self._resolve("", schema["$ref"])):
+        if schema.get("nullable") is True:
+            return True
+        if "$ref" in schema and not known(self.targets[id(schema)]):
             return False
         for keyword, enough in (("anyOf", any), ("oneOf", any), ("allOf", all)):
             if not enough(known(item) for item in _list(schema.get(keyword, [True]))):
@@ -168,12 +243,10 @@ def _object_ends(schema: Schema, known: Callable[[object], bool]) -> bool:
 
 def _array_ends(schema: Schema, known: Callable[[object], bool]) -> bool:
     n_needed = schema.get("minItems", 0)
-    first = _list(schema.get("prefixItems", []))
+    first = first_items(schema)
     if not isinstance(n_needed, int) or n_needed <= 0:
         return True
-    return all(known(item) for item in first[:n_needed]) and (
-        n_needed <= len(first) or known(schema.get("items", True))
-    )
+    return all(known(item) for item in first[:n_needed]) and (n_needed <= len(first) or known(other_items(schema)))
 
 
 def _types(schema: Schema) -> list[object]:

@@ -28,10 +28,12 @@ _TEKKEN_ROLES = ("unk_token", "bos_token", "eos_token")
 
 
 def of_vocab_and_merges(files: Mapping[str, bytes], names: SpecialNames, pre: str | None) -> JsonObject:
-    """`pre` names the rule for words, if the settings do."""
+    """`pre` is the pre-tokenizer that the settings name, if any."""
     vocab = read_json_object(VOCAB_FILE, files[VOCAB_FILE], max_bytes=MAX_TOKENIZER_BYTES)
     rule = _rule_of(names, pre)
     document = _document(rule, dict(vocab.members), _merges(files[MERGES_FILE], vocab.members))
+    if names.config.flag("add_prefix_space"):
+        document["pre_tokenizer"] = _with_prefix_space(rule, document["pre_tokenizer"])
     document["added_tokens"] = [_described(token) for token in read_further(files, names, None)]
     return JsonObject(VOCAB_FILE, document)
 
@@ -135,6 +137,14 @@ def _rule_of(names: SpecialNames, pre: str | None) -> PreTokenizer:
             f"{found}; set {PRE_OVERRIDE} to what the model's author specifies, one of {known}",
         )
     return rule
+
+
+def _with_prefix_space(rule: PreTokenizer, described: dict[str, Any]) -> dict[str, Any]:
+    """GPT-2's class adds the space before it cuts words. Other classes cut first, and each word gets one."""
+    *steps, spelling = described["pretokenizers"]
+    if rule == PRE_TOKENIZERS["gpt-2"]:
+        return {**spelling, "add_prefix_space": True, "use_regex": True}
+    return {**described, "pretokenizers": [*steps, {**spelling, "add_prefix_space": True}]}
 
 
 def _merges(content: bytes, vocab: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -33,11 +33,28 @@ def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
         model = _model(document, vocabulary, names)
         added = _found_in_any_text(vocabulary)
         first = rest = _assembled(model, normalizer, pre_tokenizer, vocabulary, added)
+        renumbered = renumbered_rest = _renumbered(first, added)
         if vocabulary.adds_space_prefix:
-            rest = _assembled(model, *_around_model(document, takes_prefix=False), vocabulary, added)
-        numbers = ((first.token_to_id(text), token_id) for text, token_id in added.items())
-        renumbered = {found: i for found, i in numbers if found is not None and found != i}
-        return Backends(first, rest, Splitter(vocabulary, normalizer), renumbered)
+            within = _within_text(added, vocabulary, normalizer)
+            rest = _assembled(model, *_around_model(document, takes_prefix=False), vocabulary, within)
+            renumbered_rest = _renumbered(rest, within)
+        return Backends(first, rest, Splitter(vocabulary, normalizer), renumbered, renumbered_rest)
+
+
+def _within_text(
+    added: Mapping[str, int], vocabulary: Vocabulary, normalizer: normalizers.Normalizer | None
+) -> dict[str, int]:
+    """The spellings behind other text. The library normalizes each as a text of its own, with the space before it."""
+    found = {}
+    for text, token_id in added.items():
+        is_normalized = vocabulary.match_rules.get(token_id, AS_SPELLED).is_normalized
+        found[normalizer.normalize_str(text) if normalizer is not None and is_normalized else text] = token_id
+    return found
+
+
+def _renumbered(library: Tokenizer, added: Mapping[str, int]) -> dict[int, int]:
+    numbers = ((library.token_to_id(text), token_id) for text, token_id in added.items())
+    return {found: i for found, i in numbers if found is not None and found != i}
 
 
 def _around_model(

@@ -1,4 +1,4 @@
-"""How a tokenizer.json treats text before and behind its model: recognised by the names of its parts."""
+"""How a tokenizer.json treats text before and behind its model: recognized by the names of its parts."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ _MESSAGES: Mapping[str, tuple[tuple[str, int, int, str], ...]] = {
     "Trainer": (
         ("model_type", 3, _Field.TYPE_INT32, "1"),
         ("unk_id", 40, _Field.TYPE_INT32, "0"),
+        ("treat_whitespace_as_suffix", 24, _Field.TYPE_BOOL, "false"),
         ("bos_id", 41, _Field.TYPE_INT32, "1"),
         ("eos_id", 42, _Field.TYPE_INT32, "2"),
     ),
@@ -102,6 +103,8 @@ def _parsed(content: bytes) -> Any:
     kind = message.trainer_spec.model_type
     if kind not in _MODELS:
         raise TokenizerInvalid(FILE, f"a model of {_NAMES.get(kind, kind)}, expected unigram or BPE")
+    if message.trainer_spec.treat_whitespace_as_suffix:
+        raise TokenizerInvalid(FILE, "treat_whitespace_as_suffix: spaces at the ends of words are not supported")
     return message
 
 

@@ -43,13 +43,11 @@ def read_special_names(files: Mapping[str, bytes]) -> SpecialNames:
     for role in _ROLES:
         if role in config.members and config.members[role] is None:
             spelled.pop(role, None)
-    # If a file has one of the two flags, the other one is false by default, as in `transformers`.
-    is_stated = "add_bos_token" in config.members or "add_eos_token" in config.members
     return SpecialNames(
         spelled,
         frozenset([*_further(older), *_further(config)]),
-        config.flag("add_bos_token") if is_stated else None,
-        config.flag("add_eos_token") if is_stated else None,
+        config.flag("add_bos_token") if "add_bos_token" in config.members else None,
+        config.flag("add_eos_token") if "add_eos_token" in config.members else None,
         config,
     )
 

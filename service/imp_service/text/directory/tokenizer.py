@@ -14,6 +14,7 @@ from imp_service.text.errors import TokenizerInvalid
 from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.library_tokenizer import build_backend
 from imp_service.text.tokens.metadata import PREFIX
+from imp_service.text.tokens.piece_types import TokenType
 from imp_service.text.tokens.splitter import Splitter
 from imp_service.text.tokens.vocabulary import PRE_OVERRIDE, Vocabulary, read_vocabulary
 
@@ -71,9 +72,12 @@ def _of_sentencepiece(
 
     keys = keys_of_model(files[SENTENCEPIECE_FILE], files, names, metadata, n_rows)
     try:
-        vocabulary = replace(read_vocabulary({**metadata, **keys}, end_ids=end_ids), place=SENTENCEPIECE_FILE)
+        of_keys = read_vocabulary({**metadata, **keys}, end_ids=end_ids)
+        vocabulary = replace(of_keys, place=SENTENCEPIECE_FILE, strips_white_space=False)
         with library_boundary(SENTENCEPIECE_FILE):
-            backends = Backends.of(build_backend(vocabulary), Splitter(vocabulary))
+            library = build_backend(vocabulary, as_sentencepiece=True)
+            splitter = Splitter(vocabulary, types=(TokenType.CONTROL, TokenType.UNKNOWN))
+            backends = Backends(library, library, splitter, is_sentencepiece=True)
     except TokenizerInvalid as error:
         place = error.path.replace(PREFIX, f"{SENTENCEPIECE_FILE}: ")
         raise TokenizerInvalid(place, error.message) from error

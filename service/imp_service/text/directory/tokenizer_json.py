@@ -78,6 +78,7 @@ def vocabulary_of(
         after=after,
         prefix=pipeline.prefix,
         removes_extra_spaces=not pipeline.is_lossless,
+        strips_white_space=False,
         character_map=b"",
         lowercases=False,
         strips_accents=False,
@@ -162,11 +163,16 @@ def _first_of(*ids: int | None) -> int | None:
 def _around(
     document: JsonObject, pipeline: Pipeline, roles: Mapping[str, int | None], names: SpecialNames, n_tokens: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the ids before and after a text, from the post-processor or from the flags of the configuration."""
+    """Returns the ids before and after a text.
+
+    If there is a tokenizer.json, it states them, and transformers ignores the flags of the configuration. With the
+    other files the flags count.
+    """
     before, after = pipeline.before, pipeline.after
-    if names.adds_bos is not None:
-        bos, eos = roles.get("bos_token"), roles.get("eos_token")
+    bos, eos = roles.get("bos_token"), roles.get("eos_token")
+    if document.path != FILE and names.adds_bos is not None:
         before = (bos,) if names.adds_bos and bos is not None else ()
+    if document.path != FILE and names.adds_eos is not None:
         after = (eos,) if names.adds_eos and eos is not None else ()
     for token_id in (*before, *after):
         if not 0 <= token_id < n_tokens:

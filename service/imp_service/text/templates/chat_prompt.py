@@ -79,9 +79,9 @@ def with_empty_content(variables: dict[str, object]) -> dict[str, object] | None
     """The variables with empty content in place of none. None if every message has content."""
     messages = variables["messages"]
     assert isinstance(messages, list)
-    if all(each["content"] is not None for each in messages):
+    if all("content" in each for each in messages):
         return None
-    return {**variables, "messages": [{**each, "content": each["content"] or ""} for each in messages]}
+    return {**variables, "messages": [{"content": "", **each} for each in messages]}
 
 
 def _message_violations(message: ChatMessage, path: str) -> Iterator[FieldInvalid]:
@@ -104,7 +104,10 @@ def _parse_violations(parse: object, text: str, path: str) -> Iterator[FieldInva
 
 def _message_variables(message: ChatMessage, path: str) -> dict[str, object]:
     role = TemplateText.trusted(message.role) if message.role in _USUAL_ROLES else message.role
-    variables: dict[str, object] = {"role": role, "content": message.content}
+    variables: dict[str, object] = {"role": role}
+    # A template that prints null content would print "None". Without the key it prints nothing.
+    if message.content is not None:
+        variables["content"] = message.content
     if message.name:
         variables["name"] = message.name
     if message.tool_call_id:

@@ -165,7 +165,7 @@ def _mark_end(chat: ChatPrompt, variables: dict[str, object]) -> str:
         raise FieldInvalid("chat.messages", "hold every noncharacter of U+FDD0 to U+FDEF")
     messages = variables["messages"]
     assert isinstance(messages, list)
-    messages[-1] = {**messages[-1], "content": (messages[-1]["content"] or "") + marker}
+    messages[-1] = {**messages[-1], "content": messages[-1].get("content", "") + marker}
     return marker
 
 

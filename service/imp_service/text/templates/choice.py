@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imp_service.api.chat_prompt import ChatPrompt
-from imp_service.text.directory.recognise import is_directory
+from imp_service.text.directory.recognize import is_directory
 from imp_service.text.directory.templates import DEFAULT, Sources, read_templates
-from imp_service.text.errors import TemplateInvalid
+from imp_service.text.errors import NoChatTemplate, TemplateInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.chat_prompt import offers_tools
 from imp_service.text.tokens.tokenizer import Tokenizer
@@ -89,6 +89,11 @@ class TemplateChoice:
     def _compile(self, name: str) -> ChatTemplate | TemplateInvalid:
         from imp_service.text.templates.chat_template import ChatTemplate
 
+        if self._sources and name not in self._sources:
+            known = ", ".join(sorted(self._sources))
+            raise NoChatTemplate(
+                "chat", f"the model has no default chat template; {NAME_OVERRIDE} selects one of: {known}"
+            )
         place, source = self._sources.get(name, (TEMPLATE_KEY, None))
         try:
             return ChatTemplate.from_metadata({place: source}, self._tokenizer, key=place, limits=self._limits)

@@ -13,7 +13,7 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.ext import LoopControlExtension
 from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.utils import Cycler, Joiner, Namespace
 
 from imp_service.text.templates.budget import BudgetExceeded
 from imp_service.text.templates.guard import GenerationTag, guard
@@ -34,6 +34,7 @@ _METHODS: tuple[tuple[type, frozenset[str]], ...] = (
     (list, frozenset({"count", "index", "copy"})),
     (tuple, frozenset({"count", "index"})),
     (LoopContext, frozenset({"cycle", "changed"})),
+    (Cycler, frozenset({"next", "reset"})),
 )
 _MAX_RANGE = 100_000
 _DATE_WIDTH = re.compile(r"%[-_0^#+]*\d")
@@ -69,6 +70,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.globals = {
             "range": _bounded_range,
             "dict": dict,
+            "cycler": Cycler,
+            "joiner": Joiner,
             "namespace": Namespace,
             "raise_exception": _raise_exception,
             "strftime_now": strftime_now,
@@ -112,7 +115,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(obj, (Namespace, Undefined)) or isinstance(value, Undefined):
             return True
         if not callable(value):
-            return isinstance(obj, (LoopContext, Macro))
+            return isinstance(obj, (LoopContext, Macro, Cycler))
         return any(isinstance(obj, kind) and attr in names for kind, names in _METHODS)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:

@@ -15,9 +15,19 @@ from markupsafe import escape
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.strict_json import parse_strict_json
 from imp_service.text.templates.budget import Budget, BudgetExceeded
-from imp_service.text.templates.format import format_pieces
+from imp_service.text.templates.format import format_pieces, printf_pieces
 from imp_service.text.templates.json_arguments import as_operand
-from imp_service.text.templates.template_text import TemplateText, is_trusted, join_texts, repeat_text, strip_text
+from imp_service.text.templates.template_text import (
+    TemplateText,
+    cut_at_separators,
+    cut_text,
+    cut_texts,
+    is_trusted,
+    join_texts,
+    repeat_text,
+    runs_of,
+    strip_text,
+)
 
 # Integers of a template are counters and dates.
 _MAX_INTEGER_BITS = 4_096
@@ -43,7 +53,7 @@ def printed(budget: Budget, value: object) -> TemplateText:
     if isinstance(value, (list, tuple, dict)):
         budget.container(value)
     elif value is not None and not isinstance(value, (bool, int, float, Undefined)):
-        raise SecurityError(f"a {type(value).__name__} has no text")
+        raise SecurityError(f"a {type(value).__name__} cannot be converted to text")
     text = str(value)
     budget.operand(len(text))
     return TemplateText.untrusted(text)
@@ -92,7 +102,9 @@ def remainder(budget: Budget, left: Any, right: Any) -> object:
     longest = max((len(printed(budget, value)) for value in values), default=0)
     budget.operand(len(left) + left.count("%") * longest)
     result: str = str.__mod__(left, right)
-    return _of_sources(result, left, *values)
+    pieces = join_texts(printf_pieces(left, right, lambda value: printed(budget, value)))
+    # What the pieces do not cover has lost its origin.
+    return pieces if pieces == result else _of_sources(result, left, *values)
 
 
 OPERATORS: dict[str, Callable[[Budget, Any, Any], object]] = {"+": add, "*": multiply, "**": power, "%": remainder}
@@ -117,11 +129,27 @@ def _plain_method(budget: Budget, text: str, name: str, args: tuple[Any, ...], k
     result = getattr(str, name)(text, *args, **kwargs)
     if isinstance(result, str):
         budget.operand(len(result))
+        if name == "removeprefix":
+            return cut_text(text, len(text) - len(result), len(text))
+        if name == "removesuffix":
+            return cut_text(text, 0, len(result))
         return _of_sources(result, text, *args)
     if isinstance(result, (list, tuple)):
         budget.charge(len(result))
-        return type(result)(_of_sources(part, text) for part in result)
+        return type(result)(_parts(result, text, name, args, kwargs))
     return result
+
+
+def _parts(
+    parts: Sequence[str], text: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Sequence[TemplateText]:
+    """The parts into which a method has split the text, each with its origin where their places are known."""
+    separator = kwargs.get("sep", args[0] if args else None)
+    if name in ("partition", "rpartition"):
+        return cut_texts(text, map(len, parts))
+    if name in ("split", "rsplit") and isinstance(separator, str):
+        return cut_at_separators(text, parts, separator)[::2]
+    return [_of_sources(part, text) for part in parts]
 
 
 # Left out: format_map, which reaches attributes; center, zfill and the like, which make text of any width.
@@ -141,7 +169,14 @@ def replace(budget: Budget, text: str, old: str, new: str, count: int = -1) -> T
     """`replace`, its result measured before it is made."""
     n_found = text.count(old) if count < 0 else min(text.count(old), count)
     budget.operand(len(text) + n_found * max(len(new) - len(old), 0))
-    return _of_sources(str.replace(text, old, new, count), text, new)
+    if not old or all(not trusted for _, trusted in runs_of(text)):
+        return _of_sources(str.replace(text, old, new, count), text, new)
+    budget.charge(n_found)
+    pieces: list[str] = [*cut_at_separators(text, str.split(text, old, count), old)]
+    # What takes the place of a caller's text is the caller's.
+    untrusted = TemplateText.untrusted(new)
+    pieces[1::2] = [new if is_trusted(piece) else untrusted for piece in pieces[1::2]]
+    return join_texts(pieces)
 
 
 def _format(budget: Budget, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TemplateText:
@@ -218,9 +253,11 @@ def _filter_indent(
     text = printed(budget, s)
     margin = width if isinstance(width, str) else " " * min(max(width, 0), 256)
     budget.operand(len(text) + (text.count("\n") + 1) * len(margin))
-    lines = text.split("\n")
-    indented = [margin + line if (line or blank if i else first) else line for i, line in enumerate(lines)]
-    return _of_sources("\n".join(indented), text, margin)
+    pieces: list[str] = []
+    for i, line in enumerate(cut_texts(text, [len(line) + 1 for line in text.split("\n")])):
+        is_indented = (line.strip("\n") or blank) if i else first
+        pieces += [margin, line] if is_indented else [line]
+    return join_texts(pieces)
 
 
 def _filter_tojson(  # noqa: PLR0917 - templates may pass them by position
@@ -267,7 +304,7 @@ def _filter_from_json(budget: Budget, _: Context, value: Any) -> object:
 
 
 def _no_json(value: object) -> object:
-    raise TypeError(f"a {type(value).__name__} has no JSON")
+    raise TypeError(f"a {type(value).__name__} cannot be converted to JSON")
 
 
 def _own(filter_: Callable[..., object]) -> Callable[..., object]:

@@ -6,7 +6,8 @@ the template are trusted, and every other string is not. So an operation that lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import SupportsIndex
 
 # (length, is trusted) of each run of characters, in order; neighbours differ.
 Runs = tuple[tuple[int, bool], ...]
@@ -40,6 +41,14 @@ class TemplateText(str):
     def __str__(self) -> str:
         # The template engine calls str() on what it prints; the default would drop the runs.
         return self
+
+    def __getitem__(self, index: SupportsIndex | slice) -> str:
+        chosen = range(len(self))[index]
+        if isinstance(chosen, int):
+            return cut_text(self, chosen, chosen + 1)
+        if chosen.step == 1:
+            return cut_text(self, chosen.start, chosen.stop)
+        return TemplateText.untrusted(str.__getitem__(self, index))
 
     def spans(self) -> Iterator[tuple[str, bool]]:
         """The runs' texts, and whether the template wrote them."""
@@ -103,6 +112,30 @@ def strip_text(text: str, chars: str | None, *, left: bool, right: bool) -> Temp
     kept = str.lstrip(text, chars) if left else text
     start = len(text) - len(kept)
     return cut_text(text, start, start + len(str.rstrip(kept, chars)) if right else len(text))
+
+
+def cut_texts(text: str, lengths: Iterable[int]) -> list[TemplateText]:
+    """Parts of these lengths, one after the other, in one pass. Lengths beyond the end of the text are cut short."""
+    runs = iter(runs_of(text))
+    n_left, trusted = 0, False
+    parts, start = [], 0
+    for length in lengths:
+        stop = min(start + length, len(text))
+        n_missing, own = stop - start, []
+        while n_missing:
+            if not n_left:
+                n_left, trusted = next(runs)
+            n = min(n_missing, n_left)
+            own.append((n, trusted))
+            n_missing, n_left = n_missing - n, n_left - n
+        parts.append(TemplateText.of_runs(str.__getitem__(text, slice(start, stop)), tuple(own)))
+        start = stop
+    return parts
+
+
+def cut_at_separators(text: str, parts: Sequence[str], separator: str) -> list[TemplateText]:
+    """The parts into which the text was split, with each separator between two of them."""
+    return cut_texts(text, [n for part in parts for n in (len(part), len(separator))])[:-1]
 
 
 def _append_runs(runs: list[tuple[int, bool]], more: Runs) -> None:

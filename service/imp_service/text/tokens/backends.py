@@ -20,8 +20,11 @@ class Backends:
     first: Tokenizer
     rest: Tokenizer
     splitter: Splitter
-    # Ids of the library that are other ids in the model.
+    # Ids of the library that are other ids in the model, of the first tokenizer and of the other one.
     renumbered: Mapping[int, int] = field(default_factory=dict)
+    renumbered_rest: Mapping[int, int] = field(default_factory=dict)
+    # They are those of a SentencePiece file: the caller puts the space before a text.
+    is_sentencepiece: bool = False
     # The tokenizer.json that describes them, if the model has one.
     document: bytes | None = None
 
@@ -34,9 +37,10 @@ class Backends:
         """The tokenizer of a segment of text."""
         return self.first if takes_prefix else self.rest
 
-    def token_ids(self, found: list[int]) -> list[int]:
-        """The model's ids, from the library's."""
-        return [self.renumbered.get(each, each) for each in found] if self.renumbered else found
+    def token_ids(self, found: list[int], takes_prefix: bool) -> list[int]:
+        """The model's ids, from those of the segment's tokenizer."""
+        renumbered = self.renumbered if takes_prefix else self.renumbered_rest
+        return [renumbered.get(each, each) for each in found] if renumbered else found
 
 
 @contextmanager

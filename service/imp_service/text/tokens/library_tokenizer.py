@@ -19,28 +19,39 @@ _Naming = Callable[[str, bytes], str]
 _NEVER = -1e9
 
 
-def build_backend(vocabulary: Vocabulary) -> Tokenizer:
-    """A tokenizer of plain text. It does not contain control tokens, so that no text can become one."""
+def build_backend(vocabulary: Vocabulary, *, as_sentencepiece: bool = False) -> Tokenizer:
+    """A tokenizer of plain text. It does not contain control tokens, so that no text can become one.
+
+    `as_sentencepiece`: user-defined symbols are looked for in the normalized text, and the caller puts the space before
+    a text. Otherwise a symbol ends a segment and each segment gets a space, as in llama.cpp.
+    """
     ids = _ids_by_name(vocabulary)
     names = list(ids)
     match vocabulary.kind:
         case VocabularyKind.BYTE_LEVEL:
             backend = _byte_level(vocabulary, ids)
         case VocabularyKind.SCORED_MERGES | VocabularyKind.LISTED_MERGES:
-            backend = _sentencepiece_merges(vocabulary, names, ids)
+            backend = _sentencepiece_merges(vocabulary, names, ids, as_sentencepiece)
         case VocabularyKind.UNIGRAM:
-            backend = _unigram(vocabulary, names)
+            backend = _unigram(vocabulary, names, as_sentencepiece)
         case VocabularyKind.WORD_PIECE:
             backend = _word_piece(vocabulary, names, ids)
     found_in_any_text = (vocabulary.types == TokenType.USER_DEFINED).nonzero()[0].tolist()
     backend.add_tokens(
         [
-            AddedToken(names[token_id], normalized=False, special=False)
+            AddedToken(names[token_id], normalized=as_sentencepiece, special=False)
             for token_id in found_in_any_text
             if not _is_placeholder(names[token_id])
+            and not (as_sentencepiece and _is_never_normalized(vocabulary, token_id))
         ]
     )
     return backend
+
+
+def _is_never_normalized(vocabulary: Vocabulary, token_id: int) -> bool:
+    """Normalized text does not contain the symbol: it has no space, and perhaps no extra ones."""
+    symbol = vocabulary.pieces[token_id].decode("utf-8", "replace")
+    return " " in symbol or (vocabulary.removes_extra_spaces and symbol.strip(SPACE_MARK) != symbol)
 
 
 _PLACEHOLDER = " \0id "
@@ -134,21 +145,23 @@ def _listed_merges(vocabulary: Vocabulary, ids: dict[str, int], **options: Any) 
     return models.BPE(vocab=ids, merges=merges, **options)
 
 
-def _sentencepiece_merges(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> Tokenizer:
+def _sentencepiece_merges(
+    vocabulary: Vocabulary, names: list[str], ids: dict[str, int], as_sentencepiece: bool
+) -> Tokenizer:
     options = {"unk_token": _unknown_name(vocabulary, names), "fuse_unk": True, "byte_fallback": True}
     if vocabulary.kind is VocabularyKind.SCORED_MERGES:
         merging = models.BPE(vocab=ids, merges=_merges_by_score(vocabulary, names, ids), **options)
     else:
         merging = _listed_merges(vocabulary, ids, **options)
     backend = Tokenizer(merging)
-    steps = _rewriting(vocabulary)
-    if vocabulary.adds_space_prefix:
+    steps = _rewriting(vocabulary, as_sentencepiece)
+    if vocabulary.adds_space_prefix and not as_sentencepiece:
         steps.append(normalizers.Prepend(SPACE_MARK))
     backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE_MARK)])
     return backend
 
 
-def _rewriting(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
+def _rewriting(vocabulary: Vocabulary, as_sentencepiece: bool) -> list[normalizers.Normalizer]:
     """The changes of a SentencePiece text before spaces are marked."""
     steps: list[normalizers.Normalizer] = []
     if vocabulary.character_map:
@@ -157,8 +170,18 @@ def _rewriting(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
         except Exception as error:
             raise TokenizerInvalid("tokenizer.ggml.precompiled_charsmap", f"cannot be read: {error}") from error
     if vocabulary.removes_extra_spaces:
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        steps += [_without_ends(vocabulary, as_sentencepiece), normalizers.Replace(Regex(" {2,}"), " ")]
     return steps
+
+
+def _without_ends(vocabulary: Vocabulary, as_sentencepiece: bool) -> normalizers.Normalizer:
+    if vocabulary.strips_white_space:
+        return normalizers.Strip()
+    # SentencePiece strips the mark of spaces too, but only at the end.
+    end = rf"[ {SPACE_MARK}]+\z"
+    # The space that the caller puts before the text stays; those behind it are extra ones.
+    keeps_first = as_sentencepiece and vocabulary.adds_space_prefix
+    return normalizers.Replace(Regex(end if keeps_first else rf"\A +|{end}"), "")
 
 
 def _merges_by_score(vocabulary: Vocabulary, names: list[str], ids: dict[str, int]) -> list[tuple[str, str]]:
@@ -179,7 +202,7 @@ def _merges_by_score(vocabulary: Vocabulary, names: list[str], ids: dict[str, in
     return [(names[left], names[right]) for _, _, left, right in ranked]
 
 
-def _unigram(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
+def _unigram(vocabulary: Vocabulary, names: list[str], as_sentencepiece: bool) -> Tokenizer:
     scores = vocabulary.scores
     assert scores is not None
     if vocabulary.special.unknown is None:
@@ -187,8 +210,10 @@ def _unigram(vocabulary: Vocabulary, names: list[str]) -> Tokenizer:
     is_byte = vocabulary.types == TokenType.BYTE
     entries = list(zip(names, np.where(is_byte, _NEVER, scores).tolist(), strict=True))
     backend = Tokenizer(models.Unigram(entries, vocabulary.special.unknown, byte_fallback=vocabulary.has_all_bytes))
-    steps = _rewriting(vocabulary)
-    if vocabulary.adds_space_prefix:  # also before a space, which Metaspace would not do
+    steps = _rewriting(vocabulary, as_sentencepiece)
+    if as_sentencepiece:
+        steps.append(normalizers.Replace(" ", SPACE_MARK))  # as in the normalized text of the symbols
+    elif vocabulary.adds_space_prefix:  # also before a space, which Metaspace would not do
         steps.append(normalizers.Prepend(SPACE_MARK))
     if steps:
         backend.normalizer = normalizers.Sequence(steps)

@@ -65,9 +65,9 @@ _SPACE_MARK_BYTES = SPACE_MARK.encode()
 class VocabularyKind(Enum):
     """How text becomes tokens."""
 
-    BYTE_LEVEL = "byte-level pair merging (GPT-2)"
-    SCORED_MERGES = "SentencePiece pair merging, by the scores of the tokens"
-    LISTED_MERGES = "SentencePiece pair merging, by a list of merges"
+    BYTE_LEVEL = "byte-level BPE (GPT-2)"
+    SCORED_MERGES = "SentencePiece BPE with scores"
+    LISTED_MERGES = "SentencePiece BPE with merges"
     UNIGRAM = "SentencePiece unigram"
     WORD_PIECE = "WordPiece (BERT)"
 

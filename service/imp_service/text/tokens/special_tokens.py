@@ -106,11 +106,13 @@ def _stated(metadata: Mapping[str, object], n_tokens: int) -> Iterator[tuple[int
 
 
 def _ids_under(metadata: Mapping[str, object], key: str, n_tokens: int) -> Iterator[int]:
+    """A negative id means none, as in transformers."""
     value = metadata.get(key)
     for token_id in [] if value is None else np.atleast_1d(np.asarray(value)).tolist():
-        if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < n_tokens:
+        if isinstance(token_id, bool) or not isinstance(token_id, int) or token_id >= n_tokens:
             raise TokenizerInvalid(key, f"{token_id!r}, expected a token id from 0 to {n_tokens - 1}")
-        yield token_id
+        if token_id >= 0:
+            yield token_id
 
 
 def read_suppressed(metadata: Mapping[str, object], n_tokens: int) -> tuple[int, ...]:

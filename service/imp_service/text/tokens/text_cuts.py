@@ -45,10 +45,19 @@ class TextCuts:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, pre_tokenizer: pre_tokenizers.PreTokenizer | None, *, cuts_prefix: bool = True
+        self,
+        vocabulary: Vocabulary,
+        pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+        *,
+        cuts_prefix: bool = True,
+        adds_prefix: bool = False,
     ) -> None:
-        """`cuts_prefix`: the library puts a space before every part, whether it takes a prefix or not."""
-        self._cuts_prefix = cuts_prefix and vocabulary.adds_space_prefix
+        """`cuts_prefix`: the library puts a space before every part, whether it takes a prefix or not.
+
+        `adds_prefix`: it puts none there.
+        """
+        self._cuts_prefix = cuts_prefix and not adds_prefix and vocabulary.adds_space_prefix
+        self._adds_prefix = adds_prefix and vocabulary.adds_space_prefix
         self._places = _places(vocabulary) if vocabulary.cut_rules.is_allowed else None
         self._words = pre_tokenizer if vocabulary.cut_rules.has_plain_words else None
         self._composes = vocabulary.cut_rules.composes
@@ -68,10 +77,14 @@ class TextCuts:
 
         If the library would put a space before a part that takes no prefix, the part's own first space is left out.
         """
-        text = "".join(pending)
+        text = encoded = "".join(pending)
         pending.clear()
+        if self._cuts_prefix and not takes_prefix:
+            encoded = text[1:]
+        elif self._adds_prefix and takes_prefix:
+            encoded = " " + text
         if text:
-            yield Part(text, text[1:] if self._cuts_prefix and not takes_prefix else text, takes_prefix)
+            yield Part(text, encoded, takes_prefix)
 
     def _next(self, text: str, begin: int, n_chars: int) -> int:
         if self._places is not None:

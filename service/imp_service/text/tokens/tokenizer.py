@@ -15,7 +15,7 @@ from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 from imp_service.text.tokens.library_tokenizer import build_backend
 from imp_service.text.tokens.piece_types import VocabularyKind
-from imp_service.text.tokens.special_tokens import WHITE_SPACE, SpecialIds
+from imp_service.text.tokens.special_tokens import SpecialIds
 from imp_service.text.tokens.splitter import Found, Splitter
 from imp_service.text.tokens.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
 from imp_service.text.tokens.vocabulary import Prefix, Vocabulary, read_vocabulary
@@ -55,7 +55,12 @@ class Tokenizer:
             bos=vocabulary.special.bos,
             adds_space_prefix=vocabulary.adds_space_prefix or vocabulary.kind is VocabularyKind.WORD_PIECE,
         )
-        self._cuts = TextCuts(vocabulary, backends.first.pre_tokenizer, cuts_prefix=backends.rest is backends.first)
+        self._cuts = TextCuts(
+            vocabulary,
+            backends.first.pre_tokenizer,
+            cuts_prefix=backends.rest is backends.first,
+            adds_prefix=backends.is_sentencepiece,
+        )
         self._most_bytes = most_token_bytes(vocabulary)
         self._spellable = bytes(set(range(256)) - set(vocabulary.missing_bytes))
         self._sha256 = vocabulary.sha256()
@@ -276,25 +281,27 @@ class Tokenizer:
         Blanks that a special token strips are not encoded.
         """
         pending: list[str] = []
-        takes_prefix, swallows = True, False
+        takes_prefix, swallowed = True, ""
         for piece in self._pieces(spans):
             if isinstance(piece, str):
-                kept = piece.lstrip(WHITE_SPACE) if swallows else piece
+                kept = piece.lstrip(swallowed) if swallowed else piece
                 if kept != piece:
                     yield Part(piece[: len(piece) - len(kept)], "")
                 pending.append(kept)
-                swallows = swallows and not kept
+                swallowed = "" if kept else swallowed
                 continue
             stripped = ""
-            if isinstance(piece, Found) and self._splitter.strips_left(piece.token_id):
-                pending, stripped = _without_end(pending)
+            if isinstance(piece, Found):
+                pending, stripped = _without_end(pending, self._splitter.strips_left(piece.token_id))
             takes_prefix_later = takes_prefix and not any(pending)
             yield from self._cuts.joined(pending, takes_prefix=takes_prefix)
             takes_prefix = takes_prefix_later
             if isinstance(piece, Found):
                 yield Found(piece.token_id, stripped + piece.text)
                 takes_prefix = self._takes_prefix_behind(piece.token_id)
-                swallows = self._splitter.strips_right(piece.token_id)
+                swallowed = self._splitter.strips_right(piece.token_id)
+            elif isinstance(piece, Part):
+                yield piece
         yield from self._cuts.joined(pending, takes_prefix=takes_prefix)
 
     def _takes_prefix_behind(self, token_id: int) -> bool:
@@ -302,9 +309,10 @@ class Tokenizer:
             return self._splitter.ends_segment(token_id)
         return self._vocabulary.prefix is Prefix.EACH
 
-    def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | str | None]:
+    def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part | str | None]:
         """Special tokens and what is between them; None where a text is cut."""
         joined = _join_alike(spans)
+        begins_segment = True
         for i, (text, parses) in enumerate(joined):
             self._check_text(text)
             before = joined[i - 1][0][-1:] if i else ""
@@ -315,10 +323,13 @@ class Tokenizer:
                     yield None
                     before = text[position - 1]
                 position += len(part)
+                pieces: Iterable[Found | Part | str] = (part,)
                 if parses:
-                    yield from self._splitter.split(part, before=before, after=text[position : position + 1] or after)
-                else:
-                    yield part
+                    after_part = text[position : position + 1] or after
+                    pieces = self._splitter.split(part, before=before, after=after_part, begins_segment=begins_segment)
+                for piece in pieces:
+                    yield piece
+                    begins_segment = isinstance(piece, Found) and self._splitter.ends_segment(piece.token_id)
 
     def _encode_batch(self, batch: Sequence[Found | Part]) -> list[int]:
         encoded = {}
@@ -331,14 +342,14 @@ class Tokenizer:
             if isinstance(each, Found):
                 ids.append(each.token_id)
             else:
-                ids += self._backends.token_ids(next(encoded[each.takes_prefix]).ids)
+                ids += self._backends.token_ids(next(encoded[each.takes_prefix]).ids, each.takes_prefix)
         return ids
 
     def _encode_part(self, part: Part) -> tuple[list[int], NDArray[np.int64]]:
         with native_boundary("tokenizers"):
             library = self._backends.of_segment(part.takes_prefix)
             encoding = library.encode(part.encoded, add_special_tokens=False)
-        ids = self._backends.token_ids(encoding.ids)
+        ids = self._backends.token_ids(encoding.ids, part.takes_prefix)
         pieces = [self._vocabulary.token_bytes[token_id] for token_id in ids]
         raw, spelled = part.text.encode(), b"".join(pieces)
         ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
@@ -349,7 +360,7 @@ class Tokenizer:
         # The tokenizer rewrites text (composition, lower case): the library traces characters through that.
         char_starts = np.cumsum([0, *(len(char.encode()) for char in part.encoded)], dtype=np.int64)
         n_left_out = len(part.text) - len(part.encoded)
-        return ids, char_starts[[start for start, _ in encoding.offsets]] + n_left_out
+        return ids, np.maximum(char_starts[[start for start, _ in encoding.offsets]] + n_left_out, 0)
 
 
 def _encoded(library: Library, texts: Sequence[str]) -> Sequence[LibraryEncoding]:
@@ -385,8 +396,10 @@ def _join_alike(spans: Sequence[TextSpan]) -> list[tuple[str, bool]]:
     return [("".join(texts), parses) for texts, parses in joined]
 
 
-def _without_end(texts: list[str]) -> tuple[list[str], str]:
-    """The texts without the white space at their end, and that white space."""
+def _without_end(texts: list[str], stripped: str) -> tuple[list[str], str]:
+    """The texts without such characters at their end, and those characters."""
+    if not stripped:
+        return texts, ""
     joined = "".join(texts)
-    kept = joined.rstrip(WHITE_SPACE)
+    kept = joined.rstrip(stripped)
     return [kept], joined[len(kept) :]

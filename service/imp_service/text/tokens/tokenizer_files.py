@@ -14,7 +14,7 @@ from tokenizers import decoders
 from imp_service.text.errors import native_boundary
 from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
 from imp_service.text.tokens.backends import Backends
-from imp_service.text.tokens.library_tokenizer import placeholder
+from imp_service.text.tokens.library_tokenizer import build_backend, placeholder
 from imp_service.text.tokens.piece_types import SPACE_MARK, TokenType, VocabularyKind
 from imp_service.text.tokens.vocabulary import Vocabulary
 
@@ -27,9 +27,12 @@ _NO_DATE = (1980, 1, 1, 0, 0, 0)
 def tokenizer_archive(vocabulary: Vocabulary, backends: Backends, chat_template: str | None) -> bytes:
     """A zip with the same bytes for the same tokenizer: not compressed, because compressors differ between machines."""
     described = backends.document
+    backend = backends.first
+    if backends.is_sentencepiece and vocabulary.adds_space_prefix:
+        backend = build_backend(vocabulary)
     files = {
         "tokenizer.json": (
-            tokenizer_json(vocabulary, backends.first) if described is None else amended(described, vocabulary)
+            tokenizer_json(vocabulary, backend) if described is None else amended(described, vocabulary)
         ).encode(),
         "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template).encode(),
         VOCABULARY_FILE: vocabulary.table(),

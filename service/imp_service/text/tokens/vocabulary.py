@@ -87,6 +87,8 @@ class Vocabulary:
     after: tuple[int, ...]
     prefix: Prefix
     removes_extra_spaces: bool
+    # `removes_extra_spaces` strips all white space from the ends, as llama.cpp does; SentencePiece strips spaces.
+    strips_white_space: bool
     character_map: bytes
     lowercases: bool
     strips_accents: bool
@@ -162,6 +164,7 @@ def read_vocabulary(
         after=after,
         prefix=_read_prefix(keys, kind),
         removes_extra_spaces=_or(keys.flag("remove_extra_whitespaces"), False),
+        strips_white_space=True,
         character_map=keys.byte_string("precompiled_charsmap") or b"",
         lowercases=lowercases,
         strips_accents=_or(keys.flag("normalizer.strip_accents"), lowercases),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -42,9 +42,7 @@ def made(way: str, request: pytest.FixtureRequest, factory: pytest.TempPathFacto
             yield ends.enter_context(imp_service.connect(request.getfixturevalue("served").address))
         elif way == "connect_async":
             served = request.getfixturevalue("served")
-            client = imp_service.connect_async(served.address)
-            ends.callback(lambda: served.run(client.close()))
-            yield WaitingClient(client, served.run)
+            yield ends.enter_context(closing(WaitingClient(imp_service.connect_async(served.address), served.run)))
         else:
             folder = factory.mktemp("secured")
             server = ends.enter_context(secured(folder))

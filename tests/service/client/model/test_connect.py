@@ -151,6 +151,7 @@ def test_cnt_1_each_call_brings_metadata_tenant_and_priority() -> None:
     assert caught.value.field == "tenant"
 
 
+@pytest.mark.long
 def test_cnt_1_what_no_message_can_hold_is_refused_at_once() -> None:
     with imp_service.connect("127.0.0.1:1") as client, pytest.raises(FieldsInvalid) as caught:
         client.generate(PROMPT, max_tokens=-1)  # no message can hold it: nothing is sent

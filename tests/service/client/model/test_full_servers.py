@@ -43,6 +43,7 @@ def test_cnt_1_a_generation_frees_dropped_sessions(small: Served) -> None:
         small.wait_until(lambda: not small.host.sessions.held(), "the session is freed")
 
 
+@pytest.mark.long
 def test_cnt_1_a_server_that_will_be_full_for_long_is_told_at_once(small: Served) -> None:
     with imp_service.connect(small.address) as client, client.open() as session:
         session.prefill(PROMPT)

@@ -56,6 +56,7 @@ def never_read(client: Client) -> None:
     client.generate(PROMPT, **OPTIONS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("leave", [drop, close, cancel, miss_the_deadline, never_read])
 def test_cnt_3_a_generation_that_a_thread_leaves_ends_its_call(leave: Callable[[Client], None]) -> None:
     with standing_still() as served, imp_service.connect(served.address) as client:
@@ -106,6 +107,7 @@ async def closed(client: AsyncClient) -> None:
     assert caught.value.reason == "CANCELLED"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("leave", [dropped, left, cancelled, late, closed])
 def test_cnt_3_a_generation_that_a_task_leaves_ends_its_call(leave: Callable[[AsyncClient], object]) -> None:
     with standing_still() as served:
@@ -119,6 +121,7 @@ def test_cnt_3_a_generation_that_a_task_leaves_ends_its_call(leave: Callable[[As
         served.run(client.close())
 
 
+@pytest.mark.long
 def test_cnt_1_closing_a_client_ends_who_waits() -> None:
     with standing_still() as served:
         client = imp_service.connect(served.address)

@@ -65,6 +65,7 @@ GENERATIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_cnt_1_a_generation_has_the_same_result(model: Model, library: LanguageModel, name: str) -> None:
     options = {"seed": 5, **GENERATIONS[name]}
@@ -76,6 +77,7 @@ def test_cnt_1_a_generation_has_the_same_result(model: Model, library: LanguageM
     assert told(model.generate("The weather", **options).result()) != expected
 
 
+@pytest.mark.few(2)
 def test_cnt_1_random_requests_have_the_same_results(model: Model, library: LanguageModel) -> None:
     for request in random_requests(16, 41, library._runtime.tokenizer):
         seeded = replace(request, sampling=replace(request.sampling, seed=9))
@@ -106,6 +108,7 @@ def test_cnt_1_replies_come_in_the_same_order(model: Model, library: LanguageMod
         model.generate(PROMPT, max_tokens=6, num_sequences=2).result()
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("n_read", [0, 1, 2, 30])
 def test_cnt_1_a_result_has_what_was_read_before(model: Model, library: LanguageModel, n_read: int) -> None:
     options: dict[str, Any] = {"temperature": 0, "seed": 3, "max_tokens": 12}
@@ -132,6 +135,19 @@ def test_cnt_1_tokens_of_a_text_and_back(model: Model, library: LanguageModel) -
         assert ids == library.tokenize(text, parse_special_tokens=special)
         assert model.detokenize(ids) == library.detokenize(ids)
         assert model.detokenize(ids, special_tokens=True) == text
+
+
+@pytest.mark.parametrize("wrong", [b"x", None, 5, ["x"]])
+def test_lib_6_cnt_1_what_is_no_text_or_no_list_of_ids_is_refused(
+    wrong: Any, model: Model, library: LanguageModel
+) -> None:
+    for each in (model, library):
+        with pytest.raises(FieldsInvalid, match=f"text: {type(wrong).__name__}, expected text"):
+            each.tokenize(wrong)
+    if not isinstance(wrong, Sequence):
+        for each in (model, library):
+            with pytest.raises(FieldsInvalid, match=f"token_ids: {type(wrong).__name__}, expected a list of token ids"):
+                each.detokenize(wrong)
 
 
 def test_cnt_1_the_model_is_described_the_same(model: Model, library: LanguageModel) -> None:
@@ -208,6 +224,7 @@ FAILURES: dict[str, tuple[Fail, str, Sequence[str]]] = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", FAILURES)
 def test_cnt_1_a_failure_is_the_same_error(model: Model, name: str) -> None:
     fail, reason, paths = FAILURES[name]
@@ -233,11 +250,13 @@ def test_cnt_1_a_request_of_classes_is_taken_too(model: Model, library: Language
     assert told(model.generate(request, max_tokens=5).result()) == told(expected)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("reason", sorted(set(KIND_OF_REASON) & set(ERRORS)))
 def test_cnt_1_each_reason_has_the_class_of_the_library(reason: str) -> None:
     assert kind_of(reason, ERRORS[reason].code) is KIND_OF_REASON[reason]
 
 
+@pytest.mark.long
 def test_cnt_1_a_program_that_connects_imports_neither_the_core_nor_numpy() -> None:
     program = (
         "import sys, imp_service; imp_service.connect;"

@@ -65,6 +65,7 @@ def expected_loop(library: LanguageModel) -> list[str]:
     return loop_of_steps(library)
 
 
+@pytest.mark.few(2)
 def test_cnt_1_a_loop_of_steps_is_the_same(model: Model, expected_loop: list[str]) -> None:
     assert loop_of_steps(model) == expected_loop
     assert len(set(expected_loop)) == len(expected_loop)
@@ -80,6 +81,7 @@ def test_cnt_1_a_session_may_begin_with_a_step_or_a_conversation(model: Model, l
     assert begun(model) == begun(library)
 
 
+@pytest.mark.few(2)
 def test_cnt_1_forks_go_their_own_ways(model: Model, library: LanguageModel) -> None:
     def forked(of: Any) -> Iterator[Any]:
         with of.open(temperature=0, seed=4) as session:
@@ -95,6 +97,7 @@ def test_cnt_1_forks_go_their_own_ways(model: Model, library: LanguageModel) -> 
     assert list(forked(model)) == list(forked(library))
 
 
+@pytest.mark.few(2)
 def test_cnt_1_a_generation_goes_on_after_steps_and_before_them(model: Model, library: LanguageModel) -> None:
     whole = library.generate(PROMPT, max_tokens=14, temperature=0.9, seed=5).result().token_ids
     with model.open() as session:
@@ -109,6 +112,7 @@ def test_cnt_1_a_generation_goes_on_after_steps_and_before_them(model: Model, li
         assert (again.seed, session.seed) == (8, 8)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("n_read", [0, 1, 2, 3])
 def test_cnt_1_a_session_keeps_what_was_read(model: Model, library: LanguageModel, n_read: int) -> None:
     """It goes on from there, by a step or by a generation, however far the server was."""
@@ -133,6 +137,7 @@ def results_of(outputs: list[StepOutput | Error]) -> list[str]:
     return [told(each) if isinstance(each, StepOutput) else f"{type(each).__name__} {each.reason}" for each in outputs]
 
 
+@pytest.mark.few(2)
 def test_cnt_1_sessions_step_together(model: Model, library: LanguageModel) -> None:
     def together(of: Any) -> Iterator[Any]:
         with of.open(temperature=0) as a, of.open(temperature=0, tenant="t") as b, of.open() as c:
@@ -176,6 +181,7 @@ FAILURES: dict[str, tuple[Fail, str, str | None]] = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", FAILURES)
 def test_cnt_1_a_failure_of_a_session_is_the_same_and_changes_nothing(
     model: Model, library: LanguageModel, name: str

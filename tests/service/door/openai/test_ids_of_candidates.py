@@ -55,6 +55,7 @@ def test_ply_3_a_stream_has_the_same_entries(http: HttpServed) -> None:
     assert [entry for part in parts if part for entry in part["content"]] == whole
 
 
+@pytest.mark.long
 def test_ply_3_without_the_wish_nothing_is_added(http: HttpServed) -> None:
     chat = http.chat(STORY, max_tokens=2, logprobs=True, top_logprobs=3).choice["logprobs"]["content"]
     assert all("token_id" not in each for entry in chat for each in (entry, *entry["top_logprobs"]))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from imp_service import __version__
+from imp_service import GenerationRequest, __version__
+from imp_service.door.openai.running import replies_of
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
+from imp_service.serving.refusal import Refusal
+from support.gate import ALL_STEPS, HELD, gate
 from support.generations import Output, Result, in_one, saying, spelled, vocabulary
 from support.http_served import HttpServed, serve_http
 from support.openai_types import check_model
@@ -119,6 +125,11 @@ def expected_chat(result: Result, fields: dict[str, Any], request: pb.GenerateRe
     return choices
 
 
+def expected_chat_usage(result: Result) -> dict[str, Any]:
+    details = {"reasoning_tokens": result.usage.reasoning_tokens}
+    return {**expected_usage(result), "completion_tokens_details": details}
+
+
 def expected_usage(result: Result) -> dict[str, Any]:
     usage = result.usage
     return {
@@ -155,7 +166,7 @@ def joined_chat(events: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
     return choices
 
 
-@pytest.mark.sweep(quick=lambda seed: seed < 12)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(50))
 def test_htp_2_a_chat_is_answered_as_over_grpc(http: HttpServed, seed: int) -> None:
     draw = random.Random(seed)
@@ -172,14 +183,14 @@ def test_htp_2_a_chat_is_answered_as_over_grpc(http: HttpServed, seed: int) -> N
     reply = http.client.post(CHAT, body)
     assert reply.status == 200, reply.content
     assert [{**each, "token_ids": each["token_ids"]} for each in reply.json["choices"]] == expected
-    assert reply.json["usage"] == expected_usage(result)
+    assert reply.json["usage"] == expected_chat_usage(result)
     streamed = http.client.stream(CHAT, {**body, "stream_options": {"include_usage": True}})
     joined = joined_chat(streamed.objects, len(expected))
     if fields.get("logprobs"):
         for each in joined:
             each["logprobs"] = each["logprobs"] or {"content": [], "refusal": None}
     assert joined == expected
-    assert streamed.objects[-1]["usage"] == expected_usage(result)
+    assert streamed.objects[-1]["usage"] == expected_chat_usage(result)
 
 
 def expected_completion(
@@ -204,7 +215,7 @@ def expected_completion(
     return prefix + output.text, FINISH[output.reason], output.ids, scores
 
 
-@pytest.mark.sweep(quick=lambda seed: seed < 12)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(50))
 def test_htp_2_a_completion_is_answered_as_over_grpc(http: HttpServed, seed: int) -> None:
     draw = random.Random(seed + 1000)
@@ -318,6 +329,88 @@ def test_htp_2_one_prompt_that_fails_fails_all(http: HttpServed) -> None:
     http.wait_for_rest()
 
 
+@pytest.mark.parametrize(
+    ("prompts", "fields", "code"),
+    [
+        ([[300] * 8, [300] * 600], {"max_tokens": 4}, "context_length_exceeded"),
+        ([[300] * 8, "the " * 3000], {"max_tokens": 4}, "context_length_exceeded"),
+        ([[300] * 8, [300] * 500], {"max_tokens": 100}, "context_length_exceeded"),
+    ],
+)
+def test_oai_13_every_prompt_is_checked_before_a_stream_begins(
+    http: HttpServed, prompts: list[Any], fields: dict[str, Any], code: str
+) -> None:
+    n_steps = http.served.stats().n_steps
+    for is_streamed in (False, True):
+        reply = http.complete(prompts, stream=is_streamed, **fields)
+        assert (reply.status, reply.error["code"]) == (400, code)
+    assert http.served.stats().n_steps == n_steps
+
+
+@pytest.mark.parametrize(("waiting", "n"), [(1, 1), (2, 2), (5, 2)])
+def test_oai_13_a_batch_may_have_more_prompts_than_the_queue_has_places(waiting: int, n: int) -> None:
+    prompts = [f"number {i}" for i in range(12)]
+    fields = {"max_tokens": 4, "seed": 3, "n": n, "ignore_eos": True, "return_token_ids": True}
+    with serve_http(f"scheduler.max_waiting={waiting}", "limits.max_context=512") as small:
+        together = small.complete(prompts, **fields)
+        assert together.status == 200
+        alone = [small.complete(prompt, **fields).json["choices"] for prompt in prompts]
+        ids = [choice["token_ids"] for choices in alone for choice in choices]
+        assert [choice["token_ids"] for choice in together.json["choices"]] == ids
+        events = small.client.stream(COMPLETIONS, {"prompt": prompts, **fields})
+        assert [tokens for _, _, tokens, _ in joined_completion(events.objects, 12 * n)] == ids
+        assert small.complete(prompts, **{**fields, "n": waiting + 1}).refusal[:2] == (400, "field_invalid")
+        small.wait_for_rest()
+
+
+def test_oai_13_a_batch_does_not_fill_the_queue_twice() -> None:
+    """The engine stands still: the batch fills the queue, and others are refused."""
+    with (
+        gate() as held,
+        serve_http("scheduler.max_waiting=2", model=held.model()) as small,
+        ThreadPoolExecutor() as pool,
+    ):
+        first = pool.submit(small.complete, [HELD - 2], max_tokens=4)
+        held.wait()
+        batch = pool.submit(small.complete, [[300], [301], [302], [303]], max_tokens=2)
+        small.served.wait_until(lambda: len(small.served.host.requests) == 3, "the batch fills the queue")
+        for prompt in ([300], [[300], [301]]):
+            assert small.complete(prompt, max_tokens=1).refusal[:2] == (429, "rate_limit_exceeded")
+        held.open(ALL_STEPS)
+        assert first.result().status == 200
+        assert [choice["index"] for choice in batch.result().json["choices"]] == [0, 1, 2, 3]
+        small.wait_for_rest()
+
+
+class Refusing:
+    """Starts generations without output. The second prompt is refused so many times."""
+
+    def __init__(self, n_times: int, bound: str) -> None:
+        self.n_times, self.bound = n_times, bound
+
+    @asynccontextmanager
+    async def start(self, prompt: int, _: Any) -> AsyncIterator[Any]:
+        if prompt == 1 and self.n_times:
+            self.n_times -= 1
+            raise Refusal("QUEUE_FULL", "full", {"bound": self.bound})
+        yield self
+
+    async def next_reply(self) -> None:
+        return None
+
+
+def test_oai_13_a_batch_that_has_begun_waits_while_others_fill_the_queue() -> None:
+    async def read(refusing: Refusing, n_prompts: int = 3) -> list[Any]:
+        requests = [GenerationRequest([300 + i]) for i in range(n_prompts)]
+        async with replies_of(requests, refusing.start, 8) as replies:
+            return [reply async for reply in replies]
+
+    refusing = Refusing(3, "scheduler.max_waiting")
+    assert asyncio.run(read(refusing)) == [] and refusing.n_times == 0
+    with pytest.raises(Refusal, match="QUEUE_FULL"):
+        asyncio.run(read(Refusing(1, "deadline")))
+
+
 def test_htp_2_each_of_many_prompts_waits_for_its_reader(http: HttpServed) -> None:
     prompts = [f"number {i}" for i in range(16)]
     body = {"prompt": prompts, "max_tokens": 20, "ignore_eos": True, "return_token_ids": True}
@@ -389,6 +482,7 @@ def test_oai_1_a_json_object_may_have_a_schema(http: HttpServed) -> None:
     assert reply.json["choices"][0]["message"]["content"] == '"42"'
 
 
+@pytest.mark.long
 def test_oai_1_top_k_of_minus_one_keeps_all_tokens(http: HttpServed) -> None:
     # SMG sends -1 on `/v1/responses` if its caller sends no top_k.
     texts = [

@@ -71,6 +71,7 @@ class Animal(BaseModel):
     legs: int
 
 
+@pytest.mark.long
 def test_oai_3_parse_gives_an_object_of_the_schema(client: OpenAI) -> None:
     for seed in range(5):
         parsed = client.chat.completions.parse(
@@ -110,6 +111,7 @@ def test_oai_3_leaving_a_stream_frees_its_sequences() -> None:
         http.wait_for_rest()
 
 
+@pytest.mark.long
 def test_oai_3_the_asynchronous_client(http: HttpServed) -> None:
     async def work(client: AsyncOpenAI) -> None:
         asked: dict[str, Any] = {"model": MODEL, "messages": SAID, "max_completion_tokens": 20}
@@ -148,6 +150,7 @@ ERRORS: list[tuple[dict[str, Any], type[openai.APIStatusError], str, str | None]
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error[2])
 @pytest.mark.parametrize("stream", [False, True])
 def test_oai_3_errors_have_their_class_code_and_param(client: OpenAI, error: Any, stream: bool) -> None:
@@ -164,6 +167,7 @@ def test_oai_3_oai_2_embeddings_are_refused(client: OpenAI) -> None:
     assert (raised.value.status_code, raised.value.code) == (501, "not_supported_by_model")
 
 
+@pytest.mark.long
 def test_oai_3_a_failure_after_the_stream_began_is_raised() -> None:
     with serve_http(model=scripted(script={"nan_token": 705})) as http:
         with OpenAI(base_url=http.url, api_key=KEY, max_retries=0) as client:

@@ -16,6 +16,7 @@ from support.http_served import HttpServed, serve_http
 
 PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
 EOS = 2047
+JSON_SCHEMA = "response_format.json_schema.schema"
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,7 @@ def test_oai_1_every_parameter_of_the_sdk_has_a_row() -> None:
     assert response - RESPONSES.keys() == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CASES)
 def test_oai_1_every_field_that_sets_something_shows(http: HttpServed, path: str) -> None:
     table, cases = CASES[path]
@@ -198,7 +200,7 @@ ALWAYS_ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "prompt_cache_retention": (["24h"], 7),
     "prompt_cache_options": ([{}], "x"),
     "service_tier": (["auto", "default"], "flex"),
-    "store": ([False], True),
+    "store": ([False, True], "yes"),
     "modalities": ([["text"]], ["text", "audio"]),
     "verbosity": (["medium"], "low"),
 }
@@ -215,6 +217,7 @@ ANYWAY: Mapping[str, Mapping[str, tuple[list[Any], Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CASES)
 def test_oai_1_fields_that_ask_for_what_happens_anyway_change_nothing(http: HttpServed, path: str) -> None:
     table, _ = CASES[path]
@@ -228,6 +231,7 @@ def test_oai_1_fields_that_ask_for_what_happens_anyway_change_nothing(http: Http
         assert http.client.post(path, {**base, name: other}).refusal == (400, "field_invalid", name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", CASES)
 def test_oai_1_fields_that_are_not_built_are_refused_by_name(http: HttpServed, path: str) -> None:
     table, _ = CASES[path]
@@ -248,6 +252,51 @@ def test_oai_1_null_is_an_unset_field(http: HttpServed, path: str) -> None:
     assert outcome(http, path, {**base, **nulls}) == outcome(http, path, base)
 
 
+# Bodies with unknown members, and their paths.
+NESTED: list[tuple[str, dict[str, Any], list[str]]] = [
+    (
+        "/v1/chat/completions",
+        {
+            "messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y", "nosuch": 1, "id": "a"}],
+            "structured_outputs": {"choice": ["a"], "nosuch": 1},
+        },
+        ["messages[1].id", "messages[1].nosuch", "structured_outputs.nosuch"],
+    ),
+    (
+        "/v1/responses",
+        {
+            "input": [{"role": "user", "content": "x", "nosuch": 1}],
+            "reasoning": {"effort": "low", "nosuch": {}},
+            "text": {"nosuch": 1},
+        },
+        ["input[0].nosuch", "reasoning.nosuch", "text.nosuch"],
+    ),
+]
+
+
+def without_nosuch(value: Any) -> Any:
+    if isinstance(value, list):
+        return [without_nosuch(each) for each in value]
+    if isinstance(value, dict):
+        return {name: without_nosuch(each) for name, each in value.items() if name not in ("nosuch", "id")}
+    return value
+
+
+def test_txt_35_a_header_names_the_hints_of_an_output_format(http: HttpServed) -> None:
+    schema = {"const": 1, "uniqueItems": True}
+    for name, value, place in (
+        ("response_format", {"type": "json_object", "schema": schema}, "response_format.schema"),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}, JSON_SCHEMA),
+        ("structured_outputs", {"json": schema}, "structured_outputs.json"),
+    ):
+        reply = http.chat(max_tokens=8, **{name: value})
+        assert (reply.status, reply.choice["message"]["content"]) == (200, "1")
+        assert reply.headers["imp-ignored"] == f'"{place}#/uniqueItems"'
+    strict = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 1}, "strict": True}}
+    assert "imp-ignored" not in http.chat(max_tokens=8, response_format=strict).headers
+
+
+@pytest.mark.long
 def test_oai_1_unknown_fields_are_ignored_where_the_settings_say_so() -> None:
     with serve_http("http.unknown_fields=ignore") as http:
         reply = http.chat(max_tokens=1, nosuch=1, other={"a": 1})
@@ -261,6 +310,12 @@ def test_oai_1_unknown_fields_are_ignored_where_the_settings_say_so() -> None:
             "1",
         )
         assert http.chat(max_tokens=1, temperature="x").refusal == (400, "field_invalid", "temperature")
+        for path, body, ignored in NESTED:
+            reply = http.client.post(path, {**base_of(path), **body})
+            assert (reply.status, reply.headers["imp-ignored"]) == (200, ", ".join(f'"{each}"' for each in ignored))
+            assert "imp-ignored" not in http.client.post(path, {**base_of(path), **without_nosuch(body)}).headers
+        reply = http.chat([{"role": "user", "content": "x", "nosuch": 1}, {"role": "user", "content": 7}])
+        assert reply.refusal == (400, "field_invalid", "messages[1].content")
         # Clients choose the names: they cannot break a header.
         reply = http.chat(max_tokens=1, **{"é\r\nx: y": 1, "y" * 10_000: 1})
         assert (reply.status, len(reply.headers["imp-ignored"]) < 200) == (200, True)

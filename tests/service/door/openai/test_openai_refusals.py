@@ -45,6 +45,7 @@ NO_JSON: dict[str, bytes] = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS, "/tokenize"])
 @pytest.mark.parametrize("name", NO_JSON)
 def test_htp_5_a_body_that_is_no_json_is_refused(http: HttpServed, name: str, path: str) -> None:
@@ -89,12 +90,12 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"temperature": "1"}, "temperature"),
     ({"temperature": 101}, "temperature"),
     ({"temperature": True}, "temperature"),
-    ({"top_p": 0}, "top_p"),
+    ({"top_p": -1}, "top_p"),
     ({"top_k": -2}, "top_k"),
     ({"frequency_penalty": 2.1}, "frequency_penalty"),
     ({"presence_penalty": -2.1}, "presence_penalty"),
     ({"repetition_penalty": 0}, "repetition_penalty"),
-    ({"seed": -2}, "seed"),
+    ({"seed": -(2**63) - 1}, "seed"),
     ({"seed": 2**64}, "seed"),
     ({"seed": 10**400}, "seed"),
     ({"stop": ["x"] * 17}, "stop"),
@@ -106,6 +107,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": -1}, "max_tokens"),
     ({"max_tokens": 2**32}, "max_tokens"),
     ({"max_tokens": 1.0}, "max_tokens"),
+    ({"max_tokens": 4097}, "max_tokens"),
     ({"min_tokens": 5, "max_tokens": 4}, "min_tokens"),
     ({"time_limit": 0}, "time_limit"),
     ({"logit_bias": {"2048": 1}}, "logit_bias[2048]"),
@@ -161,7 +163,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"grammar": "root ::= nosuch"}, "grammar"),
     ({"grammar": 'root ::= "a"', "response_format": {"type": "json_object"}}, "grammar"),
     ({"model": 7}, "model"),
-    ({"store": True}, "store"),
+    ({"store": "yes"}, "store"),
     ({"service_tier": "flex"}, "service_tier"),
     ({"user": 7}, "user"),
     ({"metadata": "x"}, "metadata"),
@@ -183,6 +185,8 @@ TEXTS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [-1]}, "prompt[0]"),
     ({"prompt": [[1], [2048]]}, "prompt[1][0]"),
     ({"prompt": [[1], []]}, "prompt[1]"),
+    ({"prompt": ["a", "", "b"]}, "prompt[1]"),
+    ({"prompt": ["a", "x" * (2**20 + 1)]}, "prompt[1]"),
     ({"logprobs": 21}, "logprobs"),
     ({"logprobs": -1}, "logprobs"),
     ({"best_of": 2}, "best_of"),
@@ -195,11 +199,13 @@ def name_of(value: Any) -> str:
     return json.dumps(value)[:60]
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize(("fields", "param"), [*CHATS, *BOTH], ids=name_of)
 def test_htp_5_a_bad_chat_names_the_callers_field(http: HttpServed, fields: dict[str, Any], param: str) -> None:
     assert refused(http, CHAT, {"messages": SAID, **fields}) == (400, INVALID, param)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("fields", "param"), [*TEXTS, *BOTH], ids=name_of)
 def test_htp_5_a_bad_completion_names_the_callers_field(http: HttpServed, fields: dict[str, Any], param: str) -> None:
     assert refused(http, COMPLETIONS, {"prompt": "x", **fields}) == (400, INVALID, param)
@@ -207,7 +213,7 @@ def test_htp_5_a_bad_completion_names_the_callers_field(http: HttpServed, fields
 
 def test_htp_5_all_that_is_wrong_is_named_at_once(http: HttpServed) -> None:
     wrong = {"temperature": "1", "stop": ["a", "b", 3], "n": 9, "messages": [{"role": "user"}], "nosuch": 1}
-    wrong |= {"top_p": 7, "logit_bias": {"5000": 1}, "response_format": {"type": "sound"}, "store": True}
+    wrong |= {"top_p": 7, "logit_bias": {"5000": 1}, "response_format": {"type": "sound"}, "store": 1}
     reply = http.client.post(CHAT, wrong)
     assert reply.refusal == (400, INVALID, "temperature")
     fields = ("temperature", "stop[2]", "n", "messages[0].content", "nosuch", "top_p", "logit_bias[5000]")
@@ -246,7 +252,31 @@ def test_oai_11_a_seed_of_minus_one_is_no_seed(http: HttpServed) -> None:
 
     assert len({said(-1) for _ in range(4)}) > 1 < len({said(None) for _ in range(4)})
     assert len({said(1) for _ in range(4)}) == 1
-    assert http.complete(seed=-2).refusal == (400, INVALID, "seed")
+
+
+def test_oai_11_an_empty_suffix_is_none(http: HttpServed) -> None:
+    asked = {"max_tokens": 4, "seed": 1}
+    assert http.complete(suffix="", **asked).choice["text"] == http.complete(**asked).choice["text"]
+    assert http.complete(suffix=" end").refusal == (400, INVALID, "suffix")
+
+
+def test_oai_11_every_seed_of_64_bits_is_one(http: HttpServed) -> None:
+    """A negative seed is the one with the same bits."""
+
+    def said(seed: int) -> str:
+        return str(http.complete(temperature=2, max_tokens=24, seed=seed).choice["text"])
+
+    seeds = (-2, -(2**63), 2**63 - 1, 2**64 - 1, 0)
+    assert len({said(seed) for seed in seeds}) == len(seeds)
+    for seed in seeds:
+        assert said(seed) == said(seed) == said(seed % 2**64)
+
+
+def test_oai_11_a_top_p_of_zero_keeps_the_most_likely_token(http: HttpServed) -> None:
+    asked = {"max_tokens": 12, "seed": 5}
+    greedy = http.complete(temperature=0, **asked).choice["text"]
+    assert http.complete(temperature=2, **asked).choice["text"] != greedy
+    assert http.complete(temperature=2, top_p=0, **asked).choice["text"] == greedy
 
 
 @pytest.mark.parametrize(

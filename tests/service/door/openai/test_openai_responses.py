@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from support.http_served import DEMO_MODEL, HttpServed, serve_http
 from support.served_models import scripted
-from support.tool_templates import HERMES, THINKING
+from support.tool_templates import HERMES
 
 PATH = "/v1/responses"
 TEXTS = ("Hello", "日本", "A smile 😀 is", "Once upon a time")
@@ -33,6 +33,7 @@ TOOLS: list[Any] = [
 CHAT_TOOLS = [
     {"type": "function", "function": {name: each for name, each in tool.items() if name != "type"}} for tool in TOOLS
 ]
+ALLOWED = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "stop"}]}
 CALL = {"type": "function_call", "call_id": "abc", "name": "weather", "arguments": '{"city": "Oslo", "days": 1}'}
 
 
@@ -45,12 +46,6 @@ def http() -> Iterator[HttpServed]:
 @pytest.fixture(scope="module")
 def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     with serve_template(tmp_path_factory, HERMES) as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
-def thinking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
-    with serve_template(tmp_path_factory, THINKING) as it:
         yield it
 
 
@@ -127,6 +122,7 @@ def text_of(response: dict[str, Any]) -> str:
     return "".join(part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_oai_9_the_text_is_that_of_the_chat(http: HttpServed, seed: int) -> None:
     text = TEXTS[seed % len(TEXTS)]
@@ -149,6 +145,7 @@ def test_oai_9_the_text_is_that_of_the_chat(http: HttpServed, seed: int) -> None
     )
 
 
+@pytest.mark.long
 def test_oai_9_items_are_the_messages_of_a_chat(calling: HttpServed) -> None:
     reasoning = {
         "type": "reasoning",
@@ -196,6 +193,7 @@ def test_oai_9_items_are_the_messages_of_a_chat(calling: HttpServed) -> None:
         assert fewer["usage"]["input_tokens"] < found["usage"]["input_tokens"], items[i]
 
 
+@pytest.mark.long
 def test_oai_9_the_request_is_repeated(http: HttpServed) -> None:
     asked: dict[str, Any] = {
         "instructions": "Be brief.",
@@ -212,6 +210,13 @@ def test_oai_9_the_request_is_repeated(http: HttpServed) -> None:
     assert (found["model"], found["tool_choice"], found["tools"]) == (DEMO_MODEL, "auto", [])
     plain = respond(http, input="Hello", max_output_tokens=1)
     assert (plain["text"]["format"], plain["metadata"], plain["temperature"]) == ({"type": "text"}, {}, None)
+
+
+def test_oai_9_nothing_is_stored_or_encrypted_if_asked_for(http: HttpServed) -> None:
+    plain = respond(http, input="Hello", max_output_tokens=3)
+    asked = respond(http, input="Hello", max_output_tokens=3, store=True, include=["reasoning.encrypted_content"])
+    assert "store" not in plain and asked["store"] is False
+    assert comparable({**asked, "store": None}) == comparable({**plain, "store": None})
 
 
 def test_oai_9_the_effort_is_a_variable_of_the_template(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -233,6 +238,7 @@ class Animal(BaseModel):
     legs: int
 
 
+@pytest.mark.long
 def test_oai_9_the_client_creates_streams_and_parses(http: HttpServed) -> None:
     with client_of(http) as client:
         asked: dict[str, Any] = {"model": DEMO_MODEL, "input": "Hello", "temperature": 0.7}
@@ -264,6 +270,7 @@ def test_oai_9_the_asynchronous_client(http: HttpServed) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_oai_9_a_function_is_called_and_its_output_goes_back(calling: HttpServed) -> None:
     with client_of(calling) as client:
         said: list[Any] = [{"role": "user", "content": "Will it rain?"}]
@@ -291,7 +298,7 @@ def test_oai_9_a_function_is_called_and_its_output_goes_back(calling: HttpServed
     assert (same["id"], same["function"]["arguments"]) == (call.call_id, call.arguments)
 
 
-@pytest.mark.sweep(quick=lambda seed: seed < 2)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_oai_9_calls_are_items_of_their_own(calling: HttpServed, seed: int) -> None:
     asked: dict[str, Any] = {"input": "Rain?", "tools": TOOLS, "tool_choice": "required", "seed": seed}
@@ -305,12 +312,41 @@ def test_oai_9_calls_are_items_of_their_own(calling: HttpServed, seed: int) -> N
     assert len(one["output"]) == 1 and one["parallel_tool_calls"] is False
 
 
-SPOKEN = 'root ::= "Hm.</think>\\n\\nYes: <tool_call>\\n<function=stop>\\n</function>\\n</tool_call>"'
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_oai_9_only_allowed_tools_are_shown_and_called(calling: HttpServed, mode: str) -> None:
+    choice = {**ALLOWED, "mode": mode}
+    chosen = {name: each for name, each in choice.items() if name != "type"}
+    chosen = {**chosen, "tools": [{"type": "function", "function": {"name": "stop"}}]}
+    asked: dict[str, Any] = {"seed": 3, "temperature": 1.5}
+    found = respond(calling, input="Rain?", tools=TOOLS, tool_choice=choice, max_output_tokens=120, **asked)
+    alone = respond(calling, input="Rain?", tools=TOOLS[1:], tool_choice=mode, max_output_tokens=120, **asked)
+    assert comparable({**found, "tools": [], "tool_choice": ""}) == comparable(
+        {**alone, "tools": [], "tool_choice": ""}
+    )
+    assert (found["tools"], found["tool_choice"]) == (TOOLS, choice)
+    chat = calling.chat(
+        "Rain?",
+        tools=CHAT_TOOLS,
+        tool_choice={"type": "allowed_tools", "allowed_tools": chosen},
+        max_tokens=120,
+        **asked,
+    ).choice["message"]
+    calls = [item["arguments"] for item in found["output"] if item["type"] == "function_call"]
+    assert [call["function"]["arguments"] for call in chat.get("tool_calls", [])] == calls
+    assert bool(calls) or mode == "auto"
 
 
-def test_oai_9_reasoning_text_and_a_call_are_one_item_each(thinking: HttpServed) -> None:
-    asked: dict[str, Any] = {"input": "Rain?", "tools": TOOLS, "grammar": SPOKEN, "seed": 1}
-    found = respond(thinking, include=["message.output_text.logprobs"], **asked)
+STOP_CALL = '<tool_call>\\n{\\"name\\": \\"stop\\", \\"arguments\\": {}}\\n</tool_call>'
+SPOKEN = f'root ::= "<think>\\nHm.\\n</think>\\n\\nYes: {STOP_CALL}"'
+
+
+@pytest.mark.long
+def test_oai_9_reasoning_text_and_a_call_are_one_item_each(calling: HttpServed) -> None:
+    # A call alone would be allowed too.
+    tokens = map(calling.served.host.model.tokenizer.token_bytes, range(2047))
+    begins_call = {str(i): -100 for i, token in enumerate(tokens) if token.startswith((b"<to", b"to", b"o"))}
+    asked: dict[str, Any] = {"input": "Rain?", "tools": TOOLS, "grammar": SPOKEN, "seed": 1, "temperature": 0}
+    found = respond(calling, include=["message.output_text.logprobs"], logit_bias=begins_call, **asked)
     assert [item["type"] for item in found["output"]] == ["reasoning", "message", "function_call"]
     thought, message, call = found["output"]
     assert (thought["content"], thought["summary"]) == ([{"type": "reasoning_text", "text": "Hm."}], [])
@@ -386,7 +422,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 101}, "temperature"),
     ({"top_logprobs": 21}, "top_logprobs"),
     ({"include": "x"}, "include"),
-    ({"include": ["message.output_text.logprobs", "reasoning.encrypted_content"]}, "include[1]"),
+    ({"include": ["message.output_text.logprobs", "file_search_call.results"]}, "include[1]"),
     ({"include": ["file_search_call.results"]}, "include[0]"),
     ({"text": "x"}, "text"),
     ({"text": {"nosuch": 1}}, "text.nosuch"),
@@ -404,7 +440,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "function", "parameters": {}}]}, "tools[0].name"),
     ({"tools": [{"type": "function", "name": "f", "parameters": 7}]}, "tools[0].parameters"),
     ({"tools": CHAT_TOOLS}, "tools[0].function"),
-    ({"tools": [{**TOOLS[0], "parameters": {"not": {}}}], "tool_choice": "required"}, "tools[0].parameters"),
+    (
+        {"tools": [{**TOOLS[0], "strict": True, "parameters": {"not": {}}}], "tool_choice": "required"},
+        "tools[0].parameters",
+    ),
     ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "sing"}}, "tool_choice"),
     ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice.name"),
     ({"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice.type"),
@@ -416,7 +455,19 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"a": 7}}, "metadata"),
     ({"metadata": {"a": "x" * 513}}, "metadata"),
     ({"metadata": {str(i): "x" for i in range(17)}}, "metadata"),
-    ({"store": True}, "store"),
+    ({"store": "yes"}, "store"),
+    ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "tools": [{"name": "f"}]}}, "tool_choice.mode"),
+    ({"tools": TOOLS, "tool_choice": {**ALLOWED, "tools": []}}, "tool_choice.tools"),
+    ({"tools": TOOLS, "tool_choice": {**ALLOWED, "tools": [{"type": "mcp"}]}}, "tool_choice.tools[0].type"),
+    ({"tools": TOOLS, "tool_choice": {**ALLOWED, "tools": [{"type": "function"}]}}, "tool_choice.tools[0].name"),
+    (
+        {"tools": TOOLS, "tool_choice": {**ALLOWED, "tools": [{"type": "function", "name": "sing"}]}},
+        "tool_choice",
+    ),
+    (
+        {"tools": [TOOLS[0], {**TOOLS[1], "strict": True, "parameters": {"not": {}}}], "tool_choice": ALLOWED},
+        "tools[1].parameters",
+    ),
     ({"background": True}, "background"),
     ({"truncation": "auto"}, "truncation"),
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -427,6 +478,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("fields", "param"), BAD, ids=lambda value: json.dumps(value)[:60])
 def test_oai_9_a_bad_request_names_the_callers_field(calling: HttpServed, fields: dict[str, Any], param: str) -> None:
     before = calling.served.stats().n_steps
@@ -435,6 +487,7 @@ def test_oai_9_a_bad_request_names_the_callers_field(calling: HttpServed, fields
     assert calling.served.stats().n_steps == before
 
 
+@pytest.mark.long
 def test_oai_9_errors_have_their_class(http: HttpServed) -> None:
     with client_of(http) as client:
         with pytest.raises(openai.NotFoundError):

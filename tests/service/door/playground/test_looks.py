@@ -50,7 +50,7 @@ def look(axe: str, width: int, scheme: str) -> Callable[[Any, str], None]:
     return looking
 
 
-@pytest.mark.sweep("scheme")
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1400])
 def test_ply_4_ply_5_every_state_is_accessible_and_kept_as_a_picture(

@@ -7,6 +7,7 @@ import time
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import expect
 
@@ -141,6 +142,7 @@ def drawn(it: Any, text: str) -> str:
     return str(it.page.evaluate(code, text))
 
 
+@pytest.mark.long
 def test_ply_6_answers_are_drawn_as_another_library_draws_them(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         for text in SAME_AS_ORACLE:
@@ -148,6 +150,7 @@ def test_ply_6_answers_are_drawn_as_another_library_draws_them(http: HttpServed,
     assert oracle("*a*") != oracle("a")
 
 
+@pytest.mark.long
 def test_ply_6_a_growing_answer_is_drawn_as_the_whole_one(http: HttpServed, visit: Any) -> None:
     code = """text => {
         const [grown, whole] = [document.createElement('div'), document.createElement('div')]
@@ -173,6 +176,7 @@ def test_ply_6_nothing_hostile_becomes_an_element_or_a_link(http: HttpServed, vi
         assert it.console == []
 
 
+@pytest.mark.long
 def test_ply_6_no_answer_freezes_the_page(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         for name, text in SLOW.items():
@@ -183,6 +187,7 @@ def test_ply_6_no_answer_freezes_the_page(http: HttpServed, visit: Any) -> None:
             assert html, name
 
 
+@pytest.mark.long
 def test_ply_6_an_answer_is_formatted_and_its_text_can_be_shown_and_copied(
     formatted: HttpServed, sample: str, visit: Any
 ) -> None:

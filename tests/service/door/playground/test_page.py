@@ -75,6 +75,7 @@ def test_ply_1_the_setting_turns_it_off() -> None:
         assert http.client.get("/v1/models").status == 200
 
 
+@pytest.mark.long
 def test_ply_1_it_needs_no_key_though_its_calls_do(guarded: HttpServed) -> None:
     assert guarded.client.get("/").status == 200
     assert guarded.client.get("/v1/models").status == 401

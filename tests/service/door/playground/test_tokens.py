@@ -41,6 +41,7 @@ def visible(text: str) -> str:
     return text.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")
 
 
+@pytest.mark.long
 def test_ply_3_joined_tokens_are_the_text_and_candidates_are_the_api_s(http: HttpServed, visit: Any) -> None:
     with visit(http) as it:
         it.set(seed=11)
@@ -93,6 +94,7 @@ def test_ply_3_tokens_of_a_stop_text_are_shown_without_text(http: HttpServed, vi
         assert texts_of(it) == ["Once", " ", ""]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -33,7 +33,7 @@ def asked(http: HttpServed, *messages: str, **fields: Any) -> str:
     return str(http.chat(reply, **fields).choice["message"]["content"])
 
 
-@pytest.mark.sweep
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1400])
 def test_ply_1_ply_2_it_answers_as_the_api_does_and_asks_nobody_else(
@@ -63,6 +63,7 @@ def test_ply_2_the_figures_are_those_of_the_api(http: HttpServed, visit: Any) ->
         assert "it reached your limit of 5 tokens" in figures
 
 
+@pytest.mark.long
 def test_ply_2_an_answer_grows_and_stops_when_it_is_stopped(visit: Any) -> None:
     with serve_http(NO_END, model=scripted(**ENDLESS)) as http, visit(http) as it:
         for stop in (lambda: it.button("Stop").click(), lambda: it.page.keyboard.press("Escape")):
@@ -77,6 +78,7 @@ def test_ply_2_an_answer_grows_and_stops_when_it_is_stopped(visit: Any) -> None:
             it.button("New chat").click()
 
 
+@pytest.mark.long
 def test_ply_2_leaving_the_page_frees_its_request(visit: Any) -> None:
     with serve_http(NO_END, model=scripted(**ENDLESS)) as http:
         with visit(http) as it:
@@ -163,6 +165,7 @@ def output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+@pytest.mark.long
 def test_ply_2_errors_are_reported_in_words(visit: Any) -> None:
     with serve_http() as http, visit(http) as it:
         problem = it.page.get_by_role("alert")
@@ -184,6 +187,7 @@ def test_ply_2_errors_are_reported_in_words(visit: Any) -> None:
         expect(problem).to_have_text("The server does not answer. Is it still running?")
 
 
+@pytest.mark.long
 def test_ply_2_it_asks_for_the_key_and_keeps_it_for_the_tab(guarded: HttpServed, key: str, visit: Any) -> None:
     with visit(guarded) as it:
         field = it.page.get_by_label("This server asks for a key")

@@ -192,6 +192,7 @@ def test_gwy_3_errors_of_a_constraint_name_the_field_of_the_caller(served: Serve
     assert (found.code, found.paths) == ("INVALID_ARGUMENT", ["sampling_params.grammar"])
 
 
+@pytest.mark.long
 def test_gwy_3_no_request_breaks_the_server(served: Served) -> None:
     """The request has every field set, and each member of each oneof in turn."""
     for member in range(6):

@@ -85,6 +85,7 @@ def imp_request(fields: pb.GenerateRequest) -> pb.GenerateRequest:
     return request
 
 
+@pytest.mark.few(3)
 @STREAM
 @pytest.mark.parametrize("case", CASES)
 def test_gwy_3_the_tokens_are_those_of_generate(served: Served, case: str, stream: bool) -> None:
@@ -232,6 +233,7 @@ def test_gwy_3_an_answer_that_could_be_too_large_is_refused() -> None:
         assert len(found.input_logprobs.top_logprobs) == 200
 
 
+@pytest.mark.long
 def test_gwy_3_a_feature_that_is_off_is_named_in_the_words_of_the_caller() -> None:
     with serve(COMPAT, "features.prompt_logprobs=false") as served:
         found = failed(lambda: list(stub(served).Generate(asking([300], prompt_logprobs=1))))

@@ -185,6 +185,7 @@ def bearer(word: str) -> Metadata:
     return (("authorization", f"Bearer {word}"),)
 
 
+@pytest.mark.long
 def test_gwy_3_roles_decide_who_may_call_what(guarded: Served) -> None:
     refused = "PERMISSION_DENIED"
     # A missing method needs no role, but it needs a token.
@@ -194,6 +195,7 @@ def test_gwy_3_roles_decide_who_may_call_what(guarded: Served) -> None:
     assert codes_of(guarded) == {"OK": PROBE, "UNAUTHENTICATED": READS | RUNS | LEFT_OUT}
 
 
+@pytest.mark.long
 def test_gwy_3_the_tenant_is_that_of_the_token(guarded: Served) -> None:
     engine = stub(guarded)
     mine = bearer("acme")

@@ -44,6 +44,7 @@ inline __m256i broadcast_four(const ActivationBlock& x, int j) {
 
 template <CodeRange range>
 struct Operand {
+  Operand() = default;
   explicit Operand(Codes c) : codes(c) {}
   Codes codes;
 };
@@ -87,6 +88,7 @@ inline constexpr bool kIsWide = 2 * 127 * range.most > 32767;
 
 template <CodeRange range>
 struct Operand {
+  Operand() = default;
   explicit Operand(Codes c) : codes(c) {}
   Codes codes;
 };
@@ -95,6 +97,7 @@ template <CodeRange range>
   requires kIsWide<range>
 struct Operand<range> {
   static_assert(range.zero_point == 128);
+  Operand() = default;
   explicit Operand(Codes c)
       : codes{_mm256_xor_si256(c.lo, _mm256_set1_epi8(-128)), _mm256_xor_si256(c.hi, _mm256_set1_epi8(-128))},
         magnitudes{_mm256_abs_epi8(codes.lo), _mm256_abs_epi8(codes.hi)} {}

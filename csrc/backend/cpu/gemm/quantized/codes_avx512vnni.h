@@ -34,6 +34,7 @@ inline Codes look_up(const std::uint8_t (&levels)[16], Codes c) {
 
 template <CodeRange range>
 struct Operand {
+  Operand() = default;
   explicit Operand(Codes c) : codes(c.v) {}
   __m512i codes;
 };

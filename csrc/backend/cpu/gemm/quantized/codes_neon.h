@@ -46,6 +46,7 @@ inline constexpr bool kIsWide = range.most > 127;
 template <CodeRange range>
 struct Operand {
   static_assert(!kIsWide<range> || range.zero_point == 128);
+  Operand() = default;
   explicit Operand(Codes c)
       : codes(each<Codes>([&](int i) { return kIsWide<range> ? veorq_u8(c.v[i], vdupq_n_u8(0x80)) : c.v[i]; })) {}
   Codes codes;

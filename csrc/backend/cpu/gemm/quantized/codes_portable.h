@@ -42,6 +42,7 @@ inline Codes place(Codes c) {
 
 template <CodeRange range>
 struct Operand {
+  Operand() = default;
   explicit Operand(Codes c) { __builtin_memcpy(codes, &c.v, sizeof codes); }
   FourBytes codes;
 };

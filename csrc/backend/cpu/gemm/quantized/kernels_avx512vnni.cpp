@@ -6,5 +6,6 @@
 namespace imp::cpu {
 
 IMP_QUANTIZED_TYPES(IMP_DEFINE_RUN, avx512vnni)
+IMP_TILE_SHAPES(IMP_DEFINE_SHAPED_RUN, avx512vnni)
 
 }  // namespace imp::cpu

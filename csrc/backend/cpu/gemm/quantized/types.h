@@ -20,4 +20,12 @@
   use(iq4_xs, IQ4_XS, isa) \
   use(mxfp4, MXFP4, isa) \
   use(tq2_0, TQ2_0, isa)
+
+// Further shapes of tiles: rows of activations times panels of weights. Calls `use(name, Type, isa, rows, panels)`.
+// A shape does not change a bit of a result.
+#define IMP_TILE_SHAPES(use, isa) \
+  use(q8_0, Q8_0, isa, 6, 2) \
+  use(q4_0, Q4_0, isa, 6, 2) \
+  use(q4_k, Q4_K, isa, 6, 2) \
+  use(q6_k, Q6_K, isa, 4, 2)
 // clang-format on

@@ -5,15 +5,15 @@
 #include <string>
 #include <string_view>
 
-#include "model/place_list.h"
+#include "model/spec_list.h"
 
 namespace imp {
 
-class LayerPlaces {
+class LayerSpecs {
  public:
   // Layer i, whose weights go to `layer`.
-  LayerPlaces(PlaceList& places, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer)
-      : places_(places),
+  LayerSpecs(SpecList& specs, const ModelConfig& config, const TensorNames& names, int i, LayerWeights& layer)
+      : specs_(specs),
         config_(config),
         names_(names),
         i_(i),
@@ -27,22 +27,22 @@ class LayerPlaces {
   void add_feed_forward();
   void add_embedding();
   RowOrder rotated_order() const;
-  void place_gated_q(const std::string& tensor, std::int64_t n_rows);
-  void place_qkv_biases();
-  void place_qk_norms();
-  void place_qkv();
-  void place_linear_qkv();
-  void place_alpha_and_beta();
-  void place_linear_attention();
+  void add_gated_q(const std::string& tensor, std::int64_t n_rows);
+  void add_qkv_biases();
+  void add_qk_norms();
+  void add_qkv();
+  void add_linear_qkv();
+  void add_alpha_and_beta();
+  void add_linear_attention();
   void add_expert_matrices(std::string_view name, std::int64_t n, std::int64_t k, Stack& slot);
-  void place_shared_expert();
-  void place_expert_biases();
-  void place_experts();
-  void place_gate_and_up();
-  void place_dense();
-  void place_dense_beside_experts();
+  void add_shared_expert();
+  void add_expert_biases();
+  void add_experts();
+  void add_gate_and_up();
+  void add_dense();
+  void add_dense_beside_experts();
 
-  PlaceList& places_;
+  SpecList& specs_;
   const ModelConfig& config_;
   const TensorNames& names_;
   const int i_;

@@ -43,7 +43,8 @@ enum class ValueMap : std::uint8_t {
   negative_exp,  // -exp(value)
 };
 
-struct WeightPlace {
+// A weight of the model: its tensor in the file, its shape, where it is stored, and how it is changed.
+struct WeightSpec {
   std::string tensor;
   WeightUse use = WeightUse::product;
   std::int64_t n = 0;  // rows; the size of a vector
@@ -69,13 +70,13 @@ std::string_view name_of(WeightUse use);
 // Tensors that a file may hold but that no layer reads: k and v of layers that share those of an earlier one.
 std::vector<std::string> spare_tensors(const ModelConfig& config, const TensorNames& names);
 
-// The places of layer i of the configuration, in the order of use.
-std::vector<WeightPlace> layer_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names, int i,
-                                      LayerWeights& layer);
+// The specs of layer i of the configuration, in the order of use.
+std::vector<WeightSpec> layer_specs(const ModelFile& file, const ModelConfig& config, const TensorNames& names, int i,
+                                    LayerWeights& layer);
 
-// Makes the layers and lists every place in the order of use. The places point into `weights`. The file decides which
+// Makes the layers and lists every spec in the order of use. The specs point into `weights`. The file decides which
 // weights lie in one tensor.
-std::vector<WeightPlace> weight_places(const ModelFile& file, const ModelConfig& config, const TensorNames& names,
-                                       Weights& weights);
+std::vector<WeightSpec> weight_specs(const ModelFile& file, const ModelConfig& config, const TensorNames& names,
+                                     Weights& weights);
 
 }  // namespace imp

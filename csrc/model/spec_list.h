@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "model/weight_places.h"
+#include "model/weight_specs.h"
 
 namespace imp {
 
-class PlaceList {
+class SpecList {
  public:
-  PlaceList(const ModelFile& file, const ModelConfig& config, const TensorNames& names)
+  SpecList(const ModelFile& file, const ModelConfig& config, const TensorNames& names)
       : file_(file), config_(config), names_(names) {}
   bool has(const std::string& tensor) const { return file_.find(tensor) != nullptr; }
   void matrix(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot, RowOrder order = RowOrder::file) {
@@ -37,14 +37,14 @@ class PlaceList {
   void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});
   }
-  // The last `n_places` matrices are the last parts of one tensor, one above the other from `first_row` on.
-  void stack_last(std::size_t n_places, std::int64_t first_row = 0) {
+  // The last `n_specs` matrices are the last parts of one tensor, one above the other from `first_row` on.
+  void stack_last(std::size_t n_specs, std::int64_t first_row = 0) {
     std::int64_t n_rows = first_row;
-    for (std::size_t i = all_.size() - n_places; i < all_.size(); ++i) {
+    for (std::size_t i = all_.size() - n_specs; i < all_.size(); ++i) {
       all_[i].first_row = n_rows;
       n_rows += all_[i].n;
     }
-    for (std::size_t i = all_.size() - n_places; i < all_.size(); ++i) all_[i].tensor_rows = n_rows;
+    for (std::size_t i = all_.size() - n_specs; i < all_.size(); ++i) all_[i].tensor_rows = n_rows;
   }
   // Makes the last matrix a part of a tensor with tensor_rows rows: groups of rows from `first_row` on.
   void group_last(std::int64_t first_row, std::int64_t tensor_rows, const RowGroups& groups) {
@@ -57,9 +57,9 @@ class PlaceList {
     stack_last(2);
     if (!names_.gate_up_in_turn) return;
     for (std::size_t i = 0; i < 2; ++i) {
-      WeightPlace& place = all_[all_.size() - 2 + i];
-      place.first_row = static_cast<std::int64_t>(i);
-      place.groups = {.size = 1, .stride = 2};
+      WeightSpec& spec = all_[all_.size() - 2 + i];
+      spec.first_row = static_cast<std::int64_t>(i);
+      spec.groups = {.size = 1, .stride = 2};
     }
   }
   // A norm of q or k, which has no bias.
@@ -89,7 +89,7 @@ class PlaceList {
     all_.back().order = order;
   }
   // `tensor` includes the suffix. The caller may set how the values are changed.
-  WeightPlace& values(std::string tensor, std::int64_t size, Values& slot) {
+  WeightSpec& values(std::string tensor, std::int64_t size, Values& slot) {
     add_vector(std::move(tensor), size, slot);
     return all_.back();
   }
@@ -98,7 +98,7 @@ class PlaceList {
     add_vector(std::move(tensor), size, slot);
     all_.back().n_matrices = n_experts;
   }
-  std::vector<WeightPlace> take() && { return std::move(all_); }
+  std::vector<WeightSpec> take() && { return std::move(all_); }
 
  private:
   void add_vector(std::string tensor, std::int64_t size, Values& slot) {
@@ -107,7 +107,7 @@ class PlaceList {
   const ModelFile& file_;
   const ModelConfig& config_;
   const TensorNames& names_;
-  std::vector<WeightPlace> all_;
+  std::vector<WeightSpec> all_;
 };
 
 }  // namespace imp

@@ -1,0 +1,67 @@
+// The table of processors. A new one needs a row here. `imp tune` finds its preferences.
+#include "backend/cpu/gemm/processor_tuning.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace imp::cpu {
+
+namespace {
+
+// Up to so many rows multiply as fast as memory is read, and one panel at a time reads it fastest.
+constexpr int kFewRows = 4;
+
+// A tile of two panels for more rows than few.
+struct WideType {
+  DType weight;
+  std::string_view few_rows;
+  std::string_view more_rows;
+};
+
+constexpr WideType kWideQ8_0 = {DType::Q8_0, "q8_0_avx512vnni", "q8_0_avx512vnni_6x2"};
+constexpr WideType kWideQ4_0 = {DType::Q4_0, "q4_0_avx512vnni", "q4_0_avx512vnni_6x2"};
+
+struct KnownProcessor {
+  std::string_view name;
+  Processor first;  // the first and the last model of the family
+  int last_model;
+  std::span<const WideType> wide;
+};
+
+// Zen 4 multiplies 512 bits in one cycle, so multiplications limit it, and only types with little to convert gain from
+// loading activations half as often. Zen 5 multiplies twice as fast: loads limit it.
+constexpr WideType kZen4[] = {kWideQ4_0};
+constexpr WideType kZen5[] = {kWideQ8_0, kWideQ4_0};
+constexpr KnownProcessor kProcessors[] = {
+    {"AMD Zen 4 (Genoa)", {ProcessorMaker::amd, 0x19, 0x10}, 0x1f, kZen4},
+    {"AMD Zen 4 (Raphael, Phoenix)", {ProcessorMaker::amd, 0x19, 0x60}, 0x7f, kZen4},
+    {"AMD Zen 4 (Bergamo)", {ProcessorMaker::amd, 0x19, 0xa0}, 0xaf, kZen4},
+    {"AMD Zen 5", {ProcessorMaker::amd, 0x1a, 0x00}, 0xff, kZen5},
+};
+
+const KnownProcessor* find(const Processor& here) {
+  const auto* const found = std::ranges::find_if(kProcessors, [&](const KnownProcessor& known) {
+    return known.first.maker == here.maker && known.first.family == here.family && known.first.model <= here.model &&
+           here.model <= known.last_model;
+  });
+  return found == std::end(kProcessors) ? nullptr : found;
+}
+
+}  // namespace
+
+std::vector<GemmPreference> with_processor_tuning(std::vector<GemmPreference> measured, const DeviceCaps& caps) {
+  const KnownProcessor* const known = find(caps.processor);
+  if (known == nullptr || !caps.cpu.includes(needs::avx512vnni)) return measured;
+  for (const WideType& type : known->wide) {
+    if (std::ranges::find(measured, type.weight, &GemmPreference::weight) != measured.end()) continue;
+    const std::string origin(known->name);
+    measured.push_back({type.weight, kFewRows, std::string(type.few_rows), origin});
+    measured.push_back({type.weight, kAnyRows, std::string(type.more_rows), origin});
+  }
+  return measured;
+}
+
+}  // namespace imp::cpu
