@@ -70,6 +70,13 @@ def test_a_usage_at_the_end_is_spread_over_the_texts():
     assert stream(text("a"), text("b")).arrivals == [(1.0, 1), (2.0, 1)]
 
 
+def test_tokens_without_text_come_with_the_usage():
+    """A model can answer with control tokens alone. The server counts them and sends no text."""
+    answered = stream(text(""), LAST)
+    assert (answered.arrivals, answered.failure) == ([(2.0, 5)], "")
+    assert stream(text("")).arrivals == []
+
+
 @pytest.mark.parametrize("channel", ["content", "reasoning_content", "tool_calls"])
 def test_a_token_of_any_channel_counts(channel):
     events = [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}, {"choices": [{"delta": {channel: "x"}}]}]

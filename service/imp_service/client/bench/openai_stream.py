@@ -19,13 +19,14 @@ class StreamFailure(Exception):
 class StreamedTokens:
     """Counts by the `usage` of each event where the server sends it (`continuous_usage_stats`).
 
-    If only the last event has a usage, its tokens are spread over the events with text. Without any usage an event
-    counts as one token.
+    If only the last event has a usage, its tokens are spread over the events with text, or all came with it if no
+    event has text. Without any usage an event counts as one token.
     """
 
     def __init__(self, result: RequestResult) -> None:
         self._result = result
         self._texts: list[float] = []  # when events with text came
+        self._usage_at = 0.0  # when the last usage came
         self._n_counted = 0  # tokens by the last usage
         self._n_arrived = 0  # how many of them `arrivals` has
         self._is_continuous = False
@@ -51,19 +52,24 @@ class StreamedTokens:
         if self._is_continuous and n_tokens > self._n_arrived:
             self._result.arrivals.append((when, n_tokens - self._n_arrived))
             self._n_arrived = n_tokens
-        self._n_counted = n_tokens
+        self._n_counted, self._usage_at = n_tokens, when
         self._result.prompt_tokens = int(usage.get("prompt_tokens") or 0)
 
     def end(self) -> None:
         """Ends the answer, after its last byte."""
         if not self._is_continuous:
-            n_tokens, n_texts = self._n_counted or len(self._texts), len(self._texts)
-            self._result.is_counted = self._n_counted > 0
-            shares = [n_tokens * (i + 1) // n_texts - n_tokens * i // n_texts for i in range(n_texts)]
-            arrivals = zip(self._texts, shares, strict=True)
-            self._result.arrivals += [(when, share) for when, share in arrivals if share]
+            self._spread()
         if not self._is_done:
             raise StreamFailure("STREAM_BROKEN")
+
+    def _spread(self) -> None:
+        """Distributes the tokens of the last usage over the times when tokens can have come."""
+        n_tokens = self._n_counted or len(self._texts)
+        self._result.is_counted = self._n_counted > 0
+        times = self._texts or [self._usage_at]
+        n = len(times)
+        shares = [n_tokens * (i + 1) // n - n_tokens * i // n for i in range(n)]
+        self._result.arrivals += [(when, share) for when, share in zip(times, shares, strict=True) if share]
 
 
 def reason_of(error: object) -> str:
