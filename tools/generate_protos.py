@@ -30,7 +30,7 @@ def generate() -> dict[str, str]:
         # An option of mypy-protobuf, which writes the types of the stubs; protoc does not.
         program = Path(sys.executable).with_name("protoc-gen-mypy_grpc")
         if not program.exists():
-            raise SystemExit(f"{program} is missing: pip install '.[test]' puts it beside this Python")
+            raise SystemExit(f"{program} is missing: pip install '.[test]' installs it next to this Python")
         plugin = f"--plugin={program}"
         status = protoc.main(["protoc", f"-I{PROTO}", f"-I{well_known}", plugin, *out, *protos])
         if status != 0:

@@ -1,4 +1,4 @@
-"""A model with recurrent state gives the same text to clients of gRPC and HTTP, in company and after preemption."""
+"""A model with recurrent state gives the same text to clients of gRPC and HTTP, in a batch and after preemption."""
 
 from __future__ import annotations
 

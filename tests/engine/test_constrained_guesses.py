@@ -147,7 +147,7 @@ def run_all(
     depths: list[int],
     guess: Guesser | None,
 ) -> tuple[list[Any], TextSide]:
-    """Runs the requests in random company. Returns what their clients see."""
+    """Runs the requests in random batches. Returns what their clients see."""
     side, tickets = TextSide(engine, guess), []
     for number, request in enumerate(requests):
         given = dict(request)
@@ -197,7 +197,7 @@ def guesses_like(plain: list[Any], right: float, seed: int) -> Guesser:
 @pytest.mark.parametrize("right", [1.0, 0.6, 0.0])
 @pytest.mark.parametrize("n_blocks", [48, 90], ids=["few-blocks", "many-blocks"])
 def test_spc_1_spc_17_constrained_runs_are_the_same_with_guesses(right: float, n_blocks: int) -> None:
-    """Random requests, of which most are constrained, in random company and with preemptions."""
+    """Random requests, of which most are constrained, in random batches and with preemptions."""
     n = N_REQUESTS // 6
     requests = random_requests(int(10 * right) + n_blocks, n)
     plain, _ = run_all(ScriptEngine(max_running=8), requests, random.Random(1), [0], None)
@@ -377,7 +377,7 @@ def test_spc_17_a_step_that_asks_for_nothing_is_as_without_guesses() -> None:
         assert engine.finished(ticket).n_outputs == 30
         return [(type(e), getattr(e, "token", 0), getattr(e, "awaits_mask", False)) for e in engine.events[ticket]]
 
-    engine = drafting(fixed_depth=False)  # its clock stands still, so that no mask takes any time
+    engine = drafting(fixed_depth=False)  # its clock is stopped, so that no mask takes any time
     assert run(engine) == run(ScriptEngine())
     with pytest.raises(AssertionError):
         run(drafting())

@@ -113,7 +113,7 @@ def random_case(rng: random.Random, prices: list[float]) -> Case:
 @pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_spc_24_the_depths_are_the_best_of_all_allocations(seed: int) -> None:
-    """Random survivals of 1 to 3 sequences, random costs and mates: brute force finds nothing better."""
+    """Brute force finds nothing better, for random survivals, costs, and numbers of sequences without guesses."""
     rng = random.Random(seed)
     n_compared = 0
     for _ in range(15):

@@ -121,7 +121,7 @@ def test_spc_14_drawn_guesses_are_right_more_often_than_greedy_ones() -> None:
 @pytest.mark.parametrize("ahead", [False, True], ids=["waited-for", "ahead"])
 @pytest.mark.parametrize("n_blocks", [64, 7])
 def test_spc_1_a_draft_model_changes_nothing_that_a_client_sees(ahead: bool, n_blocks: int) -> None:
-    """Random requests in random company, with a draft model that is often wrong, equal those without."""
+    """Random requests in random batches, with a draft model that is often wrong, equal those without."""
     requests = random_requests(40 + ahead, 170)
     plain = run_all(ScriptEngine(max_running=8), requests, random.Random(1), [0])
     engine = drafting(suppressed=[3, 7], n_blocks=n_blocks, max_running=8, script={"ahead": ahead})
@@ -204,7 +204,7 @@ def test_spc_15_a_preempted_sequence_finds_its_shadow_again() -> None:
 
 
 def test_spc_15_a_long_prompt_is_evaluated_in_chunks_before_the_first_guess() -> None:
-    """Without a clock in chunks of 16 rows, each beside a step of the model."""
+    """Without a clock, the prompt is read in chunks of 16 rows, one for each step of the model."""
     engine = drafting(n_blocks=64)
     ticket = engine.generate(prompt_of(60), max_outputs=40, max_draft_tokens=4)
     engine.turn_until_idle()

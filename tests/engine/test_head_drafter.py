@@ -34,7 +34,7 @@ def engine_of(model: Any, revise: Revise | None = None, drafters: tuple[str, ...
 @pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_spc_1_guesses_of_a_head_change_nothing_that_a_client_sees(kind: str, tmp_path: Path) -> None:
-    """Random requests in random company, in a pool where some are preempted."""
+    """Random requests in random batches, in a pool where some are preempted."""
     requests = random_requests(7, N_REQUESTS)
     plain = run_all(engine_of(load_head(HEADS[kind], tmp_path), drafters=()), requests, random.Random(1), [0])
     following = continuations(requests, plain)
@@ -51,7 +51,7 @@ def test_spc_1_guesses_of_a_head_change_nothing_that_a_client_sees(kind: str, tm
 
 
 def continuations(requests: list[dict[str, Any]], records: list[list[Any]]) -> dict[tuple[int, ...], list[int]]:
-    """The outputs after each prefix. Requests with equal prompts may go on otherwise."""
+    """Returns the outputs after each prefix. Requests with equal prompts may continue differently."""
     following: dict[tuple[int, ...], list[int]] = {}
     for request, record in zip(requests, records, strict=True):
         for stream in range(request["n_sequences"]):
@@ -81,7 +81,7 @@ class Recorded:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk", [1, 7, 512])
 def test_spc_22_guesses_equal_those_of_a_head_primed_fresh(kind: str, chunk: int, tmp_path: Path) -> None:
-    """After 0 to 4 right guesses and a wrong one, and after any chunks of the prompt."""
+    """Guesses are the same after 0 to 4 right guesses and a wrong one, and after any chunks of the prompt."""
     head = HEADS[kind]
     model = load_head(head, tmp_path)
     tokens = prompt(29, head.model.vocab_size)

@@ -341,7 +341,7 @@ def test_spc_44_a_cancel_in_any_phase_frees_both_caches_within_a_turn(n_turns: i
 
 
 def test_spc_44_others_go_on_while_a_prompt_is_scored_and_a_paused_one_waits() -> None:
-    """Scoring takes one step of the draft model in each turn, in small steps beside a run that generates."""
+    """Scoring takes one step of the draft model in each turn, in small steps while another run generates."""
     engine = SparseEngine(draft={"max_rows": 512}, cost=0.5)
     company = prompt_of(20, 77)
     other = engine.generate(company, max_outputs=60)

@@ -29,7 +29,7 @@ def drafting(right: float = 1.0, rule: str = "hash", *, ahead: bool = False, **o
 @pytest.mark.parametrize("ahead", [False, True], ids=["waited-for", "ahead"])
 @pytest.mark.parametrize("fixed", [False, True], ids=["adaptive", "fixed"])
 def test_spc_1_guesses_change_nothing_that_a_client_sees(right: float, ahead: bool, fixed: bool) -> None:
-    """1,000 random requests in random company with guesses equal the same requests one by one without."""
+    """1,000 random requests with guesses, in random batches, equal the same requests one by one without guesses."""
     n = N_REQUESTS // 6
     requests = random_requests(int(10 * right) + ahead, n)
     plain = run_all(ScriptEngine(max_running=8), requests, random.Random(1), [0])
@@ -194,7 +194,7 @@ def test_spc_3_rows_behind_a_wrong_guess_fail_nothing() -> None:
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("end", ["stop token", "eos", "limit", "context"])
 def test_spc_4_an_end_inside_a_round_ends_it_there(end: str, place: int) -> None:
-    """All guesses are right, and the run ends at each place of the round: nothing after it is told, held or cached."""
+    """All guesses are right, and the run ends at each place of the round: nothing after it is sent, held or cached."""
     prompt = [2, 3, 4]
     n = 1 + place
     given: dict[str, Any] = {

@@ -86,7 +86,7 @@ def test_mod_24_every_family_has_them(family: str, scheme: str, tmp_path: Path) 
 
 
 def float16_weights_bound(model: Float8Model) -> float:
-    """Weights are rounded to float16 beside the inputs, their scales too: as much again."""
+    """Weights and their scales are rounded to float16, as the inputs are: the bound doubles."""
     return 2 * float16_products_bound(model)
 
 
@@ -123,7 +123,7 @@ WITHOUT_EFFECT = [
 
 
 def test_mod_24_scales_of_activations_and_of_the_cache_are_without_effect(tmp_path: Path) -> None:
-    """By every name that checkpoints have for them; another tensor beside a weight is refused."""
+    """By every name that checkpoints have for them; a further tensor next to a weight is refused."""
     model = float8_tiny("llama", "tensor")
     tokens = prompt(9, model.vocab_size)
     expected = logits(load(model.write(path_of(tmp_path)), tmp_path), tokens)

@@ -57,7 +57,7 @@ def test_mod_5_equal_bits_from_either_format(name: str, tmp_path: Path) -> None:
 
 
 def test_hon_1_rows_in_the_files_order_are_seen(tmp_path: Path) -> None:
-    """The other format's rows of q and k stand half a head apart."""
+    """In the other format, rows of q and k that rotate together are half a head apart."""
     model = tiny("llama")
     tokens = prompt(70, model.vocab_size)
     wrong = {hf: tensor.values for hf, tensor in zip(hf_tensors(model), model.tensors().values(), strict=True)}

@@ -1,4 +1,4 @@
-"""The logits of a row depend on its sequence's tokens alone: not on chunks, batch mates, threads or the cache."""
+"""The logits of a row depend on its sequence's tokens alone: not on chunks, other sequences, threads or the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Gemma 4 files may or may not hold, beside what every family's tests cover."""
+"""What Gemma 4 files may or may not hold, in addition to what every family's tests cover."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_mod_7_impossible_linear_attention_is_refused(name: str, tmp_path: Path)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_det_1_chunks_of_a_prompt_give_the_same_bits(family: str, chunk: int, tmp_path: Path) -> None:
-    """Whatever the chunk, the number of threads, and the sequences beside it."""
+    """Chunks, the number of threads, and other sequences in the batch change nothing."""
     model = tiny(family)
     path = model.write(tmp_path / "m.gguf")
     whole = logits(load(path, tmp_path), TOKENS)

@@ -69,7 +69,7 @@ def test_m19_mod_7_architecture(tmp_path: Path) -> None:
     assert (reason, "general.architecture" in message) == ("MODEL_KEY", True)
 
 
-# In Gemma 4, each layer has a feed-forward beside its experts.
+# In Gemma 4, each layer has a feed-forward in addition to its experts.
 ONLY_EXPERTS = [family for family in FAMILIES if tiny(family).expert_ffn_size and family != "gemma4"]
 MISSING = [
     (key, family)

@@ -1,4 +1,4 @@
-"""Packed weights on disk: a start that finds its own reads them alone, one that does not serves all the same."""
+"""Packed weights on disk: a start reads a valid file instead of the model, and works without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = 64
 
 
 def write_model(folder: Path, kind: str = "llama", **changes: Any) -> Path:
-    """With more than one piece of weights, and old enough that its times tell its next change."""
+    """Writes a model with more than one piece of weights, old enough that a later change also changes its times."""
     path = tiny(kind, vocab_size=1501, hidden_size=96, **changes).write(folder / "m.gguf")
     age(path)
     return path
@@ -53,7 +53,7 @@ def goes_on() -> bool:
 
 
 def written(path: Path, cache: Path) -> Path:
-    """The file that a start leaves behind that found none."""
+    """Returns the packed file that a start without one writes."""
     model = load(path, cache)
     assert not model.packed["was_read"]
     assert model.write_packed(goes_on)
@@ -86,7 +86,7 @@ def test_mod_23_what_was_packed_is_read_back_bit_for_bit(kind: str, threads: int
 
 
 def bytes_read() -> int:
-    """By this process, from wherever."""
+    """Returns the bytes that this process has read, from any file."""
     words = Path("/proc/self/io").read_text().split()
     return int(words[words.index("rchar:") + 1])
 
@@ -103,7 +103,7 @@ def test_mod_23_gemm_12_the_models_matrices_are_not_read_again(tmp_path: Path, c
         _core.Model.load(opened, kv_bytes=1 << 20, packed_cache=packed)
         return bytes_read() - before
 
-    other = 8192  # what the system is asked about itself
+    other = 8192  # reads of /proc and /sys
     assert matrices > 10 * other
     assert file.stat().st_size <= read_by(cache) + 64 * len(opened.tensors) <= file.stat().st_size + vectors + other
     assert matrices + vectors <= read_by(None) <= matrices + vectors + other
@@ -211,7 +211,7 @@ def test_mod_23_another_model_in_the_same_place_is_not_mistaken_for_it(tmp_path:
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as if nothing had happened
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # the times do not show the change
     model = load(path, cache)
     assert not model.packed["was_read"]
     assert "made from another model" in model.packed["why"]
@@ -315,7 +315,7 @@ def test_mod_23_nothing_is_kept_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_mod_23_a_device_with_memory_of_its_own_has_none(tmp_path: Path, cache: Path) -> None:
-    """Not even one that the CPU has left for the very same model."""
+    """A GPU does not use the packed file that the CPU wrote for the same model."""
     path = write_model(tmp_path)
     file = written(path, cache)
     content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Flags of tokenizer_config.json give the ids of `transformers`, beside a tokenizer.json and without one."""
+"""Flags of tokenizer_config.json give the ids of `transformers`, with a tokenizer.json and without one."""
 
 from __future__ import annotations
 

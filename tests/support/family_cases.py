@@ -36,7 +36,7 @@ class FamilyCase:
     model: str  # its classes are <model>ForCausalLM and <model>Config
     traits: dict[str, Any]  # what the configuration adds to SIZES
     architecture: str  # in GGUF
-    keys: dict[str, Any]  # of GGUF beside the sizes, without the architecture
+    keys: dict[str, Any]  # of GGUF other than the sizes, without the architecture
     off: dict[str, TurnOff]
     config_class: str = ""  # where it has another name
     vision: dict[str, Any] = dataclasses.field(

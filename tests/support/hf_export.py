@@ -49,13 +49,13 @@ def fill(model: Any, seed: int = 0) -> None:
 
 
 def adjacent_pairs(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
-    """Rows of q or k for pairs that stand side by side, from rows for pairs that stand half a head apart."""
+    """Returns rows of q or k for adjacent pairs, from rows for pairs half a head apart."""
     heads = rows.reshape(-1, 2, head_dim // 2, *rows.shape[1:])
     return heads.swapaxes(1, 2).reshape(rows.shape)
 
 
 def expert_tensors(name: str, values: NDArray[Any], has_experts: bool) -> dict[str, Tensor]:
-    """Of a stack over all experts, or of the shared one; gate and up lie one above the other."""
+    """The tensor has all experts, or the shared one. The rows of up follow those of gate."""
     layer = name.split(".")[2]
     suffix = "_shexp" if ".shared_mlp." in name else "_exps"
     if not has_experts:
@@ -112,7 +112,7 @@ def rope_tensors(model: Any) -> dict[str, Tensor]:
 
 
 def transposed_expert_tensors(name: str, values: NDArray[Any], in_turn: bool) -> dict[str, Tensor]:
-    """Of a stack over all experts that is stored as [experts, in, out]; gate and up may lie in turn."""
+    """Of a stack over all experts that is stored as [experts, in, out]; gate and up may alternate."""
     layer, end = name.split(".")[2], "bias" if name.endswith("_bias") else "weight"
     if end == "weight":
         values = values.swapaxes(1, 2)
@@ -143,7 +143,7 @@ def gguf_name(architecture: str, name: str) -> str:
 
 
 def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
-    """`keys` are those beside the sizes, without the architecture in front."""
+    """`keys` are those other than the sizes, without the architecture in front."""
     config = model.config.get_text_config()
     heads = config.per_layer_config[0] if architecture == "gemma4" else config
     head_dim = getattr(heads, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -29,12 +29,12 @@ _TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": 
 
 
 def _stored(name: str, values: NDArray[Any], less: float) -> NDArray[Any]:
-    """Files hold a norm's weights minus one, but not those of linear attention."""
+    """Returns values as files store them: a norm's weights minus `less`, except in linear attention."""
     return values - np.float32(less) if "norm" in name and not name.endswith("ssm_norm.weight") else values
 
 
 def _by_key_head(model: TinyModel, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """q, k, v and the gate in one tensor: those of each key head follow each other."""
+    """Puts q, k, v and the gate into one tensor, grouped by key head."""
     qkv, gate = tensors.pop("attn_qkv.weight"), tensors.pop("attn_gate.weight")
     q, k, v = np.split(qkv, [model.delta_key_width, 2 * model.delta_key_width])
     groups = [part.reshape(model.delta_key_heads, -1, model.hidden_size) for part in (q, k, v, gate)]
@@ -56,7 +56,7 @@ def _linear_tensors(model: TinyModel, tensors: dict[str, NDArray[Any]]) -> Tenso
 
 
 def _layer_tensors(model: TinyModel, stored: dict[str, Tensor], *, stacks: bool, less: float) -> Tensors:
-    """The tensors of one layer by their names in it."""
+    """Returns the tensors of one layer, without the layer in their names."""
     plain = {name.split(".", 2)[2]: _stored(name, tensor.values, less) for name, tensor in stored.items()}
     linear = {name: plain.pop(name) for name in list(plain) if name in _LINEAR_NAMES}
     found = _linear_tensors(model, linear) if linear else {}
@@ -79,7 +79,7 @@ def qwen_tensors(
 ) -> Tensors:
     """`stacks`: one tensor has all experts of a layer, also in the head unless `head_stacks` says otherwise.
 
-    `less` is what norms are stored less than they are.
+    `less` is subtracted from the weights of norms, as in Qwen's files.
     """
     model, all_tensors = head.model, head.model.tensors()
     assert model.delta_key_heads == model.delta_value_heads or model.architecture == "qwen3next"  # orders differ
@@ -95,7 +95,7 @@ def qwen_tensors(
 
 
 def write_qwen(head: TinyNextN, folder: Path, **form: Any) -> Path:
-    """`form` as of qwen_tensors."""
+    """`form` is passed on to qwen_tensors()."""
     return write_hf(folder / "model.safetensors", qwen_config(head.model), qwen_tensors(head, **form))
 
 

@@ -63,7 +63,7 @@ def record_of(
 
 
 def run_all(engine: TurnedEngine, requests: list[dict[str, Any]], rng: random.Random, depths: list[int]) -> list[Any]:
-    """Runs the requests in random company and returns what their clients see."""
+    """Runs the requests in random batches and returns what their clients see."""
     tickets = []
     for request in requests:
         given = dict(request)

@@ -1,4 +1,4 @@
-"""The Kustomize bases of conf/kubernetes as data: the build installs them beside the package."""
+"""The Kustomize bases of conf/kubernetes as data: the build installs them next to the package."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -31,7 +31,7 @@ class UnitFilling:
 
 
 def read_unit() -> str:
-    """The unit as it is shipped: the build installs it beside the package."""
+    """The unit as it is shipped: the build installs it next to the package."""
     # An editable install has two folders for the package: the sources and the build.
     folders = [Path(folder, "systemd") for folder in imp_service.__path__]
     return next(folder for folder in folders if folder.is_dir()).joinpath("imp.service").read_text()

@@ -17,7 +17,7 @@ def demo_model_path() -> Path:
 
 
 def demo_model_sha256() -> str:
-    """Return the digest that the built-in model was shipped with, from SHA256SUMS beside it."""
+    """Return the digest that the built-in model was shipped with, from SHA256SUMS in the same folder."""
     lines = files(__name__).joinpath("SHA256SUMS").read_text(encoding="ascii").splitlines()
     return {name: digest for digest, name in (line.split() for line in lines)}["demo.gguf"]
 

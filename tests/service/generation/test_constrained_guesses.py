@@ -145,7 +145,7 @@ def check(kind: str, result: GenerationResult) -> bool:
 def test_spc_17_each_kind_of_constraint_gives_the_same_with_guesses(
     plain: LanguageModel, drafting: LanguageModel, kind: str, repeats: Repeats
 ) -> None:
-    """Samples in company of each other. Whole ones are valid for programs that know nothing of the constraint."""
+    """Samples of one batch. Those that are complete are valid for programs that know nothing of the constraint."""
     seeds = range(repeats(N_SAMPLES))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda seed: ask(drafting, kind, seed), seeds))

@@ -246,7 +246,7 @@ def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
             served.call(lambda: served.host.admission.began(1, 3))
             served.jump(20.0)
         refusal = failed(lambda: in_one(served, ask([300], 1), timeout=50))
-        # The time that this took by itself: the clock runs on.
+        # The real time that the lines above took, which the clock counts too.
         extra = served.host.clock() - began - 60
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
         assert refusal.metadata["bound"] == "deadline"

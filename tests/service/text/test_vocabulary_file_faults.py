@@ -121,7 +121,7 @@ def test_hub_8_each_fault_of_merges_names_its_line(line: bytes, said: str) -> No
     assert refusal(files).startswith(f"merges.txt: {said}")
 
 
-# A file beside vocab.json and merges.txt, its content, and the message.
+# A file in addition to vocab.json and merges.txt, its content, and the message.
 BESIDE: list[tuple[str, str, str]] = [
     ("vocab.json", "[]", "vocab.json: a list, expected an object"),
     ("vocab.json", '{"a": 1', "vocab.json: not JSON: "),

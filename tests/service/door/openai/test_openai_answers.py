@@ -364,7 +364,7 @@ def test_oai_13_a_batch_may_have_more_prompts_than_the_queue_has_places(waiting:
 
 
 def test_oai_13_a_batch_does_not_fill_the_queue_twice() -> None:
-    """The engine stands still: the batch fills the queue, and others are refused."""
+    """The engine is stopped: the batch fills the queue, and others are refused."""
     with (
         gate() as held,
         serve_http("scheduler.max_waiting=2", model=held.model()) as small,
