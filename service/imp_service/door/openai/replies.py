@@ -18,7 +18,7 @@ class Head:
     id: str
     created: int
     model: str
-    # Equal fingerprints give equal answers. None until the digest of the weights is known.
+    # The version and the weights. None until the digest of the weights is known.
     system_fingerprint: str | None
 
     def of(self, kind: str) -> dict[str, Any]:
