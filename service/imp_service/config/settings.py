@@ -193,7 +193,7 @@ class Speculation:
 class SparsePrefill:
     enabled: bool = engine_key("sparse_prefill")
     policy: str = key(Choice("dense", "auto"), "dense", "policy of requests that set none; auto: sparse if faster")
-    keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request says")
+    keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request sets it")
     threshold: int = engine_key("sparse_threshold", Count)
     max_tokens: int = engine_key("sparse_max_tokens", Count)
     anchors: int = engine_key("sparse_anchors")
