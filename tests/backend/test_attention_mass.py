@@ -123,7 +123,7 @@ def peaked(*keys: int) -> Array:
 
 
 def test_spc_41_means_are_taken_before_the_greatest_head_and_of_thirteen_at_the_ends_too() -> None:
-    """By hand: a weight of one is spread over 13 keys. Where two heads meet, neither adds to the other."""
+    """Expected by hand: a weight of one is spread over 13 keys. Heads that overlap do not add up."""
     thirteenth = np.float32(1) / np.float32(13)
     expected = np.zeros(40, np.float32)
     expected[14:34] = thirteenth  # 20 ± 6 and 27 ± 6; the greatest head first would give 2 / 13 where both are near

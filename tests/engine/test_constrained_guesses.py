@@ -337,7 +337,7 @@ def test_spc_17_an_answer_to_an_earlier_round_is_ignored() -> None:
 
 
 def test_spc_17_an_output_says_whether_its_run_waits_for_a_mask_alone() -> None:
-    """Of the outputs of a step the last one says it, unless the run asks for guesses or ends."""
+    """Only the last output of a step says it, and not if the run asks for guesses or ends."""
 
     def awaiting(engine: ScriptEngine, ticket: int) -> list[bool]:
         return [e.awaits_mask for e in engine.events[ticket] if isinstance(e, _core.TokenEvent)]

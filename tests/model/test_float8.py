@@ -77,7 +77,7 @@ def test_mod_24_every_scheme_gives_the_logits_of_its_weights(scheme: str, tmp_pa
 @pytest.mark.parametrize("scheme", ["blocks", "small_blocks", "channels"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mod_24_every_family_has_them(family: str, scheme: str, tmp_path: Path) -> None:
-    """Also where rows of q and k change their order, and of experts."""
+    """This includes families that reorder rows of q and k, and experts."""
     model = model_of(family, scheme)
     loaded = load(model.write(path_of(tmp_path)), tmp_path, kv_dtype="f32")
     tokens = prompt(30, model.vocab_size)
@@ -123,7 +123,7 @@ WITHOUT_EFFECT = [
 
 
 def test_mod_24_scales_of_activations_and_of_the_cache_are_without_effect(tmp_path: Path) -> None:
-    """By every name that checkpoints have for them; a further tensor next to a weight is refused."""
+    """The test uses every name that checkpoints have for them. A further tensor next to a weight is refused."""
     model = float8_tiny("llama", "tensor")
     tokens = prompt(9, model.vocab_size)
     expected = logits(load(model.write(path_of(tmp_path)), tmp_path), tokens)

@@ -97,7 +97,7 @@ def test_det_13_no_bit_depends_on_batch_or_chunk(device: str, family: str, tmp_p
 
 @pytest.mark.long
 def test_det_11_runs_of_one_batch_have_the_same_bits(device: str, tmp_path: Path) -> None:
-    """Whatever lay in scratch before."""
+    """The content of scratch before a run has no effect."""
     model = of_type("q8_0", "qwen2moe", expert_ffn_size=64, shared_ffn_size=64)
     cache = Cache(load(model, tmp_path, device=device))
     tokens = prompt(17, model.vocab_size)

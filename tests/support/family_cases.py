@@ -309,7 +309,7 @@ def without_value_norm(peer: Any) -> None:
 
 
 def with_other_frequencies(kind: str, theta: float, turned: float = 1.0) -> TurnOff:
-    """Of the layers of one kind."""
+    """Replaces the rotary frequencies of the layers of one kind."""
 
     def turn_off(peer: Any) -> None:
         import torch

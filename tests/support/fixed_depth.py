@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def fixed_depth() -> Iterator[None]:
-    """Of every model that is loaded meanwhile."""
+    """Within the block, each model that is loaded uses every guess that fits."""
     module = importlib.import_module("imp_service.core.load")  # `core.load` is the function
     make_options = module._engine_options
 

@@ -112,7 +112,7 @@ def rope_tensors(model: Any) -> dict[str, Tensor]:
 
 
 def transposed_expert_tensors(name: str, values: NDArray[Any], in_turn: bool) -> dict[str, Tensor]:
-    """Of a stack over all experts that is stored as [experts, in, out]; gate and up may alternate."""
+    """The tensor has all experts, as [experts, in, out]. Gate and up may alternate (`in_turn`)."""
     layer, end = name.split(".")[2], "bias" if name.endswith("_bias") else "weight"
     if end == "weight":
         values = values.swapaxes(1, 2)

@@ -41,7 +41,7 @@ class TinyNextN:
         return dataclasses.replace(self.model, n_layers=self.model.n_layers + 1)
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """By the names after `nextn.`, without ".weight"."""
+        """Returns the head's own tensors, by their names after `nextn.` and without ".weight"."""
         model, hidden = self.model, self.model.hidden_size
         tensors = {
             "eh_proj": model.matrix("eh_proj", hidden, 2 * hidden),
@@ -135,7 +135,7 @@ class TinyEagle:
         return (around + spread * hashed(name, (n,), self.seed)).astype(np.float32)
 
     def parts(self) -> dict[str, NDArray[np.float32]]:
-        """By the oracle's names."""
+        """Returns the weights by the names that the oracle uses."""
         hidden, width = self.model.hidden_size, self.n_heads * self.head_dim
         kv_width = self.n_kv_heads * self.head_dim
         parts = {

@@ -121,7 +121,7 @@ class TinyModel:
 
     @property
     def n_kv_layers(self) -> int:
-        """Of the cache."""
+        """The number of layers that have keys and values in the cache."""
         return sum(not self.is_linear(layer) for layer in range(self.n_layers))
 
     def is_windowed(self, layer: int) -> bool:
@@ -141,7 +141,7 @@ class TinyModel:
 
     @property
     def embedding_spread(self) -> float:
-        """Where the model multiplies the embedding: so small that the stream is as large as elsewhere."""
+        """Small in models that multiply the embedding, so that the residual stream has the usual size."""
         return self.hidden_size**-0.5 if self.gemma else 1.0
 
     # the file
@@ -342,7 +342,7 @@ class TinyModel:
         return Tensor((1 + 0.4 * hashed(name, shape, self.seed)).astype(np.float32), self.vector_dtype)
 
     def bias(self, name: str, *shape: int) -> Tensor:
-        """Of gates with limits so large that these are met."""
+        """Returns a bias. Those of gates with limits are so large that values reach the limits."""
         spread = 9.0 if name.endswith(("gate_exps.bias", "up_exps.bias")) else 2.0 if "sinks" in name else 0.3
         return Tensor((spread * hashed(name, shape, self.seed)).astype(np.float32), self.vector_dtype)
 

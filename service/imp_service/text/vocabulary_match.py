@@ -47,7 +47,7 @@ def _have_equal_tables(model: Mapping[str, object], draft: Mapping[str, object])
 
 
 def _are_equal(ours: object, theirs: object) -> bool:
-    """Of texts, lists and arrays."""
+    """Compares texts, lists and arrays."""
     if isinstance(ours, np.ndarray) or isinstance(theirs, np.ndarray):
         return np.array_equal(ours, theirs)  # type: ignore[arg-type]
     return ours == theirs

@@ -78,7 +78,7 @@ class ImpEngine:
 
 
 def kv_bytes(task: Task) -> int:
-    """Of so many tokens in the cache's default type, float16."""
+    """Returns the size of the cache for the task's tokens, with 2 bytes for each number (f16 and bf16)."""
     metadata = _core.open_model_file(task.path).metadata
     facts = {key.partition(".")[2]: value for key, value in metadata.items()}
     head_dim = facts["embedding_length"] // facts["attention.head_count"]
