@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rest", action="store_true", dest="only_rest", help="only what --all adds to a run without options"
     )
+    parser.addoption("--part", type=quick_run.part_of, metavar="K/N", help="part K of N of the tests, with 0 <= K < N")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,11 +61,13 @@ def repeats(request: pytest.FixtureRequest) -> quick_run.Repeats:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects what this run leaves out, unless the command line names a test."""
-    if config.option.all_cases or any("::" in argument for argument in config.args):
+    if any("::" in argument for argument in config.args):
         return
-    left_out = quick_run.left_out(items)
+    left_out = set() if config.option.all_cases else quick_run.left_out(items)
     if config.option.only_rest:
         left_out = {item for item in items if item not in left_out and not quick_run.repeats_less(item)}
+    if config.option.part is not None:
+        left_out |= {item for item in items if not config.option.part.has(item.nodeid)}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 

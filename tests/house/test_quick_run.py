@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from house.test_contract_rows import ids_in
 from support.defined_tests import definitions, files_of_tests
-from support.quick_run import cover, spread
+from support.quick_run import cover, part_of, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
@@ -86,6 +87,25 @@ def test_hon_4_the_rest_and_a_quick_run_are_all_cases() -> None:
     quick, rest, every = collected(*files), collected("--rest", *files), collected("--all", *files)
     assert {name: quick[name] | rest[name] for name in every} == every
     assert {name for name in every if quick[name] & rest[name]} == {REPEATS_LESS}
+
+
+@pytest.mark.long
+def test_hon_4_the_parts_are_the_rest() -> None:
+    rest = collected("--rest", str(SWEPT))
+    parts = [collected("--rest", "--part", f"{number}/3", str(SWEPT)) for number in range(3)]
+    for name, cases in rest.items():
+        of_parts = [part.get(name, set()) for part in parts]
+        assert set().union(*of_parts) == cases
+        assert sum(map(len, of_parts)) == len(cases)
+    sizes = [sum(map(len, part.values())) for part in parts]
+    assert max(sizes) < 2 * min(sizes)
+
+
+@pytest.mark.parametrize("text", ["", "1", "3/3", "1/0", "-1/3", "1/3/5", "a/b"])
+def test_a_part_has_a_number_below_that_of_the_parts(text: str) -> None:
+    assert part_of("2/3") == (2, 3)
+    with pytest.raises(argparse.ArgumentTypeError, match="expected K/N"):
+        part_of(text)
 
 
 @pytest.mark.long

@@ -9,12 +9,17 @@ is a function of the parameters that chooses the cases instead.
 `long`: a quick run leaves this test out. Another test covers the same rows in less time.
 
 `pytest --rest` runs what a quick run leaves out. It also runs again the tests that repeat less in a quick run.
+`pytest --rest --part K/N` runs part K of these in N parts, 0 <= K < N. A test's name determines its part.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import hypothesis
 import pytest
@@ -40,6 +45,25 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 def repeats_less(item: pytest.Item) -> bool:
     """Returns whether a quick run makes fewer repetitions of this test, or draws fewer examples for it."""
     return "repeats" in getattr(item, "fixturenames", ()) or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+
+
+class Part(NamedTuple):
+    """One of several parts of the tests, which together are all of them."""
+
+    number: int
+    n_parts: int
+
+    def has(self, test: str) -> bool:
+        """Returns whether the test of this name is in the part."""
+        return zlib.crc32(test.encode()) % self.n_parts == self.number
+
+
+def part_of(text: str) -> Part:
+    """Reads "K/N", 0 <= K < N."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text}, expected K/N with 0 <= K < N")
+    return Part(int(found[1]), int(found[2]))
 
 
 def quick_cases(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
