@@ -44,7 +44,7 @@ def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
 def _message_of(value: Any, has_developer: bool) -> ChatMessage:
     """One item, as a message of its own."""
     kind = members(value).get("type") or "message"
-    if kind not in ITEMS:
+    if not isinstance(kind, str) or kind not in ITEMS:
         instead = "items are not stored, send the item itself" if kind == ITEM_REFERENCE else "expected " + SHOWN_ITEMS
         raise Mismatch(f"{shown(kind)} is not supported: {instead}", ".type")
     item = ITEMS[kind]

@@ -407,6 +407,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
     ({"input": [{"type": "web_search_call", "id": "x"}]}, "input[0].type"),
     ({"input": [USER, {"type": "item_reference", "id": "x"}]}, "input[1].type"),
+    ({"input": [{**USER, "type": ["message"]}]}, "input[0].type"),
     ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments"),
     ({"input": [{"type": "function_call", "call_id": "a", "name": "f"}]}, "input[0].arguments"),
     ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
