@@ -59,7 +59,7 @@ def api_routes(host: Host) -> list[Route]:
         Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
         Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
         Route("GET", "/v1/models", READS, models.list, alias="/models"),
-        Route("GET", "/v1/models/{id}", READS, models.get),
+        Route("GET", "/v1/models/{id}", READS, models.get, alias="/models/{id}"),
         Route("POST", "/tokenize", READS, tokens.tokenize),
         Route("POST", "/detokenize", READS, tokens.detokenize),
         Route("GET", "/version", SHOWS, models.version),
