@@ -64,7 +64,7 @@ class AiohttpExchange(Exchange):
                     piece = await self._request.content.readany()
             except TimeoutError:
                 raise HeadRefused(
-                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body came too slowly", closes=True
+                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly", closes=True
                 ) from None
             except (ValueError, web.HTTPException, OSError) as error:
                 raise HeadRefused(
@@ -180,7 +180,7 @@ class Connection(RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """A request that is no HTTP. The default would log it with a traceback."""
+        """Answers bytes that are not HTTP. The default would log them with a traceback."""
         shown = (message or "malformed request").partition("\n")[0][:256]
         body = error_body(HTTPStatus(status), "bad_request", shown)
         response = web.Response(status=status, body=body, headers=FIXED_HEADERS, content_type=JSON)

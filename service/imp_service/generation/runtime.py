@@ -121,7 +121,7 @@ class ModelRuntime:
         request = self.with_tools(request)
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
-            raise invalid("prompt", "holds no token")
+            raise invalid("prompt", "has no token")
         sampling = with_seed(request.sampling)
         resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]

@@ -177,7 +177,7 @@ class OpenAi:
             cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
             ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
             if not ids:
-                raise invalid("prompt", "holds no token")
+                raise invalid("prompt", "has no token")
             model.require_room(len(ids), request.stop)
             check_size(parsed, request, len(ids), host.served)
         return replace(request, prompt=ids)

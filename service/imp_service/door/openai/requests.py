@@ -124,7 +124,7 @@ def read_completion(
         where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
         reading.add(_prompt_findings(reading, prompt, where, served))
     if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
-        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n")
+        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
     reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
     logprobs = reading.get("logprobs")
     scores_prompt = reading.get("echo", False) and logprobs is not None
@@ -253,7 +253,7 @@ def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
     for name, each in known_members(value, known).items():
         found[name] = within(f".{name}", flag, each)
         if found[name] not in known[name]:
-            raise Mismatch("not supported", f".{name}")
+            raise Mismatch("true is not supported, expected false", f".{name}")
     return found
 
 
