@@ -9,14 +9,14 @@ from imp_service.door.bodies import read_body
 from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.events import dumps
 from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
-from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
-from imp_service.door.openai.requests import documents_of, template_variables
+from imp_service.door.openai.requests import documents_of, messages_of, template_variables
 from imp_service.door.openai.tools import AUTO, read_tools, tools_json
 from imp_service.generation.validate import token_violations
+from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.host import Host
 from imp_service.serving.model_names import require_served
-from imp_service.text import ChatMessage, ChatPrompt, TextSpan
+from imp_service.text import ChatPrompt, TextSpan
 
 
 class Tokens:
@@ -61,12 +61,13 @@ class Tokens:
         if ("prompt" in reading.values) == ("messages" in reading.values):
             reading.wrong("prompt", "expected exactly one of prompt and messages")
         if "messages" not in reading.values:
+            reading.set_prompt_by("prompt")
             reading.refuse()
             spans = [TextSpan(reading.get("prompt"), parses_special_tokens=False)]
-            return model.tokenizer.encode_spans(spans, add_special_tokens=reading.get("add_special_tokens", True))
-        no_messages: tuple[ChatMessage, ...] = ()
+            with paths_renamed(reading.caller_path):
+                return model.tokenizer.encode_spans(spans, add_special_tokens=reading.get("add_special_tokens", True))
         chat = ChatPrompt(
-            messages=reading.read("messages", lambda value: read_messages(value, has_developer=True), no_messages),
+            messages=messages_of(reading, has_developer=True),
             tools_json=tools_json(reading, reading.read("tools", read_tools, []), AUTO),
             add_generation_prompt=reading.get("add_generation_prompt"),
             continue_final_message=reading.get("continue_final_message"),
@@ -74,4 +75,5 @@ class Tokens:
             documents_json=documents_of(reading),
         )
         reading.refuse()
-        return model.tokenizer.encode_spans(model.text.render(chat).spans, add_special_tokens=False)
+        with paths_renamed(reading.caller_path):
+            return model.tokenizer.encode_spans(model.text.render(chat).spans, add_special_tokens=False)

@@ -95,6 +95,11 @@ class Reading:
         """Names the field that set an option, if the table does not."""
         self._names.setdefault(option, name)
 
+    def set_prompt_by(self, name: str) -> None:
+        """Names the field that is the prompt, for errors about it as a whole."""
+        for option in ("prompt", "text", "chat"):
+            self.set_by(option, name)
+
     def caller_path(self, path: str) -> str:
         """The caller's path of an option's path: `temperature` of `sampling.temperature`."""
         for end in range(len(path), 0, -1):

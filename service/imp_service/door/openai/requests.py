@@ -93,11 +93,10 @@ def read_chat(
     """A chat completion. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
     reading.require("messages")
-    unread: tuple[ChatMessage, ...] | None = None
-    messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), unread)
+    messages = messages_of(reading, has_developer=has_developer)
     choice = reading.read("tool_choice", read_tool_choice, AUTO)
     chat = ChatPrompt(
-        messages=messages or (),
+        messages=messages,
         tools_json=tools_json(reading, reading.read("tools", read_tools, []), choice),
         add_generation_prompt=reading.get("add_generation_prompt"),
         continue_final_message=reading.get("continue_final_message"),
@@ -112,6 +111,17 @@ def read_chat(
     return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)])
 
 
+def messages_of(reading: Reading, *, has_developer: bool) -> tuple[ChatMessage, ...]:
+    """The messages of a chat; none if they are unset or wrong. Errors about them get the caller's names."""
+    no_messages: tuple[ChatMessage, ...] = ()
+    messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), no_messages)
+    reading.set_prompt_by("messages")
+    for i, message in enumerate(messages):
+        if message.tool_calls_json:
+            reading.set_by(f"chat.messages[{i}].tool_calls_json", f"messages[{i}].tool_calls")
+    return messages
+
+
 def read_completion(
     body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
 ) -> ParsedRequest:
@@ -120,6 +130,7 @@ def read_completion(
     reading.require("prompt")
     no_prompt: list[Prompt] = [""]
     prompts = reading.read("prompt", read_prompts, no_prompt)
+    reading.set_prompt_by("prompt")
     for i, prompt in enumerate(prompts):
         where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
         reading.add(_prompt_findings(reading, prompt, where, served))
