@@ -69,7 +69,7 @@ class Reading:
 
     def require(self, name: str) -> None:
         """A field that must be set. One that is of the wrong kind has a violation already."""
-        if name not in self.values and not any(each.path.startswith(name) for each in self.violations):
+        if name not in self.values and not any(_is_in(name, each.path) for each in self.violations):
             self.wrong(name, "not set")
 
     def read(self, name: str, read: Callable[[Any], T], default: T) -> T:
@@ -147,3 +147,8 @@ class Reading:
         close = get_close_matches(name[:MAX_NAME], known, n=1) if is_hinted else ()
         hint = f", did you mean {close[0]}?" if close else ""
         self._unknown.append(Violation(path, f"unknown field{hint}"))
+
+
+def _is_in(name: str, path: str) -> bool:
+    """Whether a path is that of a field or of a part of it."""
+    return path == name or path.startswith((f"{name}.", f"{name}["))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from imp_service.api.errors import FieldsInvalid
 from imp_service.config import load as load_config
 from imp_service.door.openai.requests import Caller, read_chat, read_completion
 from imp_service.door.openai.response_requests import read_response
@@ -242,6 +243,13 @@ def test_htp_5_an_error_about_the_conversation_names_the_callers_field(path: str
 def test_htp_5_a_bad_conversation_to_tokenize_names_the_callers_field(http: HttpServed) -> None:
     body = {"messages": [{"role": "no role\n", "content": "x"}]}
     assert refused(http, "/tokenize", body) == (400, INVALID, "messages[0].role")
+
+
+def test_htp_5_a_field_that_is_not_set_is_named_after_one_with_a_longer_name() -> None:
+    served = ServedModel(load_config(None, []).settings, 1000, 1000, 512, ("imp-demo",))
+    with pytest.raises(FieldsInvalid) as caught:
+        read_completion({"prompt_cache_key": 7}, served, Caller(), ignores_unknown=False)
+    assert [each.path for each in caught.value.violations] == ["prompt_cache_key", "prompt"]
 
 
 def test_htp_5_all_that_is_wrong_is_named_at_once(http: HttpServed) -> None:
