@@ -37,7 +37,7 @@ class AiohttpExchange(Exchange):
     """An exchange over aiohttp."""
 
     def __init__(self, request: web.BaseRequest, timeout: float) -> None:
-        """`timeout`: the longest wait for more of a body, either way, in seconds."""
+        """`timeout`: the most seconds without a byte while a body is received, or while the rest of one is sent."""
         self.method = request.method
         # The path as received, neither decoded nor normalized.
         self.path = request.raw_path.partition("?")[0]
@@ -103,7 +103,7 @@ class AiohttpExchange(Exchange):
             self._stop_watching()
 
     def _watch_reading(self, n_before: float) -> None:
-        """Ends the connection if its client takes nothing for a while."""
+        """Ends the connection if its client reads nothing for `timeout`. `n_before`: unsent bytes at the last look."""
         self._stop_watching()
         transport = self._request.transport
         if transport is None:

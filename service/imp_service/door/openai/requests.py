@@ -46,7 +46,7 @@ from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
 MAX_PROMPTS = 64
-# Keeps the most likely token alone, as 0 does in OpenAI's API. imp has no top_p of 0.
+# Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
 SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
 COMPLETION_TOKENS = 16
