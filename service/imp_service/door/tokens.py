@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from imp_service.door.bodies import read_body
@@ -18,6 +18,9 @@ from imp_service.serving.host import Host
 from imp_service.serving.model_names import require_served
 from imp_service.text import ChatPrompt, TextSpan
 
+# Entries of a list that are written to JSON at once.
+PIECE = 8192
+
 
 class Tokens:
     """Answers with the served model's tokenizer."""
@@ -28,23 +31,12 @@ class Tokens:
     async def tokenize(self, call: HttpCall) -> None:
         """The tokens of a text or of a conversation."""
         reading = await self._read(call, TOKENIZE)
-        tokens = await self._host.workers.run(lambda: self._tokens(reading), call.n_request_bytes)
-        answer = {"count": len(tokens), "max_model_len": self._host.model.max_context, "tokens": tokens}
-        if reading.get("return_token_strs"):
-            table = self._host.model.tokenizer.table.token_bytes
-            answer["token_strs"] = [table[token].decode("utf-8", "replace") for token in tokens]
-        call.answer_with(dumps(answer).encode())
+        call.answer_with(await self._host.workers.run(lambda: self._tokenized(reading), call.n_request_bytes))
 
     async def detokenize(self, call: HttpCall) -> None:
         """The text of tokens."""
         reading = await self._read(call, DETOKENIZE)
-        reading.require("tokens")
-        tokens = reading.get("tokens", ())
-        reading.add(token_violations("tokens", tokens, self._host.model.n_tokens))
-        reading.refuse()
-        decode = self._host.model.tokenizer.decode
-        text = await self._host.workers.run(lambda: decode(tokens, special_tokens=True), call.n_request_bytes)
-        call.answer_with(dumps({"prompt": text}).encode())
+        call.answer_with(await self._host.workers.run(lambda: self._detokenized(reading), call.n_request_bytes))
 
     async def _read(self, call: HttpCall, table: Any) -> Reading:
         host = self._host
@@ -55,6 +47,24 @@ class Tokens:
             return reading
 
         return await read_body(call, host, read)
+
+    # The rest may take long, and runs on a worker.
+
+    def _tokenized(self, reading: Reading) -> bytes:
+        tokens = self._tokens(reading)
+        fields = [f'"count":{len(tokens)},"max_model_len":{self._host.model.max_context},"tokens":{json_list(tokens)}']
+        if reading.get("return_token_strs"):
+            table = self._host.model.tokenizer.table.token_bytes
+            fields.append(f'"token_strs":{json_list([table[token].decode("utf-8", "replace") for token in tokens])}')
+        return f"{{{','.join(fields)}}}".encode()
+
+    def _detokenized(self, reading: Reading) -> bytes:
+        model = self._host.model
+        reading.require("tokens")
+        tokens = reading.get("tokens", ())
+        reading.add(token_violations("tokens", tokens, model.n_tokens))
+        reading.refuse()
+        return dumps({"prompt": model.tokenizer.decode(tokens, special_tokens=True)}).encode()
 
     def _tokens(self, reading: Reading) -> list[int]:
         model = self._host.model
@@ -77,3 +87,9 @@ class Tokens:
         reading.refuse()
         with paths_renamed(reading.caller_path):
             return model.tokenizer.encode_spans(model.text.render(chat).spans, add_special_tokens=False)
+
+
+def json_list(values: Sequence[object]) -> str:
+    """A list as JSON, written in pieces: between two of them the event loop's thread can run."""
+    pieces = [dumps(values[first : first + PIECE])[1:-1] for first in range(0, len(values), PIECE)]
+    return f"[{','.join(pieces)}]"
