@@ -126,7 +126,7 @@ def _check(arguments: Namespace) -> None:
     if replicas is not None and replicas[0] > replicas[1]:
         raise UsageError(arguments.usage(), f"--replicas: found {arguments.replicas}, expected the lesser number first")
     if arguments.sidecar and replicas is not None and replicas[0] != replicas[1]:
-        raise UsageError(arguments.usage(), "--replicas: a range with --sidecar, expected N: the application scales")
+        raise UsageError(arguments.usage(), "--replicas: a range with --sidecar, expected one number")
     if arguments.app_image is not None and not arguments.sidecar:
         raise UsageError(arguments.usage(), "--app-image: given without --sidecar, expected --sidecar too")
     if arguments.model is None and (arguments.model_image or arguments.model_claim):

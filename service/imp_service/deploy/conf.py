@@ -29,9 +29,9 @@ def _head(lines: list[str]) -> list[str]:
 def _block(section: tuple[str, ...], entries: Iterator[Entry], lines: list[str]) -> str:
     text = f"[{write_path(section)}]\n"
     for entry in entries:
-        above, behind = _comments(entry, lines)
+        above, after = _comments(entry, lines)
         text += "".join(f"{line}\n" for line in above)
-        text += f"{write_key(entry.path[-1])} = {entry.key.kind.write(entry.value)}{behind}\n"
+        text += f"{write_key(entry.path[-1])} = {entry.key.kind.write(entry.value)}{after}\n"
     return text
 
 

@@ -58,7 +58,7 @@ class Guard:
         self._check_form(pairs, headers.get("transfer-encoding", CHUNKED))
         host = headers.get("host")
         if host is None and has_host:
-            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", "the request names no host", closes=True)
+            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", "no host header, expected one", closes=True)
         if host is not None:
             self._check_host(host)
         return self._check_origin(headers.get("origin"), host)
@@ -134,7 +134,7 @@ def check_body_head(headers: Mapping[str, str], max_bytes: int) -> None:
         raise _unsupported(f"{found}, expected application/json")
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
-        raise _unsupported(f"content-encoding {coding[:64]}: bodies are not compressed")
+        raise _unsupported(f"content-encoding {coding[:64]}, expected identity: imp reads no compressed body")
     if int(headers.get("content-length", 0)) > max_bytes:
         raise too_large(max_bytes)
 

@@ -37,7 +37,7 @@ class AiohttpExchange(Exchange):
     """An exchange over aiohttp."""
 
     def __init__(self, request: web.BaseRequest, timeout: float) -> None:
-        """`timeout`: the longest wait for more of a body, either way, in seconds."""
+        """`timeout`: the most seconds without a byte while a body is received, or while the rest of one is sent."""
         self.method = request.method
         # The path as received, neither decoded nor normalized.
         self.path = request.raw_path.partition("?")[0]
@@ -64,7 +64,7 @@ class AiohttpExchange(Exchange):
                     piece = await self._request.content.readany()
             except TimeoutError:
                 raise HeadRefused(
-                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body came too slowly", closes=True
+                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly", closes=True
                 ) from None
             except (ValueError, web.HTTPException, OSError) as error:
                 raise HeadRefused(
@@ -103,7 +103,7 @@ class AiohttpExchange(Exchange):
             self._stop_watching()
 
     def _watch_reading(self, n_before: float) -> None:
-        """Ends the connection if its client takes nothing for a while."""
+        """Ends the connection if its client reads nothing for `timeout`. `n_before`: unsent bytes at the last look."""
         self._stop_watching()
         transport = self._request.transport
         if transport is None:
@@ -180,7 +180,7 @@ class Connection(RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """A request that is no HTTP. The default would log it with a traceback."""
+        """Answers bytes that are not HTTP. The default would log them with a traceback."""
         shown = (message or "malformed request").partition("\n")[0][:256]
         body = error_body(HTTPStatus(status), "bad_request", shown)
         response = web.Response(status=status, body=body, headers=FIXED_HEADERS, content_type=JSON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import unquote
 
 from imp_service import __version__
 from imp_service.core.installation import revision
@@ -24,9 +25,10 @@ class Models:
         self._answer(call, {"object": "list", "data": [self._entry(name) for name in self._names]})
 
     async def get(self, call: HttpCall, name: str) -> None:
-        """One name."""
-        require_served(name, self._names)
-        self._answer(call, self._entry(public_name(name)))
+        """One name. Clients percent-encode it: a `/` arrives as `%2F`."""
+        decoded = unquote(name)
+        require_served(decoded, self._names)
+        self._answer(call, self._entry(public_name(decoded)))
 
     async def version(self, call: HttpCall) -> None:
         """The version of imp, and the digest of the weights once it is known."""

@@ -59,7 +59,7 @@ def page_headers(text: str) -> Headers:
         ("referrer-policy", "no-referrer"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
-        # The page of another version may be behind the same address tomorrow.
+        # After an upgrade, the same address serves the page of another version.
         ("cache-control", "no-cache"),
     ]
 

@@ -27,7 +27,7 @@ from imp_service.serving.security.access import Access
 if TYPE_CHECKING:
     from imp_service.door.listener import Listener
 
-# Importing at once would take the processor from reading the weights.
+# Seconds. An import at once would take processor time from the reading of the weights.
 IMPORT_DELAY = 0.5
 BACKLOG = 128
 # Connections of the listener of metrics.
@@ -59,7 +59,7 @@ def api_routes(host: Host) -> list[Route]:
         Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
         Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
         Route("GET", "/v1/models", READS, models.list, alias="/models"),
-        Route("GET", "/v1/models/{id}", READS, models.get),
+        Route("GET", "/v1/models/{id}", READS, models.get, alias="/models/{id}"),
         Route("POST", "/tokenize", READS, tokens.tokenize),
         Route("POST", "/detokenize", READS, tokens.detokenize),
         Route("GET", "/version", SHOWS, models.version),
@@ -68,7 +68,7 @@ def api_routes(host: Host) -> list[Route]:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound socket that no library listens on yet."""
+    """A bound socket that aiohttp does not use yet."""
 
     listening: socket.socket
     address: Address
@@ -94,7 +94,10 @@ class HttpServer:
         self._starting: asyncio.Task[None] | None = None
 
     def bind(self, addresses: Addresses) -> None:
-        """Binds those of HTTP. Requests wait until start() has imported the library. Raises ListenError."""
+        """Binds the addresses of HTTP and of metrics. Raises ListenError.
+
+        Requests wait until start() has imported aiohttp.
+        """
         for address in addresses.http:
             self.addresses.append(self._bind(address))
         if addresses.metrics is not None:
@@ -107,7 +110,7 @@ class HttpServer:
         return bound
 
     def start(self) -> None:
-        """Answers soon: once the server serves, or after a while of loading."""
+        """Starts a task that accepts connections once the model is loaded, at the latest after IMPORT_DELAY."""
         if self._bound:
             self._starting = asyncio.get_running_loop().create_task(self._start(), name="http")
 

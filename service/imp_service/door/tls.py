@@ -29,7 +29,7 @@ def _context(identity: Identity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # The library loads a certificate from a file alone: from one in memory, which is on no disk.
+    # The ssl module loads a certificate and its key only from a file. This one is in memory, not on a disk.
     with os.fdopen(os.memfd_create("imp-tls"), "wb") as file:
         file.write(identity.key + b"\n" + identity.cert)
         file.flush()

@@ -121,7 +121,7 @@ class ModelRuntime:
         request = self.with_tools(request)
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
-            raise invalid("prompt", "holds no token")
+            raise invalid("prompt", "has no token")
         sampling = with_seed(request.sampling)
         resolved = self.resolve_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
@@ -247,7 +247,7 @@ class ModelRuntime:
         return sum(1 << served.index(name) for name in set(names))
 
     def sparse_prefill_of(self, options: SparsePrefillOptions) -> SparsePrefillOptions:
-        """The options with the settings' values. Without a policy, nobody asks for sparse prefill."""
+        """The options, with the settings' values for unset ones. Without a policy they ask for no sparse prefill."""
         if self.no_sparse_prefill:
             if options.is_wanted:
                 field = "sparse_prefill.keep" if options.policy is None else "sparse_prefill.policy"

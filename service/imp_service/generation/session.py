@@ -78,7 +78,7 @@ class Session:
         inner = self._inner
         tokens = inner.runtime.prompt_ids(prompt, begins=self.position == 0)
         if not tokens:
-            raise invalid("prompt", "holds no token")
+            raise invalid("prompt", "has no token")
         fold = inner.submit_step(
             tokens,
             take(step, options),

@@ -53,7 +53,9 @@ class AsgiExchange(Exchange):
                 async with asyncio.timeout(self._timeout):
                     message = await self._receive()
             except TimeoutError:
-                raise HeadRefused(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body came too slowly") from None
+                raise HeadRefused(
+                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly"
+                ) from None
             if message["type"] == "http.disconnect":
                 raise asyncio.CancelledError("the client has left")
             body += message.get("body", b"")

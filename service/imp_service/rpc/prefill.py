@@ -176,5 +176,5 @@ class Prefill:
         n_bytes = reading_bytes(prompt, renders_quickly=model.text.renders_quickly)
         tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
         if not tokens:
-            raise invalid(str(request.WhichOneof("input")), "holds no token")
+            raise invalid(str(request.WhichOneof("input")), "has no token")
         return tokens

@@ -21,7 +21,8 @@ from imp_service.text.limits import TextLimits
 from imp_service.text.stop_matcher import StopStrings
 from imp_service.text.templates.choice import TEMPLATE_KEY, TemplateChoice
 from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
-from imp_service.text.tokens.tokenizer import Encoding, TextSpan, Tokenizer
+from imp_service.text.tokens.segments import TextSpan
+from imp_service.text.tokens.tokenizer import Encoding, Tokenizer
 
 if TYPE_CHECKING:
     from imp_service.text.constraints.compiler import ConstraintCompiler

@@ -35,7 +35,7 @@ def parse_strict_json(text: str, path: str, *, max_bytes: int, max_depth: int) -
         if len(members) != len(pairs):
             seen: set[str] = set()
             repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise FieldInvalid(path, f"key {repeated[:64]!r} twice")
+            raise FieldInvalid(path, f"key {repeated[:64]!r} occurs twice")
         return members
 
     try:
@@ -47,7 +47,7 @@ def parse_strict_json(text: str, path: str, *, max_bytes: int, max_depth: int) -
     except json.JSONDecodeError as error:
         raise FieldInvalid(path, f"not JSON: {error.msg} at character {error.pos}") from error
     except UnicodeEncodeError as error:
-        raise FieldInvalid(path, "holds an unpaired surrogate") from error
+        raise FieldInvalid(path, "contains an unpaired surrogate") from error
     except ValueError as error:
         raise FieldInvalid(path, f"not JSON: {error}") from error
     return value

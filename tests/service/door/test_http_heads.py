@@ -150,7 +150,11 @@ PATHS = {
     "/v1/models/": 404,
     "/v1/models?x=1": 200,
     "/models": 200,
+    "/models/imp-demo": 200,
     "/v1/models/imp-demo": 200,
+    # A client may encode the name of a model, which is data.
+    "/v1/models/imp%2Ddemo": 200,
+    "/v1/models/imp%2Fdemo": 404,
     "/v1/models/..": 404,
     "/api/tags": 404,
     "http://localhost/v1/models": 404,

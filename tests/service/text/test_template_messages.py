@@ -57,6 +57,12 @@ def test_chn_10_arguments_are_an_object_and_their_text_beside_a_text(arguments: 
         assert rendered(source, message) == plain_render(source, {"messages": messages})
 
 
+@pytest.mark.parametrize("arguments", ["", " \n"])
+def test_chn_10_arguments_that_are_empty_are_an_empty_object(arguments: str) -> None:
+    assert rendered(f"{{{{ {ARGUMENTS} | tojson }}}}", with_call(arguments)) == "{}"
+    assert rendered(f"{{{{ '<' + {ARGUMENTS} + '>' }}}}", with_call(arguments)) == "<{}>"
+
+
 def test_chn_10_arguments_hide_their_text() -> None:
     with pytest.raises(TemplateFailed):
         rendered(f"{{{{ {ARGUMENTS}._text }}}}", with_call({"a": 1}))

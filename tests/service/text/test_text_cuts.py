@@ -63,7 +63,7 @@ def differing(tokenizer: Tokenizer, n_texts: int) -> int:
             continue  # the vocabulary cannot spell this text
         offsets = tokenizer.encode_with_offsets(text, parse_special_tokens=i % 2 == 0)
         for n_chars in (8, 40):
-            n_cut += len(list(tokenizer._cuts.parts(text, n_chars))) > 1
+            n_cut += len(list(tokenizer._segmenter.cuts.parts(text, n_chars))) > 1
             with in_parts_of(n_chars):
                 found = tokenizer.encode_spans(spans, add_special_tokens=True)
                 with_offsets = tokenizer.encode_with_offsets(text, parse_special_tokens=i % 2 == 0)
@@ -96,8 +96,8 @@ def test_o20_control_a_cut_anywhere_changes_tokens(demo_tokenizer: Tokenizer) ->
 
 def test_o20_a_vocabulary_with_tokens_across_words_is_not_cut_between_them() -> None:
     tokenizer = Tokenizer.from_metadata(sentencepiece([*PIECES, ("e▁t", -1.0)]))
-    assert list(tokenizer._cuts.parts("the the " * 100, 8)) == ["the the " * 100]
-    assert len(list(Tokenizer.from_metadata(sentencepiece(PIECES))._cuts.parts("the the " * 100, 8))) > 50
+    assert list(tokenizer._segmenter.cuts.parts("the the " * 100, 8)) == ["the the " * 100]
+    assert len(list(Tokenizer.from_metadata(sentencepiece(PIECES))._segmenter.cuts.parts("the the " * 100, 8))) > 50
 
 
 def test_o20_encoding_stops_where_the_limit_is_passed(demo_tokenizer: Tokenizer) -> None:

@@ -40,7 +40,7 @@ def _chat(arguments: Namespace) -> int:
 
     request = request_of(arguments)
     if request.WhichOneof("prompt") not in (None, "chat") or request.num_sequences > 1:
-        raise CommandError("USAGE", "--fields: a chat takes no prompt except `chat`, and num_sequences 1")
+        raise CommandError("USAGE", "--fields: a chat takes no prompt except `chat`, and no num_sequences above 1")
     dialogue = Dialogue(arguments.system, given_options(request, arguments))
     waits = not arguments.prompt and is_interactive()
     with connect(arguments) as connection:

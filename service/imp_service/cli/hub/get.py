@@ -55,7 +55,7 @@ def only_choice(word: str, reference: Reference, repository: Repository) -> Choi
     shown = found or choices
     write_choices(repository, shown)
     if not shown:
-        raise CommandError("HUB_NOT_FOUND", f"{word}: neither GGUF files nor safetensors")
+        raise CommandError("HUB_NOT_FOUND", f"{word}: found neither GGUF nor safetensors files")
     problem = "expected one of these" if found else "no such file or type, expected one of these"
     raise CommandError("USAGE", f"{word}: {problem}, such as {reference.repository}:{shown[0].name}")
 

@@ -89,7 +89,7 @@ class _RemoteFile:
                 if len(self._data) >= end:
                     break
         if len(self._data) < end:
-            raise CommandError("HUB_UNREACHABLE", f"{self.name}: {len(self._data)} bytes came, expected {end}")
+            raise CommandError("HUB_UNREACHABLE", f"{self.name}: {len(self._data)} bytes arrived, expected {end}")
         del self._data[end:]
 
 

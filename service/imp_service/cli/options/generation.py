@@ -45,7 +45,9 @@ def request_of(arguments: Namespace) -> "GenerateRequest":
     if arguments.fields is not None:
         _parse(arguments.fields, request)
     if request.num_sequences > 1 and not arguments.json:
-        raise CommandError("USAGE", "num_sequences: the texts would mix, expected --json too")
+        raise CommandError(
+            "USAGE", f"num_sequences: {request.num_sequences} without --json would mix the texts, expected --json too"
+        )
     if arguments.model is not None:
         request.model = arguments.model
     for name, value in given_sampling(arguments).items():

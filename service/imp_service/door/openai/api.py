@@ -43,14 +43,14 @@ MAX_NAMED = 16
 MAX_INLINE_TOKENS = 1024
 
 
-class Whole(Protocol):
+class Gatherer(Protocol):
     """Gathers replies into one body."""
 
     def add(self, prompt: int, reply: Reply) -> None: ...
     def body(self) -> bytes: ...
 
 
-class Written(Protocol):
+class EventWriter(Protocol):
     """Writes replies as events."""
 
     def write(self, prompt: int, reply: Reply) -> bytes: ...
@@ -113,24 +113,24 @@ class OpenAi:
             call.headers.append(("imp-ignored", ", ".join(map(shown, parsed.ignored[:MAX_NAMED]))))
         return parsed
 
-    async def _gather(self, call: HttpCall, parsed: ParsedRequest, whole: Whole) -> None:
+    async def _gather(self, call: HttpCall, parsed: ParsedRequest, gatherer: Gatherer) -> None:
         """Answers with one body."""
         n_tokens, has_large = 0, False
         async with self._replies(call, parsed) as replies:
             async for prompt, reply in replies:
                 n_tokens += len(getattr(reply, "token_ids", ()))
                 has_large = has_large or is_large(reply)
-                await self._written(reply, partial(whole.add, prompt, reply))
+                await self._write(reply, partial(gatherer.add, prompt, reply))
         is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
-        call.answer_with(whole.body() if is_small else await self._host.workers.write(whole.body))
+        call.answer_with(gatherer.body() if is_small else await self._host.workers.write(gatherer.body))
 
-    async def _stream(self, call: HttpCall, parsed: ParsedRequest, events: Written) -> None:
+    async def _stream(self, call: HttpCall, parsed: ParsedRequest, events: EventWriter) -> None:
         """Answers with events."""
         async with self._replies(call, parsed) as replies:
             pending = await self._first(call, replies)
             while pending is not None:
                 prompt, reply = pending
-                content = await self._written(reply, partial(events.write, prompt, reply))
+                content = await self._write(reply, partial(events.write, prompt, reply))
                 n_tokens = len(getattr(reply, "token_ids", ()))
                 # While the caller does not read, only the encoded bytes stay in memory.
                 del pending, reply
@@ -177,7 +177,7 @@ class OpenAi:
             cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
             ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
             if not ids:
-                raise invalid("prompt", "holds no token")
+                raise invalid("prompt", "has no token")
             model.require_room(len(ids), request.stop)
             check_size(parsed, request, len(ids), host.served)
         return replace(request, prompt=ids)
@@ -203,7 +203,7 @@ class OpenAi:
                 waiting.cancel()
                 await asyncio.wait((waiting,))
 
-    async def _written(self, reply: Reply, work: Callable[[], T]) -> T:
+    async def _write(self, reply: Reply, work: Callable[[], T]) -> T:
         """The result of writing a reply, on a worker if it is large."""
         return await self._host.workers.write(work) if is_large(reply) else work()
 

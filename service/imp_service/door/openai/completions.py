@@ -15,7 +15,7 @@ KIND = "text_completion"
 
 
 @dataclass(slots=True)
-class Text:
+class Choice:
     """The output of one choice so far."""
 
     logprobs: CompletionLogprobs | None
@@ -34,7 +34,7 @@ class Choices:
         self._n = parsed.requests[0].num_sequences
         output = parsed.requests[0].output
         self.all = [
-            Text(CompletionLogprobs(token_texts, output.top_logprobs) if output.logprobs else None)
+            Choice(CompletionLogprobs(token_texts, output.top_logprobs) if output.logprobs else None)
             for _ in range(self._n * len(parsed.requests))
         ]
         self.usages: list[Usage] = []
@@ -48,24 +48,24 @@ class Choices:
         parsed = self._parsed
         output = parsed.requests[prompt].output
         for i in self.of_prompt(prompt):
-            text = self.all[i]
+            choice = self.all[i]
             if parsed.echo:
-                text.texts.append(self._echoed(prompt, started))
-                if text.logprobs is not None:
-                    text.logprobs.add(started.prompt)
+                choice.texts.append(self._echoed(prompt, started))
+                if choice.logprobs is not None:
+                    choice.logprobs.add(started.prompt)
             if parsed.returns_token_ids:
-                text.extra["prompt_token_ids"] = started.prompt.token_ids
+                choice.extra["prompt_token_ids"] = started.prompt.token_ids
             if output.prompt_logprobs and not parsed.echo:
-                text.extra["prompt_logprobs"] = prompt_entries(self._token_texts, started.prompt)
+                choice.extra["prompt_logprobs"] = prompt_entries(self._token_texts, started.prompt)
 
     def add(self, prompt: int, chunk: Chunk) -> int:
         """Adds new tokens. Returns the number of their choice."""
         index = prompt * self._n + chunk.index
-        text = self.all[index]
-        text.texts.append(chunk.text)
-        text.token_ids += chunk.token_ids
-        if text.logprobs is not None:
-            text.logprobs.add(TokenScores(chunk.token_ids, chunk.logprobs, chunk.candidates))
+        choice = self.all[index]
+        choice.texts.append(chunk.text)
+        choice.token_ids += chunk.token_ids
+        if choice.logprobs is not None:
+            choice.logprobs.add(TokenScores(chunk.token_ids, chunk.logprobs, chunk.candidates))
         return index
 
     def finish(self, prompt: int, end: Finished) -> int:
@@ -107,19 +107,19 @@ class Completion:
         return dumps(
             {
                 **self._head.of(KIND),
-                "choices": [self._choice(i, text) for i, text in enumerate(self._choices.all)],
+                "choices": [self._choice(i, choice) for i, choice in enumerate(self._choices.all)],
                 "usage": usage_fields(sum_of(self._choices.usages)),
             }
         ).encode()
 
-    def _choice(self, index: int, text: Text) -> dict[str, Any]:
+    def _choice(self, index: int, choice: Choice) -> dict[str, Any]:
         return {
             "index": index,
-            "text": "".join(text.texts),
-            "logprobs": None if text.logprobs is None else text.logprobs.take(),
-            "finish_reason": text.finish_reason,
-            **text.extra,
-            **({"token_ids": text.token_ids} if self._parsed.returns_token_ids else {}),
+            "text": "".join(choice.texts),
+            "logprobs": None if choice.logprobs is None else choice.logprobs.take(),
+            "finish_reason": choice.finish_reason,
+            **choice.extra,
+            **({"token_ids": choice.token_ids} if self._parsed.returns_token_ids else {}),
         }
 
 
@@ -160,19 +160,19 @@ class CompletionEvents:
 
     def _new(self, index: int) -> bytes:
         """An event with the new output of a choice, if there is any."""
-        text = self._choices.all[index]
-        has_new = any(text.texts) or text.extra or (text.logprobs is not None and text.logprobs.tokens)
-        return self._event(index) if has_new or (self._parsed.returns_token_ids and text.token_ids) else b""
+        choice = self._choices.all[index]
+        has_new = any(choice.texts) or choice.extra or (choice.logprobs is not None and choice.logprobs.tokens)
+        return self._event(index) if has_new or (self._parsed.returns_token_ids and choice.token_ids) else b""
 
     def _event(self, index: int, finish: str = "") -> bytes:
-        text = self._choices.all[index]
-        choice: dict[str, Any] = {"index": index, "text": "".join(text.texts)}
-        has_entries = text.logprobs is not None and text.logprobs.tokens
-        choice["logprobs"] = text.logprobs.take() if text.logprobs is not None and has_entries else None
-        choice["finish_reason"] = finish or None
-        choice |= text.extra
+        choice = self._choices.all[index]
+        fields: dict[str, Any] = {"index": index, "text": "".join(choice.texts)}
+        has_entries = choice.logprobs is not None and choice.logprobs.tokens
+        fields["logprobs"] = choice.logprobs.take() if choice.logprobs is not None and has_entries else None
+        fields["finish_reason"] = finish or None
+        fields |= choice.extra
         if self._parsed.returns_token_ids:
-            choice["token_ids"] = text.token_ids
-        text.texts, text.token_ids, text.extra = [], [], {}
+            fields["token_ids"] = choice.token_ids
+        choice.texts, choice.token_ids, choice.extra = [], [], {}
         usage = usage_fields(sum_of(self._used)) if self._parsed.continuous_usage else None
-        return self._events.choice(dumps(choice), usage)
+        return self._events.choice(dumps(fields), usage)

@@ -54,7 +54,7 @@ SAMPLING: Table = {
         kinds.seed, "sampling.seed", "64 bits; the same seed gives the same answer under any load; -1: a random seed"
     ),
 }
-ENDS: Table = {
+STOP: Table = {
     "stop": Sets(kinds.text_or_texts, "stop.strings", "a string or a list of strings that end the output"),
     "stop_token_ids": Sets(kinds.token_ids, "stop.token_ids", "token ids that end the output"),
     "min_tokens": Sets(
@@ -90,7 +90,7 @@ SERVING: Table = {
     "sparse_prefill_keep": Sets(kinds.number, "sparse_prefill.keep", "the share of the prompt to evaluate"),
     "priority": Sets(kinds.whole, "priority", "as the metadata key `imp-priority`"),
 }
-ANYWAY: Table = {
+WITHOUT_EFFECT: Table = {
     "user": Accepted(kinds.text, "not used"),
     "safety_identifier": Accepted(kinds.text, "not used"),
     "metadata": Accepted(kinds.members, "not used"),
@@ -102,7 +102,7 @@ ANYWAY: Table = {
     "modalities": Accepted(kinds.only(["text"]), "output is text"),
     "verbosity": Accepted(kinds.only("medium"), "the model decides"),
 }
-NOT_BUILT: Table = {
+UNSUPPORTED: Table = {
     "functions": Refused("use `tools`"),
     "function_call": Refused("use `tool_choice`"),
     "audio": Refused("output is text"),
@@ -115,7 +115,7 @@ NOT_BUILT: Table = {
     "guided_choice": Refused("use `structured_outputs` with `choice`"),
     "guided_grammar": Refused("use `structured_outputs` with `grammar`"),
 }
-COMMON: Table = {**SAMPLING, **ENDS, **OUTPUT, **CONSTRAINTS, **SERVING, **ANYWAY, **NOT_BUILT}
+COMMON: Table = {**SAMPLING, **STOP, **OUTPUT, **CONSTRAINTS, **SERVING, **WITHOUT_EFFECT, **UNSUPPORTED}
 
 CHAT: Table = {
     "messages": Sets(kinds.entries, "chat.messages", "the conversation"),
@@ -162,13 +162,13 @@ RESPONSES: Table = {
     "reasoning": Sets(kinds.members, "", "`effort` is a variable of the model's chat template"),
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     **SAMPLING,
-    **ENDS,
+    **STOP,
     **{name: OUTPUT[name] for name in ("skip_special_tokens", "max_chunk_tokens", "stream")},
     "stream_options": Accepted(kinds.only({}, {"include_obfuscation": False}), "the last event always has the usage"),
     "structured_outputs": CONSTRAINTS["structured_outputs"],
     "grammar": CONSTRAINTS["grammar"],
     **SERVING,
-    **ANYWAY,
+    **WITHOUT_EFFECT,
     "metadata": Sets(kinds.labels, "", "returned with the response"),
     "background": Accepted(kinds.only(False), "a response ends with its call"),
     "truncation": Accepted(kinds.only("disabled"), "input beyond the context is refused"),
@@ -178,7 +178,7 @@ RESPONSES: Table = {
     "conversation": Refused("responses are not stored: send the items of the conversation as `input`"),
     "image": Refused("input is text"),
     "max_tool_calls": Refused("imp runs no tools; use `parallel_tool_calls`"),
-    "moderation": NOT_BUILT["moderation"],
+    "moderation": UNSUPPORTED["moderation"],
     "previous_response_id": Refused("responses are not stored: send the earlier items, then the new ones, as `input`"),
     "prompt": Refused("templates are not stored: send `instructions` and `input`"),
     "response_format": Refused("use `text` with `format`"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from imp_service.door.openai.kinds import Mismatch, entries, flag, members, read_members, shown, text, within
-from imp_service.door.openai.tools import Choice, by_name, read_allowed
+from imp_service.door.openai.tools import SHOWN_CHOICES, Choice, by_name, read_allowed
 
 FUNCTION = "function"
 READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -33,7 +33,7 @@ def read_flat_choice(value: Any) -> Choice:
         case "allowed_tools":
             return read_allowed(value, _name_of)
         case kind:
-            words = f"{shown(kind)} is not supported: expected a mode, a function or allowed_tools"
+            words = f"{shown(kind)} is not supported: expected {SHOWN_CHOICES}"
             raise Mismatch(words, ".type")
 
 

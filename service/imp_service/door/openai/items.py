@@ -44,7 +44,7 @@ def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
 def _message_of(value: Any, has_developer: bool) -> ChatMessage:
     """One item, as a message of its own."""
     kind = members(value).get("type") or "message"
-    if kind not in ITEMS:
+    if not isinstance(kind, str) or kind not in ITEMS:
         instead = "items are not stored, send the item itself" if kind == ITEM_REFERENCE else "expected " + SHOWN_ITEMS
         raise Mismatch(f"{shown(kind)} is not supported: {instead}", ".type")
     item = ITEMS[kind]
@@ -104,8 +104,8 @@ def _texts_of(kind: str) -> Callable[[Any], str]:
     return read
 
 
-def _nothing(value: Any) -> None:
-    raise Mismatch("not supported: imp sends reasoning as text, send it back as it was")
+def _encrypted(value: Any) -> None:
+    raise Mismatch("not supported: imp sends reasoning as text, so send that text back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ ITEMS: Mapping[str, Item] = {
             **ANY_ITEM,
             "summary": _texts_of("summary_text"),
             "content": _texts_of("reasoning_text"),
-            "encrypted_content": _nothing,
+            "encrypted_content": _encrypted,
         },
     ),
 }

@@ -145,7 +145,8 @@ def labels(value: Any) -> Mapping[str, str]:
         raise Mismatch(f"{len(value)} entries, expected at most {MAX_LABELS}")
     for name, each in value.items():
         if len(name) > MAX_LABEL_NAME or len(within("", text, each)) > MAX_LABEL:
-            raise Mismatch(f"{shown(name)}: expected at most {MAX_LABEL_NAME} characters, and {MAX_LABEL} of its text")
+            limits = f"a name of at most {MAX_LABEL_NAME} characters and a text of at most {MAX_LABEL}"
+            raise Mismatch(f"{shown(name)} or its text is too long, expected {limits}")
     return members(value)
 
 

@@ -62,8 +62,13 @@ def _tool_calls(value: Any) -> str:
     return json.dumps(entries(value), ensure_ascii=False) if entries(value) else ""
 
 
-def _nothing(value: Any) -> None:
-    raise Mismatch("not supported")
+def _refused(instead: str) -> Callable[[Any], None]:
+    """A reader that refuses every value, and names what to use in its place."""
+
+    def refuse(value: Any) -> None:
+        raise Mismatch(f"not supported: {instead}")
+
+    return refuse
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -76,6 +81,6 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "annotations": entries,
     "reasoning_content": text,
     "reasoning": text,
-    "audio": _nothing,
-    "function_call": _nothing,
+    "audio": _refused("messages are text"),
+    "function_call": _refused("use tool_calls"),
 }

@@ -69,7 +69,7 @@ class Reading:
 
     def require(self, name: str) -> None:
         """A field that must be set. One that is of the wrong kind has a violation already."""
-        if name not in self.values and not any(each.path.startswith(name) for each in self.violations):
+        if name not in self.values and not any(_is_in(name, each.path) for each in self.violations):
             self.wrong(name, "not set")
 
     def read(self, name: str, read: Callable[[Any], T], default: T) -> T:
@@ -94,6 +94,11 @@ class Reading:
     def set_by(self, option: str, name: str) -> None:
         """Names the field that set an option, if the table does not."""
         self._names.setdefault(option, name)
+
+    def set_prompt_by(self, name: str) -> None:
+        """Names the field that is the prompt, for errors about it as a whole."""
+        for option in ("prompt", "text", "chat"):
+            self.set_by(option, name)
 
     def caller_path(self, path: str) -> str:
         """The caller's path of an option's path: `temperature` of `sampling.temperature`."""
@@ -142,3 +147,8 @@ class Reading:
         close = get_close_matches(name[:MAX_NAME], known, n=1) if is_hinted else ()
         hint = f", did you mean {close[0]}?" if close else ""
         self._unknown.append(Violation(path, f"unknown field{hint}"))
+
+
+def _is_in(name: str, path: str) -> bool:
+    """Whether a path is that of a field or of a part of it."""
+    return path == name or path.startswith((f"{name}.", f"{name}["))

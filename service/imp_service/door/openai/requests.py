@@ -46,7 +46,7 @@ from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 
 MAX_PROMPTS = 64
-# Keeps the most likely token alone, as 0 does in OpenAI's API. imp has no top_p of 0.
+# Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
 SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
 COMPLETION_TOKENS = 16
@@ -93,11 +93,10 @@ def read_chat(
     """A chat completion. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
     reading.require("messages")
-    unread: tuple[ChatMessage, ...] | None = None
-    messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), unread)
+    messages = messages_of(reading, has_developer=has_developer)
     choice = reading.read("tool_choice", read_tool_choice, AUTO)
     chat = ChatPrompt(
-        messages=messages or (),
+        messages=messages,
         tools_json=tools_json(reading, reading.read("tools", read_tools, []), choice),
         add_generation_prompt=reading.get("add_generation_prompt"),
         continue_final_message=reading.get("continue_final_message"),
@@ -112,6 +111,17 @@ def read_chat(
     return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)])
 
 
+def messages_of(reading: Reading, *, has_developer: bool) -> tuple[ChatMessage, ...]:
+    """The messages of a chat; none if they are unset or wrong. Errors about them get the caller's names."""
+    no_messages: tuple[ChatMessage, ...] = ()
+    messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), no_messages)
+    reading.set_prompt_by("messages")
+    for i, message in enumerate(messages):
+        if message.tool_calls_json:
+            reading.set_by(f"chat.messages[{i}].tool_calls_json", f"messages[{i}].tool_calls")
+    return messages
+
+
 def read_completion(
     body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
 ) -> ParsedRequest:
@@ -120,11 +130,12 @@ def read_completion(
     reading.require("prompt")
     no_prompt: list[Prompt] = [""]
     prompts = reading.read("prompt", read_prompts, no_prompt)
+    reading.set_prompt_by("prompt")
     for i, prompt in enumerate(prompts):
         where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
         reading.add(_prompt_findings(reading, prompt, where, served))
     if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
-        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n")
+        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
     reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
     logprobs = reading.get("logprobs")
     scores_prompt = reading.get("echo", False) and logprobs is not None
@@ -253,7 +264,7 @@ def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
     for name, each in known_members(value, known).items():
         found[name] = within(f".{name}", flag, each)
         if found[name] not in known[name]:
-            raise Mismatch("not supported", f".{name}")
+            raise Mismatch("true is not supported, expected false", f".{name}")
     return found
 
 

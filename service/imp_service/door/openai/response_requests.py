@@ -54,9 +54,12 @@ def _messages(reading: Reading, conversation: Sequence[InputMessage]) -> tuple[C
     """The instructions, then the input. Errors name where each message came from."""
     instructions = reading.get("instructions")
     messages = [] if instructions is None else [ChatMessage("system", instructions)]
+    reading.set_prompt_by("input")
     for i, each in enumerate(conversation, len(messages)):
         reading.set_by(f"chat.messages[{i}]", f"input{each.where}")
         reading.set_by(f"chat.messages[{i}].tool_call_id", f"input{each.where}.call_id")
+        # Its calls may come from several items, of which this is the first.
+        reading.set_by(f"chat.messages[{i}].tool_calls_json", f"input{each.where}")
     return (*messages, *(each.message for each in conversation))
 
 

@@ -85,13 +85,19 @@ class Response:
         }
 
     def _grow(self, part: Chunk | Finished) -> list[Event]:
-        events = self._output.reason(part.reasoning) if part.reasoning else []
+        events: list[Event] = []
+        calls = [*part.tool_calls]
+        if calls and not calls[0].id:
+            # The rest of the call that grows. Everything else in this part comes after it.
+            events += self._output.call(calls.pop(0))
+        if part.reasoning:
+            events += self._output.reason(part.reasoning)
         if part.text:
             events += self._output.say(part.text, self._taken())
         elif part.reasoning or part.tool_calls:
             # Only the text of a message has log probabilities.
             self._waiting = []
-        for delta in part.tool_calls:
+        for delta in calls:
             events += self._output.call(delta)
         return events
 

@@ -43,7 +43,7 @@ async def _replies(prompt: int, generation: GenerationStream) -> AsyncIterator[N
 class _Batch:
     def __init__(self, start: Start, n_waiting: int) -> None:
         self._start = start
-        # Places of generations that have not begun. One at least: a generation alone is refused by its own admission.
+        # Places of generations that have not begun. At least one: if that one finds the queue full, it is refused.
         self._places = asyncio.Semaphore(max(1, n_waiting))
         # The first generation has a place in the queue. If it gets none, the whole batch is refused.
         self._is_admitted = asyncio.Event()

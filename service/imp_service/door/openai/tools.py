@@ -12,6 +12,7 @@ from imp_service.door.openai.kinds import Mismatch, entries, expected, members, 
 from imp_service.door.openai.reading import Reading
 
 Tool = Mapping[str, Any]
+SHOWN_CHOICES = "none, auto, required, a function or allowed_tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def read_tool_choice(value: Any) -> Choice:
     if members(value).get("type") == "allowed_tools":
         return within(".allowed_tools", read_allowed, value.get("allowed_tools"), _name_of)  # type: ignore[no-any-return]
     if value.get("type") != "function" or not isinstance(value.get("function"), dict):
-        raise Mismatch(f"{shown(value)}, expected a mode, a function or allowed_tools")
+        raise Mismatch(f"{shown(value)}, expected {SHOWN_CHOICES}")
     return by_name(_name_of(value))
 
 
@@ -70,7 +71,7 @@ def tools_json(reading: Reading, tools: Sequence[Tool], choice: Choice, inner: s
     known = [tool["function"]["name"] for tool in tools]
     for name in choice.allowed or ():
         if name not in known:
-            reading.wrong("tool_choice", f"{shown(name)} is allowed, expected a function of tools")
+            reading.wrong("tool_choice", f"{shown(name)} is not a function of tools")
     shown_ids = [i for i, name in enumerate(known) if choice.allowed is None or name in choice.allowed]
     for place, i in enumerate(shown_ids):
         reading.set_by(f"chat.tools_json[{place}]{inner}", f"tools[{i}]")

@@ -162,7 +162,7 @@ class ConstraintState:
         return list(forced) if is_forced else proposed[:n_allowed], is_forced
 
     def _walk(self, guesses: Sequence[int], ahead: Ahead) -> None:
-        """Takes the guesses as long as they are allowed, and notes the masks behind them."""
+        """Takes the guesses as long as they are allowed, and notes the masks after them."""
         for token in guesses:
             if token in self._words.ends or not _is_set(self.mask(), token) or not self.accept(token):
                 return

@@ -44,7 +44,7 @@ def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
 def _within_text(
     added: Mapping[str, int], vocabulary: Vocabulary, normalizer: normalizers.Normalizer | None
 ) -> dict[str, int]:
-    """The spellings behind other text. The library normalizes each as a text of its own, with the space before it."""
+    """The spellings after other text. The library normalizes each as a text of its own, with the space before it."""
     found = {}
     for text, token_id in added.items():
         is_normalized = vocabulary.match_rules.get(token_id, AS_SPELLED).is_normalized

@@ -1,4 +1,4 @@
-"""How a tokenizer.json treats text before and behind its model: recognized by the names of its parts."""
+"""How a tokenizer.json treats text before and after its model: recognized by the names of its parts."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _is_known(splitter: JsonObject, *, has_no_space: bool) -> bool:
 
 
 def _around(document: JsonObject) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids before and behind a text that gets special tokens."""
+    """The ids before and after a text that gets special tokens."""
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     for part in parts_of(document, "post_processor"):

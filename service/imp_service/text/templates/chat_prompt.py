@@ -148,9 +148,14 @@ def _parse_tool_calls(text: str, path: str) -> list[object]:
 
 
 def _with_parsed_arguments(call: dict[str, object], path: str) -> dict[str, object]:
-    """The OpenAI shape has arguments as JSON in a string; most templates expect the object."""
+    """The OpenAI shape has arguments as JSON in a string; most templates expect the object.
+
+    For a call without arguments, some clients send an empty string.
+    """
     function = call.get("function")
     given = function.get("arguments") if isinstance(function, dict) else None
+    if isinstance(given, str) and not given.strip():
+        given = "{}"
     if not isinstance(function, dict) or not isinstance(given, (str, dict)):
         return call
     try:

@@ -18,7 +18,8 @@ from imp_service.text.templates.chat_prompt import find_violations, template_var
 from imp_service.text.templates.choice import TEMPLATE_KEY
 from imp_service.text.templates.environment import RaisedByTemplate, TemplateEnvironment
 from imp_service.text.templates.template_text import TemplateText, cut_text, join_printed
-from imp_service.text.tokens.tokenizer import TextSpan, Tokenizer
+from imp_service.text.tokens.segments import TextSpan
+from imp_service.text.tokens.tokenizer import Tokenizer
 
 _MAX_MESSAGE_BYTES = 200
 _QUOTED = re.compile(r"'([^']*)'")

@@ -12,7 +12,7 @@ from tokenizers import AddedToken
 class MatchRule:
     """The flags that the tokenizer library has for an added token."""
 
-    # The token takes the white space before it, or behind it, out of the text.
+    # The token takes the white space before it, or after it, out of the text.
     strips_left: bool = False
     strips_right: bool = False
     # A letter or digit on either side makes it text.

@@ -179,7 +179,7 @@ def _without_ends(vocabulary: Vocabulary, as_sentencepiece: bool) -> normalizers
         return normalizers.Strip()
     # SentencePiece strips the mark of spaces too, but only at the end.
     end = rf"[ {SPACE_MARK}]+\z"
-    # The space that the caller puts before the text stays; those behind it are extra ones.
+    # The space that the caller puts before the text stays; those after it are extra ones.
     keeps_first = as_sentencepiece and vocabulary.adds_space_prefix
     return normalizers.Replace(Regex(end if keeps_first else rf"\A +|{end}"), "")
 

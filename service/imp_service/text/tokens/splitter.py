@@ -61,8 +61,8 @@ class Splitter:
     def split(self, text: str, *, before: str, after: str, begins_segment: bool) -> Iterator[Found | Part | str]:
         """The special tokens in a text, and what is between them. `before` and `after` are the text around it.
 
-        `begins_segment`: the text is normalized apart from the text before it. A normalized token at the beginning of
-        the text is found as if it were, because it may be a template's behind text of a caller.
+        `begins_segment`: the text is normalized apart from the text before it. Even if it is not, a normalized token at
+        its beginning is found: the token may be the template's, after text of a caller.
         """
         with native_boundary("tokenizers"):
             found = self._library.encode(text, add_special_tokens=False)
@@ -89,11 +89,11 @@ class Splitter:
         return self._blanks_beside(token_id) if self._match_rule(token_id).strips_left else ""
 
     def strips_right(self, token_id: int) -> str:
-        """The same of the text behind it."""
+        """The characters that the token takes out of the text after it."""
         return self._blanks_beside(token_id) if self._match_rule(token_id).strips_right else ""
 
     def ends_segment(self, token_id: int) -> bool:
-        """The text behind it is normalized apart from the text before it."""
+        """The text after it is normalized apart from the text before it."""
         return not self._match_rule(token_id).is_normalized
 
     def _blanks_beside(self, token_id: int) -> str:

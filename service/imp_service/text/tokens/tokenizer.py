@@ -15,21 +15,14 @@ from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 from imp_service.text.tokens.library_tokenizer import build_backend
 from imp_service.text.tokens.piece_types import VocabularyKind
+from imp_service.text.tokens.segments import Segmenter, TextSpan
 from imp_service.text.tokens.special_tokens import SpecialIds
 from imp_service.text.tokens.splitter import Found, Splitter
-from imp_service.text.tokens.text_cuts import PART_CHARS, Part, TextCuts, most_token_bytes
-from imp_service.text.tokens.vocabulary import Prefix, Vocabulary, read_vocabulary
+from imp_service.text.tokens.text_cuts import PART_CHARS, Part, most_token_bytes
+from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary
 
 # Starting the threads of the library takes longer than encoding so many characters.
 _ALONE_CHARS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class TextSpan:
-    """A part of a prompt, and whether special tokens spelled in it are parsed."""
-
-    text: str
-    parses_special_tokens: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +40,6 @@ class Tokenizer:
         """`roles` are the spellings of special tokens by role, if they are not those of the ids with a role."""
         self._vocabulary = vocabulary
         self._backends = backends
-        self._splitter = backends.splitter
         self._roles = _spelled_roles(vocabulary) if roles is None else roles
         self._table = TokenTable(
             token_bytes=vocabulary.token_bytes,
@@ -55,14 +47,8 @@ class Tokenizer:
             bos=vocabulary.special.bos,
             adds_space_prefix=vocabulary.adds_space_prefix or vocabulary.kind is VocabularyKind.WORD_PIECE,
         )
-        self._cuts = TextCuts(
-            vocabulary,
-            backends.first.pre_tokenizer,
-            cuts_prefix=backends.rest is backends.first,
-            adds_prefix=backends.is_sentencepiece,
-        )
+        self._segmenter = Segmenter(vocabulary, backends)
         self._most_bytes = most_token_bytes(vocabulary)
-        self._spellable = bytes(set(range(256)) - set(vocabulary.missing_bytes))
         self._sha256 = vocabulary.sha256()
 
     @classmethod
@@ -201,7 +187,7 @@ class Tokenizer:
         yield before
         batch: list[Found | Part] = []
         n_chars = 0
-        for segment in self._segments(spans):
+        for segment in self._segmenter.segments(spans):
             batch.append(segment)
             if isinstance(segment, Part):
                 n_chars += len(segment.encoded)
@@ -229,7 +215,7 @@ class Tokenizer:
         before, after = self._added_ids() if add_special_tokens else ([], [])
         yield Encoding(before, [0] * len(before))
         position = 0
-        for segment in self._segments([TextSpan(text, parse_special_tokens)]):
+        for segment in self._segmenter.segments([TextSpan(text, parse_special_tokens)]):
             if isinstance(segment, Found):
                 yield Encoding([segment.token_id], [position])
             else:
@@ -263,73 +249,8 @@ class Tokenizer:
             if not 0 <= token_id < n_tokens:
                 raise FieldInvalid(f"token_ids[{index}]", f"{token_id}, expected an id below {n_tokens}")
 
-    def _check_text(self, text: str) -> None:
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError as error:
-            raise FieldInvalid("text", f"a surrogate at character {error.start}") from error
-        unspellable = raw.translate(None, self._spellable) if self._vocabulary.missing_bytes else b""
-        if unspellable:
-            raise FieldInvalid("text", f"byte 0x{unspellable[0]:02X} has no token in this model's vocabulary")
-
     def _added_ids(self) -> tuple[list[int], list[int]]:
         return list(self._vocabulary.before), list(self._vocabulary.after)
-
-    def _segments(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part]:
-        """Special tokens and the joined text between them, long texts in parts.
-
-        Blanks that a special token strips are not encoded.
-        """
-        pending: list[str] = []
-        takes_prefix, swallowed = True, ""
-        for piece in self._pieces(spans):
-            if isinstance(piece, str):
-                kept = piece.lstrip(swallowed) if swallowed else piece
-                if kept != piece:
-                    yield Part(piece[: len(piece) - len(kept)], "")
-                pending.append(kept)
-                swallowed = "" if kept else swallowed
-                continue
-            stripped = ""
-            if isinstance(piece, Found):
-                pending, stripped = _without_end(pending, self._splitter.strips_left(piece.token_id))
-            takes_prefix_later = takes_prefix and not any(pending)
-            yield from self._cuts.joined(pending, takes_prefix=takes_prefix)
-            takes_prefix = takes_prefix_later
-            if isinstance(piece, Found):
-                yield Found(piece.token_id, stripped + piece.text)
-                takes_prefix = self._takes_prefix_behind(piece.token_id)
-                swallowed = self._splitter.strips_right(piece.token_id)
-            elif isinstance(piece, Part):
-                yield piece
-        yield from self._cuts.joined(pending, takes_prefix=takes_prefix)
-
-    def _takes_prefix_behind(self, token_id: int) -> bool:
-        if self._vocabulary.prefix is Prefix.NORMALIZED:
-            return self._splitter.ends_segment(token_id)
-        return self._vocabulary.prefix is Prefix.EACH
-
-    def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part | str | None]:
-        """Special tokens and what is between them; None where a text is cut."""
-        joined = _join_alike(spans)
-        begins_segment = True
-        for i, (text, parses) in enumerate(joined):
-            self._check_text(text)
-            before = joined[i - 1][0][-1:] if i else ""
-            after = joined[i + 1][0][:1] if i + 1 < len(joined) else ""
-            position = 0
-            for part in self._cuts.parts(text):
-                if position:
-                    yield None
-                    before = text[position - 1]
-                position += len(part)
-                pieces: Iterable[Found | Part | str] = (part,)
-                if parses:
-                    after_part = text[position : position + 1] or after
-                    pieces = self._splitter.split(part, before=before, after=after_part, begins_segment=begins_segment)
-                for piece in pieces:
-                    yield piece
-                    begins_segment = isinstance(piece, Found) and self._splitter.ends_segment(piece.token_id)
 
     def _encode_batch(self, batch: Sequence[Found | Part]) -> list[int]:
         encoded = {}
@@ -383,23 +304,3 @@ def _spelled_roles(vocabulary: Vocabulary) -> dict[str, str]:
         for role, token_id in ids.items()
         if token_id is not None
     }
-
-
-def _join_alike(spans: Sequence[TextSpan]) -> list[tuple[str, bool]]:
-    """Joins neighbouring spans that are parsed in the same way: a token may span their border."""
-    joined: list[tuple[list[str], bool]] = []
-    for span in spans:
-        if joined and joined[-1][1] == span.parses_special_tokens:
-            joined[-1][0].append(span.text)
-        else:
-            joined.append(([span.text], span.parses_special_tokens))
-    return [("".join(texts), parses) for texts, parses in joined]
-
-
-def _without_end(texts: list[str], stripped: str) -> tuple[list[str], str]:
-    """The texts without such characters at their end, and those characters."""
-    if not stripped:
-        return texts, ""
-    joined = "".join(texts)
-    kept = joined.rstrip(stripped)
-    return [kept], joined[len(kept) :]

@@ -15,6 +15,7 @@ import pytest
 
 from imp_service import GenerationRequest, __version__
 from imp_service.door.openai.running import replies_of
+from imp_service.door.tokens import PIECE, json_list
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.serving.refusal import Refusal
@@ -490,3 +491,9 @@ def test_oai_1_top_k_of_minus_one_keeps_all_tokens(http: HttpServed) -> None:
         for top_k in (-1, 0, 1)
     ]
     assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("n", [0, 1, PIECE, 2 * PIECE + 3])
+def test_rpc_30_a_long_list_is_written_in_pieces(n: int) -> None:
+    for values in ([*range(n)], ["\u2028,]"] * n):
+        assert json.loads(json_list(values)) == values

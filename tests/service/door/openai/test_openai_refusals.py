@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from imp_service.api.errors import FieldsInvalid
+from imp_service.config import load as load_config
+from imp_service.door.openai.requests import Caller, read_chat, read_completion
+from imp_service.door.openai.response_requests import read_response
+from imp_service.serving.served_model import ServedModel
 from support.http_served import HttpServed, serve_http
 
 INVALID = "field_invalid"
@@ -209,6 +214,42 @@ def test_htp_5_a_bad_chat_names_the_callers_field(http: HttpServed, fields: dict
 @pytest.mark.parametrize(("fields", "param"), [*TEXTS, *BOTH], ids=name_of)
 def test_htp_5_a_bad_completion_names_the_callers_field(http: HttpServed, fields: dict[str, Any], param: str) -> None:
     assert refused(http, COMPLETIONS, {"prompt": "x", **fields}) == (400, INVALID, param)
+
+
+ASSISTANT = {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "param"),
+    [
+        # A template that fails, and a character that the vocabulary does not have.
+        ("chat", "messages"),
+        ("text", "messages"),
+        ("chat.messages[1].name", "messages[1].name"),
+        ("chat.messages[1].tool_calls_json", "messages[1].tool_calls"),
+    ],
+)
+def test_htp_5_an_error_about_the_conversation_names_the_callers_field(path: str, param: str) -> None:
+    served = ServedModel(load_config(None, []).settings, 1000, 1000, 512, ("imp-demo",))
+    body = {"messages": [*SAID, ASSISTANT]}
+    parsed = read_chat(body, served, Caller(), has_developer=False, ignores_unknown=False)
+    assert parsed.caller_path(path, 0) == param
+    items = read_response({"input": SAID}, served, Caller(), has_developer=False, ignores_unknown=False)
+    assert items.caller_path(path, 0).startswith("input")
+    texts = read_completion({"prompt": ["a", "b"]}, served, Caller(), ignores_unknown=False)
+    assert texts.caller_path("text", 1) == "prompt[1]"
+
+
+def test_htp_5_a_bad_conversation_to_tokenize_names_the_callers_field(http: HttpServed) -> None:
+    body = {"messages": [{"role": "no role\n", "content": "x"}]}
+    assert refused(http, "/tokenize", body) == (400, INVALID, "messages[0].role")
+
+
+def test_htp_5_a_field_that_is_not_set_is_named_after_one_with_a_longer_name() -> None:
+    served = ServedModel(load_config(None, []).settings, 1000, 1000, 512, ("imp-demo",))
+    with pytest.raises(FieldsInvalid) as caught:
+        read_completion({"prompt_cache_key": 7}, served, Caller(), ignores_unknown=False)
+    assert [each.path for each in caught.value.violations] == ["prompt_cache_key", "prompt"]
 
 
 def test_htp_5_all_that_is_wrong_is_named_at_once(http: HttpServed) -> None:

@@ -14,6 +14,16 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
+from imp_service.api.replies import Chunk, Finished, Usage
+from imp_service.api.tool_calls import ToolCallDelta
+from imp_service.config import load as load_config
+from imp_service.door.openai.logprobs import TokenTexts
+from imp_service.door.openai.replies import Head
+from imp_service.door.openai.requests import Caller
+from imp_service.door.openai.response_requests import read_response
+from imp_service.door.openai.responses import Response
+from imp_service.serving.served_model import ServedModel
+from imp_service.text.tokens.detokenizer import TokenTable
 from support.http_served import DEMO_MODEL, HttpServed, serve_http
 from support.served_models import scripted
 from support.tool_templates import HERMES
@@ -357,6 +367,24 @@ def test_oai_9_reasoning_text_and_a_call_are_one_item_each(calling: HttpServed) 
     assert b"Yes:" in scored and b"Hm" not in scored
 
 
+def test_oai_9_text_after_a_call_may_come_with_the_end_of_the_call() -> None:
+    """A reply merges several tokens: the rest of the arguments, and the text that follows them."""
+    served = ServedModel(load_config(None, []).settings, 2048, 2048, 512, ("imp-demo",))
+    body = {"input": "Rain?", "tools": TOOLS}
+    parsed = read_response(body, served, Caller(), has_developer=False, ignores_unknown=False)
+    table = TokenTable(token_bytes=[b"x"], special=frozenset(), bos=None, adds_space_prefix=False)
+    response = Response(Head("resp_1", 1, "imp-demo", None), parsed, TokenTexts(table, shows_special=False))
+    begun, rest = ToolCallDelta(0, "call_1", "stop", "{"), ToolCallDelta(0, arguments="}")
+    again = ToolCallDelta(1, "call_2", "stop", "{}")
+    response.take(Chunk(0, 0, [0], "", [], [], tool_calls=[begun]))
+    response.take(Chunk(0, 1, [0], "Done", [], [], reasoning="Hm", tool_calls=[rest, again]))
+    response.take(Finished(0, "stop", None, "", Usage(1, 0, 2)))
+    items = response.fields()["output"]
+    assert [item["type"] for item in items] == ["function_call", "reasoning", "message", "function_call"]
+    assert [item["arguments"] for item in items if item["type"] == "function_call"] == ["{}", "{}"]
+    assert {item["status"] for item in items} == {"completed"}
+
+
 def test_oai_9_an_answer_without_a_token_is_an_empty_message(http: HttpServed) -> None:
     found = respond(http, input="Hello", logit_bias={"2047": 100}, temperature=0)
     assert (found["status"], text_of(found), len(found["output"])) == ("completed", "", 1)
@@ -407,6 +435,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
     ({"input": [{"type": "web_search_call", "id": "x"}]}, "input[0].type"),
     ({"input": [USER, {"type": "item_reference", "id": "x"}]}, "input[1].type"),
+    ({"input": [{**USER, "type": ["message"]}]}, "input[0].type"),
     ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments"),
     ({"input": [{"type": "function_call", "call_id": "a", "name": "f"}]}, "input[0].arguments"),
     ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
