@@ -12,15 +12,27 @@ namespace imp {
 
 #if IMP_X86
 
+namespace {
+
+// The maker's signature, from leaf 0.
+ProcessorMaker maker_of(unsigned ebx, unsigned ecx, unsigned edx) noexcept {
+  if (ebx == signature_AMD_ebx && ecx == signature_AMD_ecx && edx == signature_AMD_edx) return ProcessorMaker::amd;
+  if (ebx == signature_INTEL_ebx && ecx == signature_INTEL_ecx && edx == signature_INTEL_edx) {
+    return ProcessorMaker::intel;
+  }
+  return ProcessorMaker::other;
+}
+
+}  // namespace
+
 Processor detect_processor() noexcept {
-  unsigned highest = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(0, &highest, &ebx, &ecx, &edx) == 0) return {};
-  const bool is_amd = ebx == signature_AMD_ebx && ecx == signature_AMD_ecx && edx == signature_AMD_edx;
-  unsigned eax = 0;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx) == 0) return {};
+  const ProcessorMaker maker = maker_of(ebx, ecx, edx);
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return {};
   // A family of 15 or more is a sum of two fields. The model then has four high bits of its own.
   const unsigned family = eax >> 8 & 15U, model = eax >> 4 & 15U;
-  return {.maker = is_amd ? ProcessorMaker::amd : ProcessorMaker::other,
+  return {.maker = maker,
           .family = static_cast<int>(family == 15 ? family + (eax >> 20 & 255U) : family),
           .model = static_cast<int>(family == 6 || family == 15 ? model | (eax >> 16 & 15U) << 4 : model)};
 }

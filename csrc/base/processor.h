@@ -6,7 +6,7 @@
 
 namespace imp {
 
-enum class ProcessorMaker : std::uint8_t { other, amd };
+enum class ProcessorMaker : std::uint8_t { other, amd, intel };
 
 // The maker, family and model, as x86 processors report them; zero on others.
 struct Processor {

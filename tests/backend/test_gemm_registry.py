@@ -21,10 +21,12 @@ ROOT = Path(__file__).parents[2]
 OLD_CPU = {"cpu": "avx2"}
 CLIENT_CPU = {"cpu": "avx2vnni"}
 NEW_CPU = {"cpu": "avx512bf16"}
-# AMD's processors by family and model.
+# Processors by family and model.
 ZEN_3 = {"cpu": "avx2", "amd": (0x19, 0x01)}
 ZEN_4 = {"cpu": "avx512bf16", "amd": (0x19, 0x11)}
 ZEN_5 = {"cpu": "avx2vnni+avx512bf16", "amd": (0x1A, 0x02)}
+CASCADE_LAKE = {"cpu": "avx512vnni", "intel": (0x06, 0x55)}
+SKYLAKE = {"cpu": "avx512", "intel": (0x06, 0x55)}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # The last words of the names of kernels that are compiled only for other processor families.
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
@@ -262,7 +264,7 @@ def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
 
 def test_gemm_6_every_weight_has_a_kernel_for_every_m_and_every_kernel_is_reached() -> None:
     reached = set()
-    cpus = [*ALL_CPUS, ZEN_4, ZEN_5]
+    cpus = [*ALL_CPUS, ZEN_4, ZEN_5, CASCADE_LAKE]
     for caps, weight, (n, blocks), m in itertools.product(cpus, WEIGHT_TYPES, SHAPES, [1, 2, 7, 8, 33, 513]):
         reached.add(core.gemm_kernel_for(caps, weight, n, blocks * block_of(weight)[0], m))
     for weight in WEIGHT_TYPES:
@@ -273,8 +275,12 @@ def test_gemm_6_every_weight_has_a_kernel_for_every_m_and_every_kernel_is_reache
 
 
 def test_gemm_18_a_processor_has_the_shapes_of_tiles_that_are_fastest_on_it() -> None:
+    processors = {
+        "Zen 3": ZEN_3, "Zen 4": ZEN_4, "Zen 5": ZEN_5, "Cascade Lake": CASCADE_LAKE, "Skylake": SKYLAKE,
+        "another": NEW_CPU,
+    }  # fmt: skip
     plans = {}
-    for name, caps in {"Zen 3": ZEN_3, "Zen 4": ZEN_4, "Zen 5": ZEN_5, "another": NEW_CPU}.items():
+    for name, caps in processors.items():
         plans[name] = {
             weight: core.gemm_plan(caps, weight, 64, 256)["description"].removeprefix("panel16 q8_block32: ")
             for weight in ("q8_0", "q4_0", "q4_k")
@@ -285,6 +291,8 @@ def test_gemm_18_a_processor_has_the_shapes_of_tiles_that_are_fastest_on_it() ->
         "Zen 3": {"q8_0": "q8_0_avx2", "q4_0": "q4_0_avx2", "q4_k": "q4_k_avx2"},
         "Zen 4": {"q8_0": q8_0, "q4_0": wide_q4_0, "q4_k": q4_k},
         "Zen 5": {"q8_0": wide_q8_0, "q4_0": wide_q4_0, "q4_k": q4_k},
+        "Cascade Lake": {"q8_0": wide_q8_0.replace("4 rows", "8 rows"), "q4_0": wide_q4_0, "q4_k": q4_k},
+        "Skylake": {"q8_0": "q8_0_avx2", "q4_0": "q4_0_avx2", "q4_k": "q4_k_avx2"},
         "another": {"q8_0": q8_0, "q4_0": q4_0, "q4_k": q4_k},
     }
 

@@ -24,7 +24,7 @@ DType dtype_of(const std::string& name) {
   return *dtype;
 }
 
-// A table of keys: "cpu" with a name as isa_features() reads it and "amd" with family and model, or
+// A table of keys: "cpu" with a name as isa_features() reads it and "amd" or "intel" with family and model, or
 // "compute_capability".
 DeviceCaps caps_of(const py::dict& table) {
   DeviceCaps caps;
@@ -32,9 +32,9 @@ DeviceCaps caps_of(const py::dict& table) {
     const auto name = key.cast<std::string>();
     if (name == "cpu") {
       caps.cpu = cpu::features_named(value.cast<std::string>());
-    } else if (name == "amd") {
+    } else if (name == "amd" || name == "intel") {
       const auto [family, model] = value.cast<std::pair<int, int>>();
-      caps.processor = {ProcessorMaker::amd, family, model};
+      caps.processor = {name == "amd" ? ProcessorMaker::amd : ProcessorMaker::intel, family, model};
     } else if (name == "compute_capability") {
       caps.device = "cuda";
       caps.compute_capability = value.cast<int>();
