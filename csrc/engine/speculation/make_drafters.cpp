@@ -22,7 +22,7 @@ std::vector<std::int32_t> never_guessed(const EngineOptions& options, const std:
                                         int n_tokens, int n_ids) {
   std::vector<std::int32_t> ids;
   for (const auto& list : {options.suppressed_tokens, others}) {
-    std::ranges::copy_if(list, std::back_inserter(ids), [&](std::int32_t id) { return id < n_ids; });
+    std::ranges::copy_if(list, std::back_inserter(ids), [&](std::int32_t id) { return id >= 0 && id < n_ids; });
   }
   for (std::int32_t id = n_tokens; id < n_ids; ++id) ids.push_back(id);
   return ids;
