@@ -6,7 +6,7 @@
 namespace imp {
 
 void PromptCostFit::add(int first, int n, double ns) noexcept {
-  if (n < kLeastChunk || ns <= 0) return;
+  if (n < kMinChunk || ns <= 0) return;
   // cost().of(first, n) / n = linear + quadratic · (2 · first + n)
   const double x = 2.0 * first + n;
   const double y = ns / n;

@@ -20,12 +20,12 @@ class PromptCostFit {
   // A chunk of n rows after `first` others took so long.
   void add(int first, int n, double ns) noexcept;
   // Whether chunks were measured that together had a prompt's length.
-  bool is_known() const noexcept { return weight_ >= kLeastRows; }
+  bool is_known() const noexcept { return weight_ >= kMinRows; }
   PromptCost cost() const noexcept;
 
  private:
-  static constexpr double kLeastRows = 256;
-  static constexpr int kLeastChunk = 32;             // smaller ones say more of a step than of a row
+  static constexpr double kMinRows = 256;
+  static constexpr int kMinChunk = 32;               // smaller ones say more of a step than of a row
   static constexpr double kForgetting = 1 / 4096.0;  // for each row
   // Sums over chunks of rows, of keys per row and of nanoseconds per row.
   double weight_ = 0;

@@ -31,7 +31,7 @@ class PromptScorer {
   }
 
   // The longest prompt that it can score.
-  int most_tokens() const noexcept { return steps_->max_context() - kLookahead; }
+  int max_tokens() const noexcept { return steps_->max_context() - kLookahead; }
   int max_rows() const noexcept { return steps_->max_rows(); }
   double cost_of_row() const noexcept { return cost_of_row_; }
 

@@ -13,7 +13,7 @@ namespace imp {
 namespace {
 
 // Rows of a step that reads weights for about as long as it computes.
-constexpr int kLeastRows = 24;
+constexpr int kMinRows = 24;
 
 // The run guesses with the draft model, whose shadow holds the prompt now.
 bool drafts(const EngineState& state, const Run& run) {
@@ -43,7 +43,7 @@ void SparsePrefill::decide(Sequence& sequence) {
   const PromptFacts facts = {.n_cached = n_held,
                              .n_new = static_cast<int>(sequence.tokens.size()) - n_held,
                              .wants_scores = run.returns.scores,
-                             .most_scored = scorer.most_tokens(),
+                             .max_scored = scorer.max_tokens(),
                              .model_takes_gaps = takes_gaps_,
                              .draft = is_measured ? draft_.cost() : PromptCost{.linear = scorer.cost_of_row()},
                              .model = is_measured ? model_.cost() : PromptCost{.linear = 1}};
@@ -156,7 +156,7 @@ int SparsePrefill::n_rows() const noexcept {
   const int most = state_.scorer->max_rows();
   const int per_decode = state_.options.prefill_per_decode;
   if (n_decode_rows_ == 0 || per_decode == 0 || state_.scheduler.n_running() == 0) return most;
-  const double n_of_model = std::max(kLeastRows, per_decode * n_decode_rows_);
+  const double n_of_model = std::max(kMinRows, per_decode * n_decode_rows_);
   const double n = n_of_model / std::max(state_.scorer->cost_of_row(), 1e-3);
   return std::max(1, static_cast<int>(std::min<double>(n, most)));
 }

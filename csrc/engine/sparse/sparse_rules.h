@@ -47,7 +47,7 @@ struct PromptFacts {
   int n_cached = 0;              // tokens that the prefix cache holds
   int n_new = 0;                 // tokens after them
   bool wants_scores = false;     // of the prompt's tokens
-  int most_scored = 0;           // the longest prompt that the draft model holds
+  int max_scored = 0;            // the longest prompt that the draft model holds
   bool model_takes_gaps = true;  // see ForwardPass
   PromptCost draft;              // costs in one unit
   PromptCost model;

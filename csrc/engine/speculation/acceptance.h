@@ -12,23 +12,23 @@ struct RightShares {
   double later = 0.6;
 };
 
-// Two counts for each sureness class of a drafter. More would be worse: a class whose guesses are never tried
+// Two counts for each confidence class of a drafter. More would be worse: a class whose guesses are never tried
 // keeps its prior, and then its guesses are never tried.
 class Acceptance {
  public:
   static constexpr int kClasses = 16;
 
   // A guess that was tried: all guesses before it were right.
-  void add(int sureness, bool is_first, bool is_right) noexcept;
+  void add(int confidence, bool is_first, bool is_right) noexcept;
   // The share counts like kPriorWeight more guesses of the prior.
-  double share(int sureness, bool is_first, double prior) const noexcept;
+  double share(int confidence, bool is_first, double prior) const noexcept;
 
  private:
   static constexpr double kPriorWeight = 8;
   // At this many tries the counts are halved, so that the share follows the text. A round has one first guess and many
   // later ones.
-  static constexpr int kMostFirst = 32;
-  static constexpr int kMostLater = 128;
+  static constexpr int kMaxFirst = 32;
+  static constexpr int kMaxLater = 128;
   struct Count {
     std::uint8_t n_tried = 0;
     std::uint8_t n_right = 0;

@@ -8,7 +8,7 @@ namespace {
 
 // The rate is that of the best choice so far. With it, guesses of different cost are compared ("Dinkelbach's
 // algorithm"). A few passes suffice, and one if guesses cost nothing.
-constexpr int kMostPasses = 6;
+constexpr int kMaxPasses = 6;
 
 struct Progress {
   double outputs = 0;
@@ -49,7 +49,7 @@ void choose_depths(std::span<DepthChoice> choices, const StepShape& step, const 
   double best_rate = plain_rate;
   int n_best = 0;
   double order_rate = best_rate;  // by which the best choice was found
-  for (int pass = 0; pass < kMostPasses; ++pass) {
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
     const double rate_before = best_rate;
     for (DepthChoice& choice : choices) choice.n_chosen = 0;
     Progress progress{.outputs = 1.0 * step.n_outputs};
@@ -58,8 +58,8 @@ void choose_depths(std::span<DepthChoice> choices, const StepShape& step, const 
       if (next == nullptr) break;
       add_guess(*next, one_row_ns, progress);
       const double ns = costs.step_ns(step.n_rows + progress.n_guesses, step.n_held) + progress.guess_ns;
-      const bool has_mates = progress.n_drafting < step.n_outputs || step.n_rows > step.n_outputs;
-      if (has_mates && ns > kMostDelay * plain_ns) continue;
+      const bool others_wait = progress.n_drafting < step.n_outputs || step.n_rows > step.n_outputs;
+      if (others_wait && ns > kMaxDelay * plain_ns) continue;
       if (progress.outputs / ns <= best_rate) continue;
       best_rate = progress.outputs / ns;
       n_best = progress.n_guesses;

@@ -24,7 +24,7 @@ struct StepShape {
 };
 
 // A sequence that does not draft waits at most this much longer for its next token.
-inline constexpr double kMostDelay = 1.25;
+inline constexpr double kMaxDelay = 1.25;
 
 // Chooses the guesses with the most expected outputs in the time of the step. The best guesses of any number are those
 // that most likely survive, so each number of guesses is compared once.

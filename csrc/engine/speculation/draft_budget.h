@@ -7,12 +7,12 @@
 namespace imp {
 
 // The account of a sequence, or of the server, in outputs: the time of an output without guesses is 1. Every output
-// adds kMostLoss to it, a right guess 1, and guesses take what they cost. A round is affordable if the account covers
-// its whole cost, as if no guess were right. So the time with guesses never exceeds 1 + kMostLoss times that without
+// adds kMaxLoss to it, a right guess 1, and guesses take what they cost. A round is affordable if the account covers
+// its whole cost, as if no guess were right. So the time with guesses never exceeds 1 + kMaxLoss times that without
 // them by more than a wrong estimate of one round, whatever the texts and the costs are.
 class DraftBudget {
  public:
-  static constexpr double kMostLoss = 0.02;
+  static constexpr double kMaxLoss = 0.02;
   // It begins with the allowance of this many outputs.
   static constexpr int kFirstOutputs = 16;
 
@@ -24,13 +24,13 @@ class DraftBudget {
   void add(int n_outputs, double gained, double lost) noexcept {
     const int n_known = std::min(n_outputs, n_first_);
     n_first_ -= n_known;
-    const double change = kMostLoss * (n_outputs - n_known) + gained - lost;
+    const double change = kMaxLoss * (n_outputs - n_known) + gained - lost;
     if (std::isfinite(change)) left_ = std::min(left_ + change, most_);
   }
 
  private:
   double most_ = 32;
-  double left_ = kMostLoss * kFirstOutputs;
+  double left_ = kMaxLoss * kFirstOutputs;
   int n_first_ = kFirstOutputs;  // outputs whose allowance is there already
 };
 

@@ -16,7 +16,7 @@ namespace imp {
 struct DraftOption {
   DraftHistory* history = nullptr;
   int drafter = 0;                 // index of the drafter that made the guesses
-  std::span<const Guess> guesses;  // if they cost something, only their sureness is known yet
+  std::span<const Guess> guesses;  // if they cost something, only their confidence is known yet
   double guess_cost = 0;           // of making one, in steps of one row; 0 if they are made
   double start_cost = 0;           // of what the drafter has to evaluate before the first one
   int n_ahead = 0;                 // outputs that the sequence may still have
@@ -47,24 +47,24 @@ class DraftControl {
   static constexpr int kTrialSteps = 64;
   static constexpr int kTrials = 8;
   static constexpr int kReviewRounds = 128;
-  static constexpr double kLeastGain = 1.02;
-  static constexpr double kMostOfServer = 256;  // outputs in the server's budget
+  static constexpr double kMinGain = 1.02;
+  static constexpr double kMaxServerBudget = 256;  // outputs in the server's budget
   // What a drafter evaluates first must be expected to gain this many times its time.
   static constexpr double kPayback = 2;
   // A sequence is expected to have as many further outputs as it had so far, but at least this many.
-  static constexpr int kLeastAhead = 128;
+  static constexpr int kMinAhead = 128;
 
   // Afterwards nothing allocates. A step has at most max_options options, each with at most max_guesses guesses.
   void reserve(int max_options, int max_guesses);
 
   // What guesses are worth before any of this kind is verified.
-  void set_prior(int drafter, int sureness, RightShares shares);
+  void set_prior(int drafter, int confidence, RightShares shares);
 
   // Chooses none where a step without guesses is to show what it costs.
   void choose(std::span<DraftOption> options, const StepShape& step);
   // Whether guesses may be looked for: the budgets can pay that.
   bool may_draft(const DraftHistory& history) const noexcept {
-    return history.budget.left() > 0 && budget_.left() > looking_loss_;
+    return history.budget.left() > 0 && budget_.left() > drafting_loss_;
   }
 
   // The step of the last choose() verified the chosen guesses of the option: the first n_right are right.
@@ -96,7 +96,7 @@ class DraftControl {
   DraftOption* over_budget(std::span<DraftOption> options, const StepShape& step) const noexcept;
   void try_one_more(std::span<DraftOption> options, const StepShape& step);
   bool may_add_row(std::span<DraftOption> options, DraftOption& option, const StepShape& step) const noexcept;
-  double most_extra_ns(const StepShape& step, int n_guesses) const noexcept;
+  double max_extra_ns(const StepShape& step, int n_guesses) const noexcept;
   double extra_ns(const StepShape& step, int n_guesses, double work_ns) const noexcept;
   double plain_ns(const StepShape& step) const noexcept;
   double one_row_ns(const StepShape& step) const noexcept;
@@ -110,9 +110,9 @@ class DraftControl {
   std::array<std::array<RightShares, Acceptance::kClasses>, kMaxDrafters> priors_{};
   std::array<Acceptance, kMaxDrafters> of_all_{};  // of all sequences
   int n_steps_without_trial_ = 0;
-  DraftBudget budget_{kMostOfServer};
-  double looking_loss_ = 0;  // in outputs, of looking for guesses in a step; a running mean
-  MaskCosts masks_;          // of all sequences
+  DraftBudget budget_{kMaxServerBudget};
+  double drafting_loss_ = 0;  // in outputs, of looking for guesses in a step; a running mean
+  MaskCosts masks_;           // of all sequences
   // Of the last step: its time without guesses and that of one row, what a guess added to it, and what each of its
   // sequences lost because it was held back.
   double plain_ns_ = 0;

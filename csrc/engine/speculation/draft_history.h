@@ -19,13 +19,13 @@ struct DraftHistory {
   int n_rounds = 0;
   double n_earned = 0;
   double n_paid = 0;
-  int n_off = 0;          // outputs until it may draft again
-  int next_off = 256;     // how long it stops the next time
-  int n_held_back = 0;    // steps since it last tried more guesses than seemed worth it
-  bool is_trial = false;  // it tries one more in this step
-  int n_singles = 0;      // outputs since its last round
-  int n_repeats = 0;      // trials in the next steps, as long as they are right
-  int n_not_asked = 0;    // answers of the text side since it was last asked for guesses
+  int backoff_left = 0;           // outputs until it may draft again
+  int next_backoff = 256;         // how long it stops the next time
+  int n_steps_without_trial = 0;  // steps since it last tried more guesses than seemed worth it
+  bool is_trial = false;          // it tries one more in this step
+  int n_since_round = 0;          // outputs since its last round
+  int n_trials_left = 0;          // trials in the next steps, as long as they are right
+  int n_not_asked = 0;            // answers of the text side since it was last asked for guesses
 };
 
 }  // namespace imp

@@ -33,8 +33,8 @@ class Drafter {
   virtual double cost_of_token() const noexcept { return 0; }
   // What it has to evaluate before it can guess for the sequence, in the same unit.
   virtual double start_cost(const Sequence& /*sequence*/) const noexcept { return 0; }
-  // What guesses of a sureness class are worth before any is verified.
-  virtual RightShares prior(int /*sureness*/) const noexcept { return {}; }
+  // What guesses of a confidence class are worth before any is verified.
+  virtual RightShares prior(int /*confidence*/) const noexcept { return {}; }
   // Allocates nothing once the lists of guesses have their capacity.
   virtual void draft(std::span<DraftRequest> requests) = 0;
   // A step is complete: its guesses are matched, and each sequence holds what is kept. The forward pass still has the

@@ -33,7 +33,7 @@ struct HeadOptions {
 class HeadDrafter final : public Drafter {
  public:
   static constexpr std::string_view kName = "head";
-  static constexpr int kMostFailures = 3;  // in a row: then it is off
+  static constexpr int kMaxFailures = 3;  // in a row: then it is off
 
   // All of them outlive it. The forward pass keeps the rows that the head reads.
   HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& model, const HeadOptions& options);
@@ -43,7 +43,7 @@ class HeadDrafter final : public Drafter {
   void observe(const Step& step) override;
   void copy_blocks(std::span<const BlockCopy> copies) override;
 
-  bool is_off() const noexcept { return n_failures_ >= kMostFailures; }
+  bool is_off() const noexcept { return n_failures_ >= kMaxFailures; }
 
  private:
   // The last row of a sequence in the last step, from which guesses go on.
@@ -63,14 +63,14 @@ class HeadDrafter final : public Drafter {
 
   void add_rows(const Step& step);
   void add_part(const Sequence& sequence, int first_row, int first_position, int n_rows);
-  bool is_free(std::int32_t block, const Sequence& sequence);
+  bool claim_block(std::int32_t block, const Sequence& sequence);
   const LastRow* last_row_of(const Sequence& sequence) const noexcept;
   void choose(std::span<DraftRequest> requests);
   void run_round();
   void guess();
   void take_draws();
   void extend_drafts();
-  bool has_cell(Drafting& drafting);
+  bool reserve_cell(Drafting& drafting);
   void end_round() noexcept;
   void fail() noexcept;
 

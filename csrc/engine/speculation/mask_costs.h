@@ -33,8 +33,8 @@ class MaskCosts {
 
   static constexpr double kPriorPrice = 2;
   static constexpr double kPriorWeight = 4;  // times of asking
-  static constexpr double kMostAsked = 32;   // then the sums are halved
-  static constexpr double kMostChange = 4;   // a wait without guesses counts as at most so many times the mean
+  static constexpr double kMaxAsked = 32;    // then the sums are halved
+  static constexpr double kMaxChange = 4;    // a wait without guesses counts as at most so many times the mean
 
   double plain_ns_ = 0;  // running mean; 0: nothing is measured
   int n_since_plain_ = 0;

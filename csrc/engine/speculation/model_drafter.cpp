@@ -12,7 +12,7 @@ namespace imp {
 namespace {
 
 // Rows of a prompt's chunk while nothing is measured, and the fewest at any time.
-constexpr int kLeastChunk = 16;
+constexpr int kMinChunk = 16;
 // The time of a prompt's row, in guesses, until it is measured.
 constexpr double kPriorPromptRow = 0.25;
 
@@ -32,7 +32,7 @@ double ModelDrafter::start_cost(const Sequence& sequence) const noexcept {
   const Shadow* const shadow = shadows().find(sequence.id);
   const int n_held = shadow != nullptr ? shadow->copy.held : 0;
   const int n_lacking = static_cast<int>(sequence.history().size()) - n_held;
-  if (n_lacking <= kLeastChunk) return 0;
+  if (n_lacking <= kMinChunk) return 0;
   const bool is_measured = prompt_row_ns_.value() > 0 && single_row_ns_.value() > 0;
   const double row_cost =
       is_measured ? prompt_row_ns_.value() / single_row_ns_.value() : kPriorPromptRow * cost_of_token();
@@ -86,9 +86,9 @@ int ModelDrafter::n_possible(const DraftRequest& request) const noexcept {
 // Rows of prompts that take a quarter of the time of a step of the model.
 int ModelDrafter::n_prompt_rows() const noexcept {
   const auto most = steps_->max_rows() - static_cast<int>(drafting_.size());
-  if (prompt_row_ns_.value() == 0) return std::min(kLeastChunk, most);
+  if (prompt_row_ns_.value() == 0) return std::min(kMinChunk, most);
   const double n_rows = step_ns_.value() / 4 / prompt_row_ns_.value();
-  return std::min(most, std::max(kLeastChunk, static_cast<int>(std::min(n_rows, 1e6))));
+  return std::min(most, std::max(kMinChunk, static_cast<int>(std::min(n_rows, 1e6))));
 }
 
 // Evaluates what the shadows lack. Those that lack more than fits have no guesses in this round.
@@ -124,7 +124,7 @@ bool ModelDrafter::run_step() {
   const int n_rows = steps_->n_rows();
   if (n_rows == static_cast<int>(steps_->n_sequences())) {
     token_ns_.add(ns / n_rows);
-  } else if (n_rows >= kLeastChunk) {
+  } else if (n_rows >= kMinChunk) {
     prompt_row_ns_.add(ns / n_rows);
   }
   return true;
@@ -158,7 +158,7 @@ bool ModelDrafter::take(const Draw& draw, Drafting& drafting) {
     drafting.n_wanted = n;
     return true;
   }
-  guesses.push_back({.token = token, .sureness = sureness_of(draw.result.logprob)});
+  guesses.push_back({.token = token, .confidence = confidence_of(draw.result.logprob)});
   copy.tokens.push_back(token);
   return true;
 }

@@ -21,7 +21,7 @@ namespace imp {
 class ModelDrafter final : public Drafter {
  public:
   static constexpr std::string_view kName = "model";
-  static constexpr int kMostFailures = 3;  // in a row: then it is off
+  static constexpr int kMaxFailures = 3;  // in a row: then it is off
 
   explicit ModelDrafter(std::shared_ptr<DraftSteps> steps, double assumed_cost = 0);
   std::string_view name() const noexcept override { return kName; }
@@ -33,7 +33,7 @@ class ModelDrafter final : public Drafter {
   void forget(const Sequence& sequence) noexcept override { steps_->shadows().erase(sequence.id); }
   void flush() override { steps_->shadows().blocks().flush(); }
 
-  bool is_off() const noexcept { return n_failures_ >= kMostFailures; }
+  bool is_off() const noexcept { return n_failures_ >= kMaxFailures; }
   const ShadowSequences& shadows() const noexcept { return steps_->shadows(); }
 
  private:

@@ -9,7 +9,7 @@
 namespace imp {
 namespace {
 
-std::uint8_t sureness_of(int length, bool is_edited) {
+std::uint8_t confidence_of(int length, bool is_edited) {
   const int log2 = length == 0 ? 0 : std::bit_width(static_cast<unsigned>(length)) - 1;
   return static_cast<std::uint8_t>(log2 + (is_edited ? NgramIndex::kEditedCopy : 0));
 }
@@ -102,13 +102,13 @@ void NgramIndex::propose(std::span<const std::int32_t> tokens, int n_wanted, std
   if (source == kNone) return;
   source_ = source;
   source_size_ = tokens.size();
-  const std::uint8_t sureness = sureness_of(match.length, is_edited);
+  const std::uint8_t confidence = confidence_of(match.length, is_edited);
   const std::size_t first = guesses.size();
   for (int i = 0; i < n_wanted; ++i) {
     // If the repeated part ends before n_wanted guesses, the guesses themselves go on: the text is periodic.
     const auto at = static_cast<std::size_t>(source + i);
     const std::int32_t token = at < tokens.size() ? tokens[at] : guesses[first + at - tokens.size()].token;
-    guesses.push_back({.token = token, .sureness = sureness});
+    guesses.push_back({.token = token, .confidence = confidence});
   }
 }
 

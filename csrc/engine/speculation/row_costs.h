@@ -25,21 +25,21 @@ class RowCosts {
   double step_ns(int n_rows, double n_held) const noexcept;
   // The time that such a step takes at most, as far as anything is measured: as much as more rows took, and no row
   // takes longer than a step of its own. If rows of prompts are cheap, it takes at most half of such a step.
-  double most_ns(int n_rows, double n_held) const noexcept;
+  double max_ns(int n_rows, double n_held) const noexcept;
   // The longest time that one more row adds to a step with rows of prompts.
-  double most_row_ns(double n_held) const noexcept;
+  double max_row_ns(double n_held) const noexcept;
 
  public:
-  static constexpr double kMostChange = 2;  // a step counts as at most so many times faster or slower than expected
+  static constexpr double kMaxChange = 2;  // a step counts as at most so many times faster or slower than expected
 
  private:
   // The last row number of each bucket. Up to 16 rows each number has its own, because a kernel may need one more pass
   // over the weights at any of them.
   static constexpr std::array<int, 23> kBuckets = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
                                                    13, 14, 15, 16, 20, 24, 28, 32, 40, 48, 64};
-  static constexpr double kMostWeight = 32;  // steps that a mean remembers
+  static constexpr double kMaxWeight = 32;   // steps that a mean remembers
   static constexpr double kFirstWeight = 2;  // of what was expected of a bucket before its first step
-  static constexpr double kMostOfPrompt = 3;
+  static constexpr double kMaxOfPromptRow = 3;
   static constexpr double kForgetting = 0.99;
   static constexpr double kPriorSlope = 0.06;  // of a row, in steps of one row
   static constexpr std::uint64_t kFewSteps = 2;
@@ -48,7 +48,7 @@ class RowCosts {
     std::uint64_t n_steps = 0;
     std::uint64_t last_step = 0;
     double weight = 0;
-    int most_rows = 0;  // of its steps
+    int max_rows = 0;   // of its steps
     double n_rows = 0;  // means
     double n_held = 0;
     double ns = 0;

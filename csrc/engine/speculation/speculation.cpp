@@ -40,8 +40,8 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
   control_.reserve(max_logits_rows, kLimits.draft_tokens);
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
     state.stats.drafters[i].name = drafters_[i]->name();
-    for (int sureness = 0; sureness < Acceptance::kClasses; ++sureness) {
-      control_.set_prior(static_cast<int>(i), sureness, drafters_[i]->prior(sureness));
+    for (int confidence = 0; confidence < Acceptance::kClasses; ++confidence) {
+      control_.set_prior(static_cast<int>(i), confidence, drafters_[i]->prior(confidence));
     }
   }
   state.stats.drafters[drafters_.size()].name = "grammar";
@@ -72,7 +72,7 @@ void Speculation::find_rounds(StepPlan& plan) {
     Sequence& sequence = *planned.sequence;
     if (!sequence.run->started || sequence.run->max_draft_tokens == 0) continue;
     if (sequence.run->constrained) count_answer(sequence);
-    if (const std::optional<DraftSkip> skip = why_not(sequence)) {
+    if (const std::optional<DraftSkip> skip = skip_reason(sequence)) {
       count_skip(sequence, *skip);
       continue;
     }
@@ -153,7 +153,7 @@ void Speculation::choose(const StepPlan& plan, std::optional<std::size_t> costly
     if (is_made) continue;
     option.guess_cost = drafters_[drafter]->cost_of_token();
     option.start_cost = drafters_[drafter]->start_cost(sequence);
-    option.n_ahead = std::min(n_outputs_left(sequence), std::max(DraftControl::kLeastAhead, sequence.run->n_outputs));
+    option.n_ahead = std::min(n_outputs_left(sequence), std::max(DraftControl::kMinAhead, sequence.run->n_outputs));
   }
   if (options_.empty()) return;
   control_.choose(options_, shape_of(plan));
@@ -201,8 +201,8 @@ void Speculation::count_skip(Sequence& sequence, DraftSkip skip) noexcept {
   ++state_.stats.draft_skips[static_cast<std::size_t>(skip)];
 }
 
-std::optional<DraftSkip> Speculation::why_not(const Sequence& sequence) const noexcept {
-  if (sequence.drafting.n_off > 0) return DraftSkip::not_worth_it;
+std::optional<DraftSkip> Speculation::skip_reason(const Sequence& sequence) const noexcept {
+  if (sequence.drafting.backoff_left > 0) return DraftSkip::not_worth_it;
   if (state_.options.fixed_depth || control_.may_draft(sequence.drafting)) return std::nullopt;
   return DraftSkip::not_worth_it;
 }

@@ -50,7 +50,7 @@ class Speculation {
   // Frees what the drafters keep of sequences that have ended.
   void flush();
   // The most guesses of a step.
-  std::size_t most_guesses() const noexcept { return rounds_.size(); }
+  std::size_t max_guesses() const noexcept { return rounds_.size(); }
   // Whether a sequence of the step may draft in the next one, which then has to wait for this step's tokens.
   bool may_follow(const Step& step) const noexcept;
 
@@ -71,7 +71,7 @@ class Speculation {
   void choose(const StepPlan& plan, std::optional<std::size_t> costly_drafter);
   StepShape shape_of(const StepPlan& plan) const;
   int n_free(const StepPlan& plan) const noexcept;
-  std::optional<DraftSkip> why_not(const Sequence& sequence) const noexcept;
+  std::optional<DraftSkip> skip_reason(const Sequence& sequence) const noexcept;
   int n_wanted(const Sequence& sequence) const noexcept;
   void take_given(Round& round) const;
   void count_answer(Sequence& sequence);
@@ -79,10 +79,10 @@ class Speculation {
   void make_proposal(Sequence& sequence, DraftedEvent& event);
   int n_outputs_left(const Sequence& sequence) const noexcept;
   void charge(const Step& step);
-  Sequence* going_on(const StepRow& row);
+  Sequence* running_sequence(const StepRow& row);
   int n_writable(const Sequence& sequence) const noexcept;
   int state_slots_of(const StepPlan& plan);
-  bool is_armed(const Sequence& sequence) const noexcept;
+  bool may_draft_next(const Sequence& sequence) const noexcept;
   void append(Round& round, StepPlan& plan);
   void count_skip(Sequence& sequence, DraftSkip skip) noexcept;
 

@@ -18,8 +18,8 @@ void Speculation::take_given(Round& round) const {
   const bool is_proposed = !run.given.forced && run.proposal.drafter >= 0;
   round.drafter = is_proposed ? run.proposal.drafter : grammar();
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-    const std::uint8_t sureness = is_proposed ? run.proposal.sureness[i] : std::uint8_t{0};
-    round.guesses.push_back({.token = run.given.tokens[i], .sureness = sureness});
+    const std::uint8_t confidence = is_proposed ? run.proposal.confidence[i] : std::uint8_t{0};
+    round.guesses.push_back({.token = run.given.tokens[i], .confidence = confidence});
   }
 }
 
@@ -59,7 +59,7 @@ void Speculation::ask(std::size_t first_event) {
 }
 
 int Speculation::n_to_ask(Sequence& sequence) {
-  const int n_most = why_not(sequence) ? 0 : n_wanted(sequence);
+  const int n_most = skip_reason(sequence) ? 0 : n_wanted(sequence);
   return state_.options.fixed_depth ? n_most : control_.n_to_ask(sequence.drafting, n_most);
 }
 
@@ -80,7 +80,7 @@ void Speculation::make_proposal(Sequence& sequence, DraftedEvent& event) {
     request.guesses.resize(static_cast<std::size_t>(n));
   }
   for (const Guess& guess : request.guesses) {
-    proposal.sureness[static_cast<std::size_t>(event.n_tokens)] = guess.sureness;
+    proposal.confidence[static_cast<std::size_t>(event.n_tokens)] = guess.confidence;
     event.tokens[event.n_tokens++] = guess.token;
   }
 }
