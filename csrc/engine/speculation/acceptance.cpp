@@ -1,4 +1,4 @@
-// Shares of right guesses: counts with a prior that are halved from time to time.
+// Acceptance rates from counts that are halved from time to time, with a prior.
 #include "engine/speculation/acceptance.h"
 
 #include <algorithm>

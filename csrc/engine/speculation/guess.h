@@ -1,4 +1,4 @@
-// A token that a drafter expects.
+// A draft token.
 #pragma once
 
 #include <cstdint>

@@ -56,8 +56,8 @@ void HeadDrafter::observe(const Step& step) {
   }
 }
 
-// The rows of the step that are kept and whose next tokens are known. No two sequences write to the same block: after a
-// step, sequences may share a block that both of them evaluated.
+// Adds the rows of the step that are kept and whose next tokens are known. After a step, two sequences may share a
+// block that both evaluated; only one of them writes to it.
 void HeadDrafter::add_rows(const Step& step) {
   tokens_.clear();
   positions_.clear();
@@ -105,6 +105,7 @@ void HeadDrafter::add_part(const Sequence& sequence, int first_row, int first_po
   }
 }
 
+// Returns false if another sequence writes to the block in this step.
 bool HeadDrafter::claim_block(std::int32_t block, const Sequence& sequence) {
   Writer& writer = writers_[static_cast<std::size_t>(block)];
   if (writer.step != n_steps_) writer = {.step = n_steps_, .sequence = sequence.id};
@@ -183,7 +184,7 @@ void HeadDrafter::guess() {
   draw_tokens(backend_, logits, draws_, results_);
 }
 
-// Sequences that want no further guess leave the round.
+// Appends the drawn guesses. Removes the sequences that want no further guess from the round.
 void HeadDrafter::take_draws() {
   std::size_t n_left = 0;
   for (std::size_t i = 0; i < n_drafting_; ++i) {
@@ -208,7 +209,8 @@ void HeadDrafter::take_draws() {
   n_drafting_ = n_left;
 }
 
-// A cell beyond the sequence's own blocks is in a block that only this round uses.
+// Allocates a block for the cell if it is beyond the sequence's own blocks. Only this round uses such blocks. Returns
+// false if none is left.
 bool HeadDrafter::reserve_cell(Drafting& drafting) {
   const auto block = static_cast<std::size_t>(drafting.cell / pool_->geometry().block_tokens);
   if (block < drafting.blocks.size()) return true;
@@ -235,7 +237,7 @@ void HeadDrafter::extend_drafts() {
                         *pool_);
 }
 
-// Guesses stay with the requests; the sequences have only what was drawn.
+// Removes the guesses from the sequences. The requests keep them.
 void HeadDrafter::end_round() noexcept {
   for (Drafting& drafting : drafting_) {
     if (drafting.request != nullptr) drafting.request->sequence->drop_guesses();

@@ -1,4 +1,4 @@
-// Finds the tokens that a drafter may guess, and makes the drafters and what scores prompts.
+// Finds the tokens that a drafter may guess, and makes the drafters and the prompt scorer.
 #include "engine/speculation/make_drafters.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::unique_ptr<Drafter> head_drafter(LoadedModel& model, const EngineOptions& o
   return std::make_unique<HeadDrafter>(*model.backend, *model.head, *model.decoder, given);
 }
 
-// Of the draft model's ids, some are another token of the model.
+// options.draft_suppressed_tokens are ids of the draft model that belong to a different token of the model.
 std::shared_ptr<DraftSteps> draft_steps(LoadedModel& model, const EngineOptions& options, Clock clock) {
   const ModelConfig& draft = model.draft->config();
   const DraftModelOptions given{.n_blocks = model.draft->memory().n_blocks,

@@ -1,4 +1,4 @@
-// Running sums of waits, with those of all sequences as a prior.
+// Running sums, shrunk to the means of all sequences.
 #include "engine/speculation/mask_costs.h"
 
 #include <algorithm>

@@ -50,7 +50,7 @@ void RowCosts::add_prompt(int n_rows, double ns) noexcept {
   prompt_row_ns_ = prompt_row_ns_ > 0 ? prompt_row_ns_ + (row_ns - prompt_row_ns_) / 8 : row_ns;
 }
 
-// By least squares. More tokens in the cache never make a step faster.
+// A least-squares fit. More tokens in the cache never make a step faster.
 double RowCosts::ns_per_held() const noexcept {
   return held_squares_ > 0 ? std::max(held_times_ns_ / held_squares_, 0.0) : 0;
 }
@@ -81,8 +81,9 @@ double RowCosts::max_ns(int n_rows, double n_held) const noexcept {
   return step_ns(std::max(n_measured, 1), n_held) + max_row_ns(n_held / n_rows) * (n_rows - std::max(n_measured, 1));
 }
 
-// Goes through the means in the order of their rows. Below the first one and above the last one a row costs what a row
-// of a prompt does, or the prior.
+// The time without the part for tokens in the cache. Interpolates between the means of the buckets. Below the first one
+// a row costs kPriorSlope of a step with one row; above the last one it costs that, or as much as a prefill row if that
+// is less.
 double RowCosts::base_ns(double n_rows) const noexcept {
   const double per_held = ns_per_held();
   double rows_before = 0, ns_before = 0, one_row_ns = 1;
