@@ -1,4 +1,4 @@
-// The way of a run from the decision to the choice of its tokens.
+// The path of a run from the decision to the choice of its tokens.
 #include "engine/sparse/sparse_prefill.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace imp {
 namespace {
 
-// Rows of a step that reads weights for about as long as it computes.
+// Up to about this many rows, the time of a step is that of reading the weights.
 constexpr int kMinRows = 24;
 
 // The run guesses with the draft model, whose shadow holds the prompt now.
@@ -151,7 +151,7 @@ void SparsePrefill::fall_back(Sequence& sequence) noexcept {
   make_dense(sequence, DenseReason::failed);
 }
 
-// Beside runs that generate, a step of scoring takes about as long as the rows of prompts in a step of the model.
+// If other runs generate, a scoring step takes about as long as the prefill rows in a step of the model.
 int SparsePrefill::n_rows() const noexcept {
   const int most = state_.scorer->max_rows();
   const int per_decode = state_.options.prefill_per_decode;
@@ -161,7 +161,7 @@ int SparsePrefill::n_rows() const noexcept {
   return std::max(1, static_cast<int>(std::min<double>(n, most)));
 }
 
-// Only steps of one prompt alone tell what its rows cost.
+// Measures only steps with nothing but one prompt.
 void SparsePrefill::learn(const Step& step, std::int64_t step_ns) noexcept {
   n_decode_rows_ = step.n_decode_rows;
   if (step.n_decode_rows > 0 || step.rows.size() != 1) return;

@@ -7,7 +7,7 @@ namespace {
 // A sparse prompt must take less than this share of the dense one's time.
 constexpr double kMaxTimeShare = 0.8;
 
-// Scoring reads the whole prompt, also what the model's cache holds.
+// Scoring reads the whole prompt, including the tokens that the model's cache already holds.
 bool pays(const SparseRequest& request, const PromptFacts& facts) noexcept {
   const double first = facts.n_cached;
   const double scoring = facts.draft.of(0, first + facts.n_new);

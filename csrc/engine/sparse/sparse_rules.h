@@ -42,7 +42,7 @@ struct SparseLimits {
   int max_tokens = 65536;  // beyond: dense
 };
 
-// What decides besides the request and the limits.
+// What the decision depends on, apart from the request and the limits.
 struct PromptFacts {
   int n_cached = 0;              // tokens that the prefix cache holds
   int n_new = 0;                 // tokens after them

@@ -9,12 +9,12 @@
 
 namespace imp {
 
-// Takes the guesses that came with the masks. One that the text side took from a drafter is as sure as it was.
+// Takes the guesses that came with the masks. A guess from a drafter's proposal keeps its confidence.
 void Speculation::take_given(Round& round) const {
   const Run& run = *round.planned->sequence->run;
   const int n = std::min(round.n_most, run.n_given());
   if (n <= 0) return;
-  // Without a proposal, whatever came is counted as the constraint's.
+  // Without a proposal, the guesses count for the drafter "grammar".
   const bool is_proposed = !run.given.forced && run.proposal.drafter >= 0;
   round.drafter = is_proposed ? run.proposal.drafter : grammar();
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
@@ -23,7 +23,7 @@ void Speculation::take_given(Round& round) const {
   }
 }
 
-// The answer to the last step is there: a mask, or what a DraftedEvent asked for.
+// Measures how long the run waited for the answer to its last step: a mask, or the answer to a DraftedEvent.
 void Speculation::count_answer(Sequence& sequence) {
   Run& run = *sequence.run;
   if (run.proposal.made_ns < 0 || run.given.taken_ns < 0) return;
@@ -63,7 +63,7 @@ int Speculation::n_to_ask(Sequence& sequence) {
   return state_.options.fixed_depth ? n_most : control_.n_to_ask(sequence.drafting, n_most);
 }
 
-// Drafters that compute would do so for guesses that the constraint may refuse.
+// Fills the event with guesses. Does not ask drafters with a cost, because the constraint may reject their guesses.
 void Speculation::make_proposal(Sequence& sequence, DraftedEvent& event) {
   DraftRequest& request = requests_.front();
   Proposal& proposal = sequence.run->proposal;
