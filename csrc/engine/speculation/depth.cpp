@@ -54,8 +54,8 @@ void clear(std::span<DepthChoice> choices) {
 }
 
 // One pass: adds guesses in the order of their worth at `rate`, and compares each number of them with the best.
-void search(std::span<DepthChoice> choices, const StepShape& step, const RowCosts& costs, double one_row_ns,
-            double rate, Best& best) {
+void run_pass(std::span<DepthChoice> choices, const StepShape& step, const RowCosts& costs, double one_row_ns,
+              double rate, Best& best) {
   const double plain_ns = costs.step_ns(step.n_rows, step.n_held);
   clear(choices);
   Progress progress{.outputs = 1.0 * step.n_outputs};
@@ -80,7 +80,7 @@ void choose_depths(std::span<DepthChoice> choices, const StepShape& step, const 
   Best best{.rate = plain_rate, .n_guesses = 0, .order_rate = plain_rate};
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     const double rate = best.rate;
-    search(choices, step, costs, one_row_ns, rate, best);
+    run_pass(choices, step, costs, one_row_ns, rate, best);
     if (best.rate <= rate) break;
   }
   clear(choices);
