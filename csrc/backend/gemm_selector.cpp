@@ -25,14 +25,16 @@ bool same_sums(const GemmKernel& a, const GemmKernel& b) {
 void require_tuning(std::span<const GemmKernel> kernels, std::span<const GemmPreference> tuning) {
   for (const GemmPreference& preference : tuning) {
     const GemmKernel* const kernel = find_kernel(kernels, preference.kernel);
-    if (kernel == nullptr) refuse_tuning(preference, "no kernel " + preference.kernel);
-    if (!multiplies(*kernel, preference.weight)) refuse_tuning(preference, preference.kernel + " is of another type");
+    if (kernel == nullptr) refuse_tuning(preference, "no kernel " + preference.kernel + "; imp kernels lists them");
+    if (!multiplies(*kernel, preference.weight)) {
+      refuse_tuning(preference, preference.kernel + " multiplies " + std::string(traits(kernel->weight).name));
+    }
   }
   for (std::size_t i = 0; i < tuning.size(); ++i) {
     const bool is_last = i + 1 == tuning.size() || tuning[i + 1].weight != tuning[i].weight;
     const bool ascends = is_last ? tuning[i].max_m == kAnyRows : tuning[i].max_m < tuning[i + 1].max_m;
     if (!ascends || tuning[i].max_m < 1) {
-      refuse_tuning(tuning[i], "the row limits do not ascend, or the last one is not unlimited");
+      refuse_tuning(tuning[i], "the row limits do not ascend, or the last one is not None (no limit)");
     }
   }
 }

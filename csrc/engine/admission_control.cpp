@@ -193,8 +193,8 @@ void AdmissionControl::check_limits(const RunLimits& limits) const {
   }
   check_tokens("stop.token_ids", limits.stop_tokens);
   check_tokens("eos_tokens", limits.eos_tokens);
-  if (!std::ranges::is_sorted(limits.stop_tokens)) refuse("stop.token_ids", "a list", "ascending ids");
-  if (!std::ranges::is_sorted(limits.eos_tokens)) refuse("eos_tokens", "a list", "ascending ids");
+  if (!std::ranges::is_sorted(limits.stop_tokens)) refuse("stop.token_ids", "not sorted", "ascending ids");
+  if (!std::ranges::is_sorted(limits.eos_tokens)) refuse("eos_tokens", "not sorted", "ascending ids");
 }
 
 void AdmissionControl::check_returns(const RunReturns& returns) const {

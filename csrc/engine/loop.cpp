@@ -63,15 +63,15 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
     throw FieldInvalid("sparse_prefill", "1, expected 0: there is no draft model");
   }
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
-  const std::size_t most_running = 2 * static_cast<std::size_t>(options.max_running);
+  const std::size_t max_sequences = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
-  const std::size_t most_draws = most_running + static_cast<std::size_t>(forward.limits().max_logits_rows);
-  const std::size_t most_saves = state_.states.most(step_tokens, most_running, speculation_.most_guesses());
-  for (Step& step : steps_) step.reserve(most_running, most_draws, most_saves);
-  plan_.rows.reserve(most_running);
+  const std::size_t max_draws = max_sequences + static_cast<std::size_t>(forward.limits().max_logits_rows);
+  const std::size_t max_saves = state_.states.max_saves(step_tokens, max_sequences, speculation_.max_guesses());
+  for (Step& step : steps_) step.reserve(max_sequences, max_draws, max_saves);
+  plan_.rows.reserve(max_sequences);
   // A sequence copies its last block before it writes to it, or all that it evaluates again for the recurrent state.
-  plan_.copies.reserve(most_running + static_cast<std::size_t>(options.n_state_slots > 0 ? options.n_blocks : 0));
-  plan_.admitted.reserve(most_running);
+  plan_.copies.reserve(max_sequences + static_cast<std::size_t>(options.n_state_slots > 0 ? options.n_blocks : 0));
+  plan_.admitted.reserve(max_sequences);
   plan_.evicted.reserve(static_cast<std::size_t>(options.max_sessions));
   // Sequences that run or wait. More are possible: sequences that run in the slots of paused ones.
   const auto most = static_cast<std::size_t>(options.max_running) + static_cast<std::size_t>(options.max_waiting);
@@ -82,7 +82,7 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
 // For each running sequence: started, token, and finished or drafted; for each guess a token. In addition any sequence
 // may be refused, any idle session evicted, and a profile may end.
 std::size_t Loop::events_of_iteration() const noexcept {
-  return 3 * static_cast<std::size_t>(options_.max_running) + speculation_.most_guesses() +
+  return 3 * static_cast<std::size_t>(options_.max_running) + speculation_.max_guesses() +
          state_.scheduler.n_sequences() + state_.scheduler.n_idle_sessions() + 1;
 }
 

@@ -28,6 +28,41 @@ std::string held_by(const Sequence& sequence) {
   return std::to_string(sequence.held);
 }
 
+// Moves the fields that the run keeps. The sequence takes the tokens, the sampler and the siblings.
+void take_fields(RunCommand& command, Run& run) {
+  run.ticket = command.ticket;
+  run.limits = std::move(command.limits);
+  run.returns = command.returns;
+  run.allowed = std::move(command.allowed);
+  run.constrained = command.constrained;
+  run.max_draft_tokens = command.max_draft_tokens;
+  run.drafters = command.drafters;
+  run.forced = std::move(command.forced);
+  run.sparse_request = command.sparse;
+}
+
+// Replaces the sampler if the command has one, and sets the position of output index 0.
+void set_sampler(const RunCommand& command, Sequence& sequence) {
+  Run& run = *sequence.run;
+  if (command.sampling) {
+    run.before.sampler = sequence.sampler;
+    sequence.set_sampler(*command.sampling);
+  }
+  if (command.base) {
+    sequence.base = *command.base;
+  } else if (command.sampling || command.rebase || sequence.base < 0) {
+    sequence.base = run.start;
+  }
+}
+
+// Whether the last held row has to be evaluated again for its logits: to score the first new token, or to draw if there
+// is no new token.
+bool needs_last_row_again(const Sequence& sequence) {
+  const Run& run = *sequence.run;
+  if (sequence.n_left() > 0) return run.returns.scores && sequence.held > 0;
+  return run.limits.max_outputs != 0 || run.returns.logits || run.returns.n_candidates > 0;
+}
+
 }  // namespace
 
 void Runs::begin(RunCommand command, std::int64_t taken_ns) {
@@ -86,7 +121,7 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
     throw FieldInvalid("num_sequences", "a session has one sequence");
   }
   const int n_new = command.tokens.empty() ? sequence.n_left() : static_cast<int>(command.tokens.size());
-  check_context(command, sequence.held + n_new);
+  require_context(sequence.held + n_new, command.limits, state_.options.max_context);
   if (command.base && *command.base > sequence.held + n_new) {
     throw FieldInvalid("base", std::to_string(*command.base) + ", expected at most the position after this run, " +
                                    std::to_string(sequence.held + n_new));
@@ -96,60 +131,44 @@ void Runs::check(const RunCommand& command, const Sequence& sequence) const {
   }
 }
 
-void Runs::check_context(const RunCommand& command, int start) const {
-  require_context(start, command.limits, state_.options.max_context);
-}
-
 // Turns the command into the sequence's run.
 void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_ns) {
-  for (const SequenceId id : command.siblings) {
-    const bool twice = std::ranges::count(command.siblings, id) > 1;
-    if (twice || state_.find(id) != nullptr) {
-      throw FieldInvalid("siblings", std::to_string(id) + " is named twice or exists already");
-    }
-  }
+  require_new(command.siblings);
   Run& run = sequence.run.emplace();
   run.before = {.held = sequence.held, .pending = sequence.pending(), .base = sequence.base, .sampler = {}};
-  run.ticket = command.ticket;
   run.taken_ns = taken_ns;
-  run.limits = std::move(command.limits);
-  run.returns = command.returns;
-  run.allowed = std::move(command.allowed);
-  run.constrained = command.constrained;
-  run.max_draft_tokens = command.max_draft_tokens;
-  run.drafters = command.drafters;
-  run.forced = std::move(command.forced);
-  run.sparse_request = command.sparse;
+  take_fields(command, run);
   run.may_ask = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
-
-  // Reserves memory for every token that the run can hold, so that no step allocates.
-  const int most = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
-  const std::size_t wanted = sequence.tokens.size() + command.tokens.size() + static_cast<std::size_t>(most) + 1;
-  sequence.tokens.reserve(std::min(wanted, static_cast<std::size_t>(state_.options.max_context) + 1));
-  sequence.table.blocks.reserve(static_cast<std::size_t>(state_.blocks.blocks_for(state_.options.max_context)));
-  if (run.max_draft_tokens > 0 && !state_.options.drafters.empty()) sequence.reserve_ngrams();
+  reserve_memory(sequence, command.tokens.size());
   if (!command.tokens.empty()) {
     sequence.cut_tokens(sequence.held);
     sequence.tokens.insert(sequence.tokens.end(), command.tokens.begin(), command.tokens.end());
   }
   run.start = static_cast<int>(sequence.tokens.size());
-  if (command.sampling) {
-    run.before.sampler = sequence.sampler;
-    sequence.set_sampler(*command.sampling);
-  }
-  if (command.base) {
-    sequence.base = *command.base;
-  } else if (command.sampling || command.rebase || sequence.base < 0) {
-    sequence.base = run.start;
-  }
-  // If the logits of the last held row are needed, it is evaluated again: to score the first new token, or to draw if
-  // there is no new token.
-  const bool wants_row = run.limits.max_outputs != 0 || run.returns.logits || run.returns.n_candidates > 0;
-  const bool draws_again = sequence.n_left() == 0 && wants_row;
-  const bool scores_first = sequence.n_left() > 0 && run.returns.scores && sequence.held > 0;
-  if (draws_again || scores_first) --sequence.held;
+  set_sampler(command, sequence);
+  if (needs_last_row_again(sequence)) --sequence.held;
   if (run.returns.scores) run.scores.reserve(static_cast<std::size_t>(sequence.n_left()));
   add_siblings(command, sequence);
+}
+
+// Throws InvalidArgument if a sibling's id is listed twice or in use.
+void Runs::require_new(std::span<const SequenceId> siblings) {
+  for (const SequenceId id : siblings) {
+    const bool twice = std::ranges::count(siblings, id) > 1;
+    if (twice || state_.find(id) != nullptr) {
+      throw FieldInvalid("siblings", std::to_string(id) + " is named twice or exists already");
+    }
+  }
+}
+
+// Reserves memory for every token that the run can hold, so that no step allocates.
+void Runs::reserve_memory(Sequence& sequence, std::size_t n_new_tokens) {
+  const Run& run = *sequence.run;
+  const int max_outputs = run.limits.max_outputs < 0 ? state_.options.max_context : run.limits.max_outputs;
+  const std::size_t wanted = sequence.tokens.size() + n_new_tokens + static_cast<std::size_t>(max_outputs) + 1;
+  sequence.tokens.reserve(std::min(wanted, static_cast<std::size_t>(state_.options.max_context) + 1));
+  sequence.table.blocks.reserve(static_cast<std::size_t>(state_.blocks.blocks_for(state_.options.max_context)));
+  if (run.max_draft_tokens > 0 && !state_.options.drafters.empty()) sequence.reserve_ngrams();
 }
 
 void Runs::add_siblings(const RunCommand& command, Sequence& leader) {

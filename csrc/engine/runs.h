@@ -34,8 +34,9 @@ class Runs {
 
  private:
   void check(const RunCommand& command, const Sequence& sequence) const;
-  void check_context(const RunCommand& command, int start) const;
   void prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_ns);
+  void require_new(std::span<const SequenceId> siblings);
+  void reserve_memory(Sequence& sequence, std::size_t n_new_tokens);
   void abandon(Sequence& sequence);
   void add_siblings(const RunCommand& command, Sequence& leader);
 

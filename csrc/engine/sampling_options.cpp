@@ -66,7 +66,9 @@ void validate(const SamplingOptions& options, int vocab_size) {
       refuse("sampling.dry.breakers", token, "token ids below " + std::to_string(vocab_size));
     }
   }
-  if (!std::ranges::is_sorted(options.dry_breakers)) refuse("sampling.dry.breakers", "a list", "ascending token ids");
+  if (!std::ranges::is_sorted(options.dry_breakers)) {
+    refuse("sampling.dry.breakers", "not sorted", "ascending token ids");
+  }
 }
 
 }  // namespace imp

@@ -94,9 +94,9 @@ void Sequence::make_dense() noexcept {
 }
 
 void Sequence::keep_outputs(int start, int n_kept) {
-  const int n_tokens = start + n_kept;
-  if (n_tokens > static_cast<int>(tokens.size())) return;
-  cut_tokens(n_tokens);
+  // The client chooses n_kept, so start + n_kept may overflow.
+  if (n_kept > static_cast<int>(tokens.size()) - start) return;
+  cut_tokens(start + n_kept);
   held = std::min(held, start + std::max(n_kept - 1, 0));
 }
 

@@ -43,7 +43,7 @@ struct Proposal {
   std::int64_t made_ns = -1;  // when the run began to wait; -1: the answer is counted
   int n_asked = 0;            // guesses for which it asks
   int drafter = -1;           // -1: it proposed nothing
-  std::array<std::uint8_t, kLimits.constrained_draft_tokens> sureness{};
+  std::array<std::uint8_t, kLimits.constrained_draft_tokens> confidence{};
 };
 
 // The sequence before its run, to restore it if the run leaves no trace.

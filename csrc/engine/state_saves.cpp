@@ -91,7 +91,7 @@ void StateSaves::release_all(const Step& step) {
   for (const StepRow& row : step.rows) release(row);
 }
 
-std::size_t StateSaves::most(std::size_t n_rows, std::size_t n_sequences, std::size_t n_guesses) const noexcept {
+std::size_t StateSaves::max_saves(std::size_t n_rows, std::size_t n_sequences, std::size_t n_guesses) const noexcept {
   if (!blocks_.states().is_used()) return 0;
   return n_rows / static_cast<std::size_t>(blocks_.block_tokens()) + 2 * n_sequences + n_guesses;
 }

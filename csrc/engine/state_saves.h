@@ -31,7 +31,7 @@ class StateSaves {
   void release(const StepRow& row);
   void release_all(const Step& step);
   // The most saves of a step.
-  std::size_t most(std::size_t n_rows, std::size_t n_sequences, std::size_t n_guesses) const noexcept;
+  std::size_t max_saves(std::size_t n_rows, std::size_t n_sequences, std::size_t n_guesses) const noexcept;
 
  private:
   void save_snapshots(StepRow& row, Step& step);

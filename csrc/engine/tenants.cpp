@@ -49,11 +49,11 @@ void Tenants::count(Tenant& tenant, int& counter, int change) noexcept {
 
 void Tenants::charge(Tenant& tenant, int n_tokens) noexcept {
   tenant.served = level(tenant) + static_cast<std::uint64_t>(n_tokens);
-  most_served_ = std::max(most_served_, tenant.served);
+  max_served_ = std::max(max_served_, tenant.served);
 }
 
 std::uint64_t Tenants::level(const Tenant& tenant) const noexcept {
-  return most_served_ > max_credit_ ? std::max(tenant.served, most_served_ - max_credit_) : tenant.served;
+  return max_served_ > max_credit_ ? std::max(tenant.served, max_served_ - max_credit_) : tenant.served;
 }
 
 }  // namespace imp

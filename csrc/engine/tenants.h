@@ -55,7 +55,7 @@ class Tenants {
 
   std::uint64_t max_credit_;
   std::unordered_map<std::string, Tenant> tenants_;
-  std::uint64_t most_served_ = 0;
+  std::uint64_t max_served_ = 0;
   int n_waiting_ = 0;
   int n_active_ = 0;
 };

@@ -29,8 +29,11 @@ void validate_mask(std::span<const std::uint32_t> mask, int vocab_size, int n_to
   if (mask.size() != mask_words(vocab_size)) {
     refuse(std::to_string(mask.size()) + " words, expected " + std::to_string(mask_words(vocab_size)));
   }
-  if (std::ranges::none_of(mask, [](std::uint32_t word) { return word != 0; })) refuse("no bit is set");
-  if (reaches_beyond(mask, n_tokens)) refuse("a bit is set at or above " + std::to_string(n_tokens));
+  const auto is_set = [](std::uint32_t word) { return word != 0; };
+  if (std::ranges::none_of(mask, is_set)) refuse("no bit is set, expected at least one token");
+  if (reaches_beyond(mask, n_tokens)) {
+    refuse("a bit is set at or above " + std::to_string(n_tokens) + ", expected only token ids below it");
+  }
 }
 
 bool allows(std::span<const std::uint32_t> mask, std::int32_t token) noexcept {

@@ -47,8 +47,9 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
           "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
   require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
   require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
-  require(std::ranges::is_sorted(options.control_tokens), "control_tokens",
-          static_cast<std::int64_t>(options.control_tokens.size()), "ascending ids");
+  if (!std::ranges::is_sorted(options.control_tokens)) {
+    throw FieldInvalid("control_tokens", "not sorted, expected ascending ids");
+  }
   for (const std::int32_t token : options.suppressed_tokens) {
     require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
             "a token id below " + std::to_string(forward.vocab_size()));

@@ -20,7 +20,7 @@ AttentionParams attention_params(const ModelConfig& config, const LayerConfig& l
 
 void Decoder::make_workspace() {
   const int rows = limits_.max_rows;
-  const int q_width = config_.n_heads * config_.most(&LayerConfig::head_dim);
+  const int q_width = config_.n_heads * config_.max_of(&LayerConfig::head_dim);
   const int kv_width = config_.widest_kv();
   x_ = backend_.make_rows(rows, config_.hidden_size);
   normed_ = backend_.make_rows(rows, config_.hidden_size);
@@ -79,8 +79,8 @@ std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limi
 // The greatest of each size, over all layers.
 AttentionParams widest_attention(const ModelConfig& config) {
   AttentionParams widest = attention_params(config, config.layers.front());
-  widest.n_kv_heads = config.most(&LayerConfig::n_kv_heads);
-  widest.head_dim = config.most(&LayerConfig::head_dim);
+  widest.n_kv_heads = config.max_of(&LayerConfig::n_kv_heads);
+  widest.head_dim = config.max_of(&LayerConfig::head_dim);
   return widest;
 }
 
@@ -100,7 +100,7 @@ WorkspaceNeeds workspace_needs(const ModelConfig& config, const ForwardLimits& l
 
 std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
   const std::int64_t rows = limits.max_rows;
-  const std::int64_t q_width = std::int64_t{config.n_heads} * config.most(&LayerConfig::head_dim);
+  const std::int64_t q_width = std::int64_t{config.n_heads} * config.max_of(&LayerConfig::head_dim);
   const std::int64_t kv_width = config.widest_kv();
   std::uint64_t total = 3 * bytes_of_rows(rows, config.hidden_size) + 2 * bytes_of_rows(rows, q_width) +
                         2 * bytes_of_rows(rows, kv_width) + bytes_of_rows(limits.max_logits_rows, config.hidden_size);

@@ -27,13 +27,14 @@ void require_use(const LoadPlan& draft, const LoadPlan& model, std::vector<std::
   const std::uint64_t model_reads = bytes_per_token(model);
   const std::string both = "reads " + bytes_text(read) + " a token, the model " + bytes_text(model_reads);
   if (read >= model_reads) throw FieldInvalid(kSetting, both + ": expected less");
-  if (read > model_reads / 2) warnings.push_back(std::string(kSetting) + ": " + both + ": it hardly pays");
+  if (read > model_reads / 2) warnings.push_back(std::string(kSetting) + ": " + both + ": the speedup will be small");
 }
 
 void refuse_state(const LoadPlan& draft, const ModelFile& file) {
   if (draft.resolved.config.n_state_layers() == 0) return;
-  throw ModelError(Reason::MODEL_UNSUPPORTED, std::string(kSetting) + ": " + file.name() +
-                                                  ": has layers with a recurrent state, which a draft model must not");
+  throw ModelError(Reason::MODEL_UNSUPPORTED,
+                   std::string(kSetting) + ": " + file.name() +
+                       ": has layers with a recurrent state, which a draft model cannot have");
 }
 
 }  // namespace

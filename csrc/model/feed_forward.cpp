@@ -19,7 +19,7 @@ int grouped_rows(const ModelConfig& config, int rows) {
 
 FeedForward::FeedForward(const ModelConfig& config, Backend& backend, int max_rows)
     : config_(config), backend_(backend) {
-  if (config.has_dense_layers()) gate_ = backend.make_rows(max_rows, config.most(&LayerConfig::ffn_size));
+  if (config.has_dense_layers()) gate_ = backend.make_rows(max_rows, config.max_of(&LayerConfig::ffn_size));
   if (config.has_experts()) {
     const int grouped = grouped_rows(config, max_rows);
     expert_gate_ = backend.make_rows(grouped, config.expert_ffn_size);
@@ -38,7 +38,7 @@ FeedForward::FeedForward(const ModelConfig& config, Backend& backend, int max_ro
 
 std::uint64_t feed_forward_bytes(const ModelConfig& config, int max_rows) {
   std::uint64_t total = 0;
-  if (config.has_dense_layers()) total += bytes_of_rows(max_rows, config.most(&LayerConfig::ffn_size));
+  if (config.has_dense_layers()) total += bytes_of_rows(max_rows, config.max_of(&LayerConfig::ffn_size));
   if (config.has_experts()) {
     const int grouped = grouped_rows(config, max_rows);
     total += 2 * bytes_of_rows(grouped, config.expert_ffn_size) + bytes_of_rows(max_rows, config.experts.n_experts) +

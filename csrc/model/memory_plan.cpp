@@ -91,13 +91,13 @@ std::uint64_t least_blocks(const MemoryRequest& request) {
 // `available` is for cache and states.
 std::uint64_t choose_slots(const MemoryRequest& request, std::uint64_t available) {
   if (request.state_slot_bytes == 0) return 0;
-  constexpr std::uint64_t kLeast = 2;
-  const std::uint64_t running = kLeast * static_cast<std::uint64_t>(request.max_running);
+  constexpr std::uint64_t kMinSlots = 2;
+  const std::uint64_t running = kMinSlots * static_cast<std::uint64_t>(request.max_running);
   const auto snapshot_bytes = request.state_snapshot_bytes;
   const std::uint64_t wanted = sum(running, snapshot_bytes ? *snapshot_bytes / request.state_slot_bytes : running);
   const std::uint64_t cache = request.kv_bytes.value_or(product(least_blocks(request), block_bytes(request)));
   const std::uint64_t most = std::min(available / 4, left_of(available, cache)) / request.state_slot_bytes;
-  return std::max(kLeast, std::min({wanted, most, std::uint64_t{std::numeric_limits<std::int32_t>::max()}}));
+  return std::max(kMinSlots, std::min({wanted, most, std::uint64_t{std::numeric_limits<std::int32_t>::max()}}));
 }
 
 std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t state_bytes, std::uint64_t available) {

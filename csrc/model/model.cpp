@@ -167,7 +167,8 @@ StateGeometry state_geometry(const ModelConfig& config, int n_slots) {
 KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks, int n_state_slots) {
   std::vector<KvLayer> layers(static_cast<std::size_t>(config.n_kv_layers()));
   for (const LayerConfig& layer : config.layers) {
-    if (layer.kv != kNoKv) layers[static_cast<std::size_t>(layer.kv)] = {layer.n_kv_heads, layer.head_dim};
+    if (layer.kv == kNoKv || layer.shares_kv) continue;
+    layers[static_cast<std::size_t>(layer.kv)] = {layer.n_kv_heads, layer.head_dim};
   }
   return {.layers = std::move(layers),
           .block_tokens = block_tokens,

@@ -172,7 +172,7 @@ struct ModelConfig {
         std::ranges::count_if(layers, [](const LayerConfig& layer) { return layer.state != kNoState; }));
   }
   // The greatest size of any layer.
-  int most(int LayerConfig::* size) const noexcept {
+  int max_of(int LayerConfig::* size) const noexcept {
     int found = 0;
     for (const LayerConfig& layer : layers) found = std::max(found, layer.*size);
     return found;

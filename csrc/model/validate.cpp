@@ -59,6 +59,7 @@ class Rules {
   void check_ropes() const {
     check_rope(config_.ropes.front());
     if (config_.ropes.size() > 1) positive("windowed_rope_theta", config_.ropes[1].theta);
+    for (const LayerConfig& layer : config_.layers) check_rotated_dims(layer);
   }
 
   void check_experts() const {
@@ -121,10 +122,14 @@ class Rules {
     count("ffn_size", layer.ffn_size, model_limits::kFfn);
     require(config_.n_heads % layer.n_kv_heads == 0, kv_field, std::to_string(layer.n_kv_heads),
             "a divisor of the " + std::to_string(config_.n_heads) + " heads");
-    if (!is_own) return;
-    const int rotated = layer.rope == kNoRope ? 0 : config_.ropes[static_cast<std::size_t>(layer.rope)].dims;
-    require(rotated <= layer.head_dim, "rope_dims", std::to_string(rotated),
-            "at most the head's " + std::to_string(layer.head_dim));
+  }
+
+  // RoPE is applied in place: more dimensions than the head has would overwrite the next head.
+  void check_rotated_dims(const LayerConfig& layer) const {
+    if (layer.rope == kNoRope) return;
+    const int dims = config_.ropes[static_cast<std::size_t>(layer.rope)].dims;
+    require(dims > 0 && dims % 2 == 0 && dims <= layer.head_dim, layer.rope == 0 ? "rope_dims" : "windowed_rope_dims",
+            std::to_string(dims), "even, at most the head's " + std::to_string(layer.head_dim));
   }
 
   void check_rope(const RopeConfig& rope) const {

@@ -426,8 +426,8 @@ def test_what_may_stand_for_what_is_in_order() -> None:
     ("tuning", "message"),
     [
         ([("q8_0", "fast", None)], "tuning: q8_0: no kernel fast"),
-        ([("q4_k", "small", None)], "tuning: q4_k: small is of another type"),
-        ([("q8_0", "small", 4)], "tuning: q8_0: the row limits do not ascend, or the last one is not unlimited"),
+        ([("q4_k", "small", None)], "tuning: q4_k: small multiplies q8_0"),
+        ([("q8_0", "small", 4)], "tuning: q8_0: the row limits do not ascend, or the last one is not None"),
         ([("q8_0", "small", 8), ("q8_0", "large", 4), ("q8_0", "small", None)], "row limits do not ascend"),
         ([("q8_0", "small", None), ("q8_0", "large", None)], "row limits do not ascend"),
         ([("q8_0", "small", 0), ("q8_0", "large", None)], "row limits do not ascend"),

@@ -35,8 +35,8 @@ class Decoding:
         self._cost, self._n, self._mask, self._lookup = cost, n_sequences, mask, lookup
         self._rng = random.Random(seed)
         self.control = _testing.ControlledSequences(n_sequences)
-        for sureness in range(16):
-            self.control.set_prior(0, sureness, 0.9, 0.95)  # far too confident
+        for confidence in range(16):
+            self.control.set_prior(0, confidence, 0.9, 0.95)  # far too confident
         self.plain = cost(n_sequences) + mask
         # After each step: outputs of all sequences, and the time so far.
         self.course: list[tuple[int, float]] = [(0, 0.0)]
@@ -49,7 +49,7 @@ class Decoding:
             self.step([share] * self._n, most)
 
     def step(self, shares: Sequence[float], most: int = 32) -> None:
-        may_draft = [self.control.may_draft(i) and not self.control.n_off(i) for i in range(self._n)]
+        may_draft = [self.control.may_draft(i) and not self.control.backoff_left(i) for i in range(self._n)]
         given = [self._given(i, most) if self._mask else most for i in range(self._n)]
         options = [(0, [1] * n if may else []) for n, may in zip(given, may_draft, strict=True)]
         depths = self.control.choose(options, n_outputs=self._n, n_rows=self._n)

@@ -170,7 +170,7 @@ class Text:
         """Runs so many rounds; returns the outputs for each unit of time."""
         outputs, time = 0, 0.0
         for _ in range(n_rounds):
-            guesses = [] if self.sequences.n_off(0) or not self.sequences.may_draft(0) else [1] * self._most
+            guesses = [] if self.sequences.backoff_left(0) or not self.sequences.may_draft(0) else [1] * self._most
             (depth,) = self.sequences.choose([(0, guesses)], n_outputs=1, n_rows=1)
             n_right = self.right_of(depth, share)
             spent = self._cost(1 + depth)
@@ -229,15 +229,15 @@ def test_spc_25_rounds_that_gain_nothing_stop_a_sequence_for_longer_and_longer()
         sequences.costs.add(2, 0, 1.04e6)
     stops: list[int] = []
     for i in range(3000):
-        n_off = sequences.n_off(0)
-        if n_off and (not stops or stops[-1] < n_off):
-            stops.append(n_off)
-        (depth,) = sequences.choose([(0, [] if n_off else [i % 14])], n_outputs=1, n_rows=1)
+        backoff = sequences.backoff_left(0)
+        if backoff and (not stops or stops[-1] < backoff):
+            stops.append(backoff)
+        (depth,) = sequences.choose([(0, [] if backoff else [i % 14])], n_outputs=1, n_rows=1)
         sequences.add_rounds([int(depth > 0 and i % 25 == 0)], work_ns=1.04e6 if depth else 1e6)
     assert stops[0] == 256
     assert all(later == 2 * earlier for earlier, later in itertools.pairwise(stops))
     sequences.reset(0)
-    assert sequences.n_off(0) == 0
+    assert sequences.backoff_left(0) == 0
 
 
 def test_spc_25_mates_that_do_not_draft_wait_at_most_a_quarter_longer() -> None:

@@ -59,8 +59,8 @@ class BruteForce:
         follow = list(self.tokens)
         for i in range(n):
             follow.append(follow[source + i])
-        sureness = min(6, max(length, 1).bit_length() - 1) + (EDITED if edited is not None else 0)
-        return [(token, sureness) for token in follow[len(self.tokens) :]]
+        confidence = min(6, max(length, 1).bit_length() - 1) + (EDITED if edited is not None else 0)
+        return [(token, confidence) for token in follow[len(self.tokens) :]]
 
     def truncate(self, n: int) -> None:
         self.tokens = self.tokens[:n]
@@ -116,7 +116,7 @@ def test_spc_12_a_copy_with_an_edit_goes_on_after_it(copied: list[int], expected
         index.extend([token])
     found = index.propose(4)
     assert [token for token, _ in found] == expected
-    assert all(sureness >= EDITED for _, sureness in found)
+    assert all(confidence >= EDITED for _, confidence in found)
     # Without the guesses before the edit, one token after it is no repeat.
     assert guessed([*FILE, 1, *copied]) == []
 

@@ -34,8 +34,9 @@ def replay(control: Any, prompt: list[int], answer: list[int], cost: Callable[[i
     done, n_steps, time = 1, 0, 0.0
     while done < len(answer):
         n_wanted = min(MOST_GUESSES, len(answer) - done - 1)
-        guesses = index.propose(n_wanted) if n_wanted > 0 and not control.n_off(0) and control.may_draft(0) else []
-        (depth,) = control.choose([(0, [sureness for _, sureness in guesses])], n_outputs=1, n_rows=1)
+        may_draft = n_wanted > 0 and not control.backoff_left(0) and control.may_draft(0)
+        guesses = index.propose(n_wanted) if may_draft else []
+        (depth,) = control.choose([(0, [confidence for _, confidence in guesses])], n_outputs=1, n_rows=1)
         n_right = 0
         while n_right < depth and guesses[n_right][0] == answer[done + n_right]:
             n_right += 1
@@ -50,8 +51,8 @@ def replay(control: Any, prompt: list[int], answer: list[int], cost: Callable[[i
 def replayed() -> dict[str, tuple[float, float, float]]:
     """Returns of each kind of answer the tokens a step, the speed-up, and the least speed-up of one answer."""
     control = _testing.ControlledSequences(1)
-    for sureness, first, later in _testing.ngram_priors():
-        control.set_prior(0, sureness, first, later)
+    for confidence, first, later in _testing.ngram_priors():
+        control.set_prior(0, confidence, first, later)
     totals: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
     with gzip.open(REPLAY, "rt", encoding="utf-8") as lines:
         for sample in map(json.loads, lines):

@@ -162,6 +162,8 @@ REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"num_key_value_heads": 4}, "MODEL_CONFIG", "num_key_value_heads: 4"),
     ({"rms_norm_eps": 1.0}, "MODEL_CONFIG", "rms_norm_eps: 1"),
     ({"rope_theta": -1.0}, "MODEL_CONFIG", "rope_theta: -1"),
+    ({"partial_rotary_factor": 1e30}, "MODEL_CONFIG", "partial_rotary_factor: 1e+30, expected above 0, at most 1"),
+    ({"partial_rotary_factor": 0.0}, "MODEL_CONFIG", "partial_rotary_factor: 0, expected above 0, at most 1"),
     ({"num_hidden_layers": 1025}, "MODEL_LIMIT", "num_hidden_layers: 1025"),
 ]
 

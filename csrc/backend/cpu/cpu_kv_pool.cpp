@@ -29,7 +29,7 @@ const KvGeometry& checked(const KvGeometry& geometry) {
     require(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
     require(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
     require(geometry.dtype != DType::Q8_0 || head_dim % 32 == 0, "head_dim", head_dim,
-            "a multiple of 32, as q8_0 has its blocks");
+            "a multiple of 32, the block of q8_0");
   }
   require(geometry.block_tokens > 0 && geometry.block_tokens % kPanelTokens == 0 &&
               kSplitTokens % geometry.block_tokens == 0,

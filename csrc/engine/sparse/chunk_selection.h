@@ -9,7 +9,7 @@ namespace imp {
 
 // A prompt is kept or left out in chunks of this many tokens, counted from the first one that can be left out.
 inline constexpr int kSelectionChunk = 32;
-// The share to keep is counted in these units, so that no rounding of floats decides how many tokens that is.
+// The share to keep is an integer in units of 1 / kKeepAll, so that the number of tokens is exact.
 inline constexpr int kKeepAll = 10000;
 
 struct SelectionRules {
@@ -21,9 +21,9 @@ struct SelectionRules {
 // The number of tokens that a selection has at least.
 int least_selected(int n_tokens, int keep) noexcept;
 
-// Returns the indices of the kept tokens, ascending. They are whole chunks: those that always stay, and then the ones
-// with the greatest mean importance, of equal ones the first, until both shares are reached. The last token is always
-// among them, because the first output is drawn from its row. `importance` is finite and has a value for each token.
+// Returns the indices of the kept tokens, ascending. Keeps whole chunks: first those that always stay, then those with
+// the greatest mean importance (of equal ones the first), until both shares are reached. Always keeps the last token,
+// because the first output is drawn from its row. `importance` has a finite value for each token.
 std::vector<std::int32_t> select_tokens(std::span<const std::int32_t> tokens, std::span<const float> importance,
                                         const SelectionRules& rules);
 

@@ -6,7 +6,7 @@
 namespace imp {
 
 void PromptCostFit::add(int first, int n, double ns) noexcept {
-  if (n < kLeastChunk || ns <= 0) return;
+  if (n < kMinChunk || ns <= 0) return;
   // cost().of(first, n) / n = linear + quadratic · (2 · first + n)
   const double x = 2.0 * first + n;
   const double y = ns / n;
@@ -24,7 +24,7 @@ PromptCost PromptCostFit::cost() const noexcept {
   const double mean_x = x_ / weight_, mean_y = y_ / weight_;
   const double variance = xx_ / weight_ - mean_x * mean_x;
   const double covariance = xy_ / weight_ - mean_x * mean_y;
-  // Chunks of one depth say nothing of the slope.
+  // If all chunks have the same depth, the slope cannot be determined.
   const bool has_slope = variance > 1e-6 * mean_x * mean_x;
   // Costs never fall with depth and are never negative, so the slope is clamped.
   const double slope = has_slope ? std::clamp(covariance / variance, 0.0, mean_y / mean_x) : 0;

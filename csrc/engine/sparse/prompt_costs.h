@@ -1,14 +1,15 @@
-// What prompts cost: measured, as they are served.
+// The measured time of prefill.
 #pragma once
 
 namespace imp {
 
-// The time of a prompt: each row takes as long as its products and as the keys that it attends to.
+// The time of a prompt, as a quadratic function of its length: products take the same time for each row, and attention
+// takes time in proportion to the keys before the row.
 struct PromptCost {
-  double linear = 0;     // of a row
-  double quadratic = 0;  // of a row for each two keys before it
+  double linear = 0;     // time of a row without attention
+  double quadratic = 0;  // time of a row for every two keys before it
 
-  // Of n rows after `first` others.
+  // The time of n rows after `first` others.
   double of(double first, double n) const noexcept {
     return linear * n + quadratic * ((first + n) * (first + n) - first * first);
   }
@@ -17,15 +18,15 @@ struct PromptCost {
 // Fits a PromptCost to chunks of prompts, by least squares with forgetting.
 class PromptCostFit {
  public:
-  // A chunk of n rows after `first` others took so long.
+  // Adds a chunk of n rows after `first` others, which took ns.
   void add(int first, int n, double ns) noexcept;
-  // Whether chunks were measured that together had a prompt's length.
-  bool is_known() const noexcept { return weight_ >= kLeastRows; }
+  // Whether enough rows were measured.
+  bool is_known() const noexcept { return weight_ >= kMinRows; }
   PromptCost cost() const noexcept;
 
  private:
-  static constexpr double kLeastRows = 256;
-  static constexpr int kLeastChunk = 32;             // smaller ones say more of a step than of a row
+  static constexpr double kMinRows = 256;
+  static constexpr int kMinChunk = 32;  // smaller chunks measure the fixed time of a step rather than that of a row
   static constexpr double kForgetting = 1 / 4096.0;  // for each row
   // Sums over chunks of rows, of keys per row and of nanoseconds per row.
   double weight_ = 0;

@@ -8,7 +8,8 @@
 namespace imp {
 namespace {
 
-// No draft takes the blocks of a prompt that is being scored, and every other shadow may lose its own.
+// The round number of a shadow that is being scored. It is later than all others: no other shadow takes its blocks, and
+// it may take theirs.
 constexpr std::uint64_t kBusy = std::numeric_limits<std::uint64_t>::max() / 2;
 
 // Stops the watch even if the step throws.

@@ -14,24 +14,25 @@
 namespace imp {
 
 // SpecPrefill ("Speculative Prefill: Turbocharging TTFT with Lightweight and Training-Free Token Importance
-// Estimation"). The draft model evaluates the prompt and continues it by kLookahead greedy tokens. The attention of
-// each of these queries to a token of the prompt is the greatest of its smoothed weights over heads and layers. The
+// Estimation"). The draft model evaluates the prompt and continues it by kLookahead greedy tokens. For each of these
+// queries, the attention to a token of the prompt is the maximum of the smoothed weights over heads and layers. The
 // importance of a token is the mean over the queries.
 //
-// The prompt's shadow does this, so a run that drafts later finds it evaluated.
+// The scorer evaluates the sequence's shadow. So if the run drafts later, its prompt is already in the draft model's
+// cache.
 class PromptScorer {
  public:
   static constexpr int kLookahead = 8;
   enum class Progress : std::uint8_t { working, done, failed };
 
-  // cost_of_row: the time of the draft model's row, as a part of the model's.
+  // cost_of_row: time of a row of the draft model / time of a row of the model.
   PromptScorer(std::shared_ptr<DraftSteps> steps, double cost_of_row)
       : steps_(std::move(steps)), cost_of_row_(cost_of_row) {
     greedy_.temperature = 0;
   }
 
   // The longest prompt that it can score.
-  int most_tokens() const noexcept { return steps_->max_context() - kLookahead; }
+  int max_tokens() const noexcept { return steps_->max_context() - kLookahead; }
   int max_rows() const noexcept { return steps_->max_rows(); }
   double cost_of_row() const noexcept { return cost_of_row_; }
 
@@ -40,7 +41,7 @@ class PromptScorer {
   bool begin(const Sequence& sequence, int first_token);
   // Runs one step: up to n_rows of the prompt, or one of the tokens after it. Throws DeviceError.
   Progress advance(int n_rows);
-  // Once it is done: of each token.
+  // After Progress::done: the importance of each token.
   std::span<const float> importance() const noexcept { return importance_; }
   // Of the last step.
   int first_row() const noexcept { return first_row_; }

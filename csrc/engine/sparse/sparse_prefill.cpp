@@ -1,4 +1,4 @@
-// The way of a run from the decision to the choice of its tokens.
+// The path of a run from the decision to the choice of its tokens.
 #include "engine/sparse/sparse_prefill.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace imp {
 namespace {
 
-// Rows of a step that reads weights for about as long as it computes.
-constexpr int kLeastRows = 24;
+// Up to about this many rows, the time of a step is that of reading the weights.
+constexpr int kMinRows = 24;
 
 // The run guesses with the draft model, whose shadow holds the prompt now.
 bool drafts(const EngineState& state, const Run& run) {
@@ -43,7 +43,7 @@ void SparsePrefill::decide(Sequence& sequence) {
   const PromptFacts facts = {.n_cached = n_held,
                              .n_new = static_cast<int>(sequence.tokens.size()) - n_held,
                              .wants_scores = run.returns.scores,
-                             .most_scored = scorer.most_tokens(),
+                             .max_scored = scorer.max_tokens(),
                              .model_takes_gaps = takes_gaps_,
                              .draft = is_measured ? draft_.cost() : PromptCost{.linear = scorer.cost_of_row()},
                              .model = is_measured ? model_.cost() : PromptCost{.linear = 1}};
@@ -151,17 +151,17 @@ void SparsePrefill::fall_back(Sequence& sequence) noexcept {
   make_dense(sequence, DenseReason::failed);
 }
 
-// Beside runs that generate, a step of scoring takes about as long as the rows of prompts in a step of the model.
+// If other runs generate, a scoring step takes about as long as the prefill rows in a step of the model.
 int SparsePrefill::n_rows() const noexcept {
   const int most = state_.scorer->max_rows();
   const int per_decode = state_.options.prefill_per_decode;
   if (n_decode_rows_ == 0 || per_decode == 0 || state_.scheduler.n_running() == 0) return most;
-  const double n_of_model = std::max(kLeastRows, per_decode * n_decode_rows_);
+  const double n_of_model = std::max(kMinRows, per_decode * n_decode_rows_);
   const double n = n_of_model / std::max(state_.scorer->cost_of_row(), 1e-3);
   return std::max(1, static_cast<int>(std::min<double>(n, most)));
 }
 
-// Only steps of one prompt alone tell what its rows cost.
+// Measures only steps with nothing but one prompt.
 void SparsePrefill::learn(const Step& step, std::int64_t step_ns) noexcept {
   n_decode_rows_ = step.n_decode_rows;
   if (step.n_decode_rows > 0 || step.rows.size() != 1) return;

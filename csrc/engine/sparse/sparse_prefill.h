@@ -10,23 +10,23 @@
 
 namespace imp {
 
-// A run whose prompt may be sparse waits for admission until its prompt is scored. Scoring takes one step of the draft
-// model in each turn of the loop, so commands and the steps of other runs go on meanwhile. A sequence then has the
-// chosen tokens only (Sequence::sparse); scheduler and executor treat it as any other. Whatever fails before its first
-// output makes it dense again.
+// A run whose prompt may be sparse is not admitted before its prompt is scored. Scoring runs one step of the draft
+// model in each iteration of the loop, so commands and the steps of other runs continue. Afterwards the sequence has
+// only the chosen tokens (Sequence::sparse), and the scheduler and the executor treat it like any other. If anything
+// fails before its first output, it becomes dense again.
 class SparsePrefill {
  public:
   // takes_gaps: see ForwardPass.
   SparsePrefill(EngineState& state, const Clock& clock, bool takes_gaps)
       : state_(state), clock_(clock), takes_gaps_(takes_gaps) {}
 
-  // A run begins. If its prompt has to be scored, it awaits that.
+  // Decides whether the prompt of a new run is scored, and sets Run::awaits_scoring.
   void decide(Sequence& sequence);
   // Runs a step of scoring. Returns false if no prompt waits for it. Throws DeviceError.
   bool advance();
-  // The evaluation of the chosen part failed.
+  // Makes the sequence dense, because the evaluation of the chosen part failed.
   void fall_back(Sequence& sequence) noexcept;
-  // A step of the model took this long.
+  // Measures a step of the model, which took step_ns.
   void learn(const Step& step, std::int64_t step_ns) noexcept;
 
  private:
@@ -44,7 +44,7 @@ class SparsePrefill {
   PromptCostFit model_;
   PromptCostFit draft_;
   int n_decode_rows_ = 0;  // of the last step
-  // The run whose prompt is being scored, from its token first_ on; ticket 0: none.
+  // The run whose prompt is being scored, and the first token that is scored; ticket 0: none.
   SequenceId id_ = 0;
   Ticket ticket_ = 0;
   int first_ = 0;

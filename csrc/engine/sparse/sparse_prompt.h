@@ -1,4 +1,4 @@
-// What a sequence knows of the part of its prompt that is not evaluated.
+// The positions of a sequence whose prompt is evaluated in part.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace imp {
 
-// The cells of a sequence's cache are contiguous: those of a sparse prompt stand for positions with gaps between them.
-// Sampling, limits and reports speak of positions.
+// The cells of a sequence in the KV cache are contiguous. The tokens of a sparse prompt in these cells have positions
+// with gaps between them. Sampling, limits and reports use positions.
 struct SparsePrompt {
   int n_dense = 0;                    // tokens at the beginning without a gap
   std::vector<std::int32_t> kept;     // the positions of the tokens after them

@@ -5,14 +5,14 @@ namespace imp {
 namespace {
 
 // A sparse prompt must take less than this share of the dense one's time.
-constexpr double kLeastGain = 0.8;
+constexpr double kMaxTimeShare = 0.8;
 
-// Scoring reads the whole prompt, also what the model's cache holds.
+// Scoring reads the whole prompt, including the tokens that the model's cache already holds.
 bool pays(const SparseRequest& request, const PromptFacts& facts) noexcept {
   const double first = facts.n_cached;
   const double scoring = facts.draft.of(0, first + facts.n_new);
   const double part = facts.model.of(first, least_selected(facts.n_new, request.keep));
-  return scoring + part < kLeastGain * facts.model.of(first, facts.n_new);
+  return scoring + part < kMaxTimeShare * facts.model.of(first, facts.n_new);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, 
   if (request.policy == SparsePolicy::dense) return DenseReason::requested;
   if (request.keep == kKeepAll) return DenseReason::keep_all;
   if (facts.wants_scores) return DenseReason::prompt_scores;
-  if (facts.n_new > limits.max_tokens || facts.n_cached + facts.n_new > facts.most_scored) {
+  if (facts.n_new > limits.max_tokens || facts.n_cached + facts.n_new > facts.max_scored) {
     return DenseReason::over_limit;
   }
   if (is_automatic && facts.n_new <= limits.threshold) return DenseReason::below_threshold;

@@ -10,23 +10,23 @@ namespace {
 // A run that is not asked for guesses is asked this many times every kTrialSteps outputs.
 constexpr int kAskTrials = 4;
 // After so many answers with guesses, one without shows what it costs.
-constexpr int kMostAsked = 64;
+constexpr int kMaxAskedInARow = 64;
 // The highest price of a guess, in units of the wait for one mask. An answer may be late for reasons other than its
 // guesses.
-constexpr double kMostPrice = 4;
+constexpr double kMaxPrice = 4;
 
 }  // namespace
 
 int DraftControl::n_to_ask(DraftHistory& history, int n_most) noexcept {
   const MaskCosts& masks = history.masks;
-  const bool is_known = masks.is_known() && masks.n_since_plain() < kMostAsked && last_step_.n_outputs > 0 &&
+  const bool is_known = masks.is_known() && masks.n_since_plain() < kMaxAskedInARow && last_step_.n_outputs > 0 &&
                         costs_.is_known(last_step_.n_outputs);
   if (n_most <= 0 || !is_known || !may_draft(history) || !is_worth_asking(history)) return 0;
   const double unit = wait_and_step_ns(history);
   // What the first answer costs is only guessed.
   int n = masks_.has_asked() ? n_most : 1;
   const auto is_payable = [&] {
-    const double lost = (masks.extra_ns(n, masks_) + most_extra_ns(last_step_, n)) / unit;
+    const double lost = (masks.extra_ns(n, masks_) + max_extra_ns(last_step_, n)) / unit;
     return lost <= std::min(history.budget.left(), budget_.left());
   };
   while (n > 0 && !is_payable()) --n;
@@ -70,7 +70,7 @@ void DraftControl::add_wait(DraftHistory& history, int n_asked, int n_given, dou
     return;
   }
   if (!history.masks.is_known()) return;
-  const double extra = std::clamp(wait_ns / history.masks.plain_ns() - 1, 0.0, kMostPrice * (1 + n_given));
+  const double extra = std::clamp(wait_ns / history.masks.plain_ns() - 1, 0.0, kMaxPrice * (1 + n_given));
   history.masks.add_asked(n_given, extra);
   masks_.add_asked(n_given, extra);
   const double lost = extra * history.masks.plain_ns() / wait_and_step_ns(history);

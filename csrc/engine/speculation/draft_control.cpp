@@ -11,7 +11,7 @@ namespace imp {
 namespace {
 
 // The time of choosing and making the guesses of a step counts as at most so many steps without guesses.
-constexpr double kMostDraft = 4;
+constexpr double kMaxDraftSteps = 4;
 
 int n_chosen(std::span<const DraftOption> options) {
   return std::accumulate(options.begin(), options.end(), 0,
@@ -30,8 +30,8 @@ void DraftControl::reserve(int max_options, int max_guesses) {
   choices_.reserve(static_cast<std::size_t>(max_options));
 }
 
-void DraftControl::set_prior(int drafter, int sureness, RightShares shares) {
-  priors_[static_cast<std::size_t>(drafter)][static_cast<std::size_t>(sureness)] = shares;
+void DraftControl::set_prior(int drafter, int confidence, RightShares shares) {
+  priors_[static_cast<std::size_t>(drafter)][static_cast<std::size_t>(confidence)] = shares;
 }
 
 void DraftControl::find_survivals(int drafter, const DraftHistory& history, std::span<const Guess> guesses,
@@ -40,10 +40,10 @@ void DraftControl::find_survivals(int drafter, const DraftHistory& history, std:
   const Acceptance& own = history.acceptance[index];
   double survival = 1;
   for (std::size_t i = 0; i < into.size(); ++i) {
-    const int sureness = std::min<int>(guesses[i].sureness, Acceptance::kClasses - 1);
-    const RightShares& prior = priors_[index][static_cast<std::size_t>(sureness)];
-    const double of_all = of_all_[index].share(sureness, i == 0, i == 0 ? prior.first : prior.later);
-    survival *= own.share(sureness, i == 0, of_all);
+    const int confidence = std::min<int>(guesses[i].confidence, Acceptance::kClasses - 1);
+    const RightShares& prior = priors_[index][static_cast<std::size_t>(confidence)];
+    const double of_all = of_all_[index].share(confidence, i == 0, i == 0 ? prior.first : prior.later);
+    survival *= own.share(confidence, i == 0, of_all);
     into[i] = survival;
   }
 }
@@ -73,7 +73,7 @@ void DraftControl::choose(std::span<DraftOption> options, const StepShape& step)
   keep_to_budgets(options, step);
   for (DraftOption& option : options) {
     option.history->is_trial = false;
-    if (has_more(option)) ++option.history->n_held_back;
+    if (has_more(option)) ++option.history->n_steps_without_trial;
   }
   try_one_more(options, step);
 }
@@ -107,20 +107,20 @@ DraftOption* DraftControl::over_budget(std::span<DraftOption> options, const Ste
   const int n_guesses = n_chosen(options);
   if (n_guesses == 0) return nullptr;
   const double plain = plain_ns(step);
-  const double row_loss = most_extra_ns(step, n_guesses) / n_guesses / plain;
+  const double row_loss = max_extra_ns(step, n_guesses) / n_guesses / plain;
   const double make_loss = one_row_ns(step) / plain;
   DraftOption* furthest = nullptr;
   DraftOption* longest = nullptr;
-  double most_debt = 0, total = 0;
+  double max_debt = 0, total = 0;
   for (DraftOption& option : options) {
     if (option.n_chosen == 0) continue;
     const double loss = option.n_chosen * (row_loss + option.guess_cost * make_loss);
     const double debt = loss - option.history->budget.left();
     total += loss;
     if (longest == nullptr || option.n_chosen > longest->n_chosen) longest = &option;
-    if (debt <= most_debt) continue;
+    if (debt <= max_debt) continue;
     furthest = &option;
-    most_debt = debt;
+    max_debt = debt;
   }
   if (furthest != nullptr) return furthest;
   return total * step.n_outputs > budget_.left() ? longest : nullptr;
@@ -133,15 +133,16 @@ void DraftControl::try_one_more(std::span<DraftOption> options, const StepShape&
   for (DraftOption& option : options) {
     if (!has_more(option)) continue;
     const DraftHistory& history = *option.history;
-    const bool is_due =
-        history.n_repeats > 0 || (history.n_held_back >= kTrialSteps && n_steps_without_trial_ >= kTrialSteps);
-    if (is_due && (longest == nullptr || history.n_held_back > longest->history->n_held_back)) longest = &option;
+    const bool is_due = history.n_trials_left > 0 ||
+                        (history.n_steps_without_trial >= kTrialSteps && n_steps_without_trial_ >= kTrialSteps);
+    if (is_due && (longest == nullptr || history.n_steps_without_trial > longest->history->n_steps_without_trial))
+      longest = &option;
   }
   if (longest == nullptr || !may_add_row(options, *longest, step)) return;
   DraftHistory& history = *longest->history;
-  if (history.n_repeats == 0) {
-    history.n_repeats = longest->n_chosen == 0 ? kTrials : 1;
-    history.n_held_back = 0;
+  if (history.n_trials_left == 0) {
+    history.n_trials_left = longest->n_chosen == 0 ? kTrials : 1;
+    history.n_steps_without_trial = 0;
     n_steps_without_trial_ = 0;
   }
   history.is_trial = true;
@@ -154,7 +155,7 @@ bool DraftControl::may_add_row(std::span<DraftOption> options, DraftOption& opti
   const double plain = plain_ns(step);
   if (n_guesses > step.n_free) return false;
   const bool is_alone = step.n_rows == 1;
-  if (!is_alone && costs_.step_ns(step.n_rows + n_guesses, step.n_held) > kMostDelay * plain) return false;
+  if (!is_alone && costs_.step_ns(step.n_rows + n_guesses, step.n_held) > kMaxDelay * plain) return false;
   const double start = option.start_cost * one_row_ns(step) / plain;
   if (budget_.left() < start * step.n_outputs || option.n_ahead < kPayback * start) return false;
   ++option.n_chosen;
@@ -172,19 +173,19 @@ double DraftControl::one_row_ns(const StepShape& step) const noexcept {
 }
 
 // Beside rows of prompts, what a row of a guess costs is not measured.
-double DraftControl::most_extra_ns(const StepShape& step, int n_guesses) const noexcept {
+double DraftControl::max_extra_ns(const StepShape& step, int n_guesses) const noexcept {
   const bool has_prompts = step.n_rows > step.n_outputs;
-  if (has_prompts) return n_guesses * costs_.most_row_ns(step.n_held / std::max(1, step.n_outputs));
-  return std::max(0.0, costs_.most_ns(step.n_rows + n_guesses, step.n_held) - plain_ns(step));
+  if (has_prompts) return n_guesses * costs_.max_row_ns(step.n_held / std::max(1, step.n_outputs));
+  return std::max(0.0, costs_.max_ns(step.n_rows + n_guesses, step.n_held) - plain_ns(step));
 }
 
 // What the guesses of a step added to its time. A step that was interrupted does not count as a cost of guesses.
 double DraftControl::extra_ns(const StepShape& step, int n_guesses, double work_ns) const noexcept {
   const bool has_prompts = step.n_rows > step.n_outputs;
-  if (has_prompts || !std::isfinite(work_ns)) return most_extra_ns(step, n_guesses);
+  if (has_prompts || !std::isfinite(work_ns)) return max_extra_ns(step, n_guesses);
   const double plain = plain_ns(step);
   const double expected = costs_.step_ns(step.n_rows + n_guesses, step.n_held);
-  const double most = std::max(RowCosts::kMostChange * expected, plain + most_extra_ns(step, n_guesses));
+  const double most = std::max(RowCosts::kMaxChange * expected, plain + max_extra_ns(step, n_guesses));
   return std::clamp(work_ns, plain, std::max(plain, most)) - plain;
 }
 
@@ -200,11 +201,11 @@ void DraftControl::add_step(const StepShape& step, int n_guesses, int n_right, c
   const bool is_late = times.is_held_back && n_guesses == 0 && costs_.is_measured();
   held_back_ns_ = is_late ? std::clamp(times.work_ns, plain_ns_, 2 * plain_ns_) - plain_ns_ : 0;
   // If the system interrupted the thread, the measured time is meaningless, so it is clamped.
-  const double draft_ns = std::clamp(times.draft_ns, 0.0, kMostDraft * plain_ns_);
+  const double draft_ns = std::clamp(times.draft_ns, 0.0, kMaxDraftSteps * plain_ns_);
   const double lost_ns = costs_.is_measured() ? guess_ns_ * n_guesses + held_back_ns_ + draft_ns : 0;
   budget_.add(step.n_outputs + n_right, n_right, lost_ns / plain_ns_ * n_outputs_);
   if (draft_ns > 0 && costs_.is_measured()) {
-    looking_loss_ += (std::min(draft_ns / plain_ns_, 1.0) * n_outputs_ - looking_loss_) / 4;
+    drafting_loss_ += (std::min(draft_ns / plain_ns_, 1.0) * n_outputs_ - drafting_loss_) / 4;
   }
   if (!has_prompts && n_guesses > 0) costs_.add(step.n_rows + n_guesses, step.n_held, times.work_ns);
   if (step.n_outputs > 0) last_step_ = {.n_outputs = step.n_outputs, .n_rows = step.n_outputs, .n_held = step.n_held};
@@ -218,17 +219,17 @@ void DraftControl::charge(DraftHistory& history, int n_guesses, int n_right, dou
 }
 
 void DraftControl::add_round(DraftHistory& history, int drafter, std::span<const Guess> verified, int n_right) {
-  history.n_singles = 0;
+  history.n_since_round = 0;
   const auto index = static_cast<std::size_t>(drafter);
   const auto n_tried = std::min(verified.size(), static_cast<std::size_t>(n_right) + 1);
   for (std::size_t i = 0; i < n_tried; ++i) {
     const bool is_right = i < static_cast<std::size_t>(n_right);
-    history.acceptance[index].add(verified[i].sureness, i == 0, is_right);
-    of_all_[index].add(verified[i].sureness, i == 0, is_right);
+    history.acceptance[index].add(verified[i].confidence, i == 0, is_right);
+    of_all_[index].add(verified[i].confidence, i == 0, is_right);
   }
   if (!history.is_trial) return;
   const bool is_right = n_right == static_cast<int>(verified.size());
-  history.n_repeats = is_right ? history.n_repeats - 1 : 0;
+  history.n_trials_left = is_right ? history.n_trials_left - 1 : 0;
   history.is_trial = false;
 }
 
@@ -237,18 +238,18 @@ void DraftControl::review(DraftHistory& history, int n_outputs, double n_paid) n
   history.n_earned += n_outputs;
   history.n_paid += n_paid;
   if (history.n_rounds < kReviewRounds) return;
-  if (history.n_earned < kLeastGain * history.n_paid) {
-    constexpr int kLongestOff = 1 << 20;
-    history.n_off = history.next_off;
-    history.next_off = std::min(2 * history.next_off, kLongestOff);
+  if (history.n_earned < kMinGain * history.n_paid) {
+    constexpr int kMaxBackoff = 1 << 20;
+    history.backoff_left = history.next_backoff;
+    history.next_backoff = std::min(2 * history.next_backoff, kMaxBackoff);
   }
   history.n_rounds = 0;
   history.n_earned = history.n_paid = 0;
 }
 
 void DraftControl::add_single(DraftHistory& history) noexcept {
-  if (history.n_off > 0) --history.n_off;
-  ++history.n_singles;
+  if (history.backoff_left > 0) --history.backoff_left;
+  ++history.n_since_round;
 }
 
 }  // namespace imp

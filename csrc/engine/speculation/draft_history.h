@@ -1,4 +1,4 @@
-// What the control of guesses knows of a sequence.
+// The measurements of a sequence on which DraftControl decides.
 #pragma once
 
 #include <array>
@@ -10,22 +10,22 @@
 
 namespace imp {
 
-// Assign a fresh one to forget all.
+// Assign DraftHistory{} to reset it.
 struct DraftHistory {
   std::array<Acceptance, kMaxDrafters> acceptance{};
   DraftBudget budget;
   MaskCosts masks;  // of a constrained run
-  // Of the rounds since the last review: outputs, and how many their time was worth without guesses.
+  // Since the last review:
   int n_rounds = 0;
-  double n_earned = 0;
-  double n_paid = 0;
-  int n_off = 0;          // outputs until it may draft again
-  int next_off = 256;     // how long it stops the next time
-  int n_held_back = 0;    // steps since it last tried more guesses than seemed worth it
-  bool is_trial = false;  // it tries one more in this step
-  int n_singles = 0;      // outputs since its last round
-  int n_repeats = 0;      // trials in the next steps, as long as they are right
-  int n_not_asked = 0;    // answers of the text side since it was last asked for guesses
+  double n_earned = 0;            // outputs of these rounds
+  double n_paid = 0;              // outputs that would have taken the same time without guesses
+  int backoff_left = 0;           // outputs until the sequence may draft again
+  int next_backoff = 256;         // length of the next pause, which doubles each time
+  int n_steps_without_trial = 0;  // steps that left out guesses, since the last trial
+  bool is_trial = false;          // this step verifies one guess more than seems worth it
+  int n_since_round = 0;          // outputs since its last round
+  int n_trials_left = 0;          // further trials, as long as they are right
+  int n_not_asked = 0;            // answers of the text side since it was last asked for guesses
 };
 
 }  // namespace imp

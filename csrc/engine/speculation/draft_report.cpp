@@ -19,7 +19,7 @@ std::string_view name_of(DraftSkip skip) noexcept {
 
 std::string_view why_off(const Run& run, const DraftHistory& history, bool has_drafters) noexcept {
   if (!has_drafters || run.max_draft_tokens == 0) return "disabled";
-  if (history.n_off > 0) return name_of(DraftSkip::not_worth_it);
+  if (history.backoff_left > 0) return name_of(DraftSkip::not_worth_it);
   if (run.drafts.n_rounds > 0) return {};
   constexpr DraftSkip kReason = DraftSkip::not_worth_it;
   return run.draft_skips[static_cast<std::size_t>(kReason)] > 0 ? name_of(kReason) : std::string_view{};

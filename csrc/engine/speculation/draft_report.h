@@ -1,4 +1,4 @@
-// What a run's end says about its guesses.
+// What the FinishedEvent of a run reports about its guesses.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@ struct DraftHistory;
 
 std::string_view name_of(DraftSkip skip) noexcept;
 
-// Why the run verified no guesses at its end: "disabled", the name of a DraftSkip, or nothing. A run that merely found
-// no guess has no reason.
+// Why the run verified no guesses when it ended: "disabled", the name of a DraftSkip, or empty. Empty also if no
+// drafter found a guess.
 std::string_view why_off(const Run& run, const DraftHistory& history, bool has_drafters) noexcept;
 
 // The counts of the run, with the names of the server's drafters.

@@ -1,4 +1,4 @@
-// The steps of a draft model, for all that uses it.
+// Runs the steps of a draft model, for drafting and for scoring prompts.
 #pragma once
 
 #include <cstdint>
@@ -54,11 +54,11 @@ class DraftSteps {
   int max_rows_;
   int max_sequences_;
   ShadowSequences shadows_;
-  StateSaves states_;  // of no recurrent state
+  StateSaves states_;  // saves nothing: a draft model has no recurrent state
   StepExecutor executor_;
   Step step_;
-  std::vector<PlannedRows> rows_;  // of the next step, and their shadows
-  std::vector<Shadow*> planned_;
+  std::vector<PlannedRows> rows_;  // of the next step
+  std::vector<Shadow*> planned_;   // the shadow of each element of rows_
   std::vector<BlockCopy> copies_;
 };
 

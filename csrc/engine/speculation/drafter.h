@@ -20,26 +20,25 @@ struct Step;
 struct DraftRequest {
   Sequence* sequence = nullptr;
   int n_wanted = 0;
-  std::vector<Guess> guesses;  // the answer: at most n_wanted, none if the drafter has no idea
+  std::vector<Guess> guesses;  // output: at most n_wanted, perhaps none
 };
 
-// Guesses cost time if they are wrong. They never change a token: the model verifies each one.
+// A wrong guess costs time. It never changes an output, because the model verifies every guess.
 class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const noexcept = 0;
-  // The time that a guess takes, in rows of the model: 1 is as long as a step of the model with one row. It decides how
-  // many guesses are asked for.
+  // The time to make a guess. The unit is a step of the model with one row. It decides how many guesses are requested.
   virtual double cost_of_token() const noexcept { return 0; }
-  // What it has to evaluate before it can guess for the sequence, in the same unit.
+  // The time to evaluate what the drafter lacks before its first guess for the sequence, in the same unit.
   virtual double start_cost(const Sequence& /*sequence*/) const noexcept { return 0; }
-  // What guesses of a sureness class are worth before any is verified.
-  virtual RightShares prior(int /*sureness*/) const noexcept { return {}; }
+  // The expected acceptance rates of a confidence class before any guess is verified.
+  virtual RightShares prior(int /*confidence*/) const noexcept { return {}; }
   // Allocates nothing once the lists of guesses have their capacity.
   virtual void draft(std::span<DraftRequest> requests) = 0;
-  // A step is complete: its guesses are matched, and each sequence holds what is kept. The forward pass still has the
-  // step's activations, unless a device that runs ahead has begun the next step. In rows of a sequence that has ended,
-  // `planned.sequence` is null. Allocates nothing.
+  // A step is complete: its guesses are verified, and each sequence holds the tokens that it keeps. The forward pass
+  // still has the step's activations, unless a device that runs ahead has begun the next step. If a sequence has ended,
+  // `planned.sequence` of its rows is null. Allocates nothing.
   virtual void observe(const Step& /*step*/) {}
   // Blocks of the model's cache are about to be copied, in order.
   virtual void copy_blocks(std::span<const BlockCopy> /*copies*/) {}

@@ -6,7 +6,7 @@
 
 namespace imp {
 
-std::uint8_t sureness_of(float logprob) noexcept {
+std::uint8_t confidence_of(float logprob) noexcept {
   const float probability = std::exp(logprob);
   if (probability >= 0.9F) return 3;
   if (probability >= 0.6F) return 2;

@@ -1,4 +1,4 @@
-// A token that a drafter expects.
+// A draft token.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ inline constexpr int kMaxDrafters = 6;
 
 struct Guess {
   std::int32_t token = 0;
-  std::uint8_t sureness = 0;  // class within its drafter, by which the share of right guesses is measured
+  std::uint8_t confidence = 0;  // class within its drafter, by which the share of right guesses is measured
 };
 
 }  // namespace imp

@@ -30,8 +30,8 @@ HeadDrafter::HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& m
   last_rows_.reserve(rows);
   writers_.resize(static_cast<std::size_t>(n_blocks_));
   drafting_.resize(guesses);
-  const int most_blocks = ceil_div(options.max_context + kLimits.draft_tokens, pool_->geometry().block_tokens);
-  for (Drafting& drafting : drafting_) drafting.blocks.reserve(static_cast<std::size_t>(most_blocks));
+  const int max_blocks = ceil_div(options.max_context + kLimits.draft_tokens, pool_->geometry().block_tokens);
+  for (Drafting& drafting : drafting_) drafting.blocks.reserve(static_cast<std::size_t>(max_blocks));
   draws_.reserve(guesses);
   results_.reserve(guesses);
 }
@@ -56,8 +56,8 @@ void HeadDrafter::observe(const Step& step) {
   }
 }
 
-// The rows of the step that are kept and whose next tokens are known. No two sequences write to the same block: after a
-// step, sequences may share a block that both of them evaluated.
+// Adds the rows of the step that are kept and whose next tokens are known. After a step, two sequences may share a
+// block that both evaluated; only one of them writes to it.
 void HeadDrafter::add_rows(const Step& step) {
   tokens_.clear();
   positions_.clear();
@@ -73,7 +73,7 @@ void HeadDrafter::add_rows(const Step& step) {
     bool is_last_written = false;
     for (int first = row.first_position; first < end;) {
       const int next = std::min(end, (first / block_tokens + 1) * block_tokens);
-      is_last_written = is_free(sequence.table.blocks[static_cast<std::size_t>(first / block_tokens)], sequence);
+      is_last_written = claim_block(sequence.table.blocks[static_cast<std::size_t>(first / block_tokens)], sequence);
       if (is_last_written) {
         add_part(sequence, row.first_row + first - row.first_position, first, next - first);
       }
@@ -89,9 +89,9 @@ void HeadDrafter::add_rows(const Step& step) {
 
 void HeadDrafter::add_part(const Sequence& sequence, int first_row, int first_position, int n_rows) {
   const auto first = static_cast<int>(tokens_.size());
-  const bool goes_on = !sequences_.empty() && sequences_.back().blocks.data() == sequence.table.blocks.data() &&
-                       sequences_.back().first_position + sequences_.back().n_rows == first_position;
-  if (goes_on) {
+  const bool continues = !sequences_.empty() && sequences_.back().blocks.data() == sequence.table.blocks.data() &&
+                         sequences_.back().first_position + sequences_.back().n_rows == first_position;
+  if (continues) {
     sequences_.back().n_rows += n_rows;
   } else {
     sequences_.push_back(
@@ -105,7 +105,8 @@ void HeadDrafter::add_part(const Sequence& sequence, int first_row, int first_po
   }
 }
 
-bool HeadDrafter::is_free(std::int32_t block, const Sequence& sequence) {
+// Returns false if another sequence writes to the block in this step.
+bool HeadDrafter::claim_block(std::int32_t block, const Sequence& sequence) {
   Writer& writer = writers_[static_cast<std::size_t>(block)];
   if (writer.step != n_steps_) writer = {.step = n_steps_, .sequence = sequence.id};
   return writer.sequence == sequence.id;
@@ -183,7 +184,7 @@ void HeadDrafter::guess() {
   draw_tokens(backend_, logits, draws_, results_);
 }
 
-// Sequences that want no further guess leave the round.
+// Appends the drawn guesses. Removes the sequences that want no further guess from the round.
 void HeadDrafter::take_draws() {
   std::size_t n_left = 0;
   for (std::size_t i = 0; i < n_drafting_; ++i) {
@@ -196,11 +197,11 @@ void HeadDrafter::take_draws() {
     }
     const auto n = static_cast<int>(guesses.size());
     if (drawn.status != SampleStatus::ok || ends_run(*sequence.run, drawn.token, n)) continue;
-    guesses.push_back({.token = drawn.token, .sureness = sureness_of(drawn.logprob)});
+    guesses.push_back({.token = drawn.token, .confidence = confidence_of(drawn.logprob)});
     if (n + 1 >= drafting.request->n_wanted) continue;
     drafting.row = static_cast<std::int32_t>(i);
     ++drafting.cell;
-    if (!has_cell(drafting)) continue;
+    if (!reserve_cell(drafting)) continue;
     sequence.append_guess(drawn.token);
     if (i != n_left) std::swap(drafting_[n_left], drafting);
     ++n_left;
@@ -208,8 +209,9 @@ void HeadDrafter::take_draws() {
   n_drafting_ = n_left;
 }
 
-// A cell beyond the sequence's own blocks is in a block that only this round uses.
-bool HeadDrafter::has_cell(Drafting& drafting) {
+// Allocates a block for the cell if it is beyond the sequence's own blocks. Only this round uses such blocks. Returns
+// false if none is left.
+bool HeadDrafter::reserve_cell(Drafting& drafting) {
   const auto block = static_cast<std::size_t>(drafting.cell / pool_->geometry().block_tokens);
   if (block < drafting.blocks.size()) return true;
   if (next_block_ == pool_->geometry().n_blocks) return false;
@@ -235,7 +237,7 @@ void HeadDrafter::extend_drafts() {
                         *pool_);
 }
 
-// Guesses stay with the requests; the sequences have only what was drawn.
+// Removes the guesses from the sequences. The requests keep them.
 void HeadDrafter::end_round() noexcept {
   for (Drafting& drafting : drafting_) {
     if (drafting.request != nullptr) drafting.request->sequence->drop_guesses();

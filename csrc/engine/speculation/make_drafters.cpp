@@ -1,4 +1,4 @@
-// Finds the tokens that a drafter may guess, and makes the drafters and what scores prompts.
+// Finds the tokens that a drafter may guess, and makes the drafters and the prompt scorer.
 #include "engine/speculation/make_drafters.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::vector<std::int32_t> never_guessed(const EngineOptions& options, const std:
                                         int n_tokens, int n_ids) {
   std::vector<std::int32_t> ids;
   for (const auto& list : {options.suppressed_tokens, others}) {
-    std::ranges::copy_if(list, std::back_inserter(ids), [&](std::int32_t id) { return id < n_ids; });
+    std::ranges::copy_if(list, std::back_inserter(ids), [&](std::int32_t id) { return id >= 0 && id < n_ids; });
   }
   for (std::int32_t id = n_tokens; id < n_ids; ++id) ids.push_back(id);
   return ids;
@@ -37,7 +37,7 @@ std::unique_ptr<Drafter> head_drafter(LoadedModel& model, const EngineOptions& o
   return std::make_unique<HeadDrafter>(*model.backend, *model.head, *model.decoder, given);
 }
 
-// Of the draft model's ids, some are another token of the model.
+// options.draft_suppressed_tokens are ids of the draft model that belong to a different token of the model.
 std::shared_ptr<DraftSteps> draft_steps(LoadedModel& model, const EngineOptions& options, Clock clock) {
   const ModelConfig& draft = model.draft->config();
   const DraftModelOptions given{.n_blocks = model.draft->memory().n_blocks,

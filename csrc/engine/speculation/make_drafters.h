@@ -1,4 +1,4 @@
-// What uses the draft model of a loaded model.
+// Makes the drafters and the prompt scorer of a loaded model.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,12 @@
 namespace imp {
 
 struct DraftUses {
-  Drafters drafters;                     // that compute with weights
+  Drafters drafters;                     // those with weights: a draft model, a draft head
   std::unique_ptr<PromptScorer> scorer;  // null: no sparse prefill
 };
 
-// Those that the options name, if the model has a draft model. They share its cache. The model outlives them.
+// Makes those that the options enable and for which the model has the weights. The drafter and the scorer of a draft
+// model share its cache. The model must outlive them.
 DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock = {});
 
 }  // namespace imp

@@ -1,4 +1,4 @@
-// Running sums of waits, with those of all sequences as a prior.
+// Running sums, shrunk to the means of all sequences.
 #include "engine/speculation/mask_costs.h"
 
 #include <algorithm>
@@ -14,13 +14,13 @@ constexpr double kPriorRight = 1;
 void MaskCosts::add_plain(double wait_ns) noexcept {
   n_since_plain_ = 0;
   if (!(wait_ns > 0)) return;
-  const double counted = plain_ns_ > 0 ? std::min(wait_ns, kMostChange * plain_ns_) : wait_ns;
+  const double counted = plain_ns_ > 0 ? std::min(wait_ns, kMaxChange * plain_ns_) : wait_ns;
   plain_ns_ += plain_ns_ > 0 ? (counted - plain_ns_) / 8 : counted;
 }
 
 void MaskCosts::add_asked(int n_guesses, double extra) noexcept {
   ++n_since_plain_;
-  if (n_asked_ >= kMostAsked) {
+  if (n_asked_ >= kMaxAsked) {
     for (double* sum : {&n_asked_, &n_guesses_, &n_right_, &extra_}) *sum /= 2;
   }
   ++n_asked_;

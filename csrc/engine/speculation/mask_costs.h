@@ -1,48 +1,48 @@
-// What the masks of guesses cost, and what asking the text side for guesses gains.
+// Measures what the masks of guesses cost, and how many right guesses the text side gives.
 #pragma once
 
 namespace imp {
 
-// Each step of a constrained run is followed by a wait for the text side. If it is asked for guesses, it looks for them
-// and computes one more mask for each one. The added wait is divided into a price for each guess and a price for the
-// search. A price is learned for each sequence, because constraints differ, and for all.
+// After each step a constrained run waits for the text side. If the text side is asked for guesses, it searches for
+// them and computes one more mask for each guess. The wait that this adds is divided equally among the guesses and the
+// search. This price is measured for each sequence, because constraints differ, and for all sequences together.
 class MaskCosts {
  public:
-  // The text side answered without being asked for guesses.
+  // The text side gave a mask, and was not asked for guesses.
   void add_plain(double wait_ns) noexcept;
-  // It was asked, and gave n_guesses. `extra`: the time that this added, in waits without.
+  // The text side was asked for guesses and gave n_guesses. `extra`: the added wait, in units of plain_ns().
   void add_asked(int n_guesses, double extra) noexcept;
-  // The guesses that it gave were verified.
+  // n_right of the guesses that it gave are right.
   void add_right(int n_right) noexcept { n_right_ += n_right; }
 
   bool is_known() const noexcept { return plain_ns_ > 0; }
   bool has_asked() const noexcept { return n_asked_ > 0; }
   double plain_ns() const noexcept { return plain_ns_; }
-  // The answers since the last one without guesses.
+  // The number of answers with guesses since the last one without.
   int n_since_plain() const noexcept { return n_since_plain_; }
-  // The wait that n guesses add, and the guesses and right guesses that one request for them brings. With few
-  // measurements, these are the means over all sequences.
+  // The expected wait that n guesses add, and the expected numbers of guesses and of right guesses in an answer. The
+  // measurements of all sequences serve as the prior.
   double extra_ns(double n_guesses, const MaskCosts& of_all) const noexcept;
   double guesses_per_ask(const MaskCosts& of_all) const noexcept;
   double right_per_ask(const MaskCosts& of_all) const noexcept;
 
  private:
-  // In waits for one mask. Before anything is measured, a guess is expected to cost as much as two.
+  // The cost of a guess, in units of plain_ns().
   double price() const noexcept;
   double shrunk(double sum, double prior) const noexcept;
 
   static constexpr double kPriorPrice = 2;
-  static constexpr double kPriorWeight = 4;  // times of asking
-  static constexpr double kMostAsked = 32;   // then the sums are halved
-  static constexpr double kMostChange = 4;   // a wait without guesses counts as at most so many times the mean
+  static constexpr double kPriorWeight = 4;  // the prior counts as this many answers
+  static constexpr double kMaxAsked = 32;    // at this many answers the sums are halved
+  static constexpr double kMaxChange = 4;    // a wait without guesses counts as at most this many times the mean
 
   double plain_ns_ = 0;  // running mean; 0: nothing is measured
   int n_since_plain_ = 0;
-  // Sums over the times that it was asked.
+  // Sums over the answers with guesses.
   double n_asked_ = 0;
   double n_guesses_ = 0;
   double n_right_ = 0;
-  double extra_ = 0;  // in waits for one mask
+  double extra_ = 0;  // in units of plain_ns_
 };
 
 }  // namespace imp

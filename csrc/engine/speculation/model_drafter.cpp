@@ -11,9 +11,9 @@
 namespace imp {
 namespace {
 
-// Rows of a prompt's chunk while nothing is measured, and the fewest at any time.
-constexpr int kLeastChunk = 16;
-// The time of a prompt's row, in guesses, until it is measured.
+// The smallest chunk of a prompt, in rows, and its size while nothing is measured.
+constexpr int kMinChunk = 16;
+// The assumed time of a prefill row, in units of the time of a guess, until it is measured.
 constexpr double kPriorPromptRow = 0.25;
 
 }  // namespace
@@ -32,7 +32,7 @@ double ModelDrafter::start_cost(const Sequence& sequence) const noexcept {
   const Shadow* const shadow = shadows().find(sequence.id);
   const int n_held = shadow != nullptr ? shadow->copy.held : 0;
   const int n_lacking = static_cast<int>(sequence.history().size()) - n_held;
-  if (n_lacking <= kLeastChunk) return 0;
+  if (n_lacking <= kMinChunk) return 0;
   const bool is_measured = prompt_row_ns_.value() > 0 && single_row_ns_.value() > 0;
   const double row_cost =
       is_measured ? prompt_row_ns_.value() / single_row_ns_.value() : kPriorPromptRow * cost_of_token();
@@ -69,12 +69,12 @@ void ModelDrafter::choose(std::span<DraftRequest> requests) {
     try {
       Shadow* shadow = steps_->shadows().update(*request.sequence, round_);
       if (shadow != nullptr) drafting_.push_back({.request = &request, .shadow = shadow, .n_wanted = n_wanted});
-    } catch (const std::bad_alloc&) {  // there is no memory for another shadow
+    } catch (const std::bad_alloc&) {  // no memory for another shadow: the sequence gets no guesses
     }
   }
 }
 
-// The last guess is not evaluated by the draft model.
+// The number of guesses that the draft model's context allows. The draft model does not evaluate the last guess.
 int ModelDrafter::n_possible(const DraftRequest& request) const noexcept {
   const Sequence& sequence = *request.sequence;
   if (sequence.run->constrained) return 0;
@@ -83,15 +83,16 @@ int ModelDrafter::n_possible(const DraftRequest& request) const noexcept {
   return std::min(request.n_wanted, steps_->max_context() - static_cast<int>(sequence.history().size()) + 1);
 }
 
-// Rows of prompts that take a quarter of the time of a step of the model.
+// The number of prefill rows that take a quarter of the time of a step of the model.
 int ModelDrafter::n_prompt_rows() const noexcept {
   const auto most = steps_->max_rows() - static_cast<int>(drafting_.size());
-  if (prompt_row_ns_.value() == 0) return std::min(kLeastChunk, most);
+  if (prompt_row_ns_.value() == 0) return std::min(kMinChunk, most);
   const double n_rows = step_ns_.value() / 4 / prompt_row_ns_.value();
-  return std::min(most, std::max(kLeastChunk, static_cast<int>(std::min(n_rows, 1e6))));
+  return std::min(most, std::max(kMinChunk, static_cast<int>(std::min(n_rows, 1e6))));
 }
 
-// Evaluates what the shadows lack. Those that lack more than fits have no guesses in this round.
+// Plans to evaluate the tokens that the shadows lack. A shadow whose tokens do not all fit has no guesses in this
+// round.
 void ModelDrafter::plan_first_step() {
   steps_->clear();
   int n_left = n_prompt_rows();
@@ -124,7 +125,7 @@ bool ModelDrafter::run_step() {
   const int n_rows = steps_->n_rows();
   if (n_rows == static_cast<int>(steps_->n_sequences())) {
     token_ns_.add(ns / n_rows);
-  } else if (n_rows >= kLeastChunk) {
+  } else if (n_rows >= kMinChunk) {
     prompt_row_ns_.add(ns / n_rows);
   }
   return true;
@@ -158,7 +159,7 @@ bool ModelDrafter::take(const Draw& draw, Drafting& drafting) {
     drafting.n_wanted = n;
     return true;
   }
-  guesses.push_back({.token = token, .sureness = sureness_of(draw.result.logprob)});
+  guesses.push_back({.token = token, .confidence = confidence_of(draw.result.logprob)});
   copy.tokens.push_back(token);
   return true;
 }

@@ -12,28 +12,28 @@
 namespace imp {
 
 // Draws each guess with the request's own sampler and the random number of the output that it guesses. So a draft model
-// with the distribution of the model is always right, at any temperature. (Greedy guesses are right less often, and
-// rejection sampling with other random numbers keeps only the distribution.) Guesses are steps of the one executor, of
-// all sequences together.
+// with the same distribution as the model is always right, at any temperature. (Greedy guesses are right less often.
+// Rejection sampling with other random numbers would preserve only the distribution of outputs, not the outputs.) All
+// sequences of a round share the steps of the draft model.
 //
-// A sequence drafts from its first output on. Its prompt is evaluated first, in chunks that take at most a quarter of
-// the time of the model's steps; until then there are no guesses for it.
+// A sequence drafts from its first output on. The draft model first evaluates the prompt, in chunks that take at most a
+// quarter of the time of the model's steps. Until then the sequence gets no guesses.
 class ModelDrafter final : public Drafter {
  public:
   static constexpr std::string_view kName = "model";
-  static constexpr int kMostFailures = 3;  // in a row: then it is off
+  static constexpr int kMaxFailures = 3;  // after this many failed rounds in a row the drafter is off
 
   explicit ModelDrafter(std::shared_ptr<DraftSteps> steps, double assumed_cost = 0);
   std::string_view name() const noexcept override { return kName; }
   double cost_of_token() const noexcept override;
-  // The tokens that the shadow lacks, if they are more than a round brings.
+  // The time to evaluate the tokens that the shadow lacks; 0 if they are not more than one chunk.
   double start_cost(const Sequence& sequence) const noexcept override;
   void draft(std::span<DraftRequest> requests) override;
   void observe(const Step& step) override;
   void forget(const Sequence& sequence) noexcept override { steps_->shadows().erase(sequence.id); }
   void flush() override { steps_->shadows().blocks().flush(); }
 
-  bool is_off() const noexcept { return n_failures_ >= kMostFailures; }
+  bool is_off() const noexcept { return n_failures_ >= kMaxFailures; }
   const ShadowSequences& shadows() const noexcept { return steps_->shadows(); }
 
  private:
@@ -43,7 +43,7 @@ class ModelDrafter final : public Drafter {
     Shadow* shadow = nullptr;
     int n_wanted = 0;
   };
-  // Of times in nanoseconds; 0: nothing was measured.
+  // A running mean of times in nanoseconds; 0: nothing is measured yet.
   class RunningMean {
    public:
     void add(double value) noexcept { mean_ = mean_ == 0 ? value : mean_ + (value - mean_) / 8; }

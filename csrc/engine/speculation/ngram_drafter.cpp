@@ -6,9 +6,9 @@
 namespace imp {
 
 // Measured on answers that edit, quote or continue their prompts.
-RightShares NgramDrafter::prior(int sureness) const noexcept {
-  if (sureness >= NgramIndex::kEditedCopy) return {.first = 0.33, .later = 0.75};
-  switch (sureness) {
+RightShares NgramDrafter::prior(int confidence) const noexcept {
+  if (confidence >= NgramIndex::kEditedCopy) return {.first = 0.33, .later = 0.75};
+  switch (confidence) {
     case 0:
     case 1:
       return {.first = 0.44, .later = 0.77};

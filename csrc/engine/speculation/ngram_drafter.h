@@ -10,7 +10,7 @@ class NgramDrafter final : public Drafter {
  public:
   static constexpr std::string_view kName = "ngram";
   std::string_view name() const noexcept override { return kName; }
-  RightShares prior(int sureness) const noexcept override;
+  RightShares prior(int confidence) const noexcept override;
   void draft(std::span<DraftRequest> requests) override;
 };
 

@@ -9,7 +9,7 @@
 namespace imp {
 namespace {
 
-std::uint8_t sureness_of(int length, bool is_edited) {
+std::uint8_t confidence_of(int length, bool is_edited) {
   const int log2 = length == 0 ? 0 : std::bit_width(static_cast<unsigned>(length)) - 1;
   return static_cast<std::uint8_t>(log2 + (is_edited ? NgramIndex::kEditedCopy : 0));
 }
@@ -33,7 +33,7 @@ void NgramIndex::add(std::span<const std::int32_t> tokens, std::size_t end) {
   previous_.push_back(previous);
 }
 
-// More buckets. The chains are as if all tokens had been added to them.
+// If there are too few buckets, makes more and adds all tokens again.
 void NgramIndex::reserve(std::span<const std::int32_t> tokens, std::size_t n_tokens) {
   const std::size_t n_added = previous_.size();
   previous_.reserve(n_tokens);
@@ -73,8 +73,8 @@ NgramIndex::Match NgramIndex::longest_match(std::span<const std::int32_t> tokens
   return best;
 }
 
-// An edit replaces, skips or inserts a few tokens and goes on with the copy: the last token is looked for from where
-// the guesses stopped being right.
+// After an edit, which replaces, removes or inserts a few tokens, the copy continues. Searches the last token from the
+// position at which the guesses stopped being right.
 std::int32_t NgramIndex::edited_copy(std::span<const std::int32_t> tokens) {
   if (source_ == kNone || tokens.size() <= source_size_) return kNone;
   const std::size_t n_drawn = tokens.size() - source_size_;
@@ -102,13 +102,13 @@ void NgramIndex::propose(std::span<const std::int32_t> tokens, int n_wanted, std
   if (source == kNone) return;
   source_ = source;
   source_size_ = tokens.size();
-  const std::uint8_t sureness = sureness_of(match.length, is_edited);
+  const std::uint8_t confidence = confidence_of(match.length, is_edited);
   const std::size_t first = guesses.size();
   for (int i = 0; i < n_wanted; ++i) {
-    // If the repeated part ends before n_wanted guesses, the guesses themselves go on: the text is periodic.
+    // Beyond the last token, the guesses repeat themselves: the text is periodic.
     const auto at = static_cast<std::size_t>(source + i);
     const std::int32_t token = at < tokens.size() ? tokens[at] : guesses[first + at - tokens.size()].token;
-    guesses.push_back({.token = token, .sureness = sureness});
+    guesses.push_back({.token = token, .confidence = confidence});
   }
 }
 

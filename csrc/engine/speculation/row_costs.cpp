@@ -24,9 +24,9 @@ void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
     bucket.ns = expected;
   }
   // A step that was interrupted must not look like the cost of its rows.
-  const double counted = std::clamp(ns, expected / kMostChange, expected * kMostChange);
-  bucket.weight = std::min(bucket.weight + 1, kMostWeight);
-  bucket.most_rows = std::max(bucket.most_rows, n_rows);
+  const double counted = std::clamp(ns, expected / kMaxChange, expected * kMaxChange);
+  bucket.weight = std::min(bucket.weight + 1, kMaxWeight);
+  bucket.max_rows = std::max(bucket.max_rows, n_rows);
   const double share = 1 / bucket.weight;
   const double held_difference = n_held - bucket.n_held;
   const double ns_difference = counted - bucket.ns;
@@ -50,7 +50,7 @@ void RowCosts::add_prompt(int n_rows, double ns) noexcept {
   prompt_row_ns_ = prompt_row_ns_ > 0 ? prompt_row_ns_ + (row_ns - prompt_row_ns_) / 8 : row_ns;
 }
 
-// By least squares. More tokens in the cache never make a step faster.
+// A least-squares fit. More tokens in the cache never make a step faster.
 double RowCosts::ns_per_held() const noexcept {
   return held_squares_ > 0 ? std::max(held_times_ns_ / held_squares_, 0.0) : 0;
 }
@@ -59,17 +59,17 @@ double RowCosts::step_ns(int n_rows, double n_held) const noexcept {
   return base_ns(n_rows) + ns_per_held() * n_held;
 }
 
-double RowCosts::most_row_ns(double n_held) const noexcept {
+double RowCosts::max_row_ns(double n_held) const noexcept {
   const double one_row_ns = step_ns(1, n_held);
   if (prompt_row_ns_ == 0) return one_row_ns;
-  return std::clamp(kMostOfPrompt * prompt_row_ns_, one_row_ns / 2, one_row_ns);
+  return std::clamp(kMaxOfPromptRow * prompt_row_ns_, one_row_ns / 2, one_row_ns);
 }
 
-double RowCosts::most_ns(int n_rows, double n_held) const noexcept {
+double RowCosts::max_ns(int n_rows, double n_held) const noexcept {
   int n_measured = 0;
   for (const Bucket& bucket : buckets_) {
     if (bucket.weight == 0) continue;
-    n_measured = bucket.most_rows;
+    n_measured = bucket.max_rows;
     if (n_measured >= n_rows) break;
   }
   // Between two measured numbers of rows, the time may jump at any number. Assume the time of the larger one.
@@ -78,11 +78,12 @@ double RowCosts::most_ns(int n_rows, double n_held) const noexcept {
     const int n_like = is_between ? n_measured : n_rows;
     return step_ns(n_like, n_held) * std::max(1.0, buckets_[bucket_of(n_like)].lateness);
   }
-  return step_ns(std::max(n_measured, 1), n_held) + most_row_ns(n_held / n_rows) * (n_rows - std::max(n_measured, 1));
+  return step_ns(std::max(n_measured, 1), n_held) + max_row_ns(n_held / n_rows) * (n_rows - std::max(n_measured, 1));
 }
 
-// Goes through the means in the order of their rows. Below the first one and above the last one a row costs what a row
-// of a prompt does, or the prior.
+// The time without the part for tokens in the cache. Interpolates between the means of the buckets. Below the first one
+// a row costs kPriorSlope of a step with one row; above the last one it costs that, or as much as a prefill row if that
+// is less.
 double RowCosts::base_ns(double n_rows) const noexcept {
   const double per_held = ns_per_held();
   double rows_before = 0, ns_before = 0, one_row_ns = 1;

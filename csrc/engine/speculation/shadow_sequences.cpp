@@ -26,7 +26,7 @@ Shadow& ShadowSequences::find_or_make(const Sequence& sequence) {
     made->copy.id = sequence.id;
     made->copy.scope = sequence.scope;
     made->copy.run.emplace().returns.logprobs = true;
-    made->copy.run->n_outputs = 1;  // its sequence has drawn a first output: no mask of that holds
+    made->copy.run->n_outputs = 1;  // not 0: the mask for the first output no longer applies
     found = shadows_.emplace(sequence.id, std::move(made)).first;
   }
   // The outputs of a run fit the sequence's list; guesses come after them.
@@ -36,8 +36,8 @@ Shadow& ShadowSequences::find_or_make(const Sequence& sequence) {
   return *found->second;
 }
 
-// Makes the tokens equal and keeps what is held of the common prefix. Returns false if the draft model lacks a token:
-// the copy then ends before it.
+// Makes the tokens equal, and keeps the cache of the common prefix. Returns false if the draft model lacks a token. The
+// copy then ends before that token.
 bool ShadowSequences::follow(Sequence& copy, const Sequence& sequence) {
   const std::span<const std::int32_t> tokens = sequence.history();
   const auto differing = std::ranges::mismatch(copy.tokens, tokens);

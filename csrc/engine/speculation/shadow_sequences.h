@@ -1,4 +1,4 @@
-// What a draft model keeps of the sequences that it guesses for: their tokens, and blocks in a cache of its own.
+// The draft model's copies of sequences, with blocks in its own cache.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace imp {
 
-// The copy of a sequence that the draft model evaluates. It has the tokens, the sampler, the stream and the base of the
-// sequence, so that the draft model draws with the same random numbers.
+// The copy of a sequence that the draft model evaluates. It has the sequence's tokens, sampler, stream and base, so the
+// draft model draws with the same random numbers.
 struct Shadow {
   Sequence copy;
-  std::uint64_t last_round = 0;  // in which it was last asked for
+  std::uint64_t last_round = 0;  // the last round in which it was used
 };
 
-// Nothing notifies a shadow of what happens to its sequence (truncations, cuts, preemptions): each round compares the
-// tokens of both. It then keeps what it holds of the common prefix. The comparison is linear in the tokens, as
-// attention is, and takes a thousandth of its time.
+// A shadow is not notified when its sequence is truncated, cut or preempted. Instead each round compares the tokens of
+// both, and the shadow keeps the cache of their common prefix. The comparison is linear in the number of tokens, as
+// attention is, and takes about a thousandth of its time.
 class ShadowSequences {
  public:
-  // A sequence that has not drafted for so many rounds may have to give its blocks to another.
+  // A shadow that was not used for this many rounds may lose its blocks to another one.
   static constexpr std::uint64_t kIdleRounds = 16;
 
   // Tokens of the draft model are below n_tokens.
@@ -40,8 +40,8 @@ class ShadowSequences {
   // The sequence's shadow, with the sequence's tokens; null if the draft model lacks one of them. Allocates only for a
   // new sequence, or one whose lists have grown.
   Shadow* update(const Sequence& sequence, std::uint64_t round);
-  // Makes the shadow's next n_rows writable. Takes the blocks of shadows that have not drafted for longest, but of none
-  // that drafted in the last kIdleRounds rounds. Returns false if there are not enough.
+  // Makes the shadow's next n_rows writable. If blocks are lacking, takes those of the least recently used shadows, but
+  // not of shadows that were used in the last kIdleRounds rounds. Returns false if there are still too few.
   bool prepare(Shadow& shadow, int n_rows, std::vector<BlockCopy>& copies);
   // Frees the blocks.
   void clear(Shadow& shadow);

@@ -40,8 +40,8 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
   control_.reserve(max_logits_rows, kLimits.draft_tokens);
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
     state.stats.drafters[i].name = drafters_[i]->name();
-    for (int sureness = 0; sureness < Acceptance::kClasses; ++sureness) {
-      control_.set_prior(static_cast<int>(i), sureness, drafters_[i]->prior(sureness));
+    for (int confidence = 0; confidence < Acceptance::kClasses; ++confidence) {
+      control_.set_prior(static_cast<int>(i), confidence, drafters_[i]->prior(confidence));
     }
   }
   state.stats.drafters[drafters_.size()].name = "grammar";
@@ -72,7 +72,7 @@ void Speculation::find_rounds(StepPlan& plan) {
     Sequence& sequence = *planned.sequence;
     if (!sequence.run->started || sequence.run->max_draft_tokens == 0) continue;
     if (sequence.run->constrained) count_answer(sequence);
-    if (const std::optional<DraftSkip> skip = why_not(sequence)) {
+    if (const std::optional<DraftSkip> skip = skip_reason(sequence)) {
       count_skip(sequence, *skip);
       continue;
     }
@@ -91,8 +91,8 @@ void Speculation::find_rounds(StepPlan& plan) {
   }
 }
 
-// Drafters are asked in order. Each one sees only the sequences for which those before it had no guess. Guesses that
-// cost something are made once it is known how many are worth it.
+// Asks the drafters in order. Each one is asked only for the sequences that have no guesses yet. Before a drafter with
+// a cost is asked, choose() decides how many guesses are worth that cost.
 void Speculation::make_guesses(const StepPlan& plan) {
   bool is_chosen = false;
   for (std::size_t i = 0; i < drafters_.size(); ++i) {
@@ -130,7 +130,7 @@ void Speculation::ask_drafter(std::size_t drafter, bool is_costly) {
   }
 }
 
-// Sets n_chosen of the rounds that have guesses, and of the others if a costly drafter is to make some.
+// Sets n_chosen of the rounds that have guesses and, given a costly drafter, of those that it may make guesses for.
 void Speculation::choose(const StepPlan& plan, std::optional<std::size_t> costly_drafter) {
   weighed_.clear();
   options_.clear();
@@ -153,7 +153,7 @@ void Speculation::choose(const StepPlan& plan, std::optional<std::size_t> costly
     if (is_made) continue;
     option.guess_cost = drafters_[drafter]->cost_of_token();
     option.start_cost = drafters_[drafter]->start_cost(sequence);
-    option.n_ahead = std::min(n_outputs_left(sequence), std::max(DraftControl::kLeastAhead, sequence.run->n_outputs));
+    option.n_ahead = std::min(n_outputs_left(sequence), std::max(DraftControl::kMinAhead, sequence.run->n_outputs));
   }
   if (options_.empty()) return;
   control_.choose(options_, shape_of(plan));
@@ -201,35 +201,35 @@ void Speculation::count_skip(Sequence& sequence, DraftSkip skip) noexcept {
   ++state_.stats.draft_skips[static_cast<std::size_t>(skip)];
 }
 
-std::optional<DraftSkip> Speculation::why_not(const Sequence& sequence) const noexcept {
-  if (sequence.drafting.n_off > 0) return DraftSkip::not_worth_it;
+std::optional<DraftSkip> Speculation::skip_reason(const Sequence& sequence) const noexcept {
+  if (sequence.drafting.backoff_left > 0) return DraftSkip::not_worth_it;
   if (state_.options.fixed_depth || control_.may_draft(sequence.drafting)) return std::nullopt;
   return DraftSkip::not_worth_it;
 }
 
-// After the next output.
+// The number of outputs that the run may have after its next one.
 int Speculation::n_outputs_left(const Sequence& sequence) const noexcept {
   const Run& run = *sequence.run;
   const int n_positions = state_.options.max_context - static_cast<int>(sequence.history().size());
   return run.limits.max_outputs < 0 ? n_positions : std::min(n_positions, run.limits.max_outputs - run.n_outputs - 1);
 }
 
-// The most guesses that the run can use now. The last output needs none: nothing follows it.
+// The maximum number of guesses that the run can use now. The last output needs none, because nothing follows it.
 int Speculation::n_wanted(const Sequence& sequence) const noexcept {
   const Run& run = *sequence.run;
   const int most = run.constrained ? kLimits.constrained_draft_tokens : kLimits.draft_tokens;
   return std::max(0, std::min({most, run.max_draft_tokens, n_outputs_left(sequence)}));
 }
 
-// Tokens that fit behind the sequence's own without evicting a block of the prefix cache.
+// The number of tokens that fit after the sequence's tokens without evicting a block of the prefix cache.
 int Speculation::n_writable(const Sequence& sequence) const noexcept {
   const KvBlocks& blocks = state_.blocks;
   const auto n_blocks = static_cast<int>(sequence.table.blocks.size()) + blocks.allocator().n_free();
   return n_blocks * blocks.block_tokens() - static_cast<int>(sequence.tokens.size());
 }
 
-// A sequence with a recurrent state saves it after each row, so a guess takes a slot for the time of the step. Guesses
-// evict the snapshots in up to a quarter of the slots.
+// The number of state slots that guesses may use in this step. A sequence with a recurrent state saves it after each
+// row, so each guess needs a slot during the step. Guesses may evict the snapshots in up to a quarter of all slots.
 int Speculation::state_slots_of(const StepPlan& plan) {
   const StateSlots& states = state_.blocks.states();
   if (!states.is_used()) return max_logits_rows_;

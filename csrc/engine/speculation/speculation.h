@@ -14,19 +14,19 @@
 
 namespace imp {
 
-// Sample and match. Each row of a guess is drawn from with the request's own sampler, output index and history, as if
-// all guesses before it were outputs. Draws count up to the first one that differs from the next guess. Since a row's
-// logits do not depend on the other rows of its batch, the outputs are the same as without guesses, for any sampler.
-// ("Fast Inference from Transformers via Speculative Decoding" accepts by a random test instead, which keeps only the
-// distribution.)
+// Sample and match. The row of each guess is sampled with the request's own sampler, output index and history, as if
+// all guesses before it were outputs. The draws are outputs up to and including the first one that differs from the
+// next guess. A row's logits do not depend on the other rows of its batch, so the outputs are those without guesses,
+// for any sampler. ("Fast Inference from Transformers via Speculative Decoding" accepts by a random test instead, which
+// preserves only the distribution.)
 //
-// Guesses are part of a sequence's tokens only while a step evaluates them: the scheduler, the prefix cache and
-// the commands see only outputs. Guesses use what a planned step leaves free: rows, rows with logits and blocks. Of
-// these, DraftControl takes what is worth its time.
+// Guesses are part of a sequence's tokens only while a step evaluates them. The scheduler, the prefix cache and the
+// commands see only outputs. Guesses use only the rows, logits rows and blocks that a planned step leaves free.
+// DraftControl decides how many of these are worth their time.
 //
-// The guesses of a constrained run come from outside the engine, with a mask for each row. Where they are worth their
-// time, the run asks for them with a DraftedEvent. The text side takes those that it proposes, as far as the constraint
-// allows them, or what the constraint forces (the drafter "grammar").
+// A constrained run needs a mask for the row of each guess, so its guesses come from outside the engine. If guesses are
+// worth their time, the engine sends a DraftedEvent with a proposal. The text side answers with the proposed guesses
+// that the constraint allows, or with the tokens that the constraint forces (the drafter "grammar").
 class Speculation {
  public:
   // The clock outlives it.
@@ -35,31 +35,32 @@ class Speculation {
   bool is_on() const noexcept { return !drafters_.empty(); }
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
   void extend(StepPlan& plan);
-  // The step that ended reported the events from this one on. Asks the text side for the guesses that are worth it.
+  // Asks the text side for guesses, for the runs that await a mask. `first_event`: the first event of the completed
+  // step.
   void ask(std::size_t first_event);
-  // Takes the guesses out of a plan whose step failed. Returns false if there were none.
+  // Removes the guesses from a plan whose step failed. Returns false if there were none.
   bool withdraw(StepPlan& plan);
-  // The step is completed: counts which guesses were right.
+  // Counts the right guesses of a completed step.
   void count(const Step& step);
-  // The step took this long.
+  // Measures a completed step, which took step_ns.
   void learn(const Step& step, std::int64_t step_ns);
   // Shows a complete step to the drafters.
   void observe(Step& step);
-  // Copies what the drafters keep under the numbers of these blocks.
+  // Makes the same block copies in the drafters' caches.
   void copy_blocks(std::span<const BlockCopy> copies);
   // Frees what the drafters keep of sequences that have ended.
   void flush();
   // The most guesses of a step.
-  std::size_t most_guesses() const noexcept { return rounds_.size(); }
+  std::size_t max_guesses() const noexcept { return rounds_.size(); }
   // Whether a sequence of the step may draft in the next one, which then has to wait for this step's tokens.
   bool may_follow(const Step& step) const noexcept;
 
  private:
-  // Of a sequence that decodes in the step and may draft.
+  // A sequence that decodes in the step and may draft.
   struct Round {
     PlannedRows* planned = nullptr;
     int n_most = 0;
-    int drafter = -1;  // which made the guesses; -1: none did
+    int drafter = -1;  // the drafter that made the guesses; -1: there are none
     int n_chosen = 0;
     std::vector<Guess> guesses;
   };
@@ -71,7 +72,7 @@ class Speculation {
   void choose(const StepPlan& plan, std::optional<std::size_t> costly_drafter);
   StepShape shape_of(const StepPlan& plan) const;
   int n_free(const StepPlan& plan) const noexcept;
-  std::optional<DraftSkip> why_not(const Sequence& sequence) const noexcept;
+  std::optional<DraftSkip> skip_reason(const Sequence& sequence) const noexcept;
   int n_wanted(const Sequence& sequence) const noexcept;
   void take_given(Round& round) const;
   void count_answer(Sequence& sequence);
@@ -79,10 +80,10 @@ class Speculation {
   void make_proposal(Sequence& sequence, DraftedEvent& event);
   int n_outputs_left(const Sequence& sequence) const noexcept;
   void charge(const Step& step);
-  Sequence* going_on(const StepRow& row);
+  Sequence* running_sequence(const StepRow& row);
   int n_writable(const Sequence& sequence) const noexcept;
   int state_slots_of(const StepPlan& plan);
-  bool is_armed(const Sequence& sequence) const noexcept;
+  bool may_draft_next(const Sequence& sequence) const noexcept;
   void append(Round& round, StepPlan& plan);
   void count_skip(Sequence& sequence, DraftSkip skip) noexcept;
 

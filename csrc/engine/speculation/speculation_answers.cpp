@@ -9,21 +9,21 @@
 
 namespace imp {
 
-// Takes the guesses that came with the masks. One that the text side took from a drafter is as sure as it was.
+// Takes the guesses that came with the masks. A guess from a drafter's proposal keeps its confidence.
 void Speculation::take_given(Round& round) const {
   const Run& run = *round.planned->sequence->run;
   const int n = std::min(round.n_most, run.n_given());
   if (n <= 0) return;
-  // Without a proposal, whatever came is counted as the constraint's.
+  // Without a proposal, the guesses count for the drafter "grammar".
   const bool is_proposed = !run.given.forced && run.proposal.drafter >= 0;
   round.drafter = is_proposed ? run.proposal.drafter : grammar();
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-    const std::uint8_t sureness = is_proposed ? run.proposal.sureness[i] : std::uint8_t{0};
-    round.guesses.push_back({.token = run.given.tokens[i], .sureness = sureness});
+    const std::uint8_t confidence = is_proposed ? run.proposal.confidence[i] : std::uint8_t{0};
+    round.guesses.push_back({.token = run.given.tokens[i], .confidence = confidence});
   }
 }
 
-// The answer to the last step is there: a mask, or what a DraftedEvent asked for.
+// Measures how long the run waited for the answer to its last step: a mask, or the answer to a DraftedEvent.
 void Speculation::count_answer(Sequence& sequence) {
   Run& run = *sequence.run;
   if (run.proposal.made_ns < 0 || run.given.taken_ns < 0) return;
@@ -59,11 +59,11 @@ void Speculation::ask(std::size_t first_event) {
 }
 
 int Speculation::n_to_ask(Sequence& sequence) {
-  const int n_most = why_not(sequence) ? 0 : n_wanted(sequence);
+  const int n_most = skip_reason(sequence) ? 0 : n_wanted(sequence);
   return state_.options.fixed_depth ? n_most : control_.n_to_ask(sequence.drafting, n_most);
 }
 
-// Drafters that compute would do so for guesses that the constraint may refuse.
+// Fills the event with guesses. Does not ask drafters with a cost, because the constraint may reject their guesses.
 void Speculation::make_proposal(Sequence& sequence, DraftedEvent& event) {
   DraftRequest& request = requests_.front();
   Proposal& proposal = sequence.run->proposal;
@@ -80,7 +80,7 @@ void Speculation::make_proposal(Sequence& sequence, DraftedEvent& event) {
     request.guesses.resize(static_cast<std::size_t>(n));
   }
   for (const Guess& guess : request.guesses) {
-    proposal.sureness[static_cast<std::size_t>(event.n_tokens)] = guess.sureness;
+    proposal.confidence[static_cast<std::size_t>(event.n_tokens)] = guess.confidence;
     event.tokens[event.n_tokens++] = guess.token;
   }
 }

@@ -1,4 +1,4 @@
-// What becomes of the guesses of a step: which were right, and what they cost.
+// Evaluates the guesses of a completed step: how many were right, and what they cost.
 #include <algorithm>
 #include <utility>
 
@@ -37,19 +37,19 @@ void Speculation::flush() {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->flush();
 }
 
-// The sequence of the row if its run goes on; else null.
-Sequence* Speculation::going_on(const StepRow& row) {
+// The sequence of the row if its run has not ended; otherwise null.
+Sequence* Speculation::running_sequence(const StepRow& row) {
   Sequence* const found = state_.find(row.id);
   const bool is_there = found != nullptr && found == row.planned.sequence;
   return is_there && found->run && found->run->ticket == row.ticket ? found : nullptr;
 }
 
-// The guesses of a sequence that has ended count for their class too.
+// Also counts the guesses of sequences that have ended.
 void Speculation::count(const Step& step) {
   if (drafters_.empty()) return;
   for (const StepRow& row : step.rows) {
     if (!row.planned.last) continue;
-    Sequence* const sequence = going_on(row);
+    Sequence* const sequence = running_sequence(row);
     if (row.planned.n_guesses == 0) {
       if (sequence != nullptr) DraftControl::add_single(sequence->drafting);
       continue;
@@ -57,7 +57,7 @@ void Speculation::count(const Step& step) {
     const Round& round = rounds_[static_cast<std::size_t>(row.planned.round)];
     const std::span<const Guess> guesses = round.guesses;
     DraftHistory unused;
-    // An end inside the round says nothing of the guesses after it.
+    // If the run ended within the round, it is unknown whether the guesses after the end are right.
     if (sequence == nullptr) {
       control_.add_round(unused, row.planned.drafter, guesses.first(static_cast<std::size_t>(row.n_right)),
                          row.n_right);
@@ -88,7 +88,7 @@ void Speculation::learn(const Step& step, std::int64_t step_ns) {
 
 void Speculation::charge(const Step& step) {
   for (const StepRow& row : step.rows) {
-    Sequence* const sequence = row.planned.last ? going_on(row) : nullptr;
+    Sequence* const sequence = row.planned.last ? running_sequence(row) : nullptr;
     if (sequence == nullptr) continue;
     const auto drafter = static_cast<std::size_t>(row.planned.drafter);
     const bool is_made = row.planned.n_guesses > 0 && drafter < drafters_.size();
@@ -99,19 +99,19 @@ void Speculation::charge(const Step& step) {
 
 bool Speculation::may_follow(const Step& step) const noexcept {
   if (drafters_.empty()) return false;
-  // A step that does not wait shows what it costs without guesses.
+  // Without a recent baseline, the next step runs without guesses to measure it. So it need not wait.
   if (!state_.options.fixed_depth && !control_.costs().is_known(step.n_decode_rows)) return false;
   return std::ranges::any_of(
-      step.rows, [this](const StepRow& row) { return row.planned.last && is_armed(*row.planned.sequence); });
+      step.rows, [this](const StepRow& row) { return row.planned.last && may_draft_next(*row.planned.sequence); });
 }
 
-// Without guesses the next step may begin before this one ends. A sequence that had none for a while is looked at now
-// and then.
-bool Speculation::is_armed(const Sequence& sequence) const noexcept {
+// Whether the sequence may get guesses in the next step, which then cannot begin before this one ends. A sequence
+// without a round for kPeriod outputs is considered only every kPeriod outputs.
+bool Speculation::may_draft_next(const Sequence& sequence) const noexcept {
   constexpr int kPeriod = 16;
-  if (!sequence.run->started || why_not(sequence) || n_wanted(sequence) <= 1) return false;
-  const int n_singles = sequence.drafting.n_singles;
-  return state_.options.fixed_depth || n_singles < kPeriod || n_singles % kPeriod == 0;
+  if (!sequence.run->started || skip_reason(sequence) || n_wanted(sequence) <= 1) return false;
+  const int n_since_round = sequence.drafting.n_since_round;
+  return state_.options.fixed_depth || n_since_round < kPeriod || n_since_round % kPeriod == 0;
 }
 
 }  // namespace imp

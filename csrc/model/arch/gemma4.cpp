@@ -47,6 +47,10 @@ void share_kv(FactReader& facts, std::string_view key) {
     const auto shared = std::find_if(std::make_reverse_iterator(first), layers.rend(),
                                      [&](const LayerConfig& earlier) { return earlier.window == layer->window; });
     if (shared == layers.rend()) refuse("layers of each kind before those that share");
+    // Both use the same cells, so a different shape would read or write beyond them.
+    if (shared->n_kv_heads != layer->n_kv_heads || shared->head_dim != layer->head_dim) {
+      refuse("layers with heads as those whose keys and values they share");
+    }
     layer->kv = shared->kv;
     layer->shares_kv = true;
   }

@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "model/arch/hf_facts.h"
 #include "model/model_limits.h"
+#include "model/number_text.h"
 #include "model/rope.h"
 
 namespace imp {
@@ -124,6 +125,9 @@ void read_hf_rope(FactReader& facts, RopeStyle style, double default_theta, floa
   float rotated = default_rotated;
   facts.find_number("rope_dims", "partial_rotary_factor", rotated);
   facts.find_number("rope_dims", section + "partial_rotary_factor", rotated);
+  if (!(rotated > 0 && rotated <= 1)) {
+    facts.refuse(Reason::MODEL_CONFIG, "partial_rotary_factor", number_text(rotated), "above 0, at most 1");
+  }
   rope.dims = static_cast<int>(static_cast<float>(facts.config.head_dim) * rotated);
   if (facts.find_word("", section + "rope_type") == kProportional) {
     rope.n_rotated_pairs = rope.dims / 2;

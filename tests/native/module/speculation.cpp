@@ -35,7 +35,7 @@ class IndexedTokens {
     std::vector<Guess> guesses;
     index_.propose(tokens_, n_wanted, guesses);
     std::vector<std::pair<std::int32_t, int>> found;
-    for (const Guess& guess : guesses) found.emplace_back(guess.token, guess.sureness);
+    for (const Guess& guess : guesses) found.emplace_back(guess.token, guess.confidence);
     return found;
   }
   // Adds the tokens one by one, with guesses for each, as a generation does that is never right.
@@ -55,12 +55,12 @@ class IndexedTokens {
   NgramIndex index_;
 };
 
-// The sureness classes of prompt lookup, with the shares of first and of later guesses that are expected to be right.
+// The confidence classes of prompt lookup, with the shares of first and of later guesses that are expected to be right.
 std::vector<std::tuple<int, double, double>> ngram_priors() {
   std::vector<std::tuple<int, double, double>> priors;
-  for (int sureness = 0; sureness < Acceptance::kClasses; ++sureness) {
-    const RightShares shares = NgramDrafter().prior(sureness);
-    priors.emplace_back(sureness, shares.first, shares.later);
+  for (int confidence = 0; confidence < Acceptance::kClasses; ++confidence) {
+    const RightShares shares = NgramDrafter().prior(confidence);
+    priors.emplace_back(confidence, shares.first, shares.later);
   }
   return priors;
 }
@@ -83,18 +83,18 @@ std::vector<int> chosen_depths(const std::vector<std::vector<double>>& survivals
 class ControlledSequences {
  public:
   explicit ControlledSequences(int n_sequences) : histories_(static_cast<std::size_t>(n_sequences)) {
-    control_.reserve(n_sequences, kMostGuesses);
+    control_.reserve(n_sequences, kMaxGuesses);
   }
 
-  // guesses: for each sequence its drafter and the sureness of its guesses.
+  // guesses: for each sequence its drafter and the confidence of its guesses.
   std::vector<int> choose(const std::vector<std::pair<int, std::vector<int>>>& guesses, const StepShape& step,
                           double guess_cost, double start_cost, int n_ahead) {
     guesses_.clear();
     options_.clear();
     step_ = step;
-    for (const auto& [drafter, sureness] : guesses) {
+    for (const auto& [drafter, confidence] : guesses) {
       std::vector<Guess>& made = guesses_.emplace_back();
-      for (const int each : sureness) made.push_back({.token = 0, .sureness = static_cast<std::uint8_t>(each)});
+      for (const int each : confidence) made.push_back({.token = 0, .confidence = static_cast<std::uint8_t>(each)});
     }
     for (std::size_t i = 0; i < guesses.size(); ++i) {
       options_.push_back({.history = &histories_.at(i),
@@ -139,13 +139,13 @@ class ControlledSequences {
   }
   void add_answered(std::size_t sequence, int n_right) { control_.add_answered(histories_.at(sequence), n_right); }
   bool may_draft(std::size_t sequence) const { return control_.may_draft(histories_.at(sequence)); }
-  int n_off(std::size_t sequence) const { return histories_.at(sequence).n_off; }
+  int backoff_left(std::size_t sequence) const { return histories_.at(sequence).backoff_left; }
   double budget(std::size_t sequence) const { return histories_.at(sequence).budget.left(); }
   void reset(std::size_t sequence) { histories_.at(sequence) = DraftHistory{}; }
   DraftControl& control() noexcept { return control_; }
 
  private:
-  static constexpr int kMostGuesses = 64;
+  static constexpr int kMaxGuesses = 64;
   DraftControl control_;
   StepShape step_;
   std::vector<DraftHistory> histories_;
@@ -191,10 +191,10 @@ void register_testing_speculation(py::module_& module) {
       .def("may_draft", &ControlledSequences::may_draft)
       .def("budget", &ControlledSequences::budget)
       .def("set_prior",
-           [](ControlledSequences& self, int drafter, int sureness, double first, double later) {
-             self.control().set_prior(drafter, sureness, {.first = first, .later = later});
+           [](ControlledSequences& self, int drafter, int confidence, double first, double later) {
+             self.control().set_prior(drafter, confidence, {.first = first, .later = later});
            })
-      .def("n_off", &ControlledSequences::n_off)
+      .def("backoff_left", &ControlledSequences::backoff_left)
       .def("reset", &ControlledSequences::reset)
       .def_property_readonly(
           "costs", [](ControlledSequences& self) -> RowCosts& { return self.control().costs(); },

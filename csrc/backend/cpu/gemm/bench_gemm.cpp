@@ -41,7 +41,7 @@ GemmBenchResult bench_gemm(const GemmBench& bench, const DeviceCaps& caps, Threa
   const auto kernels = registry.kernels();
   const auto named = std::ranges::find(kernels, bench.kernel, &GemmKernel::name);
   if (named == kernels.end()) {
-    throw FieldInvalid("kernel", "no " + std::string(bench.kernel));
+    throw FieldInvalid("kernel", "no " + std::string(bench.kernel) + "; imp kernels lists them");
   }
   const GemmProblem problem{named->any_weight ? bench.weight : named->weight, bench.n, bench.k};
   const GemmOverride only{std::string(traits(problem.weight).name), std::string(bench.kernel)};

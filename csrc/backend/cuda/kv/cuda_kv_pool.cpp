@@ -27,7 +27,7 @@ const KvGeometry& checked(const KvGeometry& geometry) {
   require(geometry.dtype == DType::F16 || geometry.dtype == DType::BF16 || geometry.dtype == DType::Q8_0, "dtype",
           std::string(traits(geometry.dtype).name), "f16, bf16 or q8_0 on cuda");
   require_number(geometry.dtype != DType::Q8_0 || head_dim % kKvGroup == 0, "head_dim", head_dim,
-                 "a multiple of 32, as q8_0 has its blocks");
+                 "a multiple of 32, the block of q8_0");
   const int tokens = geometry.block_tokens;
   require_number(tokens >= 16 && tokens <= 256 && std::has_single_bit(static_cast<unsigned>(tokens)), "block_tokens",
                  tokens, "16, 32, 64, 128 or 256");
