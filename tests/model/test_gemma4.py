@@ -65,7 +65,7 @@ REFUSED = [
     ({"gemma4.attention.shared_kv_layers": 5}, "attention.shared_kv_layers: 5, expected layers of each kind"),
     ({"gemma4.attention.value_length_swa": 8}, "attention.value_length_swa: 8, expected the key length 16"),
     ({"gemma4.feed_forward_length": [72] * 5}, "feed_forward_length: 5 values, expected one for each of 6 layers"),
-    ({"gemma4.attention.head_count_kv": [2, 1, 3, 1, 2, 1]}, "3, expected a divisor of the 4 heads"),
+    ({"gemma4.attention.head_count_kv": [2, 1, 3, 1, 3, 1]}, "3, expected a divisor of the 4 heads"),
     ({"gemma4.attention.head_count_kv": [2, 1, 2, 1, 1, 1]}, "shared_kv_layers: 2, expected layers with heads"),
     ({"gemma4.attention.key_length": 16, "gemma4.attention.value_length": 16, "gemma4.rope.dimension_count": 16,
       "gemma4.attention.head_count_kv": [2] * 6, "gemma4.rope.dimension_count_swa": 64},
