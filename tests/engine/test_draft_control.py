@@ -288,3 +288,22 @@ def test_spc_25_one_slow_step_does_not_spoil_a_cost() -> None:
     costs = learned(line(Q8_0), most=8)
     costs.add(12, 0, 100e6)
     assert costs.step_ns(12) < 2e6
+
+
+def test_spc_25_a_wrong_share_of_the_cache_does_not_hide_what_guesses_cost() -> None:
+    """The times of 64 rows grew by chance while their caches did. Then 16 rows have eight times as many tokens.
+
+    The numbers are those of a run in which guesses of 16 sequences seemed to be free.
+    """
+    costs = _testing.RowCosts()
+    for n_held in range(500, 1900, 64):
+        costs.add(64, n_held, 300e6 + 200e3 * (n_held - 500))
+    for _ in range(16):
+        costs.add(1, 0, 75e6)
+    assert costs.step_ns(16, 8000) > 500e6
+    for step in range(8):
+        costs.add(16, 8000 + 16 * step, 110e6)
+        if step >= 1:  # from then on guesses may be chosen
+            assert costs.baseline_ns(16, 8016 + 16 * step) == pytest.approx(110e6, rel=STEP_COST)
+    # What was not measured follows from the other times.
+    assert costs.baseline_ns(8, 8000) == costs.step_ns(8, 8000)

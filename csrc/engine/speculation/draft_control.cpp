@@ -165,7 +165,7 @@ bool DraftControl::may_add_row(std::span<DraftOption> options, DraftOption& opti
 }
 
 double DraftControl::plain_ns(const StepShape& step) const noexcept {
-  return costs_.step_ns(step.n_rows, step.n_held);
+  return costs_.baseline_ns(step.n_rows, step.n_held);
 }
 
 double DraftControl::one_row_ns(const StepShape& step) const noexcept {

@@ -21,10 +21,11 @@ void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
     bucket.weight = kFirstWeight;
     bucket.n_rows = n_rows;
     bucket.n_held = n_held;
-    bucket.ns = expected;
+    // What other numbers of rows promise may be far too slow. A step is never faster than its rows allow.
+    bucket.ns = std::min(expected, ns);
   }
   // A step that was interrupted must not look like the cost of its rows.
-  const double counted = std::clamp(ns, expected / kMaxChange, expected * kMaxChange);
+  const double counted = std::min(ns, expected * kMaxChange);
   bucket.weight = std::min(bucket.weight + 1, kMaxWeight);
   bucket.max_rows = std::max(bucket.max_rows, n_rows);
   const double share = 1 / bucket.weight;
@@ -57,6 +58,17 @@ double RowCosts::ns_per_held() const noexcept {
 
 double RowCosts::step_ns(int n_rows, double n_held) const noexcept {
   return base_ns(n_rows) + ns_per_held() * n_held;
+}
+
+// The part that grows with the cache, and the times of fewer rows, may be wrong. The mean of the number itself is right
+// near the tokens at which it was measured, and the cache takes at most all of its time.
+double RowCosts::baseline_ns(int n_rows, double n_held) const noexcept {
+  const Bucket& own = buckets_[bucket_of(n_rows)];
+  const double expected = step_ns(n_rows, n_held);
+  if (own.weight == 0) return expected;
+  const double per_held = own.n_held > 0 ? std::min(ns_per_held(), own.ns / own.n_held) : ns_per_held();
+  const double measured = own.ns + per_held * (n_held - own.n_held);
+  return std::min(expected, std::max(measured, own.ns / kMaxChange));
 }
 
 double RowCosts::max_row_ns(double n_held) const noexcept {

@@ -23,6 +23,9 @@ class RowCosts {
   bool is_known(int n_rows) const noexcept;
   // The expected time. Does not decrease as n_rows grows.
   double step_ns(int n_rows, double n_held) const noexcept;
+  // The time of a step of n_rows without guesses, for comparison with steps that have some. Where steps of n_rows ran,
+  // their own mean limits it, so that a wrong estimate does not hide what guesses cost.
+  double baseline_ns(int n_rows, double n_held) const noexcept;
   // An upper bound of the time of such a step. If more rows were measured, it is their time. Otherwise max_row_ns() is
   // added for each row that was not measured.
   double max_ns(int n_rows, double n_held) const noexcept;

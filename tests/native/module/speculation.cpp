@@ -168,7 +168,8 @@ void register_testing_speculation(py::module_& module) {
       .def(py::init<>())
       .def("add", &RowCosts::add, py::arg("n_rows"), py::arg("n_held"), py::arg("ns"))
       .def("add_prompt", &RowCosts::add_prompt, py::arg("n_rows"), py::arg("ns"))
-      .def("step_ns", &RowCosts::step_ns, py::arg("n_rows"), py::arg("n_held") = 0.0);
+      .def("step_ns", &RowCosts::step_ns, py::arg("n_rows"), py::arg("n_held") = 0.0)
+      .def("baseline_ns", &RowCosts::baseline_ns, py::arg("n_rows"), py::arg("n_held") = 0.0);
   module.def("chosen_depths", &chosen_depths, py::arg("survivals"), py::arg("guess_costs"), py::arg("n_outputs"),
              py::arg("n_rows"), py::arg("n_held"), py::arg("n_free"), py::arg("costs"));
   py::class_<ControlledSequences>(module, "ControlledSequences")
