@@ -130,7 +130,7 @@ void Speculation::ask_drafter(std::size_t drafter, bool is_costly) {
   }
 }
 
-// Sets n_chosen of the rounds that have guesses and, given a costly drafter, of those that it may make guesses for.
+// Sets n_chosen of each round that has guesses. With a costly drafter, also of each round for which it can make some.
 void Speculation::choose(const StepPlan& plan, std::optional<std::size_t> costly_drafter) {
   weighed_.clear();
   options_.clear();

@@ -23,7 +23,7 @@ struct WideType {
 constexpr WideType kWideQ8_0 = {DType::Q8_0, "q8_0_avx512vnni", "q8_0_avx512vnni_6x2"};
 constexpr WideType kWideQ4_0 = {DType::Q4_0, "q4_0_avx512vnni", "q4_0_avx512vnni_6x2"};
 // Eight rows are one tile of 8 x 1, or two of 4 x 2, which convert each scale twice.
-constexpr WideType kWideQ8_0AboveEight = {DType::Q8_0, "q8_0_avx512vnni", "q8_0_avx512vnni_6x2", 8};
+constexpr WideType kWideQ8_0AboveEight = {kWideQ8_0.weight, kWideQ8_0.few_rows, kWideQ8_0.more_rows, 8};
 
 struct KnownProcessor {
   std::string_view name;
