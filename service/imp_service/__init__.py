@@ -144,14 +144,17 @@ def load(path: str | PathLike[str] | None = None, *settings: str, config: str | 
 
     from imp_service.config import load as load_config
     from imp_service.config.select import select_model
-    from imp_service.generation import LanguageModel, load_model
+    from imp_service.generation import load_model
     from imp_service.generation.errors import translating_text_errors
 
     chosen = load_config(config, settings)
     if path is not None:
         chosen = select_model(chosen, fspath(path))
     with translating_text_errors():
-        return LanguageModel(load_model(chosen))
+        runtime = load_model(chosen)
+        from imp_service.generation import LanguageModel
+
+        return LanguageModel(runtime)
 
 
 def __dir__() -> list[str]:

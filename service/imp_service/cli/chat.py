@@ -33,11 +33,12 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import print_banner
     from imp_service.cli.progress import load_model
-    from imp_service.generation import LanguageModel
 
     config = load_model_settings(arguments)
     check_output_options(arguments)
     runtime, file = load_model(config)
+    from imp_service.generation import LanguageModel
+
     with LanguageModel(runtime) as model:
         runtime.prepare_chats()
         print_banner(runtime, file)

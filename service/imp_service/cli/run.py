@@ -71,13 +71,14 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import is_built_in, print_banner
     from imp_service.cli.progress import load_model
     from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
-    from imp_service.generation import LanguageModel
 
     config = load_model_settings(arguments)
     check_output_options(arguments)
     typed = join_prompt(arguments.prompt)
     prompt = read_prompt(typed)
     runtime, file = load_model(config)
+    from imp_service.generation import LanguageModel
+
     with LanguageModel(runtime) as model:
         print_banner(runtime, file)
         request = sampled_request(runtime, prompt, arguments)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from imp_service.config import ConfigError
 from imp_service.core.draft import SETTING
-from imp_service.text.errors import TextError
 
 
 def match_vocabularies(model: Mapping[str, object], draft: Mapping[str, object], name: str) -> tuple[int, ...]:
     """The ids that the draft model must not guess. Raises ConfigError if it has another vocabulary."""
+    from imp_service.text.errors import TextError
     from imp_service.text.vocabulary_match import ids_not_shared
 
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from imp_service.text.errors import TokenizerInvalid
 
 Pair = tuple[str, str]
@@ -14,6 +16,9 @@ def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
 
     Raises TokenizerInvalid for the first line without two parts.
     """
+    plain = _plain_pairs(lines)
+    if plain is not None:
+        return plain
     try:
         pairs = [line.decode().partition(" ")[::2] for line in lines]
     except UnicodeDecodeError:
@@ -30,6 +35,23 @@ def merge_pairs(lines: Sequence[bytes], pieces: Sequence[bytes]) -> list[Pair]:
     for rank, pair in odd.items():
         pairs[rank] = pair
     return pairs
+
+
+_SPACE, _LINE_FEED = b" \n"
+
+
+def _plain_pairs(lines: Sequence[bytes]) -> list[Pair] | None:
+    """All pairs, if each line is two words with a space between them, as in nearly every file; else None."""
+    joined = b"\n".join(lines)
+    codes = np.frombuffer(joined, np.uint8)
+    marks = codes[(codes == _SPACE) | (codes == _LINE_FEED)]
+    if len(marks) != 2 * len(lines) - 1 or (marks[::2] != _SPACE).any() or (marks[1::2] != _LINE_FEED).any():
+        return None
+    try:
+        words = joined.replace(b"\n", b" ").decode().split(" ")
+    except UnicodeDecodeError:
+        return None
+    return None if "" in words else list(zip(words[::2], words[1::2], strict=True))
 
 
 def _pair(rank: int, line: bytes) -> Pair:

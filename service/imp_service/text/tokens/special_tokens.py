@@ -170,11 +170,11 @@ def read_right_stripping(keys: TokenizerMetadata, pieces: Sequence[bytes], types
 
 def counterparts_of_control(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> list[int]:
     """`</s>` if `<s>` is a control token but `</s>` is marked as text: users' text must not produce the end token."""
-    ids = {piece: token_id for token_id, piece in enumerate(pieces) if piece in (b"<s>", b"</s>")}
-    begin, end = ids.get(b"<s>"), ids.get(b"</s>")
-    if begin is None or end is None or types[begin] != TokenType.CONTROL or types[end] != TokenType.USER_DEFINED:
+    if b"<s>" not in pieces or b"</s>" not in pieces:
         return []
-    return [end]
+    begin, end = pieces.index(b"<s>"), pieces.index(b"</s>")
+    is_marked_as_text = types[begin] == TokenType.CONTROL and types[end] == TokenType.USER_DEFINED
+    return [end] if is_marked_as_text else []
 
 
 def read_special_ids(

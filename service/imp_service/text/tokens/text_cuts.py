@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from tokenizers import pre_tokenizers
 
 from imp_service.text.errors import native_boundary
@@ -24,6 +25,11 @@ WORDS_BEYOND = 3
 # Composition leaves a third of the bytes at least: the three letters of a Korean syllable, nine bytes, become three.
 COMPOSED_BYTES = 3
 _SPELLED = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+# By byte. A byte of a character beyond ASCII may be part of a letter.
+_BYTES = [bytes((byte,)) for byte in range(256)]
+_IS_ASCII_LETTER = np.array([byte.isalpha() for byte in _BYTES])
+_MAY_BE_LETTER = np.array([byte.isalpha() or byte >= b"\x80" for byte in _BYTES])
+_IS_TEXT = np.array([byte != b"\0" and not byte.isspace() for byte in _BYTES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +130,7 @@ class TextCuts:
 
 def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
     """A pattern of the places where a cut is safe, judged by the vocabulary alone; None if there are none."""
-    spelled = [
-        token
-        for token, token_type in zip(vocabulary.token_bytes, vocabulary.types.tolist(), strict=True)
-        if token_type in _SPELLED
-    ]
+    spelled = _spelled(vocabulary)
     # Next to such a token the library starts a new text, and adds a space to it.
     if vocabulary.adds_space_prefix and any(token == b" " or _has_letter_at_an_end(token) for token in spelled):
         return None
@@ -136,15 +138,18 @@ def _places(vocabulary: Vocabulary) -> re.Pattern[str] | None:
         return None
     if not (vocabulary.has_all_bytes or vocabulary.cut_rules.splits_at_spaces):
         return None
-    joined = b"\0".join(vocabulary.token_bytes)
-    if re.search(rb"[A-Za-z] [A-Za-z]", joined):
+    joined = np.frombuffer(b"\0" + b"\0".join(vocabulary.token_bytes) + b"\0", np.uint8)
+    spaces = (joined[1:-1] == ord(" ")).nonzero()[0] + 1
+    before, after = joined[spaces - 1], joined[spaces + 1]
+    if (_IS_ASCII_LETTER[before] & _IS_ASCII_LETTER[after]).any():
         return None
-    has_others = re.search(rb"[A-Za-z\x80-\xff] [A-Za-z\x80-\xff]", joined)
+    has_others = (_MAY_BE_LETTER[before] & _MAY_BE_LETTER[after]).any()
     letter = "[A-Za-z]" if has_others else r"[^\W\d_]"
     places = [rf"(?<={letter})(?= {letter})"]
     strips_left = any(match_rule.strips_left for match_rule in vocabulary.match_rules.values())
     keeps_feeds = not (vocabulary.adds_space_prefix or vocabulary.removes_extra_spaces or strips_left)
-    if keeps_feeds and not re.search(rb"\n[^\s\0]", joined):
+    feeds = (joined[:-1] == ord("\n")).nonzero()[0]
+    if keeps_feeds and not _IS_TEXT[joined[feeds + 1]].any():
         places.append(r"(?<=\S\n)(?=\S)")
     return re.compile("|".join(places))
 
@@ -155,11 +160,12 @@ def _has_letter_at_an_end(token: bytes) -> bool:
 
 def _spellings(vocabulary: Vocabulary) -> tuple[str, ...]:
     """Tokens that are found in a text before it is split into words."""
-    found = []
-    for token, token_type in zip(vocabulary.token_bytes, vocabulary.types.tolist(), strict=True):
-        if token_type in _SPELLED and token:
-            found.append(token.decode("utf-8", "replace"))
-    return tuple(found)
+    return tuple(token.decode("utf-8", "replace") for token in _spelled(vocabulary) if token)
+
+
+def _spelled(vocabulary: Vocabulary) -> list[bytes]:
+    token_ids = np.isin(vocabulary.types, _SPELLED).nonzero()[0].tolist()
+    return [vocabulary.token_bytes[token_id] for token_id in token_ids]
 
 
 def most_token_bytes(vocabulary: Vocabulary) -> int:
