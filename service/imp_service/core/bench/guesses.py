@@ -118,7 +118,11 @@ class GuessBench:
     def _decode(
         self, sessions: list[int], samples: list[Sample], n_tokens: int, most: int
     ) -> tuple[float, list[_core.FinishedEvent]]:
-        """Seconds from the first output to the last of all sequences. Afterwards each holds its prompt again."""
+        """Seconds from the first output of a sequence to its last, on average. Afterwards each holds its prompt again.
+
+        Not the time until the last sequence ends: it would show what guesses cost the slowest one, and not what they
+        gain for the others.
+        """
 
         def submit(session: int, sample: Sample) -> Submit:
             answer = sample.answer[:n_tokens]
@@ -131,7 +135,7 @@ class GuessBench:
         self._runs.answers(
             [self._truncate(session, len(sample.prompt) - 1) for session, sample in zip(sessions, samples, strict=True)]
         )
-        return max(end.timings.decode_ns for end in ends) * NS, ends
+        return statistics.mean(end.timings.decode_ns for end in ends) * NS, ends
 
     def _evaluate(self, session: int, n_rows: int, depth: int) -> float:
         """Seconds of a step with so many rows of the session, each of which needs its logits."""

@@ -162,7 +162,10 @@ class RowsResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """All samples of one kind in groups of `streams`, decoded without and with guesses in turn. Seconds of groups."""
+    """All samples of one kind in groups of `streams`, decoded without and with guesses in turn.
+
+    Seconds are those of an answer, averaged over a group.
+    """
 
     kind: str
     threads: int
