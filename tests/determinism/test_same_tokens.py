@@ -38,8 +38,9 @@ QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "guesses", "3_threads")
 
 @pytest.fixture(scope="module")
 def alone() -> tuple[list, list[Outcome]]:
-    """The requests and the outcome of each alone, on one thread, without the prefix cache."""
-    with imp_service.load(None, "device.threads=1", "kv.prefix_cache=false", "limits.max_context=128") as model:
+    """The requests and the outcome of each alone, on one thread, without the prefix cache and guesses."""
+    settings = ("device.threads=1", "kv.prefix_cache=false", "speculation.drafters=[]", "limits.max_context=128")
+    with imp_service.load(None, *settings) as model:
         requests = random_requests(N_REQUESTS, SEED, model._runtime.tokenizer)
         outcomes = [run(model, request) for request in requests]
     assert len({outcome.token_ids for outcome in outcomes}) > N_REQUESTS // 2

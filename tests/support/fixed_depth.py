@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+DRAFTING = 'speculation.drafters=["ngram"]'
+NO_DRAFTERS = "speculation.drafters=[]"
+
 
 @contextmanager
 def fixed_depth() -> Iterator[None]:

@@ -39,11 +39,18 @@ def device_text(model: "ModelRuntime") -> str:
 def print_banner(model: "ModelRuntime", file: "ModelFile") -> None:
     """Prints the banner and the model's warnings to stderr."""
     print_note(banner(model, file))
-    if model.drafters_text:
-        print_note(f"guesses ahead: {model.drafters_text}")
+    print_drafters(model)
     for warning in (*file.warnings, *model.warnings):
         print(warning_line(warning), file=sys.stderr)
     sys.stderr.flush()
+
+
+def print_drafters(model: "ModelRuntime") -> None:
+    """Says what guesses tokens ahead, if the settings ask for other drafters than the default."""
+    from imp_service.config.settings import Speculation
+
+    if model.drafters_text and model.config.settings.speculation.drafters != Speculation().drafters:
+        print_note(f"guesses ahead: {model.drafters_text}")
 
 
 def is_built_in(config: "Config") -> bool:

@@ -165,7 +165,7 @@ class KvCache:
 class Speculation:
     drafters: tuple[str, ...] = key(
         ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
-        (),
+        ("ngram",),
         "drafters, in order of use: ngram (prompt lookup), head (EAGLE-3 or NextN), model (a draft model)",
     )
     head: str | None = key(

@@ -129,7 +129,7 @@ def test_obs_5_health_checks_are_reported_at_debug_alone(tmp_path: Path, level: 
     ("settings", "told"),
     [
         (("speculation.drafters=[]",), "none"),
-        (('speculation.drafters=["ngram"]',), "ngram: costs nothing; grammar: what a constraint forces"),
+        ((), "ngram: costs nothing; grammar: what a constraint forces"),
     ],
 )
 def test_spc_29_the_start_tells_what_guesses(tmp_path: Path, settings: tuple[str, ...], told: str) -> None:

@@ -20,7 +20,7 @@ from imp_service import ConstraintKind, ConstraintSpec, GenerationResult, Langua
 from imp_service.core import DraftedEvent
 from imp_service.generation.fold import AllowNext, GenerationFold
 from imp_service.generation.run import GenerationRun
-from support.fixed_depth import fixed_depth
+from support.fixed_depth import DRAFTING, NO_DRAFTERS, fixed_depth
 from support.generations import vocabulary
 from support.http_served import HttpServed, serve_http
 from support.quick_run import Repeats
@@ -28,7 +28,6 @@ from support.release_run import repetitions
 from support.tool_templates import HERMES
 from support.worded_models import write_worded
 
-DRAFTING = 'speculation.drafters=["ngram"]'
 SMALL = ("limits.max_context=512", "device.threads=1")
 TALK = [{"role": "user", "content": "Where is the cat?"}]
 PROMPT = "Tom has a cat. The cat has a name: Tom. "
@@ -87,7 +86,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def plain(settings: tuple[str, ...]) -> Iterator[LanguageModel]:
-    with imp_service.load(None, *settings) as model:
+    with imp_service.load(None, *settings, NO_DRAFTERS) as model:
         yield model
 
 
@@ -332,11 +331,11 @@ def test_spc_28_nothing_is_forced_without_drafters(plain: LanguageModel, monkeyp
 def test_spc_17_a_model_with_a_recurrent_state_gives_the_same_with_guesses(tmp_path: Path) -> None:
     write_worded(tmp_path / "model.gguf", ["<|end|>"], eos="<|end|>", family="qwen35")
     found = []
-    for more in ((), (DRAFTING,)):
-        with imp_service.load(tmp_path / "model.gguf", "device.threads=1", *more) as model:
+    for drafters in (NO_DRAFTERS, DRAFTING):
+        with imp_service.load(tmp_path / "model.gguf", "device.threads=1", drafters) as model:
             results = [
                 model.generate("Where", constraint=KINDS["regex"][0], seed=n, max_tokens=40).result() for n in (1, 2)
             ]
-            assert (sum(result.usage.accepted_draft_tokens for result in results) > 0) == bool(more)
+            assert (sum(result.usage.accepted_draft_tokens for result in results) > 0) == (drafters == DRAFTING)
             found.append([without_times(result) for result in results])
     assert found[0] == found[1]

@@ -17,7 +17,7 @@ from imp_service.config import load as load_config
 from imp_service.core import ModelError, ResourceExhausted, load, open_file
 from imp_service.core.inspect import inspect_model
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.fixed_depth import fixed_depth
+from support.fixed_depth import NO_DRAFTERS, fixed_depth
 from support.http_served import serve_http
 from support.scraped import scrape
 from support.tiny_models import tiny
@@ -44,7 +44,7 @@ def seen(result: GenerationResult) -> dict[str, Any]:
 @pytest.mark.long
 @pytest.mark.parametrize("drafters", [MODEL, BOTH])
 def test_spc_1_spc_27_the_built_in_pair_gives_the_same_text(drafters: str) -> None:
-    with fixed_depth(), imp_service.load() as alone, imp_service.load(None, drafters) as pair:
+    with fixed_depth(), imp_service.load(None, NO_DRAFTERS) as alone, imp_service.load(None, drafters) as pair:
         for options in ({}, {"temperature": 0}, {"repetition_penalty": 1.3}):
             expected, found = ask(alone, **options), ask(pair, **options)
             assert seen(found) == seen(expected)

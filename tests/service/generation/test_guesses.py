@@ -13,11 +13,10 @@ import imp_service
 from imp_service import GenerationResult, Usage
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
-from support.fixed_depth import fixed_depth
+from support.fixed_depth import DRAFTING, NO_DRAFTERS, fixed_depth
 from support.http_served import HttpServed, serve_http
 from support.scraped import scrape
 
-DRAFTING = 'speculation.drafters=["ngram"]'
 DRAFTED = "imp_spec_drafted_total[drafter=ngram]"
 # Among three tokens the text repeats itself, so that guesses are often right.
 PROMPT = "one two three. " * 12
@@ -38,7 +37,7 @@ def connected(http: HttpServed) -> Iterator[imp_service.Client]:
 
 
 def plain() -> GenerationResult:
-    with imp_service.load() as model:
+    with imp_service.load(None, NO_DRAFTERS) as model:
         return ask(model)
 
 
@@ -130,7 +129,7 @@ def test_spc_27_a_report_says_why_nothing_was_guessed(drafting: HttpServed) -> N
 def test_spc_29_server_and_settings_name_the_same_drafters(drafting: HttpServed) -> None:
     with connected(drafting) as client:
         assert list(client.info().drafters) == ["ngram", "grammar"]
-    with serve_http("speculation.drafters=[]") as http, connected(http) as client:
+    with serve_http(NO_DRAFTERS) as http, connected(http) as client:
         assert list(client.info().drafters) == []
 
 
@@ -148,7 +147,7 @@ def test_spc_28_nothing_is_guessed_where_a_request_or_the_settings_say_so(drafti
 
 @pytest.mark.long
 def test_spc_28_asking_for_guesses_that_are_not_served_is_refused() -> None:
-    with serve_http() as http, connected(http) as client, imp_service.load() as model:
+    with serve_http(NO_DRAFTERS) as http, connected(http) as client, imp_service.load(None, NO_DRAFTERS) as model:
         for each in (client, model):
             for options in ({"speculation_enabled": True}, {"max_draft_tokens": 4}, {"drafters": ["ngram"]}):
                 with pytest.raises(imp_service.StateError) as raised:
@@ -200,7 +199,7 @@ def test_spc_6_sessions_and_steps_give_the_same_tokens(drafting: HttpServed) -> 
             session.truncate(position - 5)
             return [first.token_ids, stepped, second.token_ids, position, session.generate(max_tokens=4).result().text]
 
-    with imp_service.load() as model:
+    with imp_service.load(None, NO_DRAFTERS) as model:
         expected = tokens_of(model)
     with imp_service.load(None, DRAFTING) as model, connected(drafting) as client:
         assert tokens_of(model) == expected

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from imp_service import __version__
-from imp_service.cli.banner import device_text, is_built_in, threads_text
+from imp_service.cli.banner import device_text, is_built_in, print_drafters, threads_text
 from imp_service.cli.output import memory_text
 from imp_service.cli.terminal import print_note
 from imp_service.client.read_address import DEFAULT_ADDRESS
@@ -63,8 +63,7 @@ def _print_message(service: "Service") -> None:
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": service.http.metrics_address}
     print_note(f"imp {__version__}  model: {name}  {device_text(host.model)}")
     print_note(f"memory: {_memory_text(host.model.core.memory)}")
-    if host.model.drafters_text:
-        print_note(f"guesses ahead: {host.model.drafters_text}")
+    print_drafters(host.model)
     lines = [
         f"serving gRPC (imp.v1) on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),
