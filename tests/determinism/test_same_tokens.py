@@ -72,7 +72,7 @@ def test_det_1_det_2_det_3_det_4_det_5_det_9_sch_1_same_tokens_in_any_company(
     # The load was real: steps had several sequences, the cache had hits, sequences were preempted.
     assert stats.n_steps < stats.n_decode_rows + stats.n_prefill_rows
     assert (stats.n_cached_tokens > 0) == (variant != "no_prefix_cache")
-    assert (stats.drafts.n_accepted > 0) == (variant in {"guesses", "draft_model"})
+    assert stats.drafts.n_accepted > 0 or variant not in {"guesses", "draft_model"}
     assert stats.n_preemptions == 0
 
 

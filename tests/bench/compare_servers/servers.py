@@ -49,13 +49,17 @@ def room_of(load: Load) -> int:
 
 @contextlib.contextmanager
 def imp_server(path: Path, threads: int, load: Load) -> Iterator[Server]:
-    """Starts imp with default settings, except for the threads, and a cache and a batch that hold all clients."""
+    """Starts imp with default settings, except for the threads, and a cache and a batch that hold all clients.
+
+    Without guesses: the text of random weights repeats itself, and llama-server guesses nothing by default.
+    """
     task = Task(path, threads, load.clients * room_of(load), 0)
     settings = (
         f"device.threads={threads}",
         f"kv.bytes={kv_bytes(task)}",
         f"scheduler.max_running={max(64, load.clients)}",
         f"scheduler.step_tokens={max(512, load.clients)}",
+        "speculation.drafters=[]",
         "log.level=warning",
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -378,14 +378,18 @@ def test_paths_have_their_members_before_them() -> None:
 
 
 def test_fields_come_before_names_and_names_before_features() -> None:
-    request = generate(model="nosuch", speculation=types_pb2.SpeculationOptions(enabled=True), num_sequences=9)
+    sparse = types_pb2.SparsePrefillOptions(policy=types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
+    request = generate(model="nosuch", sparse_prefill=sparse, num_sequences=9)
     assert paths_of(request) == ["num_sequences"]
     request.num_sequences = 8
     assert refusal_of(request) == "MODEL_NOT_SERVED"
     request.model = "alias"
     assert refusal_of(request) == "FEATURE_DISABLED"
-    request.speculation.enabled = False
+    request.sparse_prefill.policy = types_pb2.SPARSE_PREFILL_POLICY_DENSE
     assert refusal_of(request) == ""
+
+
+FEATURES_OFF = ("features.logits=false", "features.prompt_logprobs=false", "speculation.drafters=[]")
 
 
 @pytest.mark.parametrize(
@@ -401,7 +405,7 @@ def test_fields_come_before_names_and_names_before_features() -> None:
     ],
 )
 def test_p28_p38_features_that_are_off(fields: dict[str, Any], feature: str) -> None:
-    settings = load_config(None, ["features.logits=false", "features.prompt_logprobs=false"]).settings
+    settings = load_config(None, FEATURES_OFF).settings
     served_model = ServedModel(settings, 2048, 2048, 512, ("imp demo",), ())
     with pytest.raises(Refusal) as raised:
         check_request(generate(**fields), served_model)
@@ -409,7 +413,7 @@ def test_p28_p38_features_that_are_off(fields: dict[str, Any], feature: str) -> 
 
 
 def test_p38_steps_have_the_same_switches() -> None:
-    settings = load_config(None, ["features.logits=false", "features.prompt_logprobs=false"]).settings
+    settings = load_config(None, FEATURES_OFF).settings
     served_model = ServedModel(settings, 2048, 2048, 512, ("imp demo",), ())
     asks = {name: pb.StepOptions(**{name: True}) for name in ("logits", "scores")}
     for name, options in asks.items():

@@ -185,12 +185,9 @@ def test_det_17_d14_an_answer_names_what_makes_it_again(served: Served) -> None:
 def test_d13_nothing_is_prefilled_sparsely_unless_asked_for(served: Served) -> None:
     result = streamed(served, request_of(TEXTS[0], "greedy", 4))
     assert not result.started.HasField("sparse_prefill")
-    for options in (
-        {"sparse_prefill": types_pb2.SparsePrefillOptions(policy="SPARSE_PREFILL_POLICY_SPARSE")},
-        {"speculation": types_pb2.SpeculationOptions(enabled=True)},
-    ):
-        refusal = failed(lambda options=options: streamed(served, request_of(TEXTS[0], "greedy", 4, **options)))
-        assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "FEATURE_DISABLED")
+    sparse = types_pb2.SparsePrefillOptions(policy="SPARSE_PREFILL_POLICY_SPARSE")
+    refusal = failed(lambda: streamed(served, request_of(TEXTS[0], "greedy", 4, sparse_prefill=sparse)))
+    assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "FEATURE_DISABLED")
     dense = types_pb2.SparsePrefillOptions(policy="SPARSE_PREFILL_POLICY_DENSE")
     assert streamed(served, request_of(TEXTS[0], "greedy", 4, sparse_prefill=dense)).output == result.output
 

@@ -149,7 +149,7 @@ def secret_requests() -> Iterator[tuple[str, pb.GenerateRequest]]:
     for name, fields in {
         "field": {"num_sequences": 9},
         "model": {"model": "nosuch"},
-        "feature": {"speculation": types_pb2.SpeculationOptions(enabled=True)},
+        "feature": {"sparse_prefill": types_pb2.SparsePrefillOptions(keep=0.5)},
         "stop string": {"stop": types_pb2.StopOptions(strings=[SECRET * 40])},
         "salt": {"cache": types_pb2.CacheOptions(salt=SECRET * 10)},
         "regex": {"constraint": types_pb2.Constraint(regex=f"({SECRET}")},

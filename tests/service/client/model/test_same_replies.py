@@ -43,9 +43,12 @@ NO_TIME = Timings(0, 0, 0)
 
 
 def told(result: GenerationResult) -> str:
-    """Returns a result without times, as text, since the first token of a prompt has NaN."""
+    """Returns a result as text, since the first token of a prompt has NaN.
+
+    Without times and guesses, whose number depends on times.
+    """
     usage = Usage(result.usage.prompt_tokens, 0, result.usage.output_tokens)
-    return repr(replace(result, timings=NO_TIME, usage=usage))
+    return repr(replace(result, timings=NO_TIME, usage=usage, speculation=None))
 
 
 GENERATIONS: dict[str, dict[str, Any]] = {
