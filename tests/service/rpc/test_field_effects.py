@@ -97,7 +97,7 @@ FRAMING = {"output.max_chunk_tokens", "output.max_chunk_delay"}
 @pytest.fixture
 def served() -> Iterator[Served]:
     sampling = ("model.overrides.default_sampling.temperature=1", "model.overrides.default_sampling.top_p=1")
-    with serve(*sampling, "model.overrides.dialect=hermes") as server:
+    with serve(*sampling, "model.overrides.dialect=hermes", "speculation.drafters=[]") as server:
         yield server
 
 

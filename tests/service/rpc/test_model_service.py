@@ -80,8 +80,9 @@ def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> Non
     assert unset_fields(info.default_sampling) == {"seed", "logit_bias"}
     assert info.max_top_logprobs == 20
     assert list(info.constraints) == ["json_schema", "regex", "gbnf", "choices", "json_object"]
-    # Embeddings are not implemented. By default there is no drafter and no sparse prefill.
-    assert unset_fields(info) == {"supports_embeddings", "drafters", "supports_sparse_prefill"}
+    assert list(info.drafters) == ["ngram", "grammar"]
+    # Embeddings are not implemented. By default there is no sparse prefill.
+    assert unset_fields(info) == {"supports_embeddings", "supports_sparse_prefill"}
 
 
 def test_rpc_15_settings_show_in_what_the_model_can_do(served: Served) -> None:

@@ -152,8 +152,8 @@ class Provoker:
         return Provoked(call)
 
     def feature_disabled(self) -> Provoked:
-        asks = types_pb2.SpeculationOptions(enabled=True)
-        return Provoked(failed(lambda: list(self.server().inference.Generate(ask("a", speculation=asks)))))
+        asks = types_pb2.SparsePrefillOptions(keep=0.5)
+        return Provoked(failed(lambda: list(self.server().inference.Generate(ask("a", sparse_prefill=asks)))))
 
     def not_supported_by_model(self) -> Provoked:
         return Provoked(failed(lambda: self.server().inference.Embed(pb.EmbedRequest(texts=["a"]))))

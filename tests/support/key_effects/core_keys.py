@@ -175,10 +175,10 @@ CORE_EFFECTS: dict[str, Effect] = {
     "kv.prefix_cache": Effect("false", engine_option("prefix_cache"), True, False),
     "kv.state_snapshot_tokens": Effect("64", engine_option("state_snapshot_tokens"), 512, 64),
     "kv.state_snapshot_bytes": Effect("3MiB", load_argument("state_snapshot_bytes"), None, 3 * 1024**2),
-    "speculation.drafters": Effect('["ngram"]', engine_option("drafters"), (), ("ngram",)),
+    "speculation.drafters": Effect("[]", engine_option("drafters"), ("ngram",), ()),
     "speculation.model": Effect(str(demo_draft_model_path()), draft_of_load, None, "demo-draft.gguf", MODEL_DRAFTS),
     "speculation.kv_bytes": Effect("1MiB", load_argument("draft_kv_bytes"), None, 1024**2, MODEL_DRAFTS),
-    "speculation.max_draft_tokens": Effect("5", most_guesses, 32, 5, ('speculation.drafters=["ngram"]',)),
+    "speculation.max_draft_tokens": Effect("5", most_guesses, 32, 5),
     "speculation.head": Effect(
         "nosuch", reason_of_load, "OK", "MODEL_MISSING", ('speculation.drafters=["ngram", "head"]',)
     ),

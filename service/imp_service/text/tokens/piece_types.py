@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,19 +35,25 @@ _BYTE_OF_CODE = np.zeros(0x100 + 256, np.uint8)
 _BYTE_OF_CODE[list(_TO_LATIN1)] = list(_TO_LATIN1.values())
 # By code point; the last row, which is no character of the alphabet, is for all that come after it.
 _IS_SPELLED = np.isin(np.arange(len(_BYTE_OF_CODE)), list(_TO_LATIN1))
+_SEPARATOR = b"\n"
 
 
-def all_spelled_bytes(texts: Sequence[str]) -> list[bytes] | None:
-    """The bytes that each text spells; None if a character of any text is not in the alphabet.
+def all_spelled_bytes(pieces: Sequence[bytes]) -> list[bytes] | None:
+    """The bytes that each piece spells; None if a character of any piece is not in the alphabet.
 
-    For a whole vocabulary.
+    For a whole vocabulary: all pieces at once.
     """
-    codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
-    if not _IS_SPELLED.take(codes, mode="clip").all():
+    try:
+        text = _SEPARATOR.join(pieces).decode()
+    except UnicodeDecodeError:
         return None
-    raw = _BYTE_OF_CODE[codes].tobytes()
-    ends = list(accumulate(map(len, texts), initial=0))
-    return [raw[begin:end] for begin, end in pairwise(ends)]
+    codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    is_separator = codes == ord(_SEPARATOR)  # which is not in the alphabet
+    ends = is_separator.nonzero()[0].tolist()
+    if len(ends) != len(pieces) - 1 or not (_IS_SPELLED.take(codes, mode="clip") | is_separator).all():
+        return None
+    raw = _BYTE_OF_CODE.take(codes).tobytes()
+    return [raw[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(raw)], strict=True)]
 
 
 def spelled_bytes(text: str) -> bytes | None:
@@ -91,22 +96,12 @@ def render_pieces(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.u
     """The bytes of each id in text."""
     # By type; enumerations are slow to ask for each of a hundred thousand tokens.
     rendering_of = {int(token_type): _rendering(kind, token_type) for token_type in TokenType}
-    if kind is VocabularyKind.BYTE_LEVEL and (spelled := _all_spelled(pieces)) is not None:
+    # Special tokens are plain text, but nearly always use only characters of the alphabet.
+    if kind is VocabularyKind.BYTE_LEVEL and (spelled := all_spelled_bytes(pieces)) is not None:
         for token_id in np.isin(types, (*SPECIAL_TYPES, TokenType.USER_DEFINED)).nonzero()[0].tolist():
             spelled[token_id] = pieces[token_id]
         return tuple(spelled)
     return tuple(rendering_of[token_type](piece) for piece, token_type in zip(pieces, types.tolist(), strict=True))
-
-
-def _all_spelled(pieces: list[bytes]) -> list[bytes] | None:
-    """All at once, if all are spelled in the alphabet.
-
-    Special tokens are plain text, but nearly always use only its characters.
-    """
-    try:
-        return all_spelled_bytes([piece.decode() for piece in pieces])
-    except UnicodeDecodeError:
-        return None
 
 
 def _rendering(kind: VocabularyKind, token_type: TokenType) -> Callable[[bytes], bytes]:
