@@ -190,6 +190,9 @@ def test_d13_nothing_is_prefilled_sparsely_unless_asked_for(served: Served) -> N
     assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "FEATURE_DISABLED")
     dense = types_pb2.SparsePrefillOptions(policy="SPARSE_PREFILL_POLICY_DENSE")
     assert streamed(served, request_of(TEXTS[0], "greedy", 4, sparse_prefill=dense)).output == result.output
+    for is_on in (False, True):
+        guesses = types_pb2.SpeculationOptions(enabled=is_on)
+        assert streamed(served, request_of(TEXTS[0], "greedy", 4, speculation=guesses)).output == result.output
 
 
 FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "typical_p")
