@@ -93,6 +93,15 @@ def test_det_16_no_bit_depends_on_stale_memory(kernel: str, weight: str) -> None
     np.testing.assert_array_equal(zeros.view(np.uint32), nans.view(np.uint32))
 
 
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "weight"), [case for case in CASES if KERNELS[case[0]]["activations"] == QUANTIZING]
+)
+def test_gemm_18_prefetches_change_no_bit(kernel: str, weight: str, m: int) -> None:
+    without, with_them = (run(kernel, weight, m, prefetches_few_rows=on) for on in (False, True))
+    np.testing.assert_array_equal(without.view(np.uint32), with_them.view(np.uint32))
+
+
 @pytest.mark.parametrize("kernel", [name for name, row in KERNELS.items() if row["activations"] == QUANTIZING])
 def test_gemm_10_a_ragged_k_is_refused_in_words(kernel: str) -> None:
     reason = core.gemm_refusal(kernel, {"cpu": KERNELS[kernel]["isa"]}, KERNELS[kernel]["weight"], 16, 80)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/cpu/gemm/processor_tuning.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 
@@ -36,7 +37,11 @@ void add_bias(const float* bias, const GemmArgs& args) {
 }  // namespace
 
 GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
-    : registry_(registry), pool_(pool), arena_(std::size_t{2} << 20), launches_(registry.kernels().size()) {
+    : registry_(registry),
+      pool_(pool),
+      prefetches_few_rows_(prefetches_few_rows(registry.caps().processor)),
+      arena_(std::size_t{2} << 20),
+      launches_(registry.kernels().size()) {
   for (std::size_t format = 0; format < prepare_row_.size(); ++format) {
     prepare_row_[format] = preparer_for(static_cast<ActivationFormat>(format), registry.caps());
   }
@@ -159,6 +164,7 @@ void GemmRunner::run_outputs(const GemmProduct& product, std::int64_t n_begin, s
   args.k = problem.k;
   args.n_begin = n_begin;
   args.n_end = n_end;
+  args.prefetches_few_rows = prefetches_few_rows_;
   args.scratch = scratch_.get() + static_cast<std::size_t>(thread) * scratch_stride_;
   product.kernel->run(args);
   if (product.bias != nullptr) add_bias(product.bias, args);

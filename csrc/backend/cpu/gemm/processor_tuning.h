@@ -1,4 +1,4 @@
-// Which shapes of tiles are fastest on which processors.
+// What is fastest on which processors: shapes of tiles, and software prefetches.
 #pragma once
 
 #include <vector>
@@ -10,5 +10,9 @@ namespace imp::cpu {
 // The preferences for the processor of these capabilities, but `measured` for each type that it names: `imp tune`
 // measured them on this machine. Kernels of other shapes give the same bits.
 std::vector<GemmPreference> with_processor_tuning(std::vector<GemmPreference> measured, const DeviceCaps& caps);
+
+// Whether quantized kernels prefetch weights for one or two rows of activations too. So few rows multiply about as fast
+// as memory is read, and the processor's own prefetches may be enough.
+bool prefetches_few_rows(const Processor& processor) noexcept;
 
 }  // namespace imp::cpu

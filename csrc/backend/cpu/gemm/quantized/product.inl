@@ -32,8 +32,8 @@ struct Tile {
 
 // More than the product of one core's memory latency and bandwidth.
 constexpr std::ptrdiff_t kAheadBytes = 16 << 10;
-// One or two rows multiply as fast as memory is read, and the hardware prefetches best: software prefetches would cost
-// a tenth to a third of the bandwidth. More rows leave pauses between reads, in which the hardware falls behind.
+// From this many rows on, every processor needs software prefetches: multiplying leaves pauses between reads, in which
+// its own prefetches fall behind.
 constexpr int kPrefetchingRows = 3;
 
 // Prefetches the part of the block `ahead` bytes further that corresponds to a group, to the L2 cache: the L1 cache
@@ -145,11 +145,9 @@ template <class Weights, int group, int T, int P>
 template <class Weights, int group, int T, int P>
 [[gnu::always_inline]] inline void multiply_block(const Blocks<Weights, P>& blocks, const ActivationBlock* (&x)[T],
                                                   Lanes (&sums)[P][T], std::ptrdiff_t ahead) {
-  if constexpr (T >= kPrefetchingRows) {
-    if (ahead != 0) {
+  if (ahead != 0) {
 #pragma GCC unroll 2
-      for (int p = 0; p < P; ++p) prefetch<typename Weights::Block, Weights::kGroups, group>(*blocks[p], ahead);
-    }
+    for (int p = 0; p < P; ++p) prefetch<typename Weights::Block, Weights::kGroups, group>(*blocks[p], ahead);
   }
   multiply_group<Weights, group>(blocks, x, sums);
 #pragma GCC unroll 8
@@ -210,12 +208,13 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
   tile.activation_stride = args.activation_stride;
   tile.out_stride = args.out_stride;
   tile.columns = static_cast<int>(args.n_end - n < P * kLanes ? args.n_end - n : P * kLanes);
+  const bool prefetches = reads_first && (end - begin >= kPrefetchingRows || args.prefetches_few_rows);
   const int n_tiles = ceil_div(end - begin, T);
   for (int i = 0, row = begin; i < n_tiles; ++i) {
     const int rows = (end - row) / (n_tiles - i);
     tile.activations = args.activations + row * args.activation_stride;
     tile.out = args.out + row * args.out_stride + (n - args.n_begin);
-    if (reads_first) tile.prefetching = prefetching_of(i, n_tiles, P * tile.panel_bytes);
+    if (prefetches) tile.prefetching = prefetching_of(i, n_tiles, P * tile.panel_bytes);
     dispatch_tile<Weights, T, P>(rows, tile);
     row += rows;
   }
