@@ -5,7 +5,8 @@
 //   place<from, n, to>(c)     bits [from, from + n) of each byte, moved to [to, to + n); the others zero
 //   look_up(levels, c)        levels[byte], bytes below 16
 //   Operand<range>            codes as the multiplication needs them, prepared once for all rows of activations
-//   Dots<range, part>         16 sums of (code - zero point) · activation over a part of 32 elements, 4 at a time
+//   Dots<range, part, n>      16 sums of (code - zero point) · activation over a part of 32 elements, 4 at a time; n
+//                             panels multiply the same activations
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"

@@ -49,7 +49,7 @@ struct Operand {
   Codes codes;
 };
 
-template <CodeRange range, Part part>
+template <CodeRange range, Part part, int n_panels>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {
@@ -106,7 +106,7 @@ struct Operand<range> {
 };
 
 // Adds pairs in 16 bits as long as they cannot overflow.
-template <CodeRange range, Part part>
+template <CodeRange range, Part part, int n_panels>
 class Dots {
  public:
   void start(const ActivationBlock&) { lo_ = hi_ = low_pairs_ = high_pairs_ = _mm256_setzero_si256(); }
@@ -135,9 +135,9 @@ class Dots {
   __m256i lo_, hi_, low_pairs_, high_pairs_;
 };
 
-template <CodeRange range, Part part>
+template <CodeRange range, Part part, int n_panels>
   requires kIsWide<range>
-class Dots<range, part> {
+class Dots<range, part, n_panels> {
  public:
   void start(const ActivationBlock&) { lo_ = hi_ = _mm256_setzero_si256(); }
   void add(const Operand<range>& weights, const ActivationBlock& x, int j) {

@@ -52,7 +52,7 @@ struct Operand {
   Codes codes;
 };
 
-template <CodeRange range, Part part>
+template <CodeRange range, Part part, int n_panels>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {

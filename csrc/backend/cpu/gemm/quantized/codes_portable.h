@@ -47,7 +47,7 @@ struct Operand {
   FourBytes codes;
 };
 
-template <CodeRange range, Part part>
+template <CodeRange range, Part part, int n_panels>
 class Dots {
  public:
   void start([[maybe_unused]] const ActivationBlock& x) {

@@ -61,7 +61,7 @@ using Blocks = const typename Weights::Block* [P];
 template <class Weights, int group, Part part, int T, int P>
 [[gnu::always_inline]] inline void multiply_codes(const Blocks<Weights, P>& blocks,
                                                   const ActivationBlock* const (&x)[T], Lanes (&products)[P][T]) {
-  Dots<Weights::kRange, part> dots[P][T];
+  Dots<Weights::kRange, part, P> dots[P][T];
 #pragma GCC unroll 2
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 8
