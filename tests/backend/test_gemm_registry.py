@@ -297,6 +297,12 @@ def test_gemm_18_a_processor_has_the_shapes_of_tiles_that_are_fastest_on_it() ->
     }
 
 
+def test_gemm_18_intel_processors_prefetch_weights_for_few_rows_too() -> None:
+    processors = {"Zen 4": ZEN_4, "Zen 5": ZEN_5, "Cascade Lake": CASCADE_LAKE, "another": NEW_CPU}
+    prefetching = [name for name, caps in processors.items() if core.gemm_prefetches_few_rows(caps)]
+    assert prefetching == ["Cascade Lake"]
+
+
 def test_gemm_18_an_explanation_names_the_processor() -> None:
     reasons = {name: why for name, _, why in core.gemm_explain(ZEN_5, "q8_0", 64, 64)}
     assert reasons["q8_0_avx512vnni"] == "the fastest on AMD Zen 5, up to 4 rows"
