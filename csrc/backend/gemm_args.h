@@ -20,8 +20,8 @@ struct GemmArgs {
   std::int64_t k = 0;
   std::int64_t n_begin = 0;  // this call computes outputs [n_begin, n_end); both are multiples of 16 or n
   std::int64_t n_end = 0;
-  bool prefetches_few_rows = false;  // a hint: see prefetches_few_rows() in processor_tuning.h
-  std::byte* scratch = nullptr;      // scratch_bytes(problem, m), this thread's own, 64-byte aligned
+  int prefetching_rows = 1;      // from so many rows on, quantized kernels prefetch weights
+  std::byte* scratch = nullptr;  // scratch_bytes(problem, m), this thread's own, 64-byte aligned
 };
 
 }  // namespace imp

@@ -98,7 +98,7 @@ def test_det_16_no_bit_depends_on_stale_memory(kernel: str, weight: str) -> None
     ("kernel", "weight"), [case for case in CASES if KERNELS[case[0]]["activations"] == QUANTIZING]
 )
 def test_gemm_18_prefetches_change_no_bit(kernel: str, weight: str, m: int) -> None:
-    without, with_them = (run(kernel, weight, m, prefetches_few_rows=on) for on in (False, True))
+    without, with_them = (run(kernel, weight, m, prefetching_rows=rows) for rows in (m + 1, m))
     np.testing.assert_array_equal(without.view(np.uint32), with_them.view(np.uint32))
 
 

@@ -299,8 +299,8 @@ def test_gemm_18_a_processor_has_the_shapes_of_tiles_that_are_fastest_on_it() ->
 
 def test_gemm_18_intel_processors_prefetch_weights_for_few_rows_too() -> None:
     processors = {"Zen 4": ZEN_4, "Zen 5": ZEN_5, "Cascade Lake": CASCADE_LAKE, "another": NEW_CPU}
-    prefetching = [name for name, caps in processors.items() if core.gemm_prefetches_few_rows(caps)]
-    assert prefetching == ["Cascade Lake"]
+    rows = {name: core.gemm_prefetching_rows(caps) for name, caps in processors.items()}
+    assert rows == {"Zen 4": 3, "Zen 5": 3, "Cascade Lake": 1, "another": 3}
 
 
 def test_gemm_18_an_explanation_names_the_processor() -> None:

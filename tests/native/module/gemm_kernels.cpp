@@ -141,7 +141,7 @@ void require_unwritten(const float* out, std::int64_t begin, std::int64_t end, s
 
 // Runs one kernel over [0, n) in calls that end at `cuts`. Memory that it must not read or write is filled with `fill`.
 Floats run_kernel(const std::string& name, const std::string& weight, const Bytes& file, std::int64_t n,
-                  const Floats& x, std::vector<std::int64_t> cuts, std::uint8_t fill, bool prefetches_few_rows) {
+                  const Floats& x, std::vector<std::int64_t> cuts, std::uint8_t fill, int prefetching_rows) {
   const std::int64_t m = x.shape(0), k = x.shape(1);
   const GemmProblem problem = problem_of(weight, n, k, static_cast<std::size_t>(file.size()));
   const GemmKernel kernel = kernel_of(name, problem);
@@ -169,7 +169,7 @@ Floats run_kernel(const std::string& name, const std::string& weight, const Byte
   args.m = static_cast<int>(m);
   args.n = n;
   args.k = k;
-  args.prefetches_few_rows = prefetches_few_rows;
+  args.prefetching_rows = prefetching_rows;
   args.scratch = scratch.data();
   cuts.push_back(n);
   for (const std::int64_t cut : cuts) {
@@ -347,7 +347,7 @@ py::list split(const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, 
 void register_testing_gemm_kernels(py::module_& module) {
   module.def("gemm_run_kernel", &run_kernel, py::arg("kernel"), py::arg("weight"), py::arg("file"), py::arg("n"),
              py::arg("x"), py::arg("cuts") = std::vector<std::int64_t>{}, py::arg("fill") = 0,
-             py::arg("prefetches_few_rows") = false);
+             py::arg("prefetching_rows") = GemmArgs{}.prefetching_rows);
   module.def("gemm_quantize_rows", &quantize_rows, py::arg("isa"), py::arg("x"));
   module.attr("layout_revision") = kLayoutRevision;
   module.def("gemm_pack_and_unpack", &pack_and_unpack, py::arg("weight"), py::arg("file"), py::arg("n"), py::arg("k"),

@@ -229,8 +229,8 @@ void register_testing_gemm_registry(py::module_& module) {
              py::arg("max_m"), py::arg("kernels") = py::none());
   module.def("gemm_refusal", &refusal, py::arg("kernel"), py::arg("caps"), py::arg("weight"), py::arg("n"),
              py::arg("k"));
-  module.def("gemm_prefetches_few_rows",
-             [](const py::dict& caps) { return cpu::prefetches_few_rows(caps_of(caps).processor); });
+  module.def("gemm_prefetching_rows",
+             [](const py::dict& caps) { return cpu::prefetching_rows(caps_of(caps).processor); });
   module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {
     require_matches(overrides_of(overrides), std::vector<std::string_view>(tensors.begin(), tensors.end()));
   });

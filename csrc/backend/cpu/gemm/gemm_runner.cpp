@@ -39,7 +39,7 @@ void add_bias(const float* bias, const GemmArgs& args) {
 GemmRunner::GemmRunner(const GemmRegistry& registry, ThreadPool& pool)
     : registry_(registry),
       pool_(pool),
-      prefetches_few_rows_(prefetches_few_rows(registry.caps().processor)),
+      prefetching_rows_(prefetching_rows(registry.caps().processor)),
       arena_(std::size_t{2} << 20),
       launches_(registry.kernels().size()) {
   for (std::size_t format = 0; format < prepare_row_.size(); ++format) {
@@ -164,7 +164,7 @@ void GemmRunner::run_outputs(const GemmProduct& product, std::int64_t n_begin, s
   args.k = problem.k;
   args.n_begin = n_begin;
   args.n_end = n_end;
-  args.prefetches_few_rows = prefetches_few_rows_;
+  args.prefetching_rows = prefetching_rows_;
   args.scratch = scratch_.get() + static_cast<std::size_t>(thread) * scratch_stride_;
   product.kernel->run(args);
   if (product.bias != nullptr) add_bias(product.bias, args);

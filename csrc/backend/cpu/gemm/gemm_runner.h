@@ -115,7 +115,7 @@ class GemmRunner {
   const GemmRegistry& registry_;
   ThreadPool& pool_;
   ByFormat<PrepareRow> prepare_row_{};  // null: rows are read as they are
-  bool prefetches_few_rows_;
+  int prefetching_rows_;
   Arena arena_;
   ByFormat<std::shared_ptr<std::byte>> prepared_;
   ByFormat<std::size_t> prepared_bytes_{};

@@ -68,10 +68,10 @@ std::vector<GemmPreference> with_processor_tuning(std::vector<GemmPreference> me
   return measured;
 }
 
-// Software prefetches cost Zen 4 and Zen 5 a tenth to a third of the bandwidth. On Cascade Lake, Q8_0 takes the same
-// time with and without them, and K-quants take 1.5 to 2.3 times as long without them.
-bool prefetches_few_rows(const Processor& processor) noexcept {
-  return processor.maker == ProcessorMaker::intel;
+// For one or two rows, software prefetches cost Zen 4 and Zen 5 a tenth to a third of the bandwidth. On Cascade Lake,
+// Q8_0 takes the same time with and without them, and K-quants take 1.5 to 2.3 times as long without them.
+int prefetching_rows(const Processor& processor) noexcept {
+  return processor.maker == ProcessorMaker::intel ? 1 : 3;
 }
 
 }  // namespace imp::cpu

@@ -11,8 +11,9 @@ namespace imp::cpu {
 // measured them on this machine. Kernels of other shapes give the same bits.
 std::vector<GemmPreference> with_processor_tuning(std::vector<GemmPreference> measured, const DeviceCaps& caps);
 
-// Whether quantized kernels prefetch weights for one or two rows of activations too. So few rows multiply about as fast
-// as memory is read, and the processor's own prefetches may be enough.
-bool prefetches_few_rows(const Processor& processor) noexcept;
+// From how many rows of activations on quantized kernels prefetch weights, 1 or 3. One or two rows multiply about as
+// fast as memory is read, and the processor's own prefetches may be enough. Multiplying more rows leaves pauses between
+// reads, in which these fall behind.
+int prefetching_rows(const Processor& processor) noexcept;
 
 }  // namespace imp::cpu

@@ -32,9 +32,6 @@ struct Tile {
 
 // More than the product of one core's memory latency and bandwidth.
 constexpr std::ptrdiff_t kAheadBytes = 16 << 10;
-// From this many rows on, every processor needs software prefetches: multiplying leaves pauses between reads, in which
-// its own prefetches fall behind.
-constexpr int kPrefetchingRows = 3;
 
 // Prefetches the part of the block `ahead` bytes further that corresponds to a group, to the L2 cache: the L1 cache
 // tracks too few misses for the full bandwidth.
@@ -208,7 +205,7 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
   tile.activation_stride = args.activation_stride;
   tile.out_stride = args.out_stride;
   tile.columns = static_cast<int>(args.n_end - n < P * kLanes ? args.n_end - n : P * kLanes);
-  const bool prefetches = reads_first && (end - begin >= kPrefetchingRows || args.prefetches_few_rows);
+  const bool prefetches = reads_first && end - begin >= args.prefetching_rows;
   const int n_tiles = ceil_div(end - begin, T);
   for (int i = 0, row = begin; i < n_tiles; ++i) {
     const int rows = (end - row) / (n_tiles - i);
