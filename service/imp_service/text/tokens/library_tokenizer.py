@@ -81,8 +81,10 @@ def _ids_of_distinct(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> 
     if vocabulary.kind is VocabularyKind.WORD_PIECE:
         return None
     try:
-        names = [piece.decode() for piece in vocabulary.pieces]
+        names = b"\n".join(vocabulary.pieces).decode().split("\n")  # faster than one by one
     except UnicodeDecodeError:
+        return None
+    if len(names) != len(vocabulary):  # a piece has a line feed
         return None
     for token_id in (vocabulary.types != TokenType.NORMAL).nonzero()[0].tolist():
         naming = name_of[int(vocabulary.types[token_id])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,6 @@ class Tokenizer:
         )
         self._segmenter = Segmenter(vocabulary, backends)
         self._most_bytes = most_token_bytes(vocabulary)
-        self._sha256 = vocabulary.sha256()
 
     @classmethod
     def from_metadata(
@@ -132,10 +132,10 @@ class Tokenizer:
         """For streaming and for constraints."""
         return self._table
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """The digest of the vocabulary."""
-        return self._sha256
+        """The digest of the vocabulary, computed at its first use."""
+        return self._vocabulary.sha256()
 
     def archive(self, chat_template: str | None) -> bytes:
         """The tokenizer as a zip of files that other programs read. Takes a moment: keep it off an event loop."""
