@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+# Imported on first use otherwise; a load is measured without imports, for all engines.
+import imp_service.generation.runtime
+import imp_service.generation.text_side  # noqa: F401
 from bench.compare_peers.engines.protocol import RefusedError, Task
 from imp_service import _core
 from imp_service.config import ConfigError
