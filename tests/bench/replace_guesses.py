@@ -36,6 +36,8 @@ def main() -> None:
     loaded = load(settings_of(arguments))
     samples = read_samples(arguments.replay, None, loaded.model.n_tokens)[: arguments.answers]
     bench = ReplacedGuesses(loaded, always=arguments.always)
+    # imp guesses only where it knows what rows cost, and a server has learned that from its first answers.
+    bench.decode_both(samples[0], arguments.tokens, 1.0, 0)
     for rate in arguments.rates:
         gains = []
         for number, sample in enumerate(samples):

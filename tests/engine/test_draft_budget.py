@@ -186,19 +186,22 @@ def test_spc_33_a_step_that_had_to_wait_is_paid_too() -> None:
     assert control.costs.step_ns(1) == pytest.approx(STEP_NS), "the steps that waited do not count as plain ones"
 
 
-def draft_time(n_outputs: int, *, start_cost: float, n_ahead: int, share: float = 0.9) -> float:
+def draft_time(
+    n_outputs: int, *, start_cost: float, n_ahead: int = 1000, n_had: int | None = None, share: float = 0.9
+) -> float:
     """The time of a drafter that has to evaluate something before its first guess, until the sequence begins to gain.
 
-    It begins in chunks of a quarter of a step, and a guess costs a tenth of one.
+    It begins in chunks of a quarter of a step, and a guess costs a tenth of one. `n_had`: of the sequence, which is one
+    of many then; None: all outputs are its own.
     """
     control = _testing.ControlledSequences(1)
     control.set_prior(0, 1, share, share)
     spent = 0.0
-    for _ in range(n_outputs):
+    for n in range(n_outputs):
         lacking = start_cost - spent
         (depth,) = control.choose(
             [(0, [1] * 4 if control.may_draft(0) else [])], n_outputs=1, n_rows=1, guess_cost=0.1, start_cost=lacking,
-            n_ahead=n_ahead,
+            n_had=n if n_had is None else n_had, n_ahead=n_ahead,
         )  # fmt: skip
         begun = min(lacking, 0.25) if depth else 0.0
         # The drafter has no guess before it has evaluated all.
@@ -216,3 +219,10 @@ def test_spc_33_a_drafter_starts_only_where_it_can_pay() -> None:
     assert draft_time(400, start_cost=4, n_ahead=3) == 0, "too few outputs are left"
     assert draft_time(100, start_cost=8, n_ahead=1000) == 0, "the server cannot pay it yet"
     assert draft_time(190, start_cost=4, n_ahead=1000, share=0.02) == 0, "it could not gain anything"
+
+
+def test_spc_33_a_trial_starts_only_where_its_sequence_can_pay() -> None:
+    """A draft model that seems useless is tried again, but its sequence loses at most 3 % of its time."""
+    assert draft_time(1000, start_cost=4, share=0.02) == 4
+    assert draft_time(1000, start_cost=4, n_had=134, share=0.02) == 4
+    assert draft_time(1000, start_cost=4, n_had=133, share=0.02) == 0, "the sequence cannot pay it yet"

@@ -158,6 +158,7 @@ bool DraftControl::may_add_row(std::span<DraftOption> options, DraftOption& opti
   if (!is_alone && costs_.step_ns(step.n_rows + n_guesses, step.n_held) > kMaxDelay * plain) return false;
   const double start = option.start_cost * one_row_ns(step) / plain;
   if (budget_.left() < start * step.n_outputs || option.n_ahead < kPayback * start) return false;
+  if (start > kMaxTrialStart * option.n_had) return false;
   ++option.n_chosen;
   const bool is_payable = over_budget(options, step) == nullptr;
   --option.n_chosen;

@@ -19,7 +19,8 @@ struct DraftOption {
   std::span<const Guess> guesses;  // if guess_cost > 0, they are not made yet: only their confidence is set
   double guess_cost = 0;           // of making one guess, in units of a step with one row; 0 if they are made
   double start_cost = 0;           // of what the drafter has to evaluate before the first guess
-  int n_ahead = 0;                 // outputs that the sequence may still have
+  int n_had = 0;                   // outputs of the sequence so far
+  int n_ahead = 0;                 // outputs that it may still have
   int n_chosen = 0;                // output: the first n_chosen guesses are verified
 };
 
@@ -51,6 +52,8 @@ class DraftControl {
   static constexpr double kMaxServerBudget = 256;  // outputs in the server's budget
   // The expected gain of a drafter must be this many times its start cost.
   static constexpr double kPayback = 2;
+  // A trial may gain nothing. So its start cost is at most this share of the time of the sequence's outputs so far.
+  static constexpr double kMaxTrialStart = 0.03;
   // A sequence is expected to have as many further outputs as it has had so far, but at least this many.
   static constexpr int kMinAhead = 128;
 

@@ -153,7 +153,8 @@ void Speculation::choose(const StepPlan& plan, std::optional<std::size_t> costly
     if (is_made) continue;
     option.guess_cost = drafters_[drafter]->cost_of_token();
     option.start_cost = drafters_[drafter]->start_cost(sequence);
-    option.n_ahead = std::min(n_outputs_left(sequence), std::max(DraftControl::kMinAhead, sequence.run->n_outputs));
+    option.n_had = sequence.run->n_outputs;
+    option.n_ahead = std::min(n_outputs_left(sequence), std::max(DraftControl::kMinAhead, option.n_had));
   }
   if (options_.empty()) return;
   control_.choose(options_, shape_of(plan));

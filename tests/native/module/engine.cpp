@@ -145,23 +145,30 @@ class PythonDrafter final : public Drafter {
 };
 
 // Shows the guesses of a drafter to a Python function, (sequence, tokens, guesses) -> tokens, which may replace them.
+// Their confidence remains.
 class RevisedDrafter final : public Drafter {
  public:
   RevisedDrafter(std::unique_ptr<Drafter> inner, py::function revise)
       : inner_(std::move(inner)), revise_(std::move(revise)) {}
   std::string_view name() const noexcept override { return inner_->name(); }
+  double cost_of_token() const noexcept override { return inner_->cost_of_token(); }
+  double start_cost(const Sequence& sequence) const noexcept override { return inner_->start_cost(sequence); }
+  RightShares prior(int confidence) const noexcept override { return inner_->prior(confidence); }
   void draft(std::span<DraftRequest> requests) override {
     inner_->draft(requests);
     for (DraftRequest& request : requests) {
       std::vector<std::int32_t> guesses;
       for (const Guess& guess : request.guesses) guesses.push_back(guess.token);
-      const py::object revised = revise_(request.sequence->id, request.sequence->tokens, guesses);
-      request.guesses.clear();
-      for (const auto token : revised.cast<std::vector<std::int32_t>>()) request.guesses.push_back({.token = token});
+      const py::object answer = revise_(request.sequence->id, request.sequence->tokens, guesses);
+      const auto revised = answer.cast<std::vector<std::int32_t>>();
+      request.guesses.resize(revised.size());
+      for (std::size_t i = 0; i < revised.size(); ++i) request.guesses[i].token = revised[i];
     }
   }
   void observe(const Step& step) override { inner_->observe(step); }
   void copy_blocks(std::span<const BlockCopy> copies) override { inner_->copy_blocks(copies); }
+  void forget(const Sequence& sequence) noexcept override { inner_->forget(sequence); }
+  void flush() override { inner_->flush(); }
 
  private:
   std::unique_ptr<Drafter> inner_;

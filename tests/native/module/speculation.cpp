@@ -88,7 +88,7 @@ class ControlledSequences {
 
   // guesses: for each sequence its drafter and the confidence of its guesses.
   std::vector<int> choose(const std::vector<std::pair<int, std::vector<int>>>& guesses, const StepShape& step,
-                          double guess_cost, double start_cost, int n_ahead) {
+                          double guess_cost, double start_cost, int n_had, int n_ahead) {
     guesses_.clear();
     options_.clear();
     step_ = step;
@@ -102,6 +102,7 @@ class ControlledSequences {
                           .guesses = guesses_[i],
                           .guess_cost = guess_cost,
                           .start_cost = start_cost,
+                          .n_had = n_had,
                           .n_ahead = n_ahead});
     }
     control_.choose(options_, step);
@@ -177,12 +178,12 @@ void register_testing_speculation(py::module_& module) {
       .def(
           "choose",
           [](ControlledSequences& self, const std::vector<std::pair<int, std::vector<int>>>& guesses, int n_outputs,
-             int n_rows, double n_held, int n_free, double guess_cost, double start_cost, int n_ahead) {
+             int n_rows, double n_held, int n_free, double guess_cost, double start_cost, int n_had, int n_ahead) {
             const StepShape step{.n_outputs = n_outputs, .n_rows = n_rows, .n_held = n_held, .n_free = n_free};
-            return self.choose(guesses, step, guess_cost, start_cost, n_ahead);
+            return self.choose(guesses, step, guess_cost, start_cost, n_had, n_ahead);
           },
           py::arg("guesses"), py::arg("n_outputs"), py::arg("n_rows"), py::arg("n_held") = 0.0, py::arg("n_free") = 64,
-          py::arg("guess_cost") = 0.0, py::arg("start_cost") = 0.0, py::arg("n_ahead") = 1000)
+          py::arg("guess_cost") = 0.0, py::arg("start_cost") = 0.0, py::arg("n_had") = 0, py::arg("n_ahead") = 1000)
       .def("add_rounds", &ControlledSequences::add_rounds, py::arg("n_right"), py::arg("work_ns"),
            py::arg("draft_ns") = 0.0, py::arg("is_held_back") = false)
       .def("n_to_ask", &ControlledSequences::n_to_ask, py::arg("sequence"), py::arg("n_most"))
