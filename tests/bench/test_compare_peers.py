@@ -1,5 +1,6 @@
 """Models of random weights have the types in their names; imp is compared with llama.cpp on one of them."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ import gguf
 import numpy as np
 import pytest
 
-from bench.compare_peers.engines.protocol import RefusedError
+from bench.compare_peers.engines.llama_bench_engine import LlamaBenchEngine
+from bench.compare_peers.engines.protocol import RefusedError, Task
 from bench.compare_peers.goals import PEAK_MEMORY, scaling, verdicts
 from bench.compare_peers.outcome import Outcome, Round, Sample
 from bench.compare_peers.rounds import compare
@@ -187,3 +189,39 @@ def test_models_of_families_have_the_size_of_a_small_real_model(name: str) -> No
         peer = FAMILIES[name].unfilled()
     assert 0.3e9 < sum(parameter.numel() for parameter in peer.parameters()) < 1.2e9
     assert {parameter.shape[0] for parameter in peer.get_input_embeddings().parameters()} == {VOCABULARY}
+
+
+LLAMA_BENCH = """#!{python}
+import json, sys
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if words["-m"] != "{model}":
+    sys.exit("cannot load")
+# A millisecond for each token of a prompt, 10 for each that is generated.
+n = int(words["-p"]) + 10 * int(words["-n"])
+assert (words["-r"], words["-o"], words["-t"]) == ("1", "json", "2")
+print(json.dumps([{{"n_prompt": int(words["-p"]), "samples_ns": [n * 1000000]}}]))
+"""
+
+
+def test_a_fork_of_llama_cpp_is_measured_by_its_llama_bench(tmp_path: Path) -> None:
+    """A stand-in with the options and the report of llama-bench."""
+    binary = tmp_path / "llama-bench"
+    binary.write_text(LLAMA_BENCH.format(python=sys.executable, model=tmp_path / "m.gguf"))
+    binary.chmod(0o755)
+    task = Task(tmp_path / "m.gguf", 2, 1024, 1000, str(binary))
+    engine = LlamaBenchEngine(task)
+    engine.prepare(Case("prefill", 2, 512))
+    assert engine.run() == pytest.approx(0.512)
+    engine.prepare(Case("decode", 2, 17))
+    assert engine.run() == pytest.approx(0.16)
+    assert engine.peak_bytes() > 1 << 20
+    for case in (Case("decode", 2, 17, batch=4), Case("decode", 2, 17, depth=48)):
+        with pytest.raises(RefusedError, match="one sequence from nothing"):
+            engine.prepare(case)
+    other = LlamaBenchEngine(dataclasses.replace(task, path=tmp_path / "other.gguf"))
+    other.prepare(Case("prefill", 2, 1))
+    with pytest.raises(RefusedError, match="llama-bench ended with 1: cannot load"):
+        other.run()
+    for path in (None, str(tmp_path / "missing")):
+        with pytest.raises(RefusedError, match="--llama-bench"):
+            LlamaBenchEngine(dataclasses.replace(task, llama_bench=path))

@@ -1,8 +1,9 @@
 """Compares imp with its peers: `python tests/bench/compare_peers FILE [--quick] [--json FILE] [--svg FILE] …`.
 
-The peers are llama.cpp, OpenVINO GenAI and transformers, if they are installed and read the file. Each engine runs in
-its own process, pinned to as many CPUs as it has threads. The engines take turns. Nothing else should run: a round in
-which other processes used the CPUs is repeated. `make_model.py` in the parent folder writes model files.
+The peers are llama.cpp, OpenVINO GenAI and transformers, if they are installed and read the file, and with
+--llama-bench any build of llama.cpp or of a fork, such as ik_llama.cpp. Each engine runs in its own process, pinned to
+as many CPUs as it has threads. The engines take turns. Nothing else should run: a round in which other processes used
+the CPUs is repeated. `make_model.py` in the parent folder writes model files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import os
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 # In the place of this folder.
@@ -35,11 +37,20 @@ from imp_service.cli.progress import Progress  # noqa: E402
 ROOM = 256  # a cache rounds the tokens of a sequence up to a multiple of this
 
 
+@dataclass(frozen=True)
+class EnginesAsked:
+    """The engines of the command line, imp first, and the binary of llama-bench."""
+
+    names: list[str]
+    llama_bench: str | None
+
+
 def main() -> None:
     """Runs the comparison, prints each row, and writes the JSON and SVG files, also after a failure."""
     arguments = parsed()
     scenarios = scenarios_of(arguments)
     names = [IMP, *(name for name in arguments.engines.split(",") if name != IMP)]
+    engines = EnginesAsked(names, None if arguments.llama_bench is None else str(arguments.llama_bench.resolve()))
     if not set(names) <= set(ENGINES):
         raise SystemExit(f"--engines: {arguments.engines}, expected names of {', '.join(ENGINES)}")
     print(f"{arguments.model.name} on {processor()}, load average {os.getloadavg()[0]:.2f}\n{HEADING}", flush=True)
@@ -47,7 +58,7 @@ def main() -> None:
     report = Report(arguments.model)
     try:
         for threads in arguments.threads:
-            compare_at(report, threads, scenarios, names, progress)
+            compare_at(report, threads, scenarios, engines, progress)
         report.is_complete = True
     finally:
         report.write(arguments.json, arguments.svg)
@@ -73,6 +84,7 @@ def parsed() -> argparse.Namespace:
     ):
         parser.add_argument(option, type=kind, metavar="N", help=text)
     parser.add_argument("--quick", action="store_true", help="small sizes and two rounds, to see that it runs")
+    parser.add_argument("--llama-bench", type=Path, metavar="PATH", help="the binary of the engine llama-bench")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement to FILE")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the fractions of the ceilings into FILE")
     return parser.parse_args()
@@ -86,7 +98,7 @@ def scenarios_of(arguments: argparse.Namespace) -> Scenarios:
     return dataclasses.replace(found, prefill=[tokens for tokens in found.prefill if tokens > 0])
 
 
-def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[str], progress: Progress) -> None:
+def compare_at(report: Report, threads: int, scenarios: Scenarios, asked: EnginesAsked, progress: Progress) -> None:
     """Measures starts and cases at one number of threads, and adds them and the skipped engines to the report.
 
     Cases longer than the model's context are left out.
@@ -97,8 +109,8 @@ def compare_at(report: Report, threads: int, scenarios: Scenarios, names: list[s
     context = metadata[f"{metadata['general.architecture']}.context_length"]
     cases = [case for case in scenarios.cases(threads) if case.context <= context]
     kv_tokens = max(case.batch * -(-(case.context + 1) // ROOM) * ROOM for case in cases)
-    task = Task(path.resolve(), threads, kv_tokens, vocab_size)
-    starts, refusals = compare_starts(task, names, scenarios.reps, progress.show)
+    task = Task(path.resolve(), threads, kv_tokens, vocab_size, asked.llama_bench)
+    starts, refusals = compare_starts(task, asked.names, scenarios.reps, progress.show)
     progress.clear()
     report.starts += starts
     report.left_out |= refusals

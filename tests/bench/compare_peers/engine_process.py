@@ -18,7 +18,7 @@ from typing import Any
 from bench.compare_peers.engines.protocol import RefusedError, Task
 from imp_service.core.bench.cases import Case
 from support.command_line import FOUND_IN, clean_environment
-from support.process_numbers import TICKS, ProcessNumbers, stat_fields
+from support.process_numbers import TICKS, stat_fields
 
 SCRIPT = Path(__file__).with_name("serve_engine.py")
 SETTLES_WITHIN = 2.0
@@ -44,9 +44,9 @@ class EngineProcess:
 
     def timed_run(self) -> tuple[float, float]:
         """Runs the prepared case. Returns its seconds, and the CPUs that other processes used meanwhile."""
-        started, busy, own = time.monotonic(), busy_seconds(), ProcessNumbers.of(self._process.pid).cpu_seconds
+        started, busy, own = time.monotonic(), busy_seconds(), cpu_seconds(self._process.pid)
         seconds = self.ask("run")
-        others = busy_seconds() - busy - (ProcessNumbers.of(self._process.pid).cpu_seconds - own)
+        others = busy_seconds() - busy - (cpu_seconds(self._process.pid) - own)
         share = max(0.0, others) / (time.monotonic() - started)
         settle(self._process.pid)
         return seconds, share
@@ -98,6 +98,12 @@ def is_running(task: Path) -> bool:
         return stat_fields(task)[0] == "R"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def cpu_seconds(pid: int) -> float:
+    """Returns the CPU time of a process and of its children that have ended."""
+    user, system, of_children, system_of_children = map(int, stat_fields(Path(f"/proc/{pid}"))[11:15])
+    return (user + system + of_children + system_of_children) / TICKS
 
 
 def busy_seconds() -> float:

@@ -24,6 +24,7 @@ ENGINES = {
     "imp": ("imp_engine", "ImpEngine"),
     "llama.cpp": ("llama_cpp_engine", "LlamaCppEngine"),
     "openvino": ("openvino_engine", "OpenVinoEngine"),
+    "llama-bench": ("llama_bench_engine", "LlamaBenchEngine"),
     "transformers": ("transformers_engine", "TransformersEngine"),
 }
 
@@ -70,7 +71,7 @@ def main() -> None:
         "prepare": engine.prepare,
         "run": engine.run,
         "release": engine.release,
-        "peak": peak_bytes,
+        "peak": getattr(engine, "peak_bytes", peak_bytes),
         "planned": getattr(engine, "planned_bytes", lambda: None),
         "note": getattr(engine, "note", lambda: None),
         "work": getattr(engine, "work", dict),

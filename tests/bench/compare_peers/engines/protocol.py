@@ -22,6 +22,7 @@ class Task:
     threads: int
     kv_tokens: int
     vocab_size: int
+    llama_bench: str | None = None  # a binary
 
     def tokens(self, n: int) -> list[int]:
         """Any tokens of the vocabulary, but for the few of control at its ends."""
