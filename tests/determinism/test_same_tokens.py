@@ -7,7 +7,7 @@ import pytest
 
 import imp_service
 from imp_service import GenerationRequest, LanguageModel, _testing
-from support.fixed_depth import NO_DRAFTERS
+from support.fixed_depth import NO_DRAFTERS, fixed_depth
 from support.release_run import IS_RELEASE
 from support.workload import Outcome, random_requests, run, run_by_steps, run_together
 
@@ -54,7 +54,8 @@ def load(*settings: str) -> LanguageModel:
     if isa is not None and isa not in _testing.isas_here():
         pytest.skip(f"this CPU lacks {isa}")
     drafters = [] if any(text.startswith("speculation.drafters") for text in settings) else [NO_DRAFTERS]
-    return imp_service.load(None, *{"limits.max_context=128": 0, **dict.fromkeys([*drafters, *settings])})
+    with fixed_depth():
+        return imp_service.load(None, *{"limits.max_context=128": 0, **dict.fromkeys([*drafters, *settings])})
 
 
 @pytest.mark.sweep(quick=lambda variant: variant in QUICK)
