@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from support import quick_run
 from support.alone import turn
 from support.release_run import IS_RELEASE
+from support.run_record import record_run
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The options of this run do not apply to runs of pytest that tests start.
@@ -40,11 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rest", action="store_true", dest="only_rest", help="only what --all adds to a run without options"
     )
-    parser.addoption("--part", type=quick_run.part_of, metavar="K/N", help="part K of N of the tests, with 0 <= K < N")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if is_quick(config) else "all")
+    record_run(config)
 
 
 def is_quick(config: pytest.Config) -> bool:
@@ -66,8 +67,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = set() if config.option.all_cases else quick_run.left_out(items)
     if config.option.only_rest:
         left_out = {item for item in items if item not in left_out and not quick_run.repeats_less(item)}
-    if config.option.part is not None:
-        left_out |= {item for item in items if not config.option.part.has(item.nodeid)}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
@@ -90,6 +89,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Runs a test that is marked `alone` while no other worker process runs a test."""
-    with turn(item.config, is_alone=item.get_closest_marker("alone") is not None):
+    """Runs a test that is marked `alone` or `timing` while no other worker process runs a test."""
+    with turn(item.config, is_alone=any(map(item.get_closest_marker, ("alone", "timing")))):
         return (yield)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import re
 import subprocess
@@ -14,11 +13,11 @@ import pytest
 
 from house.test_contract_rows import ids_in
 from support.defined_tests import definitions, files_of_tests
-from support.quick_run import cover, part_of, spread
+from support.quick_run import cover, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-LONG, SWEEP, FEW = "pytest.mark.long", "pytest.mark.sweep", "pytest.mark.few"
+MARKS = LONG, TIMING, SWEEP, FEW = tuple(f"pytest.mark.{name}" for name in ("long", "timing", "sweep", "few"))
 # A file with sweeps over two parameters and over one of two.
 SWEPT = TESTS / "backend" / "test_gemm_kernels.py"
 # A file with two tests, of which one draws fewer examples in a quick run.
@@ -31,7 +30,7 @@ def rows_of_tests() -> tuple[set[str], set[str]]:
     every, quick = set[str](), set[str]()
     for test in definitions():
         every |= ids_in(test.name)
-        if LONG not in test.decorators:
+        if not {LONG, TIMING} & set(test.decorators):
             quick |= ids_in(test.name)
     return every, quick
 
@@ -55,15 +54,18 @@ def test_hon_16_every_row_with_a_test_has_one_in_a_quick_run() -> None:
 
 def test_hon_16_a_test_has_one_mark_at_most() -> None:
     """A second mark would be ignored."""
-    marks = {f"{test.path.name}::{test.name}": [each for each in test.decorators if each.startswith((LONG, SWEEP, FEW))]
-             for test in definitions()}  # fmt: skip
+    marks = {
+        f"{test.path.name}::{test.name}": [each for each in test.decorators if each.startswith(MARKS)]
+        for test in definitions()
+    }
     assert {name: found for name, found in marks.items() if len(found) > 1} == {}
 
 
-def test_hon_16_only_a_whole_test_is_long() -> None:
+@pytest.mark.parametrize("mark", [LONG, TIMING])
+def test_hon_16_only_a_whole_test_is_left_out(mark: str) -> None:
     """A long parameter, class or module could silently leave out rows; a sweep keeps each value."""
-    decorated = Counter(test.path for test in definitions() if LONG in test.decorators)
-    named = {path: len(re.findall(rf'(?<!"){re.escape(LONG)}\b', path.read_text())) for path in files_of_tests()}
+    decorated = Counter(test.path for test in definitions() if mark in test.decorators)
+    named = {path: len(re.findall(rf'(?<!"){re.escape(mark)}\b', path.read_text())) for path in files_of_tests()}
     assert {path: n for path, n in named.items() if n} == decorated
 
 
@@ -87,25 +89,6 @@ def test_hon_4_the_rest_and_a_quick_run_are_all_cases() -> None:
     quick, rest, every = collected(*files), collected("--rest", *files), collected("--all", *files)
     assert {name: quick[name] | rest[name] for name in every} == every
     assert {name for name in every if quick[name] & rest[name]} == {REPEATS_LESS}
-
-
-@pytest.mark.long
-def test_hon_4_the_parts_are_the_rest() -> None:
-    rest = collected("--rest", str(SWEPT))
-    parts = [collected("--rest", "--part", f"{number}/3", str(SWEPT)) for number in range(3)]
-    for name, cases in rest.items():
-        of_parts = [part.get(name, set()) for part in parts]
-        assert set().union(*of_parts) == cases
-        assert sum(map(len, of_parts)) == len(cases)
-    sizes = [sum(map(len, part.values())) for part in parts]
-    assert max(sizes) < 2 * min(sizes)
-
-
-@pytest.mark.parametrize("text", ["", "1", "3/3", "1/0", "-1/3", "1/3/5", "a/b"])
-def test_a_part_has_a_number_below_that_of_the_parts(text: str) -> None:
-    assert part_of("2/3") == (2, 3)
-    with pytest.raises(argparse.ArgumentTypeError, match="expected K/N"):
-        part_of(text)
 
 
 @pytest.mark.long

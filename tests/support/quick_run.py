@@ -1,25 +1,21 @@
 """Selects the tests of a quick run, which is a plain `pytest`; `pytest --all` runs all tests.
 
-A quick run tests every row of the contracts. Three marks name what it leaves out:
+A quick run tests every row of the contracts. Four marks name what it leaves out:
 
 `sweep`: a quick run takes a few cases of this test, which together have each value of each parameter. Arguments
 restrict the parameters that count: a name, or several names whose combinations count, as in "kernel,weight". `quick=`
 is a function of the parameters that chooses the cases instead.
 `few`: a quick run takes as many cases of this test as the argument says, spread evenly.
 `long`: a quick run leaves this test out. Another test covers the same rows in less time.
+`timing`: the same, for a test that compares measured times, which other work on the machine disturbs.
 
 `pytest --rest` runs what a quick run leaves out. It also runs again the tests that repeat less in a quick run.
-`pytest --rest --part K/N` runs part K of these in N parts, 0 <= K < N. A test's name determines its part.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import hypothesis
 import pytest
@@ -33,7 +29,7 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     of_one_test: dict[str, list[pytest.Item]] = defaultdict(list)
     found: set[pytest.Item] = set()
     for item in items:
-        if item.get_closest_marker("long"):
+        if item.get_closest_marker("long") or item.get_closest_marker("timing"):
             found.add(item)
         elif item.get_closest_marker("sweep") or item.get_closest_marker("few"):
             of_one_test[item.nodeid.partition("[")[0]].append(item)
@@ -45,25 +41,6 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 def repeats_less(item: pytest.Item) -> bool:
     """Returns whether a quick run makes fewer repetitions of this test, or draws fewer examples for it."""
     return "repeats" in getattr(item, "fixturenames", ()) or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
-
-
-class Part(NamedTuple):
-    """One of several parts of the tests, which together are all of them."""
-
-    number: int
-    n_parts: int
-
-    def has(self, test: str) -> bool:
-        """Returns whether the test of this name is in the part."""
-        return zlib.crc32(test.encode()) % self.n_parts == self.number
-
-
-def part_of(text: str) -> Part:
-    """Reads "K/N", 0 <= K < N."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or int(found[1]) >= int(found[2]):
-        raise argparse.ArgumentTypeError(f"{text}, expected K/N with 0 <= K < N")
-    return Part(int(found[1]), int(found[2]))
 
 
 def quick_cases(cases: Sequence[pytest.Item]) -> list[pytest.Item]:

@@ -1,0 +1,12 @@
+# Runs clients of OpenAI's API. They need another release of openai than the one to which the tests are pinned; if the
+# pinned one were visible, pip could choose older clients.
+source "$(dirname "$0")/../lib.sh"
+
+mapfile -t tools < <(extra test | grep -v '^openai==')
+mapfile -t clients < <(extra clients)
+options=(-o asyncio_mode=auto -o asyncio_default_test_loop_scope=session -o asyncio_default_fixture_loop_scope=session)
+tests=(tests/service/clients_of_openai)
+if [ "$IMP_CI_TIER" = part ]; then
+  tests=(tests/service/clients_of_openai/test_litellm.py)
+fi
+shared=no apart clients "${tools[@]}" "${clients[@]}" -- "${tests[@]}" --all "${options[@]}"

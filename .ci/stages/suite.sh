@@ -1,0 +1,4 @@
+# Runs the tests as README says.
+source "$(dirname "$0")/../lib.sh"
+
+counted suite
