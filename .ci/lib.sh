@@ -11,6 +11,8 @@ venv="${IMP_CI_VENV:-build/ci-venv}"
 unset PYTHONDONTWRITEBYTECODE
 # All build folders of this tree share one ccache.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+# A release repeats random tests more often, and draws new examples.
+[ "$IMP_CI_TIER" != release ] || export IMP_RELEASE=1
 # Registries sometimes answer late.
 export PIP_RETRIES=10 PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -e "$venv/bin/activate" ]; then

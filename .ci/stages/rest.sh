@@ -1,7 +1,4 @@
-# Runs the cases that the suite leaves out. A release repeats more.
+# Runs the cases that the suite leaves out.
 source "$(dirname "$0")/../lib.sh"
 
-if [ "$IMP_CI_TIER" = release ]; then
-  export IMP_RELEASE=1
-fi
 counted rest --rest
