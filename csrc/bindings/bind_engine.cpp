@@ -63,6 +63,7 @@ void register_options(py::module_& module) {
       .def_readwrite("max_queued_events", &EngineOptions::max_queued_events)
       .def_readwrite("drafters", &EngineOptions::drafters)
       .def_readwrite("fixed_depth", &EngineOptions::fixed_depth)
+      .def_readwrite("draft_right_share", &EngineOptions::draft_right_share)
       .def_readwrite("draft_suppressed_tokens", &EngineOptions::draft_suppressed_tokens)
       .def_readwrite("suppressed_tokens", &EngineOptions::suppressed_tokens)
       .def_readwrite("control_tokens", &EngineOptions::control_tokens)

@@ -40,7 +40,9 @@ struct EngineOptions {
   int n_tokens = 0;                             // valid token ids are below it; 0: every row of the model is a token
   std::vector<std::int32_t> suppressed_tokens;  // never drawn
   std::vector<std::string> drafters;            // what guesses for speculative decoding, in the order of their use
-  bool fixed_depth = false;                     // use every guess that fits; only for tests
+  bool fixed_depth = false;                     // use every guess that fits; only for tests and measurements
+  // The share of right guesses of a draft model or head where outputs are forced; absent: its own. For measurements.
+  std::optional<double> draft_right_share;
   std::vector<std::int32_t> draft_suppressed_tokens;  // ids that the draft model does not share: never guessed
   bool sparse_prefill = false;                        // requests may have a part of their prompt evaluated
   int sparse_threshold = SparseLimits{}.threshold;

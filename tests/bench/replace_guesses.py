@@ -3,31 +3,28 @@
 `python tests/bench/replace_guesses.py FILE --draft FILE --replay LINES --rates 0.75,0.5,0.1`. The drafter guesses as it
 always does, so its work is real. Then each guess is replaced: by the token of the known answer with the given
 probability, by another token otherwise. Each answer is decoded without and with guesses in turn. imp learns from the
-real time of steps whether to guess. Needs the testing extension.
+real time of steps whether to guess. Each rate has an engine of its own. No package but imp is needed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-# Replaces this folder.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
-
-from imp_service import _core, _testing  # noqa: E402
-from imp_service.cli.arguments import positive_integer  # noqa: E402
-from imp_service.config import load as load_config  # noqa: E402
-from imp_service.core.bench.guesses import Sample, read_samples  # noqa: E402
-from imp_service.core.load import LoadedModel, load  # noqa: E402
-from support.script_engine import TurnedEngine  # noqa: E402
-
-CACHE_TOKENS = 4096
+from imp_service import _core
+from imp_service.cli.arguments import positive_integer
+from imp_service.config import Config, ConfigError
+from imp_service.config import load as load_config
+from imp_service.core.bench.engine_runs import EngineRuns
+from imp_service.core.bench.guesses import DecodedTwice, GuessBench, Sample, read_samples
+from imp_service.core.engine_client import EngineClient
+from imp_service.core.errors import Error
+from imp_service.core.load import LoadedModel, load
 
 
 def main() -> None:
@@ -35,16 +32,14 @@ def main() -> None:
     arguments = parsed()
     loaded = load(settings_of(arguments))
     samples = read_samples(arguments.replay, None, loaded.model.n_tokens)[: arguments.answers]
-    bench = ReplacedGuesses(loaded, always=arguments.always)
-    # imp guesses only where it knows what rows cost, and a server has learned that from its first answers.
-    bench.decode_both(samples[0], arguments.tokens, 1.0, 0)
     for rate in arguments.rates:
         gains = []
-        for number, sample in enumerate(samples):
-            seconds, drafted, accepted = bench.decode_both(sample, arguments.tokens, rate, number)
-            gains.append(seconds[0] / seconds[1])
-            line = {"rate": rate, "kind": sample.kind, "seconds_without": seconds[0], "seconds_with": seconds[1]}
-            print(json.dumps({**line, "gain": gains[-1], "drafted": drafted, "accepted": accepted}), flush=True)
+        for sample, found in decoded(loaded, samples, rate, arguments):
+            line = {"rate": rate, "kind": sample.kind, "seconds_without": found.without,
+                    "seconds_with": found.with_guesses, "gain": found.gain, "drafted": found.drafted,
+                    "accepted": found.accepted}  # fmt: skip
+            print(json.dumps(line), flush=True)
+            gains.append(found.gain)
         spread = f"{min(gains):.2f} – {max(gains):.2f}"
         print(f"rate {rate}: median gain {statistics.median(gains):.2f} ({spread})", flush=True)
 
@@ -67,10 +62,13 @@ def parsed() -> argparse.Namespace:
 
 def rates(text: str) -> list[float]:
     """Returns the numbers of a list with commas."""
-    return [float(word) for word in text.split(",")]
+    found = [float(word) for word in text.split(",")]
+    if not all(0 <= rate <= 1 for rate in found):
+        raise argparse.ArgumentTypeError(f"{text}, expected numbers from 0 to 1")
+    return found
 
 
-def settings_of(arguments: argparse.Namespace) -> Any:
+def settings_of(arguments: argparse.Namespace) -> Config:
     """Returns settings with the drafter alone."""
     given = {"model.path": arguments.model, "device.threads": arguments.threads}
     if arguments.draft is not None:
@@ -80,63 +78,25 @@ def settings_of(arguments: argparse.Namespace) -> Any:
     return load_config(None, [f"{key}={value}" for key, value in given.items()])
 
 
-class ReplacedGuesses:
-    """An engine whose guesses are replaced, with the real clock."""
-
-    def __init__(self, loaded: LoadedModel, *, always: bool) -> None:
-        model = loaded.model
-        options = _core.EngineOptions(
-            n_blocks=model.n_blocks,
-            max_context=model.max_context,
-            drafters=loaded.config.settings.speculation.drafters,
-            max_running=1,
-            fixed_depth=always,
-        )
-        self._engine = TurnedEngine(_testing.ManualModelEngine(model, options, None, self._revise))
-        self._engine.core.real_time = True
-        self._most = loaded.config.settings.speculation.max_draft_tokens
-        self._answer: Sequence[int] = ()
-        self._n_prompt = 0
-        self._rate = 0.0
-        self._random = random.Random(0)
-
-    def decode_both(
-        self, sample: Sample, n_tokens: int, rate: float, number: int
-    ) -> tuple[tuple[float, float], int, int]:
-        """Seconds without and with guesses, the guesses and the right ones among them. `number` decides the order."""
-        self._answer, self._n_prompt = sample.answer[:n_tokens], len(sample.prompt)
-        self._rate, self._random = rate, random.Random(number)
-        session = self._engine.open(kind="session", bypass_prefix=True)
-        self._engine.step(session, sample.prompt[:-1], max_outputs=0)
-        seconds: dict[int, float] = {}
-        drafted, accepted = 0, 0
-        for most in [(0, self._most), (self._most, 0)][number % 2]:
-            end = self._decode(session, sample.prompt[-1], most)
-            seconds[most] = end.timings.decode_ns * 1e-9
-            drafted, accepted = drafted + end.drafts.n_drafted, accepted + end.drafts.n_accepted
-        self._ask("close", session)
-        return (seconds[0], seconds[self._most]), drafted, accepted
-
-    def _decode(self, session: int, last: int, most: int) -> Any:
-        """Decodes the answer after the last token of the prompt. Afterwards the session holds what it held before."""
-        limits = {"max_outputs": len(self._answer), "ends_at_eos": False}
-        ticket = self._engine.run(session, [last], forced=list(self._answer), max_draft_tokens=most, **limits)
-        self._engine.turn_until_idle()
-        self._ask("truncate", session, self._n_prompt - 1)
-        return self._engine.finished(ticket)
-
-    def _ask(self, command: str, *arguments: int) -> None:
-        ticket = self._engine.command(command, *arguments)
-        self._engine.turn_until_idle()
-        self._engine.done(ticket)
-
-    def _revise(self, sequence: int, tokens: list[int], guesses: list[int]) -> list[int]:
-        """The guesses after `tokens`, each right at the rate."""
-        following = self._answer[len(tokens) - self._n_prompt :]
-        return [
-            right if self._random.random() < self._rate else (right + 1) % 1000 for right in following[: len(guesses)]
-        ]
+def decoded(
+    loaded: LoadedModel, samples: list[Sample], rate: float, arguments: argparse.Namespace
+) -> Iterator[tuple[Sample, DecodedTwice]]:
+    """Yields each answer, decoded by an engine whose guesses are right at the rate."""
+    options = loaded.engine_options()
+    options.draft_right_share = rate
+    options.fixed_depth = arguments.always
+    with closing(EngineClient(_core.Engine(loaded.model, options))) as client:
+        most = loaded.config.settings.speculation.max_draft_tokens
+        bench = GuessBench(EngineRuns(client, loaded.model.n_tokens), arguments.threads, most, 1, lambda _: None)
+        # imp guesses only where it knows what rows cost, and a server has learned that from its first answers.
+        bench.decode_twice(samples[:1], arguments.tokens, guesses_first=True)
+        for number, sample in enumerate(samples):
+            found = bench.decode_twice([sample], arguments.tokens, guesses_first=number % 2 == 1)
+            yield sample, found
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (Error, ConfigError) as error:
+        sys.exit(f"replace_guesses.py: {error}")

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/speculation/head_drafter.h"
+#include "engine/speculation/known_answer_drafter.h"
 #include "engine/speculation/model_drafter.h"
 
 namespace imp {
@@ -56,11 +57,18 @@ DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock 
   const auto is_wanted = [&](std::string_view name) {
     return std::ranges::find(options.drafters, name) != options.drafters.end();
   };
-  if (model.head != nullptr && is_wanted(HeadDrafter::kName)) uses.drafters.push_back(head_drafter(model, options));
+  const auto add = [&](std::unique_ptr<Drafter> drafter) {
+    if (options.draft_right_share) {
+      const int n_tokens = n_tokens_of(model, options);
+      drafter = std::make_unique<KnownAnswerDrafter>(std::move(drafter), *options.draft_right_share, n_tokens);
+    }
+    uses.drafters.push_back(std::move(drafter));
+  };
+  if (model.head != nullptr && is_wanted(HeadDrafter::kName)) add(head_drafter(model, options));
   const bool drafts = is_wanted(ModelDrafter::kName);
   if (model.draft == nullptr || (!drafts && !options.sparse_prefill)) return uses;
   const auto steps = draft_steps(model, options, std::move(clock));
-  if (drafts) uses.drafters.push_back(std::make_unique<ModelDrafter>(steps, model.draft_cost));
+  if (drafts) add(std::make_unique<ModelDrafter>(steps, model.draft_cost));
   if (options.sparse_prefill) uses.scorer = std::make_unique<PromptScorer>(steps, model.draft_cost);
   return uses;
 }

@@ -72,12 +72,19 @@ class LoadedModel:
         """
         if self.running is None:
             with faults_of_settings():
-                options = _engine_options(self.config.settings, self.model, n_tokens, suppressed)
-                options.draft_suppressed_tokens = list(self.not_shared)
-                options.sparse_prefill = not self.no_sparse_prefill
-                options.control_tokens = sorted(control)
+                options = self.engine_options(n_tokens, suppressed, control)
                 self.running = EngineClient(_core.Engine(self.model, options))
         return self.running
+
+    def engine_options(
+        self, n_tokens: int | None = None, suppressed: Sequence[int] = (), control: Iterable[int] = ()
+    ) -> _core.EngineOptions:
+        """The options of an engine of this model; the arguments are those of start()."""
+        options = _engine_options(self.config.settings, self.model, n_tokens, suppressed)
+        options.draft_suppressed_tokens = list(self.not_shared)
+        options.sparse_prefill = not self.no_sparse_prefill
+        options.control_tokens = sorted(control)
+        return options
 
     def close(self) -> None:
         """Stops the engine, if it runs."""

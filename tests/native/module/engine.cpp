@@ -98,8 +98,6 @@ class ManualLoop {
   }
 
   std::int64_t now_ns = 0;
-  // The clock shows the real time instead, so that the engine learns what its steps cost.
-  bool real_time = false;
   // Each reading moves the clock by at most this much, in either direction. 0: only the test moves it.
   std::int64_t clock_jumps_ns = 0;
   // What a forward pass takes.
@@ -110,9 +108,6 @@ class ManualLoop {
 
  private:
   std::int64_t read_clock() {
-    if (real_time) {
-      return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-    }
     now_ns += forward_ns * (n_forwards() - std::exchange(n_timed_, n_forwards()));
     if (clock_jumps_ns > 0) {
       now_ns += std::uniform_int_distribution<std::int64_t>(-clock_jumps_ns, clock_jumps_ns)(random_);
@@ -385,7 +380,6 @@ void def_loop(Class& bound) {
            })
       .def("state_slot", [](Self& self, SequenceId id) { return self.sequence(id).table.state; })
       .def_readwrite("now_ns", &Self::now_ns)
-      .def_readwrite("real_time", &Self::real_time)
       .def_readwrite("clock_jumps_ns", &Self::clock_jumps_ns)
       .def_readwrite("forward_ns", &Self::forward_ns)
       .def("tokens", [](Self& self, SequenceId id) { return self.sequence(id).tokens; })

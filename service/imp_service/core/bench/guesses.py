@@ -50,6 +50,30 @@ def _sample(given: Any, place: str, encode: Encode | None, n_tokens: int) -> Sam
     return Sample(str(given.get("kind", "answer")), prompt, answer)
 
 
+@dataclass(frozen=True, slots=True)
+class DecodedTwice:
+    """Seconds of the same answers without and with guesses, and the ends of the runs with guesses."""
+
+    without: float
+    with_guesses: float
+    ends: list[_core.FinishedEvent]
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast guesses make the answers."""
+        return self.without / self.with_guesses
+
+    @property
+    def drafted(self) -> int:
+        """The number of guesses."""
+        return sum(end.drafts.n_drafted for end in self.ends)
+
+    @property
+    def accepted(self) -> int:
+        """The number of right guesses."""
+        return sum(end.drafts.n_accepted for end in self.ends)
+
+
 class GuessBench:
     """Measures one loaded model."""
 
@@ -86,34 +110,34 @@ class GuessBench:
         return [self._replay_kind(kind, each, streams, n_tokens) for kind, each in by_kind.items()]
 
     def _replay_kind(self, kind: str, samples: list[Sample], streams: int, n_tokens: int) -> ReplayResult:
-        plain, drafting, drafts, n_decoded = [], [], [], 0
         groups = [
             [samples[(first + i) % len(samples)] for i in range(streams)] for first in range(0, len(samples), streams)
         ]
+        found = []
         for number, group in enumerate(groups, 1):
             self._report(f"{kind}, {streams} at once: {number} of {len(groups)}")
-            sessions = [self._opened(sample.prompt[:-1]) for sample in group]
-            orders = [(0, self._most_guesses), (self._most_guesses, 0)]
-            for most in orders[number % 2]:
-                took, ends = self._decode(sessions, group, n_tokens, most)
-                if most == 0:
-                    plain.append(took)
-                else:
-                    drafting.append(took)
-                    drafts += [end.drafts for end in ends]
-                    n_decoded += sum(end.n_outputs - 1 for end in ends)
-            self._close(sessions)
+            found.append(self.decode_twice(group, n_tokens, guesses_first=number % 2 == 1))
         return ReplayResult(
             kind,
             self._threads,
             streams,
-            n_decoded,
-            Spread.of(plain),
-            Spread.of(drafting),
-            Spread.of(without / with_guesses for without, with_guesses in zip(plain, drafting, strict=True)),
-            drafted=sum(each.n_drafted for each in drafts),
-            accepted=sum(each.n_accepted for each in drafts),
+            sum(end.n_outputs - 1 for each in found for end in each.ends),
+            Spread.of(each.without for each in found),
+            Spread.of(each.with_guesses for each in found),
+            Spread.of(each.gain for each in found),
+            drafted=sum(each.drafted for each in found),
+            accepted=sum(each.accepted for each in found),
         )
+
+    def decode_twice(self, samples: list[Sample], n_tokens: int, *, guesses_first: bool) -> DecodedTwice:
+        """Decodes `n_tokens` of these answers at once, without and with guesses."""
+        sessions = [self._opened(sample.prompt[:-1]) for sample in samples]
+        found = {
+            guesses: self._decode(sessions, samples, n_tokens, self._most_guesses if guesses else 0)
+            for guesses in (guesses_first, not guesses_first)
+        }
+        self._close(sessions)
+        return DecodedTwice(found[False][0], *found[True])
 
     def _decode(
         self, sessions: list[int], samples: list[Sample], n_tokens: int, most: int
