@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "service" / "imp_service" / "_core.pyi"
@@ -42,8 +43,11 @@ def main() -> int:
     """Writes or checks the stub."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if the committed stub is out of date")
+    is_check = parser.parse_args().check
+    if find_spec("pybind11_stubgen") is None:
+        raise SystemExit("pybind11_stubgen is not installed: pip install '.[lint]'")
     stub = generate()
-    if not parser.parse_args().check:
+    if not is_check:
         TARGET.write_text(stub)
         return 0
     if TARGET.read_text() == stub:

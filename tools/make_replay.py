@@ -1,7 +1,8 @@
 """Writes tests/data/replay.jsonl.gz: prompts and known answers as tokens, made from the history of this repository.
 
 Speculative decoding is measured on them: the answers are forced, so that no model is needed. Needs a GGUF file with the
-vocabulary whose tokens are wanted, for example Qwen 2's; of a byte-level BPE with the pre-tokenizer of Qwen 2.
+vocabulary whose tokens are wanted, for example Qwen 2's; of a byte-level BPE with the pre-tokenizer of Qwen 2. Also
+needs git, the extra `test`, and imp with the extension for its tests.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import json
 import random
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gguf import GGUFReader
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from imp_service import _testing
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.needed import TESTING, needs
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "tests" / "data" / "replay.jsonl.gz"
@@ -130,7 +133,9 @@ def flat(text: str) -> str:
 
 def never_guessed(n_tokens: int, seed: int) -> list[int]:
     """Tokens of few kinds, so that prompt lookup always has a guess, and each another one than that guess."""
-    rng, index, tokens = random.Random(seed), _testing.IndexedTokens(n_tokens), [0, 1]
+    with needs(TESTING):
+        from imp_service._testing import IndexedTokens
+    rng, index, tokens = random.Random(seed), IndexedTokens(n_tokens), [0, 1]
     index.extend(tokens)
     while len(tokens) < n_tokens:
         guessed = index.propose(1)
@@ -141,6 +146,8 @@ def never_guessed(n_tokens: int, seed: int) -> list[int]:
 
 def tokenizer_of(path: Path) -> Callable[[str], list[int]]:
     """Returns the function that encodes a text with the vocabulary of a GGUF file."""
+    with needs(TESTING):
+        from gguf import GGUFReader
     reader = GGUFReader(path)
     tokens, merges = (reader.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
     vocabulary = {token: number for number, token in enumerate(tokens)}

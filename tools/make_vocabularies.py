@@ -1,6 +1,6 @@
 """Trains the vocabularies of tests/data/vocabularies, and writes llama.cpp's ids of the texts there.
 
-`--vectors` does not change the vocabularies. Needs the packages `tokenizers`, `gguf` and `llama-cpp-python`. The
+`--vectors` does not change the vocabularies. Needs gguf and llama-cpp-python (extra `peers`). The
 texts and everything made from them are imp's own. Training does not split text into words, so merges cross spaces,
 digits, lines and scripts: a pre-tokenizer that splits elsewhere gives other ids.
 """
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
-from support.gguf_contents import GgufContents
+from support.needed import PEERS, needs
 from support.own_vocabularies import (
     DEPARTURES,
     FOLDER,
@@ -63,8 +63,10 @@ def rules() -> list[str]:
 
 def oracle_ids(rule: str) -> dict[int, tuple[int, ...]]:
     """Returns number of a text -> ids, for the texts for which llama.cpp is an oracle."""
-    import llama_cpp
+    with needs(PEERS):
+        import llama_cpp
 
+        from support.gguf_contents import GgufContents
     with tempfile.TemporaryDirectory() as folder:
         path = GgufContents({"general.architecture": "llama", **vocabulary(rule)}, {}).write(Path(folder) / "v.gguf")
         model = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)

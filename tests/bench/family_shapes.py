@@ -7,10 +7,10 @@ weights, so the file has each tensor that a real one has.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from support.family_cases import CASES, FamilyCase
-from support.linear_attention_cases import LINEAR_CASES
+if TYPE_CHECKING:
+    from support.family_cases import FamilyCase
 
 VOCABULARY = 32000
 SIZES: dict[str, Any] = {
@@ -37,23 +37,19 @@ _GEMMA4_LAYERS = ([_S] * 5 + [_F]) * 4
 _GEMMA4_SHARED = 6  # llama.cpp wants a layer without a window right before these
 
 
-def shape_of(case: FamilyCase, traits: dict[str, Any], keys: dict[str, Any]) -> FamilyCase:
-    """Returns a family's case at the sizes of this page."""
-    return dataclasses.replace(case, traits=case.traits | SIZES | traits, keys=case.keys | keys, off={})
-
-
-FAMILIES: dict[str, FamilyCase] = {
-    "qwen3.5": shape_of(
-        LINEAR_CASES["qwen3_5"], {**LINEAR, "intermediate_size": 3584, "tie_word_embeddings": True},
+# Name -> the case of the tests, and what its model and its file have at these sizes.
+FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "qwen3.5": (
+        "qwen3_5", {**LINEAR, "intermediate_size": 3584, "tie_word_embeddings": True},
         {**LINEAR_KEYS, "rope.dimension_sections": [11, 11, 10, 0]},
     ),
-    "qwen3-next": shape_of(
-        LINEAR_CASES["qwen3_next"],
+    "qwen3-next": (
+        "qwen3_next",
         {**LINEAR, **EXPERTS, "num_hidden_layers": 16, "shared_expert_intermediate_size": 512},
         {**LINEAR_KEYS, **EXPERT_KEYS, "expert_shared_feed_forward_length": 512},
     ),
-    "gemma4": shape_of(
-        CASES["gemma4_e2b"],
+    "gemma4": (
+        "gemma4_e2b",
         {"layer_types": _GEMMA4_LAYERS, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
          "global_head_dim": 512, "num_kv_shared_layers": _GEMMA4_SHARED, "hidden_size_per_layer_input": 256,
          "vocab_size_per_layer_input": VOCABULARY, **WINDOW},
@@ -63,19 +59,29 @@ FAMILIES: dict[str, FamilyCase] = {
          "attention.shared_kv_layers": _GEMMA4_SHARED, "embedding_length_per_layer_input": 256,
          "feed_forward_length": [3072] * (24 - _GEMMA4_SHARED) + [6144] * _GEMMA4_SHARED},
     ),
-    "gpt-oss": shape_of(
-        CASES["gpt_oss"],
+    "gpt-oss": (
+        "gpt_oss",
         {"num_hidden_layers": 12, "num_local_experts": 16, "num_experts_per_tok": 4, "intermediate_size": 1024,
          "sliding_window": 128},
         {"attention.sliding_window": 128, "expert_count": 16, "expert_used_count": 4,
          "expert_feed_forward_length": 1024},
     ),
-    "phi3": shape_of(CASES["phi3"], WINDOW, WINDOW_KEY),
-    "cohere2": shape_of(CASES["cohere2"], WINDOW, WINDOW_KEY),
-    "glm4": shape_of(CASES["glm4"], {}, {"rope.dimension_count": 32}),
-    "granite": shape_of(CASES["granite"], {}, {}),
-    "olmo2": shape_of(CASES["olmo2"], {}, {}),
-    "starcoder2": shape_of(
-        CASES["starcoder2"], {**WINDOW, "num_hidden_layers": 30, "intermediate_size": 4096}, WINDOW_KEY
+    "phi3": ("phi3", WINDOW, WINDOW_KEY),
+    "cohere2": ("cohere2", WINDOW, WINDOW_KEY),
+    "glm4": ("glm4", {}, {"rope.dimension_count": 32}),
+    "granite": ("granite", {}, {}),
+    "olmo2": ("olmo2", {}, {}),
+    "starcoder2": (
+        "starcoder2", {**WINDOW, "num_hidden_layers": 30, "intermediate_size": 4096}, WINDOW_KEY
     ),
 }  # fmt: skip
+
+
+def family(name: str) -> FamilyCase:
+    """Returns a family's case at the sizes of this page. Needs gguf."""
+    from support.family_cases import CASES
+    from support.linear_attention_cases import LINEAR_CASES
+
+    case_name, traits, keys = FAMILIES[name]
+    case = {**CASES, **LINEAR_CASES}[case_name]
+    return dataclasses.replace(case, traits=case.traits | SIZES | traits, keys=case.keys | keys, off={})

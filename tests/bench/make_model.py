@@ -3,7 +3,8 @@
 `demo` is the built-in model in another type. All others have random weights in real shapes: they are as fast as real
 models, but their text has no meaning. Their vocabularies have the real sizes and split lowercase words into groups of
 two and four letters, so that servers can be measured too. The `gguf` package writes plain types; llama.cpp quantizes
-the others with its usual mix of types. The models of `family_shapes.py` need transformers too.
+the others with its usual mix of types. The models of `family_shapes.py` need transformers too. The extra `peers` has
+these packages.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import gguf
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,11 +26,14 @@ from numpy.typing import NDArray
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from bench.family_shapes import FAMILIES, VOCABULARY
+from bench.family_shapes import FAMILIES, VOCABULARY, family
 from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
 from imp_service.models import demo_model_path
-from support.gguf_contents import GgufContents
+from support.needed import PEERS, needs
 from support.tiny_vocabularies import byte_level, sentencepiece
+
+if TYPE_CHECKING:
+    import gguf
 
 # Not a real shape: it only shows that a program runs.
 TINY = Shape("Tiny", "qwen3", 2, 256, 512, 4, 2, 128, 640, 1024, 1e4, 1e-6, True)
@@ -49,8 +53,8 @@ def make_model(shape: Shape, dtype: str, path: Path) -> Path:
     if dtype in PLAIN:
         write_plain(shape, dtype, path)
         return path
-    from support import llama_cpp_peer
-
+    with needs(PEERS):
+        from support import llama_cpp_peer
     llama_cpp_peer.start()
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         source = Path(folder) / "bf16.gguf"
@@ -60,17 +64,20 @@ def make_model(shape: Shape, dtype: str, path: Path) -> Path:
 
 def convert_demo(dtype: str, path: Path) -> Path:
     """Writes the built-in model, which is small but trained, in another type."""
-    from support import llama_cpp_peer
-
+    with needs(PEERS):
+        from support import llama_cpp_peer
     llama_cpp_peer.start()
     return llama_cpp_peer.quantize(demo_model_path(), path, dtype)
 
 
 def make_family(name: str, dtype: str, path: Path) -> Path:
     """Writes a model of `family_shapes.py`; needs transformers and llama.cpp."""
-    from support import llama_cpp_peer
+    with needs(PEERS):
+        import transformers  # noqa: F401
 
-    case = FAMILIES[name]
+        from support import llama_cpp_peer
+        from support.gguf_contents import GgufContents
+    case = family(name)
     contents = case.exported(case.peer())
     architecture = contents.keys["general.architecture"]
     words = vocabulary(dataclasses.replace(TINY, vocab_size=VOCABULARY))
@@ -83,6 +90,8 @@ def make_family(name: str, dtype: str, path: Path) -> Path:
 
 def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None) -> None:
     """Writes a model in a plain type, one matrix in memory at a time. `name_of` is the type of a later quantization."""
+    with needs(PEERS):
+        import gguf
     writer = gguf.GGUFWriter(path, shape.architecture)
     facts = metadata(shape, name_of or dtype) | vocabulary(shape)
     for key, value in facts.items():
@@ -104,6 +113,8 @@ def write_plain(shape: Shape, dtype: str, path: Path, name_of: str | None = None
 
 def stored(listed: list[tuple[str, str, tuple[int, ...], float, float]]) -> Iterator[NDArray[np.generic]]:
     """Yields each tensor as its type stores it."""
+    import gguf
+
     random = np.random.default_rng(0)
     for _, kind, dims, mean, deviation in listed:
         values = random.standard_normal(dims[::-1], np.float32)
@@ -114,6 +125,8 @@ def stored(listed: list[tuple[str, str, tuple[int, ...], float, float]]) -> Iter
 
 def value_type(value: object) -> gguf.GGUFValueType:
     """Returns the type of a metadata value as in usual files: integers have 32 bits."""
+    import gguf
+
     if isinstance(value, bool):
         return gguf.GGUFValueType.BOOL
     if isinstance(value, int):

@@ -18,7 +18,7 @@ from bench.compare_peers.goals import PEAK_MEMORY, scaling, verdicts
 from bench.compare_peers.outcome import Outcome, Round, Sample
 from bench.compare_peers.rounds import compare
 from bench.compare_peers.scenarios import QUICK
-from bench.family_shapes import FAMILIES, VOCABULARY
+from bench.family_shapes import FAMILIES, VOCABULARY, family
 from bench.make_model import MODELS, make_model
 from imp_service.core.bench.cases import Case
 from imp_service.core.synthetic import DEVIATION
@@ -186,7 +186,7 @@ def test_models_of_families_have_the_size_of_a_small_real_model(name: str) -> No
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     with torch.device("meta"):
-        peer = FAMILIES[name].unfilled()
+        peer = family(name).unfilled()
     assert 0.3e9 < sum(parameter.numel() for parameter in peer.parameters()) < 1.2e9
     assert {parameter.shape[0] for parameter in peer.get_input_embeddings().parameters()} == {VOCABULARY}
 

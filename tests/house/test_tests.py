@@ -21,7 +21,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider")
 AT_LEAST = {
     "backend": 252,
     "base": 16,
-    "bench": 35,
+    "bench": 50,
     "corpus": 3,
     "determinism": 9,
     "engine": 340,

@@ -29,6 +29,7 @@ from release.build import Tools, build_sdist
 from release.checkout import read_checkout
 from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, Distribution
 from support.confined import confined
+from support.offered_commands import commands, name_of, ran
 from support.patience import HANGS_AFTER
 from support.served import ask, tokens_of
 from support.served_models import built_in
@@ -150,6 +151,13 @@ def test_pkg_2_it_serves_confined_as_a_pod(distribution: Distribution, tmp_path:
     finally:
         process.kill()
         process.wait()
+
+
+def test_pkg_5_the_commands_of_a_checkout_start(distribution: Distribution, tmp_path: Path):
+    python = RELEASED / "trial" / distribution.name / "bin" / "python"
+    found = {name_of(command): ran(python, command, "--help", home=tmp_path) for command in commands()}
+    failed = {name: each.stderr for name, each in found.items() if each.returncode or not each.stdout}
+    assert len(found) > 15 and failed == {}
 
 
 def test_b07_everything_that_it_needs_was_installed_from_wheels(distribution: Distribution):

@@ -4,7 +4,8 @@
     python tests/mutants --count 50 --seed 7 --rooms rpc serving
 
 The first run records which tests run which line, and takes as long as those tests. Record again after a change of the
-code. No file changes: a mutant exists only in the process whose tests import it.
+code. No file changes: a mutant exists only in the process whose tests import it. Needs imp with the extension for its
+tests, and the extras `test` and `mutants`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
 from mutants.mutations import Mutation, mutations_of, python_files  # noqa: E402
-from mutants.tests_of_lines import TestsOfLines, record  # noqa: E402
-from mutants.trials import Trials  # noqa: E402
+from support.needed import EXTENSION, MUTANTS, absent, missing_of  # noqa: E402
 
 ROOMS = ("config", "serving", "rpc", "generation", "text", "client")
 TESTS = [f"tests/service/{room}" for room in (*ROOMS, "telemetry", "cli")]
@@ -34,6 +34,10 @@ MOST_SECONDS = 60.0
 def main(words: Sequence[str]) -> int:
     """Runs the mutants; returns the exit status."""
     options = _options(words)
+    if missing := missing_of([EXTENSION, "pytest", "coverage"]):
+        raise SystemExit(absent(missing[0], MUTANTS))
+    from mutants.tests_of_lines import record
+
     package = _package()
     if options.record is not None or not DATA_FILE.exists():
         record(DATA_FILE, package, ROOMS, options.record or TESTS)
@@ -49,7 +53,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python tests/mutants", description="mutation testing of the service")
+    parser = argparse.ArgumentParser(
+        prog="python tests/mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=300, help="mutants to try (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the choice of mutants (default 1)")
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS, help="folders of imp_service to change")
@@ -75,6 +81,9 @@ class _Hunt:
     """Looks for a test that detects a mutant."""
 
     def __init__(self, package: Path) -> None:
+        from mutants.tests_of_lines import TestsOfLines
+        from mutants.trials import Trials
+
         self._package = package
         self._tests = TestsOfLines(DATA_FILE)
         self._trials = Trials(package)

@@ -9,8 +9,8 @@ quantized to Q8_0 and Q4_K_M, it compares imp's logits at 256 positions with flo
 the relative error, the percentage of positions with the same most probable token ("top-1"), and the median of the
 Kullback-Leibler divergences in nats ("KL"). Only the error decides the verdict. As negative controls, it lists the
 facts that changed the logits when they were turned off in transformers, and says whether a matrix with moved rows was
-detected in the quantized files. The weights are random. Exit status 2: transformers or llama-cpp-python is not
-installed, or a name is unknown.
+detected in the quantized files. The weights are random. Exit status 2: a package is not installed, or a name is
+unknown. Needs imp with the extension for its tests, which calls the forward pass, and the extras `test` and `parity`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,31 @@ import argparse
 import sys
 import tempfile
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import Comparison, compare
-from support.linear_attention_cases import LINEAR_CASES
+from support.needed import EXTENSION, PARITY, TESTING, absent, missing_of
 
-CASES = OTHER_CASES | LINEAR_CASES
+if TYPE_CHECKING:
+    from support.family_cases import Comparison, FamilyCase
+
+# What it needs -> how to install it.
+MODULES = {"gguf": TESTING, EXTENSION: TESTING, "transformers": PARITY, "llama_cpp": PARITY}
 QUANTIZED = ("q8_0", "q4_k_m")
 OF_QUANTIZED = "  ".join(f"{name:>8} {'peer':>8} {'top-1':>6} {'peer':>6} {'KL':>8} {'peer':>8}" for name in QUANTIZED)
 HEADS = (f"{'family':<26} {'GGUF':<14} {'gguf':>9} {'directory':>9} {'bound':>9}  {'verdict':<8} "
          f"{OF_QUANTIZED}  controls")  # fmt: skip
+
+
+@cache
+def cases() -> dict[str, FamilyCase]:
+    """Returns the families by name."""
+    from support.family_cases import CASES
+    from support.linear_attention_cases import LINEAR_CASES
+
+    return CASES | LINEAR_CASES
 
 
 @cache
@@ -56,7 +67,7 @@ def quantized(family: str) -> tuple[str, list[str]]:
 
 def peer_family(name: str) -> str:
     """Returns the model of llama.cpp that is like this case of transformers."""
-    case = CASES[name]
+    case = cases()[name]
     if case.architecture == "gemma4" and "expert_count" not in case.keys:
         return "gemma4_dense"
     return "mixtral" if name == "mixtral" else case.architecture
@@ -72,27 +83,35 @@ def line(name: str, found: Comparison, columns: str, faults: list[str]) -> str:
     )
     missed = "".join(f", {fault}" for fault in [*(f"NOT DETECTED: {fact}" for fact in found.uncaught), *faults])
     errors = f"{found.from_gguf:9.1e} {found.from_directory:9.1e} {found.bound:9.1e}"
-    return f"{name:<26} {CASES[name].architecture:<14} {errors}  {verdict:<8} {columns}  {caught}{missed}"
+    return f"{name:<26} {cases()[name].architecture:<14} {errors}  {verdict:<8} {columns}  {caught}{missed}"
+
+
+def refused(why: str) -> int:
+    """Prints why nothing is compared, and returns the exit status."""
+    print(f"python tests/parity: {why}", file=sys.stderr)
+    return 2
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python tests/parity", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python tests/parity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("families", nargs="*", metavar="FAMILY", help="default: all")
-    names = parser.parse_args().families or list(CASES)
-    unknown = [f"no family {name}; there are {', '.join(CASES)}" for name in names if name not in CASES]
-    modules = {"transformers": "transformers", "llama_cpp": "llama-cpp-python"}
-    absent = [f"{package} is not installed" for module, package in modules.items() if find_spec(module) is None]
-    if unknown or absent:
-        print(f"python tests/parity: {[*unknown, *absent][0]}", file=sys.stderr)
-        return 2
+    asked = parser.parse_args().families
+    if found := missing_of(list(MODULES)):
+        return refused(absent(found[0], MODULES[found[0]]))
+    names = asked or list(cases())
+    if unknown := [name for name in names if name not in cases()]:
+        return refused(f"no family {unknown[0]}; there are {', '.join(cases())}")
     from support import llama_cpp_peer
+    from support.family_cases import compare
 
     llama_cpp_peer.start()
     print(HEADS)
     failed = 0
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            found = compare(CASES[name], Path(folder))
+            found = compare(cases()[name], Path(folder))
         columns, faults = quantized(peer_family(name))
         print(line(name, found, columns, faults), flush=True)
         failed += not found.is_equal or bool(found.uncaught) or bool(faults)

@@ -1,4 +1,7 @@
-"""The soak: `python tests/soak [--minutes 60] [--json FILE]`; prints its verdict; exit status 1 if it is bad."""
+"""The soak: `python tests/soak [--minutes 60] [--json FILE]`; prints its verdict; exit status 1 if it is bad.
+
+No package but imp is needed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from soak.soak import Plan, run_soak  # noqa: E402
 
 def main() -> int:
     """Runs the soak."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0, help="default: 60")
     parser.add_argument("--rate", type=float, default=4.0, help="requests a second (default: 4)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict to FILE too")

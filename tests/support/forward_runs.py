@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from imp_service import _core
-from imp_service import _testing as core
+from support.needed import TESTING, needs
 from support.tiny_models import TinyModel
 
 Logits = NDArray[np.float32]
@@ -54,6 +54,9 @@ class Cache:
     """A model with a pool of blocks, which sequences take in an order that is not ascending."""
 
     def __init__(self, model: Any, n_blocks: int = 64) -> None:
+        with needs(TESTING):
+            import imp_service._testing as core
+        self._input = core.SequenceInput
         self.forward = core.Forward(model, n_blocks)
         self.free = sorted(range(n_blocks), key=lambda block: (7 * block + 3) % n_blocks)
 
@@ -63,7 +66,7 @@ class Cache:
     def run(self, *parts: tuple[Sequence[int], int, list[int]]) -> list[Logits]:
         """Returns the logits of all rows of each sequence. parts: (tokens, first position, blocks) of each sequence."""
         n_rows = sum(len(tokens) for tokens, _, _ in parts)
-        inputs = [core.SequenceInput(list(tokens), position, blocks) for tokens, position, blocks in parts]
+        inputs = [self._input(list(tokens), position, blocks) for tokens, position, blocks in parts]
         rows = self.forward.run(inputs, list(range(n_rows)))
         ends = np.cumsum([len(tokens) for tokens, _, _ in parts])[:-1]
         return list(np.split(rows, ends))

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from imp_service import _core, _testing
+from imp_service import _core
 from imp_service.config import Config
 from imp_service.core import EngineClient, load
 from imp_service.core.synthetic import synthetic_file
 from imp_service.generation import ModelRuntime
-from support.tiny_models import tiny
+from support.needed import TESTING, needs
 from support.tiny_vocabularies import NORMAL, byte_level
 
 MakeModel = Callable[[Config, Callable[[], float]], ModelRuntime]
@@ -53,6 +53,8 @@ def from_file(path: Path) -> ServedModel:
 
 def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) -> ServedModel:
     """Writes a tiny model of the family to `folder`. Its byte vocabulary covers any text; it has no chat template."""
+    from support.tiny_models import tiny  # needs gguf
+
     words = byte_level(merges=[("t", "h"), ("th", "e")])
     model = tiny(architecture, vocab_size=len(cast(list[str], words["tokenizer.ggml.tokens"])), **changes)
     contents = model.contents()
@@ -98,6 +100,9 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
     "cheap": like "counter", for measurements of the code around it.
     """
 
+    with needs(TESTING):
+        import imp_service._testing as testing
+
     def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
         loaded = load(config)
         scheduler = loaded.config.settings.scheduler
@@ -123,7 +128,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
             "records": False,
             **(script or {}),
         }
-        core = _testing.ThreadedEngine(_testing.Script(rule, **given), _core.EngineOptions(**options))
+        core = testing.ThreadedEngine(testing.Script(rule, **given), _core.EngineOptions(**options))
         facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
         return ModelRuntime(dataclasses.replace(loaded, model=facts, running=EngineClient(core)), clock)
 

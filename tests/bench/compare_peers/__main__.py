@@ -1,9 +1,9 @@
 """Compares imp with its peers: `python tests/bench/compare_peers FILE [--quick] [--json FILE] [--svg FILE] …`.
 
-The peers are llama.cpp, OpenVINO GenAI and transformers, if they are installed and read the file, and with
---llama-bench any build of llama.cpp or of a fork, such as ik_llama.cpp. Each engine runs in its own process, pinned to
-as many CPUs as it has threads. The engines take turns. Nothing else should run: a round in which other processes used
-the CPUs is repeated. `make_model.py` in the parent folder writes model files.
+The peers are llama.cpp, OpenVINO GenAI and transformers, if they are installed (extra `peers`) and read the file, and
+with --llama-bench any build of llama.cpp or of a fork, such as ik_llama.cpp. Each engine runs in its own process,
+pinned to as many CPUs as it has threads. The engines take turns. Nothing else should run: a round in which other
+processes used the CPUs is repeated. `make_model.py` in the parent folder writes model files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.compare_peers.scenarios import QUICK, Scenarios  # noqa: E402
 from bench.compare_peers.serve_engine import ENGINES  # noqa: E402
 from bench.compare_peers.starts import compare_starts  # noqa: E402
 from bench.compare_peers.table import HEADING, outcome_lines, start_lines  # noqa: E402
-from bench.front_end.__main__ import processor  # noqa: E402
+from bench.machine import processor  # noqa: E402
 from imp_service import _core  # noqa: E402
 from imp_service.cli.arguments import integers, positive_integer, positive_integers  # noqa: E402
 from imp_service.cli.progress import Progress  # noqa: E402

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.compare_peers.chart import chart
 from bench.compare_peers.goals import scaling, start_verdicts, verdicts
 from bench.compare_peers.outcome import Outcome, Start
-from bench.front_end.__main__ import processor
+from bench.machine import processor
 
 
 @dataclass

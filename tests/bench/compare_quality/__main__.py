@@ -2,7 +2,7 @@
 
 The reference runs the file's decoded weights in NumPy; imp and llama.cpp run the file. All read the same tokens; the
 report compares their distributions of every next token. `make_model.py` next to this folder writes files for the
-comparison: `demo` is a trained model, the others are random.
+comparison: `demo` is a trained model, the others are random. Needs gguf and llama-cpp-python (extra `peers`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from bench.compare_quality.divergence import Scale, divergences  # noqa: E402
 from bench.compare_quality.engines.imp_rows import ImpRows  # noqa: E402
-from bench.compare_quality.engines.llama_cpp_rows import LlamaCppRows  # noqa: E402
-from bench.compare_quality.engines.reference_rows import ReferenceRows  # noqa: E402
 from bench.compare_quality.report import HEADING, Comparison, Reading, lines  # noqa: E402
 from bench.compare_quality.rows import Sequences  # noqa: E402
 from imp_service import _core  # noqa: E402
@@ -28,11 +26,14 @@ from imp_service.cli.arguments import positive_integer  # noqa: E402
 from imp_service.config import ConfigError  # noqa: E402
 from imp_service.core.errors import Error  # noqa: E402
 from imp_service.text import Tokenizer  # noqa: E402
+from support.needed import PEERS, needs  # noqa: E402
 
 
 def main() -> None:
     """Compares the engines on each file, prints the results, and writes JSON if the command line requests it."""
     arguments = parsed()
+    with needs(PEERS):
+        from bench.compare_quality.engines.llama_cpp_rows import LlamaCppRows
     found = []
     print(HEADING, flush=True)
     if note := LlamaCppRows.note():
@@ -79,6 +80,9 @@ def words(text: str) -> list[str]:
 
 def compare(path: Path, arguments: argparse.Namespace) -> Comparison:
     """Compares all engines on one file, one after the other, because the weights of each fill the memory."""
+    from bench.compare_quality.engines.llama_cpp_rows import LlamaCppRows
+    from bench.compare_quality.engines.reference_rows import ReferenceRows
+
     sequences = chosen(path, arguments)
     reference = list(ReferenceRows(path)(sequences))
     scale = Scale.of(reference, arguments.entropy)

@@ -5,7 +5,7 @@ each server over its own API (imp over gRPC, llama-server over HTTP), and then b
 take turns within one run. Each client sends its next request as soon as it has an answer, so prompts arrive while
 other clients generate. Prompts are random tokens; answers are greedy and have a fixed length. All clients run in one
 thread of this process. The thread has a CPU of its own if the machine has one more than the servers use. Otherwise it
-shares the servers' CPUs, and the table shows its share.
+shares the servers' CPUs, and the table shows its share. No package but imp is needed.
 
 Build llama-server from the source distribution of llama-cpp-python, with the same native options as compare_peers:
 
@@ -37,7 +37,7 @@ from bench.compare_servers.outcome import Outcome  # noqa: E402
 from bench.compare_servers.rounds import compare  # noqa: E402
 from bench.compare_servers.servers import imp_server, llama_server  # noqa: E402
 from bench.compare_servers.table import HEADING, lines  # noqa: E402
-from bench.front_end.__main__ import processor  # noqa: E402
+from bench.machine import processor  # noqa: E402
 from imp_service.cli.arguments import positive_integer, positive_integers  # noqa: E402
 from imp_service.cli.progress import Progress  # noqa: E402
 

@@ -2,6 +2,8 @@
 
 The server runs on one core and its client on another. Nothing else should run. gRPC and HTTP take turns within one run.
 A row "HTTP in gRPC" is the ratio of HTTP to gRPC in each turn. Every figure is a median, with the least and the most.
+The parts tokens, requests, memory and sessions need imp with the extension for its tests, whose engine always has a
+token ready. The part gateway needs smg.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 # In the place of this folder.
@@ -23,6 +25,11 @@ from bench.front_end.model_and_sessions import abandoned_sessions, model_share  
 from bench.front_end.request_costs import request_costs  # noqa: E402
 from bench.front_end.start_and_idle import idle, start_time  # noqa: E402
 from bench.front_end.token_costs import token_costs  # noqa: E402
+from bench.machine import processor  # noqa: E402
+from support.needed import EXTENSION, TESTING, absent, missing_of  # noqa: E402
+
+# The parts that need the extension for tests.
+SCRIPTED = ("tokens", "requests", "memory", "sessions")
 
 Part = Callable[[], Iterator[Figure]]
 
@@ -61,13 +68,26 @@ def main() -> None:
     chosen = parts(1 if arguments.quick else 5, 0.01 if arguments.quick else 1.0)
     figures = []
     print(f"{'':74} {'median':>10} {'least':>10} {'most':>10}", flush=True)
-    for word in arguments.only or known:
+    for word in measurable(arguments.only, known):
         for part in chosen[word]:
             for figure in part():
                 print(line(figure), flush=True)
                 figures.append(figure)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report(figures), indent=2) + "\n")
+
+
+def measurable(only: Sequence[str] | None, known: Iterable[str]) -> list[str]:
+    """Returns the parts that this installation can measure. Ends the program if one of `only` is not among them."""
+    if not missing_of([EXTENSION]):
+        return list(only or known)
+    why = absent(EXTENSION, TESTING)
+    if only is None:
+        print(f"not measured: {', '.join(SCRIPTED)}: {why}", flush=True)
+        return [word for word in known if word not in SCRIPTED]
+    if wanted := [word for word in only if word in SCRIPTED]:
+        raise SystemExit(f"--only {wanted[0]}: {why}")
+    return list(only)
 
 
 def line(figure: Figure) -> str:
@@ -81,12 +101,6 @@ def report(figures: list[Figure]) -> dict[str, object]:
     """Returns the figures as JSON values."""
     rows = [{"name": f.name, "unit": f.unit, "target": f.target, **f.spread.as_json()} for f in figures]
     return {"machine": {"system": platform.platform(), "processor": processor()}, "figures": rows}
-
-
-def processor() -> str:
-    """Returns the processor's name from /proc/cpuinfo."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((text.partition(": ")[2] for text in lines if text.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from bench.compare_peers.engines.protocol import RefusedError, Task
+from bench.compare_peers.engines.protocol import RefusedError, Task, not_installed
 from imp_service.core.bench.cases import Case
 
 try:
@@ -17,7 +17,7 @@ try:
 
     from support.llama_cpp_peer import AMX_NOTE, has_amx, measured_model_params, start
 except ImportError as missing:
-    raise RefusedError(f"not installed: {missing}") from None
+    raise not_installed(missing) from None
 
 FLASH_ATTENTION = 1
 # Its defaults: tokens of a call, and of a pass through the model.

@@ -10,14 +10,14 @@ import time
 
 import numpy as np
 
-from bench.compare_peers.engines.protocol import RefusedError, Task
+from bench.compare_peers.engines.protocol import RefusedError, Task, not_installed
 from imp_service.core.bench.cases import Case
 
 try:
     import openvino
     import openvino_genai
 except ImportError as missing:
-    raise RefusedError(f"not installed: {missing}") from None
+    raise not_installed(missing) from None
 
 # A prompt is read in one step up to this length.
 STEP_TOKENS = 8192

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Protocol
 
 from imp_service.core.bench.cases import Case
+from support.needed import PEERS
 
 
 class RefusedError(Exception):
     """The engine does not run the file, or the case; the message says why."""
+
+
+def not_installed(missing: ImportError) -> RefusedError:
+    """Returns the refusal of an engine whose packages are not installed."""
+    return RefusedError(f"not installed ({PEERS}): {missing}")
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from bench.compare_peers.engines.protocol import RefusedError, Task
+from bench.compare_peers.engines.protocol import RefusedError, Task, not_installed
 from imp_service.core.bench.cases import Case
 
 try:
     import torch
     from transformers import AutoModelForCausalLM, DynamicCache
 except ImportError as missing:
-    raise RefusedError(f"not installed: {missing}") from None
+    raise not_installed(missing) from None
 
 
 class TransformersEngine:
