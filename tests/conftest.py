@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from support import quick_run
 from support.alone import turn
+from support.loop_verdict import LoopVerdict
 from support.release_run import IS_RELEASE
 from support.run_record import record_run
 
@@ -46,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if is_quick(config) else "all")
     record_run(config)
+    config.pluginmanager.register(LoopVerdict())
 
 
 def is_quick(config: pytest.Config) -> bool:
