@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -15,23 +16,42 @@ T = TypeVar("T")
 
 
 class JumpingClock:
-    """The real clock plus an offset that tests increase, so that they need not wait for long timers."""
+    """The real clock plus an offset that tests increase, so that they need not wait for long timers.
+
+    A test that counts on less time passing than it may take stops the clock; then only its jumps move it.
+    """
 
     def __init__(self) -> None:
         self._ahead = 0.0
+        self._stopped: tuple[float, float] | None = None  # monotonic seconds, seconds since 1970
 
     def __call__(self) -> float:
         """Returns monotonic seconds."""
-        return time.monotonic() + self._ahead
+        stopped = self._stopped  # another thread may change it
+        return time.monotonic() + self._ahead if stopped is None else stopped[0]
 
     def wall(self) -> float:
         """Returns seconds since 1970; jumps count here too."""
-        return time.time() + self._ahead
+        stopped = self._stopped
+        return time.time() + self._ahead if stopped is None else stopped[1]
 
     def jump(self, seconds: float) -> None:
         """Sets the clock forward. Call it on the loop's thread, between timers."""
         assert seconds >= 0
         self._ahead += seconds
+        if self._stopped is not None:
+            self._stopped = self._stopped[0] + seconds, self._stopped[1] + seconds
+
+    def stop(self) -> None:
+        """Stops the clock at the next whole second, so that sums of whole seconds are exact."""
+        now, wall = self(), self.wall()
+        second = float(math.ceil(now))
+        self._stopped = second, wall + second - now
+        self._ahead += second - now
+
+    def go(self) -> None:
+        """Lets the clock run again; it shows no earlier time than before."""
+        self._stopped = None
 
 
 class LoopThread:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -184,22 +185,27 @@ class Served:
         """Returns a sample of the server's metrics; 0 if there is none yet."""
         return self.call(lambda: self.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stops the server's clock for the block: only jumps move it, and make timers due."""
+        self.call(self.thread.clock.stop)
+        try:
+            yield
+        finally:
+            self.call(self.thread.clock.go)
+
     def stats(self) -> _core.EngineStats:
         """Returns the engine's numbers."""
         return self.call(self.host.model.client.engine.stats)
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Waits until `holds` is true of the server's state; evaluates it on the server's loop."""
-
-        async def look() -> None:
-            give_up = time.monotonic() + HANGS_AFTER / 2
-            while not holds():
-                assert time.monotonic() < give_up, f"never came to hold: {what}"
-                looks_again = self.thread.loop.create_future()
-                self.thread.loop.call_later(LOOKS_EVERY, looks_again.set_result, None)
-                await looks_again
-
-        self.run(look())
+        give_up = time.monotonic() + HANGS_AFTER / 2
+        rest = threading.Event()
+        # Waits here, not on the loop, whose clock may be frozen.
+        while not self.call(holds):
+            assert time.monotonic() < give_up, f"never came to hold: {what}"
+            rest.wait(LOOKS_EVERY)
 
     def wait_for_rest(self, *, live_blocks: int = 0, sessions: int = 0) -> None:
         """Waits until nothing runs or waits, and only `sessions` hold blocks."""

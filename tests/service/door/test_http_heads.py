@@ -251,7 +251,7 @@ def test_htp_5_connections_that_reset_leave_nothing(http: HttpServed) -> None:
 
 
 def test_htp_6_a_connection_without_a_whole_head_is_closed() -> None:
-    with serve_http("http.head_timeout=10s", "http.idle_timeout=75s") as http:
+    with serve_http("http.head_timeout=10s", "http.idle_timeout=75s") as http, http.served.frozen():
         silent, dripping, half, idle = (http.socket() for _ in range(4))
         dripping.sendall(b"GET /v1/models HTTP/1.1\r\n")
         half.sendall(chat_head(1000) + b"{")
@@ -275,7 +275,8 @@ def test_htp_6_a_connection_without_a_whole_head_is_closed() -> None:
 
 
 def test_htp_6_a_dripping_head_on_a_used_connection_is_closed() -> None:
-    with serve_http("http.head_timeout=10s", "http.idle_timeout=75s") as http, http.socket() as connection:
+    timeouts = ("http.head_timeout=10s", "http.idle_timeout=75s")
+    with serve_http(*timeouts) as http, http.served.frozen(), http.socket() as connection:
         assert send_on(connection, head(), 1).status == 200
         connection.sendall(b"GET /v1")
         listener = http.http._listeners[0]._web

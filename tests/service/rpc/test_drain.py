@@ -58,7 +58,8 @@ def gate() -> Iterator[Gate]:
 def served(gate: Gate) -> Iterator[Served]:
     with serve("drain.delay=10s", "drain.grace=30s", model=scripted(script=gate.script)) as it:
         try:
-            yield it
+            with it.frozen():
+                yield it
         finally:
             gate.open()
 

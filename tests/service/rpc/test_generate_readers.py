@@ -163,7 +163,7 @@ def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled(monkeypatch: p
 
 
 def test_r06_r07_gen_18_a_limit_of_time_ends_with_ok_and_what_there_is() -> None:
-    with gate() as held, serve("limits.request_time=60s", model=held.model()) as served:
+    with gate() as held, serve("limits.request_time=60s", model=held.model()) as served, served.frozen():
         asked = types_pb2.StopOptions(ignore_eos=True)
         asked.time_limit.FromSeconds(10)
         for stop, seconds in ((asked, 11), (types_pb2.StopOptions(ignore_eos=True), 61)):
@@ -181,7 +181,7 @@ def test_r06_r07_gen_18_a_limit_of_time_ends_with_ok_and_what_there_is() -> None
 
 
 def test_r07_gen_18_a_time_limit_ends_a_request_that_still_waits_with_started() -> None:
-    with gate() as held, serve("scheduler.max_running=1", model=held.model()) as served:
+    with gate() as held, serve("scheduler.max_running=1", model=held.model()) as served, served.frozen():
         first = served.inference.Generate(ask([HELD - 2], 4))
         held.wait()
         request = ask([300, 301], None)

@@ -124,7 +124,7 @@ class Storm:
 @pytest.mark.parametrize("honours", [False, True], ids=["at once", "as told"])
 def test_o09_clients_that_come_back_cost_no_work_and_leave_nothing_behind(honours: bool) -> None:
     settings = ("scheduler.max_running=1", "scheduler.max_waiting=4")
-    with gate() as held, serve(*settings, model=held.model("table", [HELD])) as served:
+    with gate() as held, serve(*settings, model=held.model("table", [HELD])) as served, served.frozen():
         stub = model_pb2_grpc.ModelServiceStub(served.channel())
         storm = Storm(served, held, 40, honours=honours)
         for _ in range(12):

@@ -69,6 +69,21 @@ def test_a_jump_of_the_clock_lets_timers_come_due() -> None:
         assert len(called) == 1 and called[0] >= 3700
 
 
+def test_a_frozen_clock_moves_by_jumps_alone_and_never_back() -> None:
+    with serve() as served:
+        clock, loop = served.thread.clock, served.thread.loop
+        before, wall_before = clock(), clock.wall()
+        with served.frozen():
+            stopped, wall_stopped = clock(), clock.wall()
+            assert before <= stopped == loop.time() == int(stopped) and wall_before <= wall_stopped
+            assert len(tokens_of(list(served.inference.Generate(ask([300], 4))))) == 4
+            served.wait_for_rest()
+            assert (clock(), clock.wall()) == (stopped, wall_stopped)
+            served.jump(59)
+            assert (clock(), clock.wall()) == (stopped + 59, wall_stopped + 59)
+        assert clock() >= stopped + 59 and clock.wall() >= wall_stopped + 59
+
+
 def test_a_server_process_starts_answers_and_ends(tmp_path: Path) -> None:
     with server_process(tmp_path, settings=("log.format=json",)) as server:
         facts = server.wait_until_ready()

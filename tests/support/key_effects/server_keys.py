@@ -159,14 +159,16 @@ def first_jump(served: Served, jumps: Sequence[float], holds: Callable[[], bool]
 
 def session_ends(served: Served) -> float:
     """Returns the seconds after which an unused session is gone."""
-    SessionCalls(served).prefill([300])
-    return first_jump(served, (50, 20, 20, 20), lambda: len(served.host.sessions) == 0)
+    with served.frozen():
+        SessionCalls(served).prefill([300])
+        return first_jump(served, (59, 1, 39, 1), lambda: len(served.host.sessions) == 0)
 
 
 def drain_begins(served: Served) -> float:
     """Returns the seconds after which a draining server takes no more work."""
-    served.call(served.host.drain.begin)
-    return first_jump(served, (0, 9, 2), lambda: served.host.lifecycle.phase is Phase.DRAINING)
+    with served.frozen():
+        served.call(served.host.drain.begin)
+        return first_jump(served, (0, 9, 1), lambda: served.host.lifecycle.phase is Phase.DRAINING)
 
 
 def drain_cuts(served: Served) -> float:
@@ -179,9 +181,9 @@ def drain_cuts(served: Served) -> float:
     async def note(*_: object, **__: object) -> None:
         cut.append(True)
 
-    with mock.patch.multiple(served.host.calls, wait_until_idle=never, end_requests=note):
+    with served.frozen(), mock.patch.multiple(served.host.calls, wait_until_idle=never, end_requests=note):
         served.call(served.host.drain.begin)
-        return first_jump(served, (0, 4, 2, 33, 3), lambda: bool(cut))
+        return first_jump(served, (0, 4, 1, 34, 1), lambda: bool(cut))
 
 
 def stream_argument(read: Callable[[OutboxLimits, float], Any]) -> Observe:
@@ -285,7 +287,7 @@ SERVER_EFFECTS: dict[str, Effect] = {
     "scheduler.max_waiting_bytes": Effect("1KiB", status_of(generated(TEXT_2000)), "OK", "QUEUE_FULL"),
     "sessions.max": Effect("7", on_server(n_sessions(["a", "b", "c"])), 40, 7),
     "sessions.per_tenant": Effect("7", on_server(n_sessions(["a"])), 32, 7),
-    "sessions.ttl": Effect("100s", on_server(session_ends), 70, 110),
+    "sessions.ttl": Effect("100s", on_server(session_ends), 60, 100),
     "sessions.max_ttl": Effect(
         "90s",
         status_of(lambda served: SessionCalls(served).prefill([300], ttl=seconds(91))),
@@ -308,8 +310,8 @@ SERVER_EFFECTS: dict[str, Effect] = {
     "chunk.max_delay": Effect("250ms", stream_argument(lambda limits, _: limits.max_delay), 0.0, 0.25),
     "slow_client.bytes": Effect("8KiB", stream_argument(lambda limits, _: limits.max_bytes), 65536, 8192),
     "slow_client.timeout": Effect("2500ms", stream_argument(lambda limits, _: limits.timeout), 30.0, 2.5),
-    "drain.delay": Effect("10s", on_server(drain_begins), 0, 11),
-    "drain.grace": Effect("40s", on_server(drain_cuts), 6, 42),
+    "drain.delay": Effect("10s", on_server(drain_begins), 0, 10),
+    "drain.grace": Effect("40s", on_server(drain_cuts), 5, 40),
     "watchdog.request_stall": Effect("2500ms", host_value(lambda host: host.watchdog._request_stall), 5.0, 2.5),
     "watchdog.engine_stall": Effect("2500ms", host_value(lambda host: host.watchdog._engine_stall), 10.0, 2.5),
     "log.format": Effect(
