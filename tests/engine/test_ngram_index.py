@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from imp_service._testing import IndexedTokens
+
+from support.growth import LINEAR, growth
 
 MAX_CANDIDATES, MAX_MATCH, SURE_MATCH, LOOK_AHEAD = 16, 64, 4, 24
 EDITED = 7  # the first class of guesses from an edited copy
@@ -174,17 +175,8 @@ def test_spc_12_truncating_undoes_adding() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("tokens", [[7], [1, 2], [*range(63), 99]], ids=["one token", "two tokens", "near misses"])
 def test_spc_12_the_time_is_linear_whatever_the_tokens(tokens: list[int]) -> None:
-    """Ten times the tokens take about ten times as long; a quadratic search would take a hundred times."""
-
-    def seconds(n: int) -> float:
-        text = (tokens * (n // len(tokens) + 1))[:n]
-        began = time.thread_time()
-        IndexedTokens(n).generate(text, 4)
-        return time.thread_time() - began
-
-    short = [seconds(30_000) for _ in range(3)]
-    long = seconds(300_000)
-    assert long < 40 * min(short), (short, long)
+    text = (tokens * (300_000 // len(tokens) + 1))[:300_000]
+    assert growth(lambda n: IndexedTokens(n).generate(text[:n], 4), 30_000) < LINEAR
 
 
 def test_hon_1_the_oracle_sees_other_rules() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from imp_service.pb import types_pb2
+from imp_service.text.constraints.trial import TrialCompiler
 from support.failed_calls import failed
 from support.generations import byte_tokens, in_one, streamed, vocabulary
+from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
 from support.served import Served, ask, serve
 
@@ -34,8 +38,33 @@ def served() -> Iterator[Served]:
         yield server
 
 
+class HeldCompiler:
+    """Holds whoever compiles a constraint, until it is opened."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._has_begun, self._is_open = threading.Event(), threading.Event()
+        compile_it = TrialCompiler.compile
+
+        def compile_late(compiler: TrialCompiler, *arguments: Any) -> Any:
+            self._has_begun.set()
+            assert self._is_open.wait(HANGS_AFTER)
+            return compile_it(compiler, *arguments)
+
+        patch.setattr(TrialCompiler, "compile", compile_late)
+
+    def wait(self) -> None:
+        """Waits until a constraint is being compiled."""
+        assert self._has_begun.wait(HANGS_AFTER)
+
+    def open(self) -> None:
+        """Lets everyone compile."""
+        self._is_open.set()
+
+
 @pytest.mark.long
-def test_txt_31_t53_a_costly_constraint_is_refused_and_nobody_waits_for_it(served: Served) -> None:
+def test_txt_31_t53_a_costly_constraint_is_refused_and_nobody_waits_for_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cheap = types_pb2.Constraint(choices=types_pb2.Choices(values=["yes", "no"]))
     assert in_one(served, ask("is it?", 20, constraint=cheap)).output.text in ("yes", "no")
 
@@ -45,17 +74,19 @@ def test_txt_31_t53_a_costly_constraint_is_refused_and_nobody_waits_for_it(serve
         assert call.paths == ["request.constraint.json_schema"]
         assert "to compile" in call.message
 
+    held = HeldCompiler(monkeypatch)
     with ThreadPoolExecutor(4) as callers:
         refused = [callers.submit(refuse, constraint) for constraint in COSTLY * 2]
-        n_served = 0
-        while not all(call.done() for call in refused):
-            assert in_one(served, ask("is it?", 20, constraint=cheap)).output.text in ("yes", "no")
-            assert in_one(served, ask("once upon a time " * 90, 2)).output.reason == "MAX_TOKENS"
-            n_served += any(not call.done() for call in refused)
-            wait(refused, timeout=0.05)
+        try:
+            held.wait()
+            for _ in range(3):
+                assert in_one(served, ask("is it?", 20, constraint=cheap)).output.text in ("yes", "no")
+                assert in_one(served, ask("once upon a time " * 90, 2)).output.reason == "MAX_TOKENS"
+            assert not any(call.done() for call in refused)
+        finally:
+            held.open()
         for call in refused:
             call.result()
-    assert n_served > 0, "all waited for the refusals"
 
 
 @pytest.mark.long

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from imp_service.text import ChatMessage, ChatPrompt, ChatTemplate, RenderedChat, TemplateFailed
+from support.growth import LINEAR, growth
 from support.plain_template import plain_render
 
 CHAT = ChatPrompt((ChatMessage("user", " Hi <b> & 'you' "), ChatMessage("assistant", "Hello\n\nworld")))
@@ -146,11 +145,13 @@ def test_txt_17_what_the_template_wrote_is_trusted_and_nothing_else(source: str,
 )
 def test_txt_17_the_time_of_an_operation_is_linear_in_the_changes_of_origin(operation: str) -> None:
     # One operation cannot be interrupted, and with a pass over the text for each part it would take minutes.
-    source = "{% set text = (['{' ~ messages[0].content] * 20_000) | join %}{{ " + operation + " }}"
     chat = ChatPrompt((ChatMessage("user", "\n"),))
-    began = time.process_time()
-    assert ChatTemplate(source, SPECIALS).render(chat).text
-    assert time.process_time() - began < 10
+
+    def render(n: int) -> None:
+        source = f"{{% set text = (['{{' ~ messages[0].content] * {n}) | join %}}{{{{ {operation} }}}}"
+        assert ChatTemplate(source, SPECIALS).render(chat).text
+
+    assert growth(render, 100) < LINEAR
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
+from imp_service.text.tokens import merges
 from imp_service.text.tokens.merges import merge_pairs, require_tokens
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
 from support.tiny_vocabularies import byte_alphabet, byte_level, sentencepiece
@@ -91,32 +90,28 @@ def merge_pairs_of(lines: list[bytes]) -> list[tuple[str, str]]:
     return [(left, right) for left, right in parted]
 
 
-@pytest.mark.long
-def test_t05_merges_are_parsed_in_time() -> None:
-    """The bound is relative to a loop that splits the lines. Looking up every part exceeds the bound."""
-    lines = [b"%x %x" % (n, n + 1) for n in range(100_000)]
-    pieces = [part for line in lines for part in (*line.split(), line.replace(b" ", b""))]
-    odd = list(lines)
-    odd[7::100] = [b"\n \n"] * len(odd[7::100])
+def test_t05_only_merges_that_are_not_two_plain_words_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files have half a million merges. Looking up the parts of all takes longer than reading the rest of the file."""
+    n_cut, looked_up = 0, set[int]()
 
-    parsing = least_seconds(lambda: merge_pairs(odd, [b"\n", b"\n\n"]))
-    splitting = least_seconds(lambda: merge_pairs_of(odd))
-    looking_up = least_seconds(lambda: require_tokens(dict(enumerate(merge_pairs_of(lines))), pieces))
-    assert parsing < 2.2 * splitting < looking_up
+    def cut(rank: int, line: bytes) -> tuple[str, str]:
+        nonlocal n_cut
+        n_cut += 1
+        return pair(rank, line)
 
+    def look_up(pairs: Mapping[int, tuple[str, str]], pieces: Sequence[bytes]) -> None:
+        looked_up.update(pairs)
+        require_tokens(pairs, pieces)
 
-def least_seconds(work: Callable[[], object]) -> float:
-    """Returns the processor time of the fastest of five runs, without garbage collection."""
-    gc.disable()
-    try:
-        runs = []
-        for _ in range(5):
-            began = time.process_time()
-            work()
-            runs.append(time.process_time() - began)
-        return min(runs)
-    finally:
-        gc.enable()
+    pair = merges._pair
+    monkeypatch.setattr(merges, "_pair", cut)
+    monkeypatch.setattr(merges, "require_tokens", look_up)
+    lines = [b"%x %x" % (n, n + 1) for n in range(1000)]
+    assert len(merge_pairs(lines, [])) == 1000
+    assert (n_cut, looked_up) == (0, set())
+    lines[7::100] = [b"\n \n"] * 10
+    assert len(merge_pairs(lines, [b"\n", b"\n\n"])) == 1000
+    assert (n_cut, looked_up) == (10, set(range(7, 1000, 100)))
 
 
 def test_t05_too_many_merges(monkeypatch: pytest.MonkeyPatch) -> None:
