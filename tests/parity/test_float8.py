@@ -13,7 +13,7 @@ from support.devices import GPU_KINDS
 from support.float8_checkpoint import CONVERTED, SCHEMES, Scheme, contents, quantize, write
 from support.forward_bounds import float16_products_bound, float32_bound
 from support.forward_runs import distance, load, logits, prompt, rms_distance
-from support.hf_export import fill
+from support.hf_weights import fill
 from support.tiny_models import TinyModel
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

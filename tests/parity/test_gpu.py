@@ -13,7 +13,8 @@ from support.devices import GPU_KINDS
 from support.forward_bounds import bfloat16_activations_bound, float16_products_bound
 from support.forward_runs import load, logits, prompt, rms_distance
 from support.gguf_contents import Tensor
-from support.hf_export import export, fill
+from support.hf_export import export
+from support.hf_weights import fill, weights_of
 from support.tiny_models import TinyModel
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -70,7 +71,7 @@ def peer_of(family: str, dtype: str) -> Any:
 
 def written(peer: Any, family: str, dtype: str, path: Path) -> Path:
     _, _, architecture, keys = FAMILIES[family]
-    contents = export(peer, architecture, keys)
+    contents = export(weights_of(peer), architecture, keys)
     for name, tensor in contents.tensors.items():
         if tensor.values.ndim > 1 and "ffn_gate_inp" not in name:  # routers are float32 in files
             contents.tensors[name] = Tensor(tensor.values, dtype)

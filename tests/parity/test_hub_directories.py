@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer
 import imp_service
 from imp_service import ChatMessage, ChatPrompt, LanguageModel
 from support.chat_templates import CHATML, GEMMA, LLAMA3, MISTRAL, PHI3, TOOLS
-from support.hf_export import fill
+from support.hf_weights import fill
 from support.hub_tokenizers import KINDS, random_texts
 from support.linear_attention_cases import LINEAR_CASES
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import LLAMA3, YARN, FamilyCase, bound, compare, peer_logits, text_part
+from support.family_cases import LLAMA3, FamilyCase, bound, compare, peer_logits, text_part
+from support.family_variants import YARNS, case_of_scaling, case_of_yarn
 from support.forward_runs import Cache, distance, load, logits, prompt
 from support.linear_attention_cases import LINEAR_CASES
 
@@ -17,19 +18,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 CASES = OTHER_CASES | LINEAR_CASES
-
-# YaRN parameters that config.json can have and GGUF cannot.
-YARNS: dict[str, dict[str, Any]] = {
-    "untruncated": {"truncate": False},
-    "mscales": {"mscale": 1.0, "mscale_all_dim": 0.5},
-    "equal_mscales": {"mscale": 0.707, "mscale_all_dim": 0.707},
-    "one_mscale": {"mscale": 0.707},
-    "attention_factor": {"attention_factor": 0.8, "mscale": 1.0, "mscale_all_dim": 0.5},
-    "of_the_context": {"factor": None},
-    "ends_together": {"truncate": False, "beta_fast": 4.0, "beta_slow": 4.0},
-    "ends_crossed": {"truncate": False, "beta_fast": 1.0, "beta_slow": 8.0},
-    "all": {"truncate": False, "mscale": 1.0, "mscale_all_dim": 0.5, "beta_fast": 8.0, "beta_slow": 2.0},
-}
 
 
 @pytest.mark.few(2)
@@ -73,32 +61,27 @@ def test_hon_1_another_weight_is_seen(name: str, change: Callable[[Any], None], 
     assert distance(logits(model, tokens), peer_logits(peer, tokens)) > 4 * bound(peer)
 
 
-def saved_scaling(scaling: dict[str, Any], folder: Path) -> tuple[Any, Path]:
-    """Returns a transformers model with this rope scaling, and its files. The theta makes YaRN's ramp wide."""
-    case = FamilyCase("Qwen2", {"rope_theta": 1e3, "rope_scaling": scaling}, "qwen2", {}, {})
+def saved(case: FamilyCase, folder: Path) -> tuple[Any, Path]:
+    """Returns the transformers model of a case, and its files."""
     peer = case.peer()
     peer.save_pretrained(folder)
     return peer, folder
 
 
-def saved_yarn(traits: dict[str, Any], folder: Path) -> tuple[Any, Path]:
-    return saved_scaling({**YARN, **traits}, folder)
-
-
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", YARNS)
 def test_gen_22_yarn_as_transformers_computes_it(name: str, tmp_path: Path) -> None:
-    peer, saved = saved_yarn(YARNS[name], tmp_path / "saved")
+    peer, folder = saved(case_of_yarn(YARNS[name]), tmp_path / "saved")
     tokens = prompt(200, 53)
-    model = load(saved, tmp_path, kv_dtype="f32")
+    model = load(folder, tmp_path, kv_dtype="f32")
     assert model.warnings == []
     assert distance(logits(model, tokens), peer_logits(peer, tokens)) < bound(peer)
 
 
 @pytest.mark.parametrize("name", ["untruncated", "mscales", "all"])
 def test_gen_22_hon_1_yarn_without_these_keys_is_something_else(name: str, tmp_path: Path) -> None:
-    peer, _ = saved_yarn(YARNS[name], tmp_path / "saved")
-    _, plain = saved_yarn({}, tmp_path / "plain")
+    peer, _ = saved(case_of_yarn(YARNS[name]), tmp_path / "saved")
+    _, plain = saved(case_of_yarn({}), tmp_path / "plain")
     tokens = prompt(200, 53)
     got = logits(load(plain, tmp_path, kv_dtype="f32"), tokens)
     assert distance(got, peer_logits(peer, tokens)) > 4 * bound(peer)
@@ -114,9 +97,9 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_gen_22_keys_of_yarn_beside_another_kind_have_no_effect(kind: str, tmp_path: Path) -> None:
     extra = {"attention_factor": 0.5, "mscale": 1.0, "mscale_all_dim": 0.5}
-    peer, saved = saved_scaling({**OTHER_KINDS[kind], **extra}, tmp_path / "saved")
+    peer, folder = saved(case_of_scaling({**OTHER_KINDS[kind], **extra}), tmp_path / "saved")
     tokens = prompt(200, 53)
-    model = load(saved, tmp_path, kv_dtype="f32")
+    model = load(folder, tmp_path, kv_dtype="f32")
     assert model.warnings == []
     assert distance(logits(model, tokens), peer_logits(peer, tokens)) < bound(peer)
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from support.forward_bounds import float32_bound
 from support.forward_runs import distance, load, logits, prompt
 from support.gguf_contents import GgufContents
-from support.hf_export import export, fill
+from support.hf_export import export
+from support.hf_weights import fill, weights_of
 from support.tiny_models import TinyModel
 
 SIZES = {
@@ -68,7 +69,7 @@ class FamilyCase:
         return model
 
     def exported(self, peer: Any) -> GgufContents:
-        return export(peer, self.architecture, self.keys)
+        return export(weights_of(peer), self.architecture, self.keys)
 
     def written(self, peer: Any, path: Path) -> Path:
         return self.exported(peer).write(path)
@@ -88,10 +89,14 @@ def peer_logits(peer: Any, tokens: list[int]) -> NDArray[np.float64]:
 
 
 def bound(peer: Any) -> float:
+    return bound_of(peer.config.to_dict())
+
+
+def bound_of(config: dict[str, Any]) -> float:
     """Both sides compute in float32, and the peer's angles are rounded to it too."""
-    config = peer.config.get_text_config()
-    is_linear = "linear_attention" in (getattr(config, "layer_types", None) or ())
-    sizes = {"n_layers": config.num_hidden_layers, "hidden_size": 40, "ffn_size": 72, "n_heads": 4, "head_dim": 16}
+    text = config.get("text_config", config)
+    is_linear = "linear_attention" in (text.get("layer_types") or ())
+    sizes = {"n_layers": text["num_hidden_layers"], "hidden_size": 40, "ffn_size": 72, "n_heads": 4, "head_dim": 16}
     return 2 * float32_bound(TinyModel("qwen35" if is_linear else "llama", **sizes))
 
 

@@ -1,4 +1,4 @@
-"""Writes a randomly initialised `transformers` model as a GGUF file: the oracle of architectures."""
+"""Writes the weights of a `transformers` model as a GGUF file: the oracle of architectures."""
 
 from __future__ import annotations
 
@@ -10,42 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from support.gguf_contents import GgufContents, Tensor
+from support.hf_weights import Weights, stores_less_one
 from support.linear_attention_export import linear_tensors
-from support.tiny_models import hashed
 
 # Architectures whose rows of q and k GGUF permutes, so that pairs that rotate together are neighbours.
 _PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "mistral3", "arcee")
-
-
-# Modules of models that also see or hear.
-_NOT_TEXT = tuple(f"model.{name}" for name in ("visual.", "vision_", "multi_modal_projector.", "embed_vision."))
-
-
-def stores_less_one(model_type: str, name: str) -> bool:
-    """Whether files of the library hold a norm's weights minus one."""
-    if model_type.startswith(("qwen3_5", "qwen3_next")):
-        return ".linear_attn." not in name
-    return "gemma" in model_type and not model_type.startswith("gemma4")
-
-
-def fill(model: Any, seed: int = 0) -> None:
-    """Gives every parameter numbers of its own, norms and biases too."""
-    import torch
-
-    scalars = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(".layer_scalar")]
-    with torch.no_grad():
-        for name, parameter in [*model.named_parameters(), *scalars]:
-            values = hashed(name, tuple(parameter.shape), seed)
-            spread = 1.0 if "embed" in name else np.sqrt(3.0 / parameter.shape[-1])
-            if parameter.ndim == 1:
-                is_factor = "norm" in name or name.endswith(("scale", "scalar"))
-                centre = 1.0 if is_factor and not stores_less_one(model.config.model_type, name) else 0.0
-                values, spread = centre + 0.4 * values, 1.0
-            if name.endswith("gate_up_proj_bias"):
-                spread = 9.0  # beyond the limits of the gate
-            elif name.endswith("sinks"):
-                spread = 2.0
-            parameter.copy_(torch.from_numpy(values * spread).to(parameter.dtype))
 
 
 def adjacent_pairs(rows: NDArray[Any], head_dim: int) -> NDArray[Any]:
@@ -83,19 +52,20 @@ def gemma4_tensors(name: str, values: NDArray[Any]) -> dict[str, Tensor]:
     return {at + (found[0] if found else gguf_name("gemma4", name).removeprefix(at)): Tensor(values)}
 
 
-def xielu_keys(model: Any) -> dict[str, list[float]]:
+def xielu_keys(weights: Weights) -> dict[str, list[float]]:
     """The parameters of the activation in each layer."""
-    activations = [layer.mlp.act_fn for layer in model.model.layers]
-    names = ("alpha_p", "alpha_n", "beta", "eps")
-    return {f"xielu.{name}": [getattr(each, name).item() for each in activations] for name in names}
+    layers = range(weights.text["num_hidden_layers"])
+    return {
+        f"xielu.{name}": [weights.tensors[f"model.layers.{layer}.mlp.act_fn.{name}"].item() for layer in layers]
+        for name in ("alpha_p", "alpha_n", "beta", "eps")
+    }
 
 
-def rope_tensors(model: Any) -> dict[str, Tensor]:
+def rope_tensors(weights: Weights) -> dict[str, Tensor]:
     """GGUF holds the divisors of the frequencies, not the rules that they come from."""
-    config = model.config.get_text_config()
-    parameters = getattr(config, "rope_parameters", None) or {}
+    parameters = weights.text.get("rope_parameters") or {}
     if (full := parameters.get("full_attention", {})).get("rope_type") == "proportional":
-        n_pairs = config.per_layer_config["full_attention"].head_dim // 2
+        n_pairs = weights.heads(weights.text["layer_types"].index("full_attention"))["head_dim"] // 2
         n_turning = int(full["partial_rotary_factor"] * n_pairs)
         return {"rope_freqs.weight": Tensor(np.array([1.0] * n_turning + [1e30] * (n_pairs - n_turning), np.float32))}
     kind = parameters.get("rope_type")
@@ -105,7 +75,7 @@ def rope_tensors(model: Any) -> dict[str, Tensor]:
             for name in ("short", "long")
         }
     if kind == "llama3":
-        frequencies = model.model.rotary_emb.inv_freq.double().numpy()
+        frequencies = np.array(weights.frequencies)
         plain = parameters["rope_theta"] ** (-np.arange(len(frequencies)) / len(frequencies))
         return {"rope_freqs.weight": Tensor((plain / frequencies).astype(np.float32))}
     return {}
@@ -142,21 +112,16 @@ def gguf_name(architecture: str, name: str) -> str:
     return found
 
 
-def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
+def export(weights: Weights, architecture: str, keys: dict[str, Any]) -> GgufContents:
     """`keys` are those other than the sizes, without the architecture in front."""
-    config = model.config.get_text_config()
-    heads = config.per_layer_config[0] if architecture == "gemma4" else config
-    head_dim = getattr(heads, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    tensors = rope_tensors(model)
-    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(".layer_scalar")]
-    for full_name, parameter in [*model.named_parameters(), *buffers]:
-        name = full_name.replace("model.language_model.", "model.")  # of a model that also sees
-        if name.startswith(_NOT_TEXT):
-            continue
-        values = parameter.detach().numpy().astype(np.float32)
+    config, heads = weights.text, weights.heads(0)
+    head_dim = heads.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    tensors = rope_tensors(weights)
+    for full_name, stored in weights.tensors.items():
+        name, values = full_name.replace("model.language_model.", "model."), stored  # of a model that also sees
         if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             values = adjacent_pairs(values, head_dim)
-        if "norm" in name and stores_less_one(config.model_type, name):
+        if "norm" in name and stores_less_one(config["model_type"], name):
             values = values + 1
         if architecture == "gemma4":
             tensors |= gemma4_tensors(name, values)
@@ -169,25 +134,25 @@ def export(model: Any, architecture: str, keys: dict[str, Any]) -> GgufContents:
         elif ".act_fn." not in name:
             tensors[gguf_name(architecture, name)] = Tensor(values)
     sizes = {
-        "block_count": config.num_hidden_layers,
-        "context_length": config.max_position_embeddings,
-        "embedding_length": config.hidden_size,
-        "attention.head_count": config.num_attention_heads,
-        "attention.head_count_kv": heads.num_key_value_heads,
+        "block_count": config["num_hidden_layers"],
+        "context_length": config["max_position_embeddings"],
+        "embedding_length": config["hidden_size"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": heads["num_key_value_heads"],
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
         **epsilon(config),
     }
-    if hasattr(config, "intermediate_size"):  # not where every layer has experts
-        sizes["feed_forward_length"] = config.intermediate_size
+    if "intermediate_size" in config:  # not where every layer has experts
+        sizes["feed_forward_length"] = config["intermediate_size"]
     named = {f"{architecture}.{key}": value for key, value in (sizes | keys).items()}
-    if getattr(config, "hidden_act", "") == "xielu":
-        named |= xielu_keys(model)
+    if config.get("hidden_act") == "xielu":
+        named |= xielu_keys(weights)
     return GgufContents({"general.architecture": architecture, **named}, tensors)
 
 
-def epsilon(config: Any) -> dict[str, float]:
-    if hasattr(config, "rms_norm_eps"):
-        return {"attention.layer_norm_rms_epsilon": config.rms_norm_eps}
-    value = config.norm_epsilon if hasattr(config, "norm_epsilon") else config.layer_norm_eps
+def epsilon(config: dict[str, Any]) -> dict[str, float]:
+    if "rms_norm_eps" in config:
+        return {"attention.layer_norm_rms_epsilon": config["rms_norm_eps"]}
+    [value] = [config[key] for key in ("norm_epsilon", "layer_norm_eps") if key in config]
     return {"attention.layer_norm_epsilon": value}

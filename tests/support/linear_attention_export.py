@@ -21,9 +21,9 @@ _NAMES = {
 class Heads:
     """The sizes of linear attention, and the order of value heads that GGUF's Qwen 3.5 has."""
 
-    def __init__(self, config: Any, architecture: str) -> None:
-        self.keys, self.values = config.linear_num_key_heads, config.linear_num_value_heads
-        self.key_dim, self.value_dim = config.linear_key_head_dim, config.linear_value_head_dim
+    def __init__(self, config: dict[str, Any], architecture: str) -> None:
+        self.keys, self.values = config["linear_num_key_heads"], config["linear_num_value_heads"]
+        self.key_dim, self.value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
         self.interleaved = architecture.startswith("qwen35")
 
     def reordered(self, rows: Array, head_dim: int) -> Array:
@@ -46,7 +46,7 @@ class Heads:
         return np.concatenate([q, k, v]), z
 
 
-def linear_tensors(name: str, values: Array, config: Any, architecture: str) -> dict[str, Tensor]:
+def linear_tensors(name: str, values: Array, config: dict[str, Any], architecture: str) -> dict[str, Tensor]:
     heads = Heads(config, architecture)
     at, part = name.removeprefix("model.layers.").split(".linear_attn.")
     if part == "in_proj_qkvz.weight":
