@@ -18,6 +18,8 @@ from support.quick_run import cover, spread
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 MARKS = LONG, TIMING, SWEEP, FEW = tuple(f"pytest.mark.{name}" for name in ("long", "timing", "sweep", "few"))
+# Packages that only the tests of the full tier have.
+ORACLES = {"torch", "transformers", "llama_cpp"}
 # A file with sweeps over two parameters and over one of two.
 SWEPT = TESTS / "backend" / "test_gemm_kernels.py"
 # A file with two tests, of which one draws fewer examples in a quick run.
@@ -26,11 +28,11 @@ REPEATS_LESS = "test_ses_30_a_sessions_text_is_that_of_its_tokens_fed_anew"
 
 
 def rows_of_tests() -> tuple[set[str], set[str]]:
-    """Returns the rows that tests cover, and those that some test covers in a quick run."""
+    """Returns the rows that tests cover, and those that some test covers in a quick run without the oracles."""
     every, quick = set[str](), set[str]()
     for test in definitions():
         every |= ids_in(test.name)
-        if not {LONG, TIMING} & set(test.decorators):
+        if not {LONG, TIMING} & set(test.decorators) and not test.packages & ORACLES:
             quick |= ids_in(test.name)
     return every, quick
 
@@ -67,6 +69,13 @@ def test_hon_16_only_a_whole_test_is_left_out(mark: str) -> None:
     decorated = Counter(test.path for test in definitions() if mark in test.decorators)
     named = {path: len(re.findall(rf'(?<!"){re.escape(mark)}\b', path.read_text())) for path in files_of_tests()}
     assert {path: n for path, n in named.items() if n} == decorated
+
+
+def test_hon_16_the_oracles_of_a_test_are_known() -> None:
+    needed = {test.name: test.packages & ORACLES for test in definitions()}
+    assert needed["test_gen_22_yarn_as_transformers_computes_it"] == {"torch", "transformers"}
+    assert needed["test_txt_16_the_vectors_are_what_llama_cpp_says_today"] == {"llama_cpp"}
+    assert needed["test_mod_30_the_table_has_every_family"] == set()
 
 
 @pytest.mark.long

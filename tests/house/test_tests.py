@@ -30,7 +30,7 @@ AT_LEAST = {
     "gpu": 73,
     "house": 119,
     "model": 170,
-    "parity": 30,
+    "parity": 48,
     "service": 1580,
     "soak": 2,
     "tensor": 13,

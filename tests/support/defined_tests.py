@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).resolve().parents[1]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Definition(NamedTuple):
     path: Path
     name: str
     decorators: tuple[str, ...]
+    packages: frozenset[str]  # without which the test is skipped
 
 
 @cache
@@ -24,9 +26,25 @@ def files_of_tests() -> tuple[Path, ...]:
 @cache
 def definitions() -> tuple[Definition, ...]:
     """Returns each test function once. Parsing all files takes seconds, so the house tests of a process share this."""
-    return tuple(
-        Definition(path, node.name, tuple(map(ast.unparse, node.decorator_list)))
-        for path in files_of_tests()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    found = []
+    for path in files_of_tests():
+        tree = ast.parse(path.read_text())
+        of_file = frozenset[str]().union(*(packages_of(each) for each in tree.body if not isinstance(each, FUNCTIONS)))
+        found += [
+            Definition(path, node.name, tuple(map(ast.unparse, node.decorator_list)), of_file | packages_of(node))
+            for node in ast.walk(tree)
+            if isinstance(node, FUNCTIONS) and node.name.startswith("test_")
+        ]
+    return tuple(found)
+
+
+def packages_of(tree: ast.AST) -> frozenset[str]:
+    """Returns the packages that `pytest.importorskip` asks for here."""
+    return frozenset(
+        node.args[0].value.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "pytest.importorskip"
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
     )
