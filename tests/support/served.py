@@ -50,6 +50,9 @@ class Served:
     ) -> None:
         self.model = model
         self.metadata = metadata
+        self._settings = [*DEFAULTS, *model.settings, *settings]
+        # What a reload reads.
+        self._sources = self._settings
         self._credentials = credentials
         # A test that breaks the server on purpose sets it to False.
         self.is_checked = True
@@ -62,7 +65,7 @@ class Served:
         if any(setting.startswith(("listen.http=", "listen.metrics=")) for setting in settings):
             import aiohttp  # noqa: F401  # on the loop it would hold the loop for longer than any step may
         try:
-            self.run(self._start([*DEFAULTS, *model.settings, *settings]))
+            self.run(self._start())
         except BaseException:
             self._log.close()
             raise
@@ -70,10 +73,16 @@ class Served:
         self.canary_channel = self.channel()
         LIVE.append(self)
 
-    async def _start(self, settings: Sequence[str]) -> None:
+    async def _start(self) -> None:
         clock = self.thread.clock
-        config = load_config(None, settings)
-        self.host = Host(config, clock=clock, wall=clock.wall, log_to=self._log.fileno())
+        config = load_config(None, self._settings)
+        self.host = Host(
+            config,
+            reread=lambda: load_config(None, self._sources),
+            clock=clock,
+            wall=clock.wall,
+            log_to=self._log.fileno(),
+        )
         try:
             self.access = Access(self.host)
             self.server = Server(self.host, self.access)
@@ -170,6 +179,11 @@ class Served:
     def jump(self, seconds: float) -> None:
         """Sets the server's clock forward, and calls every timer that came due."""
         self.thread.jump(seconds)
+
+    def reload(self, *settings: str) -> tuple[str, ...]:
+        """Reloads as if the server had been started with these settings, too; returns the keys that changed."""
+        self._sources = [*self._settings, *settings]
+        return self.run(self.host.reload.run()).changed
 
     def log_lines(self, begin: int = 0) -> list[str]:
         """Returns the lines of the server's log after the first `begin` bytes."""

@@ -27,6 +27,8 @@ class Hub:
     ranges: list[str] = field(default_factory=list)  # the Range headers of the downloads
     n_sent: int = 0  # bytes sent in downloads
     ignores_ranges: bool = False
+    shifts_ranges: int = 0  # ranges that begin later than asked
+    shortens_ranges: int = 0  # ranges that end earlier than asked
     address: str = ""
 
 
@@ -75,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
             sent = bytes([content[0] ^ 1]) + content[1:]
         if "Range" in self.headers and not hub.ignores_ranges:
             begin, _, end = self.headers["Range"].removeprefix("bytes=").partition("-")
-            first, sent = int(begin), sent[: int(end) + 1] if end else sent
+            first, sent = int(begin) + hub.shifts_ranges, sent[: int(end) + 1 - hub.shortens_ranges] if end else sent
             headers["Content-Range"] = f"bytes {first}-{len(sent) - 1}/{len(content)}"
             status = 206
         if self.command == "GET":

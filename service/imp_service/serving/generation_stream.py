@@ -219,7 +219,9 @@ class GenerationStream:
         limits, fold = self._limits, self._run.fold
         if self._delay_is_over or self.is_paused or not self._run.is_open or fold.is_reply_due(limits.max_tokens):
             return False
-        if self._delay is None and fold.n_unread_tokens and limits.max_delay != math.inf:
+        if not fold.n_unread_tokens:
+            self._end_merging()  # also after a full chunk, which has not waited to its delay's end
+        elif self._delay is None and limits.max_delay != math.inf:
             self._delay = self._loop.call_later(limits.max_delay, self._end_delay)
         return True
 

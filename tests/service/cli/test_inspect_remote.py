@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
+from imp_service.cli.failure import CommandError
+from imp_service.cli.hub import get
 from imp_service.cli.hub.header import BrokenHeader, gguf_header, safetensors_header
 from imp_service.core.checkpoint import advice_on
 from imp_service.models import demo_model_path
+from support.command_line import demo_with_keys
+from support.gguf_writer import STRING, Key
 from support.hub_directory import model_for, write_directory
 from support.hub_tokenizers import library_of
 from support.stand_in_hub import COMMIT, Hub, stand_in_hub
@@ -89,10 +94,83 @@ def test_lif_19_the_pods_get_the_commit_of_the_hub_now(inspect: Run, hub: Hub, t
     assert (status, out) == (69, "") and "HUB_UNREACHABLE" in err
 
 
-@pytest.mark.long
-def test_get_6_a_server_without_ranges(inspect: Run, hub: Hub) -> None:
-    hub.ignores_ranges = True
-    assert inspect("hf:own/one")[0] == 0
+@pytest.mark.parametrize("ignores_ranges", [False, True])
+def test_get_6_a_header_that_takes_several_requests(
+    inspect: Run, hub: Hub, tmp_path: Path, ignores_ranges: bool
+) -> None:
+    """A server without ranges sends each time the file from its beginning."""
+    long_header = demo_with_keys(tmp_path / "m.gguf", Key("test.long", STRING, "x" * 1_500_000))
+    with long_header.open("ab") as file:
+        file.write(bytes(3 * 1024**2))  # weights that are not downloaded
+    hub.repositories["own/long"] = {"m.gguf": long_header.read_bytes()}
+    hub.ignores_ranges = ignores_ranges
+    status, out, err = inspect("--json", "hf:own/long")
+    assert status == 0, err
+    assert len(hub.ranges) == 2
+    here = json.loads(inspect("--json", str(long_header))[1])
+    found = json.loads(out)
+    assert {found.pop("path"), here.pop("path")} == {"hf:own/long", str(long_header)}
+    assert found == here
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"shifts_ranges": 8}, "HUB_INVALID: own/one:tiny-Q8_0.gguf: the hub sent bytes 8-1048575/"),
+        ({"shortens_ranges": 8}, "HUB_UNREACHABLE: own/one:tiny-Q8_0.gguf: 1048568 bytes arrived, expected 1048576"),
+    ],
+)
+def test_get_6_a_hub_that_sends_another_range(inspect: Run, hub: Hub, fault: dict[str, int], said: str) -> None:
+    for name, value in fault.items():
+        setattr(hub, name, value)
+    status, out, err = inspect("hf:own/one")
+    assert (status != 0, out, len(err.splitlines())) == (True, "", 1)
+    assert said in err
+
+
+PARTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("names", "indexed", "is_whole"),
+    [
+        (("config.json", *PARTS, INDEX), PARTS, True),
+        (("config.json", *PARTS), (), True),
+        (("config.json", "a.safetensors", "b.safetensors", INDEX), ("a.safetensors", "b.safetensors"), True),
+        (("config.json", PARTS[0], INDEX), PARTS, False),
+        (("config.json", PARTS[1]), (), False),
+        (("config.json", "a.safetensors", INDEX), ("a.safetensors", "b.safetensors"), False),
+        ((*PARTS, INDEX), PARTS, False),
+    ],
+)
+def test_get_1_get_6_a_directory_of_the_cache_is_used_only_if_it_is_whole(
+    names: Sequence[str],
+    indexed: Sequence[str],
+    is_whole: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A download that was interrupted leaves some of the files."""
+    folder = tmp_path / "models--own--dir" / "snapshots" / COMMIT
+    (folder.parents[1] / "refs").mkdir(parents=True)
+    (folder.parents[1] / "refs" / "main").write_text(COMMIT)
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text(json.dumps({"weight_map": dict(enumerate(indexed))}))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(get, "read_repository", unreachable)
+    found = get.find_cached("own/dir")
+    if is_whole:
+        assert found is not None and found.path == folder == get.get_model("own/dir")
+    else:
+        assert found is None
+        with pytest.raises(CommandError, match=r"HUB_(UNREACHABLE|INVALID)"):
+            get.get_model("own/dir")
+
+
+def unreachable(*_: object) -> None:
+    raise CommandError("HUB_UNREACHABLE", "own/dir: no network")
 
 
 @pytest.mark.few(2)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from functools import reduce
 from pathlib import Path
 
 import pytest
 
+from imp_service.config import Config
 from imp_service.config import load as load_config
 from imp_service.config.select import select_model
 from imp_service.config.settings import TABLE
 from imp_service.config.table import ANY_NAME, keys_of
+from imp_service.serving.host import Host
 from support.key_effects.core_keys import CORE_EFFECTS, ENGINE_EFFECTS
 from support.key_effects.effect import FOLDER, Effect
 from support.key_effects.http_keys import HTTP_EFFECTS
 from support.key_effects.machine_keys import MACHINE_EFFECTS
+from support.key_effects.running import Running
 from support.key_effects.server_keys import SERVER_EFFECTS
 from support.key_effects.text_keys import TEXT_EFFECTS
 from support.key_effects.wire_keys import WIRE_EFFECTS
+from support.loop_thread import loop_thread
+from support.served_models import built_in
 
 EFFECTS: dict[str, Effect] = {
     **CORE_EFFECTS,
@@ -32,6 +39,10 @@ NAMED = f"models.{ANY_NAME}."
 
 def keys() -> list[str]:
     return [".".join(path) for path, _ in keys_of(TABLE)]
+
+
+# A key that becomes one of them is tried with the value that it has in the tables.
+RELOADED = [".".join(path) for path, key in keys_of(TABLE) if key.reloads]
 
 
 def name_of(given: object) -> str | None:
@@ -53,6 +64,35 @@ def test_cfg_14_a_key_has_its_effect(key: str, effect: Effect, tmp_path: Path) -
     setting = written(f"{key}={effect.value}", tmp_path)
     assert effect.observe(tmp_path, also) == effect.without
     assert effect.observe(tmp_path, (*also, setting)) == effect.seen
+
+
+@pytest.mark.parametrize("key", RELOADED)
+def test_cfg_14_lif_18_a_key_that_reloads_has_its_effect_on_a_running_server(key: str, tmp_path: Path) -> None:
+    effect = EFFECTS[key]
+    assert isinstance(effect.observe, Running), "only a running server can show the effect of a reload"
+    assert effect.seen != effect.without
+    also = tuple(written(setting, tmp_path) for setting in effect.also)
+    assert effect.observe.after_reload(also, f"{key}={effect.value}") == ((key,), effect.seen)
+
+
+def test_lif_18_a_reload_while_the_model_loads_is_kept() -> None:
+    given = ["device.threads=auto", "kv.bytes=8MiB", "text.threads=1"]
+    fresh = load_config(None, [*given, *(f"{key}={EFFECTS[key].value}" for key in RELOADED)])
+
+    async def load() -> Config:
+        host = Host(load_config(None, given), reread=lambda: fresh)
+        try:
+            loading = host.config
+            assert set((await host.reload.run()).changed) == set(RELOADED)
+            host.adopt(await asyncio.to_thread(built_in().make, loading, time.monotonic))
+            return host.config
+        finally:
+            host.close()
+
+    config = loop_thread().run(load())
+    for key in RELOADED:
+        assert read(config.settings, key) == read(fresh.settings, key), key
+    assert config.settings.device.threads != fresh.settings.device.threads  # what the load made of `auto` is kept, too
 
 
 @pytest.mark.parametrize("key", [key for key in keys() if key.startswith(NAMED)])

@@ -182,6 +182,29 @@ def test_obs_4_a_profile_is_there_before_its_callers_deadline(fleet: Fleet) -> N
     assert json.loads(b"".join(piece.data for piece in profile))["otherData"]["steps"] == 0
 
 
+def test_obs_4_r20_a_profile_that_its_caller_cancels_ends_and_leaves_the_next_one_alone(fleet: Fleet) -> None:
+    first = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=Duration(seconds=100)))
+    first.cancel()
+    client = fleet.served.host.model.client
+    fleet.served.wait_until(lambda: all(ticket == UNASKED for ticket in client._handlers), "the engine has ended it")
+    second = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=Duration(seconds=300)))
+    fleet.served.jump(150)  # beyond the time limit of the first one
+    list(fleet.served.inference.Generate(ask([300], 5)))
+    fleet.served.jump(150)
+    assert json.loads(b"".join(piece.data for piece in second))["otherData"]["steps"] >= 5
+
+
+def test_obs_4_a_profile_that_is_complete_leaves_the_next_one_alone(fleet: Fleet) -> None:
+    first = fleet.profile(pb.ProfileRequest(steps=1, time_limit=Duration(seconds=100)))
+    list(fleet.served.inference.Generate(ask([300], 2)))
+    assert list(first)
+    second = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=Duration(seconds=300)))
+    fleet.served.jump(150)  # beyond the time limit of the first one
+    list(fleet.served.inference.Generate(ask([300], 5)))
+    fleet.served.jump(150)
+    assert json.loads(b"".join(piece.data for piece in second))["otherData"]["steps"] >= 5
+
+
 def test_profile_can_be_switched_off() -> None:
     with serve(LISTENS, "features.profile=false", model=scripted()) as served, admin_of(served) as admin:
         refused = failed(lambda: list(admin.Profile(pb.ProfileRequest(steps=1))))

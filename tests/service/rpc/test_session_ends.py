@@ -1,5 +1,6 @@
 """How sessions end, and how many may exist: ttl, another instance, limits, eviction, drain."""
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -222,6 +223,20 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_configured_otherwise(
                 assert len(served.host.sessions) == 2
                 assert calls.step(old).position == 61
             assert calls.step(new).position == 62
+
+
+def test_ses_19_s21_a_full_cache_says_when_the_blocks_that_lack_are_free() -> None:
+    """Three idle sessions hold six of eight blocks of 16 tokens, and expire in the opposite order."""
+    with serve("sessions.evict=false", model=scripted(n_blocks=8, max_context=128)) as served:
+        calls = SessionCalls(served)
+        for n_tokens, ttl in ((17, 300), (33, 200), (10, 100)):
+            calls.prefill([300 + n_tokens] * n_tokens, ttl=seconds(ttl))
+        waits: list[int] = []
+        for n_blocks in range(3, 9):
+            found = refusal(lambda: calls.prefill([400] * (16 * n_blocks - 4)))  # noqa: B023
+            assert (found.reason, found.metadata) == ("KV_FULL", {"needed": str(n_blocks), "available": "2"})
+            waits.append(math.ceil((found.retry_seconds or 0) / 100))
+        assert waits == [1, 2, 2, 2, 3, 3]
 
 
 def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish(monkeypatch: pytest.MonkeyPatch) -> None:

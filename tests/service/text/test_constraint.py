@@ -296,6 +296,22 @@ def test_t45_the_cache_is_bounded_and_compiles_once() -> None:
     assert compiler.find(newest) is compiler.compile(newest)
 
 
+def test_txt_33_t45_the_cache_drops_what_was_used_least_recently() -> None:
+    first, second, third = (_regex(f"[{letter}]{{4}}") for letter in "abc")
+    sizes = ConstraintCompiler(TOKENIZER, vocab_size=V)
+    sizes.compile(first)
+    limits = TextLimits(cache_bytes=int(2.5 * sizes.n_bytes))
+    compiler = ConstraintCompiler(TOKENIZER, vocab_size=V, limits=limits)
+    for each in (first, second):
+        compiler.compile(each)
+    assert compiler.find(first) is not None
+    compiler.compile(third)
+    assert [compiler.find(each) is not None for each in (first, second, third)] == [True, False, True]
+    compiler.compile(first)
+    compiler.compile(second)
+    assert [compiler.find(each) is not None for each in (first, second, third)] == [True, True, False]
+
+
 def test_the_model_s_own_ends_take_the_place_of_the_tokenizer_s() -> None:
     compiler = ConstraintCompiler(TOKENIZER, vocab_size=V, eos_ids=[ENDS[1], ord("z")])
     state = compiler.compile(_regex("a*z?")).start()

@@ -15,16 +15,12 @@ from imp_service.door.listener import Server
 from imp_service.door.openai import api
 from support.http_served import HttpServed, serve_http
 from support.key_effects.effect import Effect, Observe
+from support.key_effects.running import Running
 
 
 def over_http(look: Callable[[HttpServed], Any]) -> Observe:
     """Observes a running server over HTTP."""
-
-    def observe(_: Path, settings: tuple[str, ...]) -> Any:
-        with serve_http(*settings) as served:
-            return look(served)
-
-    return observe
+    return Running(serve_http, lambda started: started.served, look)
 
 
 def status_of_head(*pairs: tuple[str, str]) -> Observe:

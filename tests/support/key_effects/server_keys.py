@@ -24,6 +24,7 @@ from imp_service.telemetry import tracing
 from imp_service.telemetry.log import Log
 from support.certificates import make_certificate
 from support.key_effects.effect import Effect, Observe
+from support.key_effects.running import Running
 from support.raw_calls import ADMIN, HEALTH, REFLECTION, call
 from support.served import Served, ask, serve, tokens_of
 from support.session_calls import SessionCalls, seconds
@@ -36,12 +37,11 @@ CHECK = f"/{HEALTH}/Check"
 def on_server(look: Callable[[Served], Any]) -> Observe:
     """Observes a running server."""
 
-    def observe(_: Path, settings: tuple[str, ...]) -> Any:
-        with serve(*settings) as served:
-            served.is_checked = False
-            return look(served)
+    def unchecked(served: Served) -> Any:
+        served.is_checked = False
+        return look(served)
 
-    return observe
+    return Running(serve, lambda served: served, unchecked)
 
 
 def code_of(method: str, address: Callable[[Served], str | None] = lambda served: served.address) -> Observe:

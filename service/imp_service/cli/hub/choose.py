@@ -1,6 +1,7 @@
 """Chooses the files of a repository that make one model."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from imp_service.cli.failure import CommandError
 
 _PART = re.compile(r"-\d{5}-of-(\d{5})$")
+_WEIGHTS = re.compile(r"\.(gguf|safetensors)$", re.IGNORECASE)
 _GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
 # The files of a directory that imp reads. It downloads no other files: no code, no pickles.
 _OF_DIRECTORY = re.compile(
@@ -78,8 +80,12 @@ def require_inside(name: str) -> None:
 
 def require_whole(choice: Choice) -> None:
     """Raises if a part of a split file is missing."""
-    total = _PART.search(_GGUF.sub("", choice.files[0].name))
-    if total is not None and len(choice.files) != int(total[1]):
-        raise CommandError(
-            "HUB_INVALID", f"{choice.name}: {len(choice.files)} parts of {int(total[1])}, expected all of them"
-        )
+    parts: Counter[tuple[str, int]] = Counter()
+    for file in choice.files:
+        stem = _WEIGHTS.sub("", file.name)
+        if (part := _PART.search(stem)) is not None:
+            parts[stem[: part.start()], int(part[1])] += 1
+    for (name, total), n in parts.items():
+        if n != total:
+            shown = choice.name if choice.name != "." else name
+            raise CommandError("HUB_INVALID", f"{shown}: {n} parts of {total}, expected all of them")

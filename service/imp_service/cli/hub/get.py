@@ -37,6 +37,8 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
         print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
         repository = Repository(cached_files(cached), None, cached.name)
         choice = only_choice(word, reference, repository)
+        if not _is_whole(cached, choice):
+            raise CommandError("HUB_UNREACHABLE", f"{error.message}; the cache has only a part of the model") from None
         return path_in(cached, choice)
     choice = only_choice(word, reference, repository)
     paths = download(reference, choice, revision, folder)
@@ -70,16 +72,19 @@ def find_cached(word: str) -> HubModel | None:
     reference = read_reference(word)
     folder = cached_folder(reference, None)
     found = [] if folder is None else choose(choices_of(cached_files(folder)), reference.wanted)
-    if folder is None or len(found) != 1:
-        return None
-    try:
-        require_whole(found[0])
-    except CommandError:
-        return None
-    names = {file.name for file in found[0].files}
-    if found[0].name == "." and not names >= {"config.json", *_indexed(folder)}:
+    if folder is None or len(found) != 1 or not _is_whole(folder, found[0]):
         return None
     return HubModel(path_in(folder, found[0]), found[0], folder.name)
+
+
+def _is_whole(folder: Path, choice: Choice) -> bool:
+    """Whether the folder has every file of the model. A download that was interrupted leaves some."""
+    try:
+        require_whole(choice)
+    except CommandError:
+        return False
+    names = {file.name for file in choice.files}
+    return choice.name != "." or names >= {"config.json", *_indexed(folder)}
 
 
 def _indexed(folder: Path) -> set[str]:

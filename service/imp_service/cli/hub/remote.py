@@ -76,7 +76,8 @@ class _RemoteFile:
         return self._data
 
     def _fetch(self, end: int) -> None:
-        headers = build_hf_headers() | {"Range": f"bytes={len(self._data)}-{end - 1}"}
+        begin = len(self._data)
+        headers = build_hf_headers() | {"Range": f"bytes={begin}-{end - 1}"}
         with (
             errors_of(self.name),
             get_session().stream("GET", self._url, headers=headers, follow_redirects=True) as got,
@@ -84,6 +85,10 @@ class _RemoteFile:
             hf_raise_for_status(got)
             if got.status_code != 206:  # a server without ranges sends the file from its beginning
                 self._data.clear()
+            elif not (answer := got.headers.get("Content-Range", "")).startswith(f"bytes {begin}-"):
+                raise CommandError(
+                    "HUB_INVALID", f"{self.name}: the hub sent {answer}, expected bytes {begin}-{end - 1}"
+                )
             for piece in got.iter_bytes():
                 self._data += piece
                 if len(self._data) >= end:

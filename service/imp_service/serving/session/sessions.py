@@ -273,7 +273,6 @@ class Sessions:
 
     def _remember_expired(self, held: HeldSession) -> None:
         self._expired[held.key] = None
-        self._expired.move_to_end(held.key)
         if len(self._expired) > MAX_EXPIRED_NAMES:
             self._expired.popitem(last=False)
 
