@@ -28,4 +28,4 @@ def test_hon_15_the_bench_of_the_front_end_measures_every_figure(tmp_path: Path)
     assert [name for name, figure in figures.items() if "memory" not in name and not figure["median"] > 0] == []
     # Each stream has a message for its start or end; every other message has one or more tokens.
     assert figures["message size, 64 streams, 1 a message, HTTP"]["max"] < 1
-    assert figures["open at once, of 100 with a lease of 1 s"]["median"] > 1
+    assert figures["open at once, of 100 with a lease of 4 s"]["median"] > 1

@@ -11,6 +11,7 @@ import pytest
 
 from imp_service.cli.shell import main
 from imp_service.core.bench.report import break_even
+from support.fixed_depth import fixed_depth
 from support.tolerances import BREAK_EVEN
 
 DRAFTING = ["--set", 'speculation.drafters=["ngram"]']
@@ -60,9 +61,10 @@ def test_spc_30_a_replay_decodes_the_given_answers_both_ways(
         {"prompt": "Once upon a time there was a small dog.", "answer": " It had a red ball."},
         {"kind": "copy", "prompt": list(range(400, 450)) * 2, "answer": list(range(400, 450))},
     ]
-    replays = report_of(
-        capfd, "--decode", "64", "--batch", "1,2", "--replay", replay_file(tmp_path, lines, name), *DRAFTING
-    )["replay"]
+    with fixed_depth():
+        replays = report_of(
+            capfd, "--decode", "64", "--batch", "1,2", "--replay", replay_file(tmp_path, lines, name), *DRAFTING
+        )["replay"]
     assert [(each["kind"], each["streams"]) for each in replays] == [
         ("copy", 1), ("answer", 1), ("copy", 2), ("answer", 2),
     ]  # fmt: skip

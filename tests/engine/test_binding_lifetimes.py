@@ -17,6 +17,7 @@ from imp_service.api.replies import Chunk
 from imp_service.core import EngineClient, Error
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
 from support.release_run import repetitions
 from support.served_models import built_in
@@ -94,7 +95,7 @@ def test_y20_a_handler_that_raises_takes_no_event_from_another() -> None:
     n_raised = 0
     while not any(isinstance(event, _core.FinishedEvent) for event in heard):
         try:
-            client.wait(lambda: any(isinstance(event, _core.FinishedEvent) for event in heard), timeout=60)
+            client.wait(lambda: any(isinstance(event, _core.FinishedEvent) for event in heard), timeout=HANGS_AFTER)
         except Told:
             n_raised += 1
     assert n_raised >= 1

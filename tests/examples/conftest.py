@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import FOUND_IN
-from support.patience import BUILD_SECONDS
+from support.patience import BUILD_SECONDS, HANGS_AFTER
 from support.server_process import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def run() -> Run:
         command = COMMANDS[language](program)
         environment = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
         return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
+            [*command, *arguments], capture_output=True, text=True, timeout=HANGS_AFTER, check=False, env=environment
         )
 
     return run_example

@@ -81,5 +81,5 @@ def test_rpc_29_every_reason_is_read_by_node(node):
     script = ASK_FOR_EACH % (EXAMPLES / "node" / "imp.mjs").as_uri()
     with scripted_server(Generate=fail) as address:
         command = [node, "--input-type=module", "-e", script, address, *ERRORS]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER, check=False)
     assert result.stdout.splitlines() == [line for reason in ERRORS for line in (told(reason)[0], *told(reason)[1])]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +42,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def generate(folder: Path, environment: dict[str, str], commands: str) -> None:
     words = ["bash", "-euc", commands]
-    made = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    made = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False
+    )
     assert made.returncode == 0, made.stderr
 
 
@@ -54,7 +57,7 @@ def test_rpc_23_stubs_as_the_page_makes_them_call_a_server(tmp_path: Path, envir
         assert program != block("python")
         command = [sys.executable, "-c", program]
         ran = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False
         )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert len(ran.stdout.split()) >= 3
@@ -85,7 +88,9 @@ def test_rpc_23_they_live_beside_imps_own_in_one_process(tmp_path: Path, environ
     )
     beside = {**environment, "PYTHONPATH": f"stubs{os.pathsep}{clean_environment(tmp_path)['PYTHONPATH']}"}
     command = [sys.executable, "-c", program]
-    ran = subprocess.run(command, cwd=tmp_path, env=beside, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=beside, capture_output=True, text=True, timeout=HANGS_AFTER, check=False
+    )
     assert (ran.returncode, ran.stdout) == (0, "3 imp.v1.StopOptions\n"), ran.stderr
 
 
@@ -96,7 +101,7 @@ def test_rpc_23_without_the_new_name_python_3_11_does_not_import_them(
     generate(tmp_path, environment, "".join(block("console").splitlines(keepends=True)[:2]))
     command = [sys.executable, "-W", "ignore", "-c", "from imp.v1 import types_pb2"]
     ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False
     )
     (said,) = re.findall(r"`(No module named 'imp\.v1'; 'imp' is not a package)`", PAGE)
     if sys.version_info >= (3, 12):

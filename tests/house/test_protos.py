@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import imp_service
+from support.patience import HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto"
@@ -30,7 +31,7 @@ def buf(tmp_path: Path) -> Buf:
     def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.defpath, "BUF_CACHE_DIR": str(tmp_path / "cache")}
         return subprocess.run(
-            [BUF, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+            [BUF, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False
         )
 
     return run
@@ -89,7 +90,7 @@ def test_rpc_23_a_deleted_method_and_a_renamed_value_break(buf: Buf, changed, fi
 def test_rpc_23_b06_the_package_is_what_the_compiler_makes(tmp_path: Path):
     def check(root: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(root / "tools" / "generate_protos.py"), "--check"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER, check=False)
 
     found = check(ROOT)
     assert (found.returncode, found.stderr) == (0, "")

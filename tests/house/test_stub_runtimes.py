@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from support.patience import BUILD_SECONDS, HANGS_AFTER
+
 ROOT = Path(__file__).resolve().parents[2]
 PB = ROOT / "service" / "imp_service" / "pb"
 
@@ -57,6 +59,7 @@ def bounds(package: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
+@pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
 @pytest.mark.skipif("IMP_STUB_RUNTIMES" not in os.environ, reason="IMP_STUB_RUNTIMES=1 asks for it: it installs venvs")
 @pytest.mark.parametrize("end", ["lowest", "highest"])
 def test_rpc_23_the_stubs_run_on_the_whole_range_of_runtimes(tmp_path: Path, end: str):
@@ -64,10 +67,10 @@ def test_rpc_23_the_stubs_run_on_the_whole_range_of_runtimes(tmp_path: Path, end
     for package in ("grpcio", "protobuf"):
         low, below = bounds(package)
         wanted[package] = f"=={low}" if end == "lowest" else f"<{below}"
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=HANGS_AFTER)
     python = tmp_path / "venv" / "bin" / "python"
     specifiers = [package + version for package, version in wanted.items()]
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *specifiers], check=True, timeout=240)
+    subprocess.run([str(python), "-m", "pip", "install", "-q", *specifiers], check=True, timeout=BUILD_SECONDS)
     package = tmp_path / "src" / "imp_service"
     shutil.copytree(PB, package / "pb", ignore=shutil.ignore_patterns("__pycache__"))
     (package / "__init__.py").touch()
@@ -76,7 +79,7 @@ def test_rpc_23_the_stubs_run_on_the_whole_range_of_runtimes(tmp_path: Path, end
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": os.defpath},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

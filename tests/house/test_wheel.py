@@ -134,7 +134,9 @@ def test_pkg_2_it_serves_confined_as_a_pod(distribution: Distribution, tmp_path:
     assert canary is not None  # narrows
     python = str(RELEASED / "trial" / distribution.name / "bin" / "python")
     config = [python, "-I", "-m", "imp_service", "config", "check", "--set", "device.kind=cuda_emulated"]
-    assert b"--set device.kind: " in subprocess.run(config, check=False, capture_output=True, timeout=300).stderr
+    assert (
+        b"--set device.kind: " in subprocess.run(config, check=False, capture_output=True, timeout=HANGS_AFTER).stderr
+    )
     words = ["serve", "--listen", f"unix://{tmp_path}/imp.sock", "--set", "device.threads=1"]
     # -I: only installed packages, whatever PYTHONPATH says.
     process = subprocess.Popen([*confined(tmp_path), python, "-I", "-m", "imp_service", *words])

@@ -16,6 +16,7 @@ from imp_service.pb import types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.endings import Connect, Ending, Endings, status_of
 from support.known_outputs import Known
+from support.patience import HANGS_AFTER
 
 WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"
@@ -149,14 +150,20 @@ class Load:
 
     def __init__(self, routes: Sequence[Route], known: Sequence[Known], *, n_clients: int, per_second: float) -> None:
         self._stop = threading.Event()
-        self._lock = threading.Lock()
+        self._noted = threading.Condition()
         self.seen: Counter[str] = Counter()
         pace = Pace(per_second, self._stop)
         self._clients = [Client(i, routes[i % len(routes)], known, pace, self._note) for i in range(n_clients)]
 
     def _note(self, ending: Ending) -> None:
-        with self._lock:
+        with self._noted:
             self.seen[f"{ending.way}: {ending.status}"] += 1
+            self._noted.notify_all()
+
+    def wait_for(self, n: int) -> None:
+        """Waits until `n` requests have ended."""
+        with self._noted:
+            assert self._noted.wait_for(lambda: self.seen.total() >= n, HANGS_AFTER), f"{self.seen.total()} requests"
 
     def stop(self) -> list[str]:
         """Ends all clients, each after its current request; returns the problems."""

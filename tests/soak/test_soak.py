@@ -11,7 +11,10 @@ from soak.watch import Growth
 
 @pytest.mark.long
 def test_a_short_soak_with_every_fault_is_good(tmp_path: Path) -> None:
-    plan = Plan(18, fault_seconds=2.5, stopped_seconds=0.5, requests_per_second=8, sample_seconds=0.5, lease_seconds=2)
+    plan = Plan(
+        18, fault_seconds=2.5, stopped_seconds=0.5, requests_per_second=8, sample_seconds=0.5, lease_seconds=2,
+        least_requests=21, least_canary_runs=4,
+    )  # fmt: skip
     verdict = run_soak(tmp_path, plan)
     assert verdict["problems"] == []
     assert set(verdict["faults"]) == {

@@ -20,6 +20,8 @@ from support.status_details import read_details
 
 # Opens a new connection with these channel options; every call on it is checked.
 Connect = Callable[..., AbstractContextManager[grpc.Channel]]
+# The tenant of the clients that stop reading.
+SLOW_TENANT = "slow"
 # The smallest receive window of HTTP/2: the server notices at once when a reader stops.
 SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
 
@@ -163,7 +165,9 @@ class Endings:
     def slow(self, known: Known) -> Ending:
         """Stops reading for a while after the first token."""
         with self._connect(*SMALL_WINDOW) as channel:
-            reader = Reader("slow", known, InferenceServiceStub(channel).Generate(known.request))
+            stub = InferenceServiceStub(channel)
+            stream = stub.Generate(known.request, metadata=(("imp-tenant", SLOW_TENANT),))
+            reader = Reader("slow", known, stream)
             ending = reader.read(1)
             ended = threading.Event()
             reader.stream.add_done_callback(lambda _: ended.set())

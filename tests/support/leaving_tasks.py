@@ -75,7 +75,7 @@ class Ways:
             await anext(generation, None)
 
 
-async def main(address: str, n: int, seed: int) -> dict[str, Any]:
+async def main(address: str, n: int, seed: int, rest_seconds: float) -> dict[str, Any]:
     rng, complaints = random.Random(seed), []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda loop, context: complaints.append(str(context)))
@@ -95,12 +95,12 @@ async def main(address: str, n: int, seed: int) -> dict[str, Any]:
         gc.collect()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=5)  # gRPC ends the tasks of a cancelled call by itself
+            await asyncio.wait(others, timeout=rest_seconds)  # gRPC ends the tasks of a cancelled call by itself
         left = [str(each.get_coro()) for each in asyncio.all_tasks() - {asyncio.current_task()}]
         return {"ends": ends, "tasks": left, "complaints": complaints}
 
 
 if __name__ == "__main__":
-    told = asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    told = asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
     gc.collect()
     print(json.dumps(told))

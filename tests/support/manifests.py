@@ -17,6 +17,7 @@ import yaml
 from packaging.version import Version
 
 from support.inference_pool import INFERENCE_POOL
+from support.patience import HANGS_AFTER
 
 # kubernetes_validate reads megabytes of JSON schemas for each document without this cache.
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
@@ -64,7 +65,11 @@ def require_kubectl() -> None:
 @functools.cache
 def _kubectl_version() -> str:
     told = subprocess.run(
-        ["kubectl", "version", "--client", "--output=json"], capture_output=True, text=True, timeout=60, check=True
+        ["kubectl", "version", "--client", "--output=json"],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        check=True,
     )
     client = json.loads(told.stdout)["clientVersion"]
     return f"{client['major']}.{client['minor'].rstrip('+')}"
@@ -74,7 +79,11 @@ def kustomized(folder: str | Path) -> list[Document]:
     """Returns the output of `kubectl kustomize` for a base, an overlay or another folder; needs no cluster."""
     require_kubectl()
     made = subprocess.run(
-        ["kubectl", "kustomize", str(KUBERNETES / folder)], capture_output=True, text=True, timeout=60, check=False
+        ["kubectl", "kustomize", str(KUBERNETES / folder)],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     return stream_documents(made.stdout)

@@ -23,8 +23,6 @@ from support.patience import HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = Path(sys.executable).with_name("serve")
-# Ray starts its own daemons, and a Python process for each replica and proxy.
-RAY_HANGS_AFTER = 3 * HANGS_AFTER
 # Ray's own limits are seconds, which a busy machine may need just to import Ray.
 PATIENT = {
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": str(HANGS_AFTER),
@@ -76,7 +74,7 @@ def serve_behind_ray(folder: Path, **arguments: str) -> Iterator[RayAddresses]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(60)
+            process.wait(HANGS_AFTER)
         finally:
             process.kill()
 
@@ -99,7 +97,7 @@ def _read(path: Path) -> bytes:
 
 
 def _wait_until_served(target: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    give_up = time.monotonic() + RAY_HANGS_AFTER
+    give_up = time.monotonic() + HANGS_AFTER
     descriptor = os.pidfd_open(process.pid)
     try:
         while True:

@@ -12,6 +12,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from support.patience import HANGS_AFTER
+
 Json = dict[str, Any]
 
 
@@ -44,7 +46,7 @@ class ReflectingClient:
         messages = [json_format.ParseDict(request, request_class()) for request in requests]
         # A watch ends only when its client cancels it; this client needs only its first message.
         is_endless = method.name.startswith("Watch") or method.name == "Watch"
-        call = multi_callable(iter(messages) if method.client_streaming else messages[0], timeout=60)
+        call = multi_callable(iter(messages) if method.client_streaming else messages[0], timeout=HANGS_AFTER)
         replies: Iterator[Any] = call if method.server_streaming else iter([call])
         read = [next(replies)] if is_endless else list(replies)
         if is_endless:

@@ -214,6 +214,6 @@ def start_to_its_end(folder: Path, *words: str) -> subprocess.CompletedProcess[s
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER,
         check=False,
     )

@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
+from support.patience import HANGS_AFTER
 from support.served import Served
 from support.status_details import Details, read_details
 
@@ -39,7 +40,7 @@ class SessionCalls:
     def prefill(self, prompt: str | Sequence[int], session_id: str = "", **fields: Any) -> pb.PrefillResponse:
         """Opens or extends a session; a new session is greedy."""
         reply: pb.PrefillResponse = self.stub.Prefill(
-            prefill(prompt, session_id, **fields), metadata=self.metadata, timeout=30
+            prefill(prompt, session_id, **fields), metadata=self.metadata, timeout=HANGS_AFTER
         )
         return reply
 
@@ -53,27 +54,29 @@ class SessionCalls:
     def steps(self, *steps: pb.SessionStep) -> pb.DecodeStepResponse:
         """Runs a step of several sessions."""
         reply: pb.DecodeStepResponse = self.stub.DecodeStep(
-            pb.DecodeStepRequest(steps=steps), metadata=self.metadata, timeout=30
+            pb.DecodeStepRequest(steps=steps), metadata=self.metadata, timeout=HANGS_AFTER
         )
         return reply
 
     def fork(self, session_id: str, **fields: Any) -> pb.ForkSessionResponse:
         """Forks a session."""
         reply: pb.ForkSessionResponse = self.stub.ForkSession(
-            pb.ForkSessionRequest(session_id=session_id, **fields), metadata=self.metadata, timeout=30
+            pb.ForkSessionRequest(session_id=session_id, **fields), metadata=self.metadata, timeout=HANGS_AFTER
         )
         return reply
 
     def truncate(self, session_id: str, position: int) -> int:
         """Truncates a session; returns the number of tokens that it holds."""
         request = pb.TruncateSessionRequest(session_id=session_id, position=position)
-        reply: pb.TruncateSessionResponse = self.stub.TruncateSession(request, metadata=self.metadata, timeout=30)
+        reply: pb.TruncateSessionResponse = self.stub.TruncateSession(
+            request, metadata=self.metadata, timeout=HANGS_AFTER
+        )
         return reply.position
 
     def release(self, session_id: str) -> bool:
         """Releases a session; returns whether it existed."""
         request = pb.ReleaseSessionRequest(session_id=session_id)
-        released: bool = self.stub.ReleaseSession(request, metadata=self.metadata, timeout=30).released
+        released: bool = self.stub.ReleaseSession(request, metadata=self.metadata, timeout=HANGS_AFTER).released
         return released
 
 

@@ -49,7 +49,7 @@ def parts(reps: int, scale: float) -> dict[str, list[Part]]:
         "idle": [lambda: idle(60.0 * scale)],
         "memory": [lambda: memory(n(500), n(2000), max(1, reps - 2)), lambda: resident_memory(max(1, reps - 2))],
         "gateway": [lambda: behind_smg(16, n(480), reps)],
-        "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 1)],
+        "sessions": [lambda: abandoned_sessions(n(10000), 10 if scale >= 1 else 4)],
         "model": [
             lambda: model_share("0.6b", "q8_0", 1, n(100), reps=reps, target=3.0),
             lambda: model_share("0.6b", "q8_0", 64, n(16), reps=reps, target=10.0),

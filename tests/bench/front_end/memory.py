@@ -20,6 +20,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.endings import SMALL_WINDOW
+from support.patience import HANGS_AFTER
 from support.process_numbers import ProcessNumbers
 from support.server_process import server_process
 
@@ -93,12 +94,14 @@ def _unread_http(server: EngineProcess, n_streams: int, held: ExitStack) -> None
         held.enter_context(unread_socket(server.http, N_TOKENS))
 
 
-def open_sessions(address: str, n_sessions: int) -> None:
-    """Opens sessions with a few tokens each and leaves them open."""
+def open_sessions(address: str, n_sessions: int) -> float:
+    """Opens sessions with a few tokens each and leaves them open. Returns the time before the last one."""
     with grpc.insecure_channel(address) as channel:
         stub = InferenceServiceStub(channel)
         for i in range(n_sessions):
+            before = time.monotonic()
             stub.Prefill(pb.PrefillRequest(token_ids=types_pb2.TokenIds(ids=[300 + i % 1000, 400, 500])))
+    return before
 
 
 def resident_memory(reps: int) -> Iterator[Figure]:
@@ -124,7 +127,7 @@ def resident_memory(reps: int) -> Iterator[Figure]:
 
 def wait_for(holds: Callable[[], bool]) -> None:
     """Repeats a call until the condition holds."""
-    give_up = time.monotonic() + 300
+    give_up = time.monotonic() + HANGS_AFTER
     while not holds():
         if time.monotonic() > give_up:
             raise RuntimeError("never came to hold")

@@ -14,6 +14,7 @@ import pytest
 from imp_service.cli.serve.signals import HARMLESS, STOPS
 from imp_service.cli.shell import main
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -26,7 +27,7 @@ def imp(tmp_path: Path) -> Run:
         command = [sys.executable, "-m", "imp_service", *words]
         environment = {**clean_environment(tmp_path), **variables}
         return subprocess.run(
-            command, input=stdin, capture_output=True, timeout=60, check=False, cwd=tmp_path, env=environment
+            command, input=stdin, capture_output=True, timeout=HANGS_AFTER, check=False, cwd=tmp_path, env=environment
         )
 
     return run

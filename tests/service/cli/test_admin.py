@@ -13,6 +13,7 @@ from imp_service.pb.inference_pb2 import GenerateRequest, PrefillRequest
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.admin_calls import LISTENS
 from support.certificates import make_certificate
+from support.patience import HANGS_AFTER
 from support.served import ask, serve
 from support.served_models import ENDLESS as ENDLESS_SCRIPT
 from support.served_models import scripted
@@ -180,4 +181,4 @@ def test_cmd_10_q_leaves_the_live_view(key: str, expected: int, server, tmp_path
     with terminal_session(tmp_path, *words) as terminal:
         terminal.read_until("q quits")
         terminal.type(key)
-        assert terminal.process.wait(60) == expected
+        assert terminal.process.wait(HANGS_AFTER) == expected

@@ -16,6 +16,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from imp_service.pb import tokenizer_pb2
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.command_line import clean_environment, modules_after
+from support.patience import HANGS_AFTER
 from support.scripted_server import refuse, scripted_server, story
 from support.terminal_session import CTRL_C, PROMPT, terminal_session
 
@@ -166,7 +167,7 @@ def test_a_deadline_ends_the_call_and_keeps_what_came(call):
     def generate(request, context):
         context.add_callback(ended.set)
         yield from story("Once")[:2]
-        ended.wait(30)
+        ended.wait(HANGS_AFTER)
 
     with scripted_server(Generate=generate) as address:
         # A busy machine needs a longer deadline.
@@ -185,7 +186,7 @@ def test_ctrl_c_cancels_the_call(tmp_path):
     def generate(request, context):
         context.add_callback(ended.set)
         yield from story("Once")[:2]
-        ended.wait(30)
+        ended.wait(HANGS_AFTER)
 
     with scripted_server(Generate=generate) as address:
         process = subprocess.Popen(
@@ -198,9 +199,9 @@ def test_ctrl_c_cancels_the_call(tmp_path):
         assert process.stdout
         assert process.stdout.read(4) == b"Once"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=HANGS_AFTER)
         assert (process.returncode, err) == (130, b"")
-        assert ended.wait(30)
+        assert ended.wait(HANGS_AFTER)
 
 
 def test_tokens_both_ways(call):
@@ -281,7 +282,7 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
             return
         context.add_callback(ended.set)
         yield from story("Once")[:2]
-        ended.wait(30)
+        ended.wait(HANGS_AFTER)
 
     with scripted_server(Generate=generate) as address:
         words = (sys.executable, "-m", "imp_service", "call", "chat", "--target", address)
@@ -291,12 +292,12 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(tmp_path):
             terminal.read_until("Once")
             terminal.type(CTRL_C)
             terminal.read_until(PROMPT)
-            assert ended.wait(30)
+            assert ended.wait(HANGS_AFTER)
             terminal.type("What is 3 plus 4?\n")
             terminal.read_until("It is 7.")
             terminal.read_until(PROMPT)
             terminal.type("/quit\n")
-            assert terminal.process.wait(60) == 0
+            assert terminal.process.wait(HANGS_AFTER) == 0
     # The conversation keeps the part of the answer that arrived.
     turns = [(message.role, message.content) for message in asked[1].chat.messages]
     assert turns == [("user", "Tell me a story."), ("assistant", "Once"), ("user", "What is 3 plus 4?")]

@@ -14,6 +14,7 @@ from imp_service.config.load import MOST_ERRORS
 from imp_service.core.device import find_gpu
 from imp_service.models import demo_model_path
 from support.certificates import make_certificate
+from support.patience import HANGS_AFTER
 
 GOOD = "%s set, all good; weights were not read\n"
 UNLOOKED = "imp: warning: not checked: the device, and whether models fit in its memory\n"
@@ -277,7 +278,7 @@ def test_cfg_5_kubernetes_variables_change_nothing(machine: Path):
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER,
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (

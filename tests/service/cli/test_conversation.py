@@ -19,6 +19,7 @@ from imp_service.cli.failure import CommandError
 from imp_service.cli.terminal import print_note
 from imp_service.cli.typed_history import MAX_BYTES, history_path, open_history
 from imp_service.pb.inference_pb2 import GenerateRequest
+from support.patience import HANGS_AFTER
 from support.scripted_server import refuse, scripted_server, story
 from support.server_process import server_process
 from support.terminal_session import CTRL_C, PROMPT, terminal_session
@@ -462,7 +463,7 @@ def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
             if words is not None:
                 terminal.read_until(words)
                 terminal.read_until(PROMPT)
-        assert terminal.process.wait(60) == 130
+        assert terminal.process.wait(HANGS_AFTER) == 130
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ import pytest
 
 from imp_service.cli.failure import CommandError
 from imp_service.cli.serve.ready_file import ReadyFile
+from support.patience import HANGS_AFTER
 from support.raw_calls import HEALTH
 from support.server_process import server_process, start_to_its_end
 
@@ -118,7 +119,7 @@ def test_lif_17_l19_a_drain_that_a_second_signal_cuts_leaves_no_file(tmp_path: P
     with server_process(tmp_path, settings=("drain.delay=1h",), is_traced=False) as server:
         with server.connection() as channel:
             server.signal(signal.SIGTERM)
-            watch = channel.stream_stream(f"/{HEALTH}/Watch")(iter((b"",)), timeout=30)
+            watch = channel.stream_stream(f"/{HEALTH}/Watch")(iter((b"",)), timeout=HANGS_AFTER)
             assert any(status == NOT_SERVING for status in watch)
             assert server.ready_file.exists()  # it still answers
         server.signal(signal.SIGTERM)

@@ -12,6 +12,7 @@ import pytest
 
 from imp_service.models import demo_draft_model_path
 from support.command_line import clean_environment, modules_after
+from support.patience import HANGS_AFTER
 
 GREEDY = ("--temperature", "0", "--max-tokens", "24")
 
@@ -157,7 +158,7 @@ def test_ctrl_c_in_the_middle_of_a_text_is_clean(tmp_path):
     assert process.stdout
     assert process.stdout.read(1) != b""  # the text is written while it is generated
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANGS_AFTER)
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert b"error" not in err
@@ -169,7 +170,7 @@ def test_a_reader_that_leaves_in_the_middle_is_no_error(tmp_path):
     assert process.stdout.read(1) != b""
     process.stdout.close()
     err = process.stderr.read()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=HANGS_AFTER) == 0
     assert b"error" not in err
     process.stderr.close()
 

@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from support.command_line import clean_environment, demo_with
+from support.patience import HANGS_AFTER
 from support.raw_calls import HEALTH, INFERENCE, call
 from support.served import ask, tokens_of
 from support.server_process import server_process, start_to_its_end
@@ -70,7 +71,7 @@ def test_lif_7_y10_a_second_signal_ends_a_drain_at_once(tmp_path: Path, first: s
         grpc.insecure_channel(server.address) as channel,
     ):
         server.signal(signal.Signals[first])
-        watch = channel.stream_stream(f"/{HEALTH}/Watch")(iter((b"",)), timeout=30)
+        watch = channel.stream_stream(f"/{HEALTH}/Watch")(iter((b"",)), timeout=HANGS_AFTER)
         assert any(status == NOT_SERVING for status in watch)
         assert call(channel, GENERATE, ask("Once", 1).SerializeToString()).code == "OK"
         server.signal(signal.Signals[second])
@@ -194,7 +195,7 @@ def test_y08_y15_l08_closed_streams_odd_locales_and_windows_line_ends_do_not_mat
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words]
     with subprocess.Popen(shell, cwd=tmp_path, env=environment) as process:
         ready = tmp_path / "ready"
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + HANGS_AFTER
         while not ready.exists():
             assert time.monotonic() < give_up
             with pytest.raises(subprocess.TimeoutExpired):  # the process must not end before
@@ -204,7 +205,7 @@ def test_y08_y15_l08_closed_streams_odd_locales_and_windows_line_ends_do_not_mat
         with grpc.insecure_channel(json.loads(ready.read_text())["grpc"][0]) as channel:
             assert call(channel, GENERATE, ask("Once", 2).SerializeToString()).code == "OK"
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(HANGS_AFTER) == 0
 
 
 def test_a_model_whose_tokenizer_is_bad_is_refused_before_it_serves(tmp_path: Path) -> None:

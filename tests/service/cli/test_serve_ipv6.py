@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from support import without_ipv6
+from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
 LISTEN = ("--listen", "[::]:0")
@@ -27,9 +28,9 @@ def test_rpc_26_l21_every_listener_falls_back_to_ipv4(tmp_path: Path) -> None:
         ports = [address.rpartition(":")[2] for address in addresses]
         for port in ports[:2]:
             with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-                reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
+                reply = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=HANGS_AFTER)
                 assert reply.status == health_pb2.HealthCheckResponse.SERVING
-        with urllib.request.urlopen(f"http://127.0.0.1:{ports[2]}/metrics", timeout=30) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{ports[2]}/metrics", timeout=HANGS_AFTER) as page:
             assert b"imp_requests_waiting" in page.read()
         told = [line["message"] for line in server.log_lines("listen")]
         assert told == ["this kernel has no IPv6: 0.0.0.0:0 in place of [::]:0"] * 3

@@ -148,5 +148,5 @@ def test_y06_an_engine_whose_thread_is_refused_is_none(tmp_path: Path) -> None:
     """The stack size equals the whole address space, so no thread fits in it."""
     command = [*limited(stack=1 << 30, **{"as": 1 << 30}), sys.executable, "-P", "-c", ENGINE]
     environment = {**clean_environment(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False)
     assert (ran.returncode, ran.stdout) == (0, "NO_MEMORY 1 0\n"), ran.stderr

@@ -13,6 +13,7 @@ import pytest
 
 from imp_service.pb import admin_pb2, admin_pb2_grpc, types_pb2
 from support.failed_calls import failed
+from support.patience import HANGS_AFTER
 from support.server_process import ServerProcess, server_process
 from support.wire import ask
 
@@ -40,7 +41,7 @@ def scores(server: ServerProcess) -> str:
     """Returns the status of a request for prompt scores."""
     with server.inference() as stub:
         try:
-            list(stub.Generate(SCORED, timeout=30))
+            list(stub.Generate(SCORED, timeout=HANGS_AFTER))
         except grpc.RpcError as error:
             return str(error.code().name)
         return "OK"

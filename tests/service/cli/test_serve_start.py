@@ -154,7 +154,7 @@ def test_lif_10_y22_an_interpreter_ends_with_an_engine_at_work(tmp_path: Path) -
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANGS_AFTER,
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "left\n", "")

@@ -16,6 +16,7 @@ from imp_service.cli import command_line, shell
 from imp_service.cli.commands import COMMANDS
 from imp_service.cli.failure import MAX_LINE_BYTES, CommandError, error_line, exit_status
 from imp_service.tables import REASONS
+from support.patience import HANGS_AFTER
 
 ROOT = Path(__file__).parents[3]
 
@@ -142,7 +143,9 @@ def test_the_error_line_keeps_what_fits():
 
 def _imp(*words: str, code: str = "", **options: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "imp_service"]
-    return subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(
+        [*command, *words], capture_output=True, text=True, timeout=HANGS_AFTER, check=False, **options
+    )
 
 
 def test_help_lists_every_command():
@@ -185,5 +188,5 @@ def test_a_reader_that_leaves_is_no_error():
     assert process.stdout and process.stderr
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=HANGS_AFTER) == 0
     process.stderr.close()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
 # No token ends a text, so it does not finish before a person interrupts it.
@@ -44,5 +45,5 @@ def test_top_shows_what_runs_and_ctrl_c_ends_it(call, tmp_path):
         assert (status, load["running"]) == (0, 1)
         assert (request["running"], request["prompt_tokens"]) == (True, 1)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=HANGS_AFTER)
         assert (process.returncode, err) == (130, b"")

@@ -18,6 +18,7 @@ from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from imp_service.pb.model_pb2 import GetLoadRequest, GetLoadResponse
 from imp_service.pb.model_pb2_grpc import ModelServiceStub
+from support.patience import HANGS_AFTER
 from support.scripted_server import Script, refuse, scripted_server, story
 
 
@@ -128,7 +129,7 @@ def test_a_deadline_ends_a_call():
     def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         context.add_callback(ended.set)
         yield from story("a")[:2]
-        ended.wait(30)
+        ended.wait(HANGS_AFTER)
 
     with scripted_server(Generate=script) as address, pytest.raises(CallFailure) as caught:
         generate(address, deadline=0.2)
@@ -141,14 +142,14 @@ def test_a_stream_that_is_left_is_cancelled():
     def script(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         context.add_callback(ended.set)
         yield from story("a")[:2]
-        ended.wait(30)
+        ended.wait(HANGS_AFTER)
 
     with scripted_server(Generate=script) as address, Connection(Target(address)) as connection:
         stub = InferenceServiceStub(connection.channel)
         stream = connection.stream(stub.Generate, GenerateRequest(text="hello"))
         assert next(stream).HasField("started")
         stream.close()
-        assert ended.wait(30)
+        assert ended.wait(HANGS_AFTER)
 
 
 def test_every_call_carries_the_token_and_the_metadata():

@@ -14,7 +14,7 @@ import pytest
 
 import imp_service
 from support.imp_client_package import PROJECT, ROOT, packed, put_together, settings
-from support.patience import HANGS_AFTER
+from support.patience import BUILD_SECONDS, HANGS_AFTER
 from support.served import Served, serve
 
 PACKAGE = ROOT / "service" / "imp_service"
@@ -144,7 +144,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A new environment with the wheel and a type checker."""
     folder = tmp_path_factory.mktemp("installed")
     words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(PROJECT)]
-    subprocess.run(words, check=True, timeout=300)
+    subprocess.run(words, check=True, timeout=BUILD_SECONDS)
     (wheel,) = folder.glob("imp_client-*.whl")
     assert wheel.name == f"imp_client-{imp_service.__version__}-py3-none-any.whl"
     venv.create(folder / "venv", with_pip=True)
@@ -152,13 +152,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
     # The installation finds no compiler.
     types = ("mypy>=1.15", "types-grpcio>=1.80", "types-protobuf>=6.30")
     words = [python, "-m", "pip", "install", "--quiet", "--only-binary=:all:", str(wheel), *types]
-    subprocess.run(words, check=True, timeout=600, env={**os.environ, "PATH": os.defpath, "CC": "false"})
+    subprocess.run(words, check=True, timeout=BUILD_SECONDS, env={**os.environ, "PATH": os.defpath, "CC": "false"})
     return python
 
 
 def checked_types(python: str, *words: str) -> str:
     command = [python, "-m", "mypy", "--strict", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER, check=False).stdout
 
 
 apart = pytest.mark.skipif(
@@ -167,7 +167,7 @@ apart = pytest.mark.skipif(
 
 
 @apart
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2 * BUILD_SECONDS + HANGS_AFTER)
 def test_cnt_2_the_wheel_works_in_an_environment_of_its_own(installed: str, served: Served) -> None:
     absent = f"import importlib.util as u; print([n for n in {WITHOUT!r} if u.find_spec(n)])"
     assert ran(installed, None, absent) == "[]\n"
@@ -177,7 +177,7 @@ def test_cnt_2_the_wheel_works_in_an_environment_of_its_own(installed: str, serv
 
 
 @apart
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2 * BUILD_SECONDS + HANGS_AFTER)
 def test_cnt_2_the_examples_pass_a_strict_check_of_types(installed: str, tmp_path: Path) -> None:
     examples: Sequence[str] = [str(path) for path in EXAMPLES]
     assert len(examples) == 3

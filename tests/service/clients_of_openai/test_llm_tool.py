@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.http_served import DEMO_MODEL, HttpServed
+from support.patience import HANGS_AFTER
 
 pytest.importorskip("llm", reason="llm is not installed here: pip install '.[clients]'")
 MODELS = """\
@@ -32,7 +33,7 @@ def llm(http: HttpServed, tmp_path: Path) -> Llm:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "llm", *words],
-            env=environment, capture_output=True, text=True, timeout=120, check=False,
+            env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False,
         )  # fmt: skip
 
     return run

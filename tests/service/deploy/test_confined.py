@@ -12,6 +12,7 @@ import pytest
 from imp_service.models import demo_model_path
 from support.confined import USER, confined
 from support.manifests import KUBERNETES
+from support.patience import HANGS_AFTER
 from support.served import ask, tokens_of
 from support.served_models import built_in
 from support.server_process import server_process
@@ -37,7 +38,11 @@ print(json.dumps(found))
 @pytest.mark.long
 def test_l17_the_confinement_of_these_tests_confines(tmp_path: Path):
     ran = subprocess.run(
-        [*confined(tmp_path), sys.executable, "-c", LOOK], capture_output=True, text=True, timeout=60, check=False
+        [*confined(tmp_path), sys.executable, "-c", LOOK],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        check=False,
     )
     found = json.loads(ran.stdout)
     assert (found["uid"], found["gid"]) == (USER, USER)

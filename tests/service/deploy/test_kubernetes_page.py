@@ -15,6 +15,7 @@ import yaml
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
 from support.manifests import VERSIONS, imp_of, of_kind, ports_of, refusals, require_kubectl, stream_documents
+from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,6 +99,6 @@ def test_lif_13_the_client_of_the_page_calls_by_name(tmp_path: Path) -> None:
         assert told != program
         command = [sys.executable, "-c", told]
         environment = clean_environment(tmp_path)
-        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER, check=False)
     assert ran.returncode == 0, ran.stderr
     assert len(ran.stdout.split()) > 5

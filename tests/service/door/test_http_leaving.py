@@ -17,6 +17,7 @@ import pytest
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import counted
 from support.http_served import HttpServed, serve_http
+from support.patience import HANGS_AFTER
 from support.raw_http import head, send_on
 from support.served_models import scripted
 
@@ -53,7 +54,9 @@ def reading() -> Iterator[Place]:
     with serve_http(model=scripted()) as http:
         worker = threading.Event()
         loop = http.served.thread.loop
-        loop.call_soon_threadsafe(lambda: loop.create_task(http.served.host.workers.run(lambda: worker.wait(30), 2000)))
+        loop.call_soon_threadsafe(
+            lambda: loop.create_task(http.served.host.workers.run(lambda: worker.wait(HANGS_AFTER), 2000))
+        )
         yield Place(http, LONG_TEXT, wait_for(http, lambda each: each.stream is None), worker.set)
         worker.set()
 

@@ -221,7 +221,7 @@ def test_spc_17_grpc_and_http_give_the_same_with_guesses(plain: LanguageModel, s
         "regex": {"structured_outputs": {"regex": REGEX}},
         "json_schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": PLACE}}},
     }
-    with serve_http(*settings, DRAFTING) as http, connected(http) as client:
+    with fixed_depth(), serve_http(*settings, DRAFTING) as http, connected(http) as client:
         accepted = 0
         for kind in KINDS:
             for seed in range(5):
@@ -332,7 +332,7 @@ def test_spc_17_a_model_with_a_recurrent_state_gives_the_same_with_guesses(tmp_p
     write_worded(tmp_path / "model.gguf", ["<|end|>"], eos="<|end|>", family="qwen35")
     found = []
     for drafters in (NO_DRAFTERS, DRAFTING):
-        with imp_service.load(tmp_path / "model.gguf", "device.threads=1", drafters) as model:
+        with fixed_depth(), imp_service.load(tmp_path / "model.gguf", "device.threads=1", drafters) as model:
             results = [
                 model.generate("Where", constraint=KINDS["regex"][0], seed=n, max_tokens=40).result() for n in (1, 2)
             ]

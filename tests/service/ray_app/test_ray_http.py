@@ -24,9 +24,6 @@ MODEL = "imp-demo"
 SAID: Any = [{"role": "user", "content": "Hello"}]
 N_TOKENS = 24
 
-# The first test includes the start of Ray.
-pytestmark = pytest.mark.timeout(400)
-
 
 @pytest.fixture
 def client(ray_addresses: RayAddresses) -> Iterator[openai.OpenAI]:

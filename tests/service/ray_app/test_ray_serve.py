@@ -22,9 +22,6 @@ from support.served_models import built_in
 
 SESSION_METHODS = ("Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession")
 
-# The first test includes the start of Ray.
-pytestmark = pytest.mark.timeout(400)
-
 
 def refused(call: Any) -> CallFailure:
     with pytest.raises(grpc.RpcError) as raised:
@@ -119,7 +116,7 @@ def test_rpc_36_failures_keep_their_details(inference: inference_pb2_grpc.Infere
 
 def test_rpc_36_calls_are_spread_over_replicas_with_engines_of_their_own(channel: grpc.Channel):
     tokenizer = tokenizer_pb2_grpc.TokenizerServiceStub(channel)
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + HANGS_AFTER
     seen: set[str] = set()
     while len(seen) < 2:  # a replica that has just started gets no call for a while
         _, call = tokenizer.Tokenize.with_call(tokenizer_pb2.TokenizeRequest(texts=["a"]))
@@ -134,7 +131,7 @@ def test_rpc_36_a_client_that_leaves_frees_its_sequence(
     next(stream), next(stream)
     stream.cancel()
     model = model_pb2_grpc.ModelServiceStub(channel)
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + HANGS_AFTER
     at_rest: set[str] = set()
     while len(at_rest) < 2:
         reply, call = model.GetLoad.with_call(model_pb2.GetLoadRequest())
@@ -150,7 +147,7 @@ def test_gwy_1_a_killed_replica_fails_no_call_that_is_repeated_and_is_replaced(r
         killed = replica_processes(ray_home)[0]
         os.kill(killed, signal.SIGKILL)
         seen: set[str] = set()
-        give_up = time.monotonic() + 2 * HANGS_AFTER
+        give_up = time.monotonic() + HANGS_AFTER
         while len(seen - before) < 1 or len(seen) < 2:
             seen.add(_answered(tokenizer, give_up))
         assert len(seen & before) == 1

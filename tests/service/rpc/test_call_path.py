@@ -176,9 +176,9 @@ def test_a_call_can_be_ended_from_outside_whatever_it_waits_for(
             pass
 
     monkeypatch.setattr("imp_service.rpc.decode_stream.DecodeStream.answer", wait_for_messages)
-    stream = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(iter(()), timeout=30)
+    stream = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(iter(()), timeout=HANGS_AFTER)
     over = threading.Event()
-    silent = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(_nothing_until(over), timeout=30)
+    silent = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(_nothing_until(over), timeout=HANGS_AFTER)
     list(stream)
     served.wait_until(lambda: entered.is_set() and served.host.calls.n_requests == 1, "one stream waits")
     served.run(served.host.calls.end_requests(Refusal("STALLED", "no progress"), within=5))
@@ -190,5 +190,5 @@ def test_a_call_can_be_ended_from_outside_whatever_it_waits_for(
 
 
 def _nothing_until(over: threading.Event) -> Iterator[bytes]:
-    over.wait(30)
+    over.wait(HANGS_AFTER)
     yield from ()

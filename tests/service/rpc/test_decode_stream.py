@@ -44,7 +44,7 @@ def stepping(*names: str, **fields: Any) -> Request:
 def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_each_other(calls: SessionCalls) -> None:
     long = [300 + i % 70 for i in range(400)]
     requests = [opening("a", long), opening("b"), *(stepping("b") for _ in range(5)), stepping("a", "b"), stepping("a")]
-    answers = list(calls.stub.DecodeStream(iter(requests), timeout=30))
+    answers = list(calls.stub.DecodeStream(iter(requests), timeout=HANGS_AFTER))
     kinds = [answer.WhichOneof("response") for answer in answers]
     assert kinds == ["prefill", "prefill", *["step"] * 7]
     assert [answer.prefill.session_id for answer in answers[:2]] == ["a", "b"]
@@ -61,7 +61,7 @@ def test_ses_27_answers_are_in_request_order_and_those_of_one_session_follow_eac
 def test_rpc_14_ses_27_a_bug_in_a_stream_is_reported_in_band_and_logged_under_the_request_id() -> None:
     with serve(model=scripted(script={"failing_token": 700})) as served:
         began = served.log_bytes
-        answers = list(served.inference.DecodeStream(iter([opening("a", [700]), opening("b")]), timeout=30))
+        answers = list(served.inference.DecodeStream(iter([opening("a", [700]), opening("b")]), timeout=HANGS_AFTER))
         assert [answer.WhichOneof("response") for answer in answers] == ["error", "prefill"]
         assert answers[0].error.reason == "BUG"
         request_id = answers[0].error.message.rpartition(" ")[2]
@@ -83,7 +83,7 @@ def test_s26_ses_27_a_bad_request_is_answered_in_order_and_the_stream_goes_on(ca
         Request(release=pb.ReleaseSessionRequest(session_id="a")),
         stepping("a"),
     ]
-    answers = list(calls.stub.DecodeStream(iter(requests), timeout=30))
+    answers = list(calls.stub.DecodeStream(iter(requests), timeout=HANGS_AFTER))
     told = [
         (answer.error.reason or answer.WhichOneof("response"), grpc.StatusCode.OK.value[0] + answer.error.code)
         for answer in answers
@@ -156,7 +156,9 @@ def test_ses_27_s25_what_was_opened_on_a_stream_ends_with_it(calls: SessionCalls
 def test_ses_27_a_session_opened_elsewhere_outlives_the_stream(calls: SessionCalls) -> None:
     calls.prefill(PROMPT, "elsewhere", position=0)
     answers = list(
-        calls.stub.DecodeStream(iter([opening("elsewhere"), stepping("elsewhere"), opening("mine")]), timeout=30)
+        calls.stub.DecodeStream(
+            iter([opening("elsewhere"), stepping("elsewhere"), opening("mine")]), timeout=HANGS_AFTER
+        )
     )
     assert [answer.WhichOneof("response") for answer in answers] == ["prefill", "step", "prefill"]
     assert calls.served.stats().sessions == 1
@@ -227,7 +229,7 @@ def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCa
             n_taken += 1
             yield step
 
-    stream = calls.stub.DecodeStream(requests(), timeout=60)
+    stream = calls.stub.DecodeStream(requests(), timeout=HANGS_AFTER)
     assert next(stream).prefill.output.position == len(PROMPT)
     first = next(stream)
     assert len(first.step.results[0].output.logits) == 4 * calls.served.host.model.vocab_size

@@ -13,6 +13,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.refusal import Refusal
+from support.patience import HANGS_AFTER
 from support.raw_calls import INFERENCE, call
 from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
@@ -202,7 +203,7 @@ def test_lif_5_l03_every_stream_of_a_drain_under_load_ends_with_finished_or_drai
             begin(served, grace)
             served.run(served.host.drain.wait())
             for runner in runners:
-                runner.join(30)
+                runner.join(HANGS_AFTER)
                 assert not runner.is_alive()
             _read(first, endings)
             served.wait_for_rest()

@@ -12,6 +12,7 @@ from imp_service.core import Error
 from imp_service.generation import EngineSession
 from imp_service.generation.session_text import SessionText
 from imp_service.pb import inference_pb2 as pb
+from support.patience import HANGS_AFTER
 from support.served import Served, serve
 from support.session_calls import SessionCalls, reason
 
@@ -63,7 +64,7 @@ def test_ses_31_a_stream_outlives_the_fault_of_one_of_its_requests(served: Serve
         pb.DecodeStreamRequest(step={"steps": [{"session_id": name, "token_ids": [token]}]})
         for name, token in ((names[0], MARK), (names[1], 310))
     ]
-    ill, well = served.inference.DecodeStream(iter(requests), timeout=30)
+    ill, well = served.inference.DecodeStream(iter(requests), timeout=HANGS_AFTER)
     assert ill.error.reason == "BUG"
     assert well.step.results[0].output.position == 4
 

@@ -18,6 +18,7 @@ from imp_service.pb import inference_pb2_grpc, types_pb2
 from support.failed_calls import FailedCall, failed
 from support.gate import ALL_STEPS, HELD, Gate, gate
 from support.generations import in_one, result_of, streamed
+from support.patience import HANGS_AFTER
 from support.served import Served, ask, serve
 from support.served_models import scripted
 
@@ -185,7 +186,7 @@ def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
     with serve("scheduler.max_waiting=3", model=scripted()) as served:
         release = threading.Event()
         served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(30), 2000))
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(HANGS_AFTER), 2000))
         )
         stub = served.inference
         calls = [stub.Generate(ask(LONG_TEXT, 1)) for _ in range(60)]
@@ -201,7 +202,7 @@ def test_o02_prompts_in_reading_are_bounded_in_bytes() -> None:
     with serve("scheduler.max_waiting_bytes=3KiB", model=scripted()) as served:
         release = threading.Event()
         served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(30), 2000))
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(HANGS_AFTER), 2000))
         )
         refusal = failed(lambda: streamed(served, ask(LONG_TEXT, 1)))
         assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting_bytes"})
@@ -228,7 +229,7 @@ def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> Non
     """The call uses the retry policy of imp's own client, which retries RESOURCE_EXHAUSTED."""
     with serve(model=scripted(n_blocks=16, max_context=256)) as served, open_channel(Target(served.address)) as channel:
         stub = inference_pb2_grpc.InferenceServiceStub(channel)
-        refusal = failed(lambda: list(stub.Generate(ask([300] * 100, 150, num_sequences=8), timeout=30)))
+        refusal = failed(lambda: list(stub.Generate(ask([300] * 100, 150, num_sequences=8), timeout=HANGS_AFTER)))
         assert refusal.reason == "KV_FULL"
         asked = served.host.telemetry.metrics.grpc_started.labels(
             "server_stream", "imp.v1.InferenceService", "Generate"

@@ -16,6 +16,7 @@ from imp_service.pb import inference_pb2_grpc, types_pb2
 from support.deadlines import deadline_beyond, let_requests_travel
 from support.gate import ALL_STEPS, HELD, Gate, gate
 from support.generations import counted, result_of
+from support.patience import HANGS_AFTER
 from support.served import Served, ask, serve
 from support.served_models import scripted
 
@@ -73,7 +74,7 @@ def reading_its_prompt() -> Iterator[Held]:
     with serve(model=scripted()) as served:
         worker = threading.Event()
         blocked = served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: worker.wait(30), 2000))
+            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: worker.wait(HANGS_AFTER), 2000))
         )
         assert not blocked.cancelled()
         yield Held(served, ask(LONG_TEXT, None), release=worker.set)

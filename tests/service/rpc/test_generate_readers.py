@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import tracemalloc
@@ -19,9 +20,11 @@ from imp_service.generation.output_stream import OutputStream, unread_token_byte
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
 from imp_service.rpc.call import GrpcCall
+from imp_service.serving.generation_stream import GenerationStream
 from support.failed_calls import FailedCall, failed
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import counted, in_one, result_of, saying, spelled, streamed
+from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
 from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
@@ -157,7 +160,7 @@ def test_r05_gen_18_a_deadline_that_has_passed_is_never_scheduled(monkeypatch: p
             # The deadline passes while the request travels.
             patch.setattr(GrpcCall, "time_remaining", lambda _: 0.0)
             for run in (streamed, in_one):
-                assert failed(lambda run=run: run(served, ask([300], 4), timeout=60)).code == DEADLINE
+                assert failed(lambda run=run: run(served, ask([300], 4), timeout=HANGS_AFTER)).code == DEADLINE
         assert served.stats().n_steps == steps
         assert counted(served, "imp_requests_ended_total", outcome="timed_out") >= 2
 
@@ -326,15 +329,34 @@ def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says
 
 
 @pytest.mark.long
-def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads() -> None:
-    """Output beyond the limit pauses the sequences, so nothing more would come to fill a message."""
-    with serve("slow_client.bytes=1KiB", "slow_client.timeout=50ms", model=scripted(n_blocks=500)) as small:
+def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output beyond the limit pauses the sequences, so nothing more would come to fill a message.
+
+    The delay that would deliver it then never ends here.
+    """
+    monkeypatch.setattr(GenerationStream, "_end_delay", lambda _: None)
+    write = GrpcCall.write
+    n_paused = 0
+
+    async def write_until_paused(call: GrpcCall, message: Any) -> None:
+        """Sends a message, which takes until the sequences are paused or have ended."""
+        nonlocal n_paused
+        await write(call, message)
+        (request,) = small.host.requests
+        while request.stream.is_open and not request.stream.is_paused:
+            await asyncio.sleep(0)
+        n_paused += request.stream.is_paused
+
+    with serve("slow_client.bytes=1KiB", "slow_client.timeout=1h", model=scripted(n_blocks=500)) as small:
         request = chatty(1, 150, num_sequences=8)
         request.output.max_chunk_tokens = 1000
         request.output.max_chunk_delay.FromSeconds(10)
-        unary, messages = in_one(small, request), streamed(small, request)
+        unary = in_one(small, request)
+        monkeypatch.setattr(GrpcCall, "write", write_until_paused)
+        messages = streamed(small, request, timeout=HANGS_AFTER)
     assert [len(each.ids) for each in unary.outputs] == [150] * 8
     assert unary.outputs == messages.outputs
+    assert n_paused > 8  # the first output of a sequence never waits
 
 
 @pytest.mark.long

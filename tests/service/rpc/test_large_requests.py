@@ -11,6 +11,7 @@ from imp_service.generation import runtime, validate
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.failed_calls import failed
+from support.patience import HANGS_AFTER
 from support.served import Served, ask, serve, tokens_of
 from support.served_models import ENDLESS, scripted
 from support.session_calls import SessionCalls
@@ -37,7 +38,7 @@ def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         for first, piece in whole(tokens):
             if len(tokens) > 1:
                 assert threading.current_thread().name != "test-loop", "a piece is read on the event loop"
-                assert tokens_of(list(stub.Generate(ask([700], 2), timeout=30))) == [701, 702]
+                assert tokens_of(list(stub.Generate(ask([700], 2), timeout=HANGS_AFTER))) == [701, 702]
                 found.append(len(piece))
             yield first, piece
 

@@ -15,6 +15,7 @@ import pytest
 
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.pb import tokenizer_pb2_grpc
+from support.patience import HANGS_AFTER
 from support.server_process import ServerProcess, server_process
 
 # The service config of a client of several servers. README and conf/kubernetes refer to it.
@@ -79,7 +80,7 @@ class Balanced:
 def instance_of(port: int) -> str:
     with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         stub = tokenizer_pb2_grpc.TokenizerServiceStub(channel)
-        _, call = stub.Tokenize.with_call(pb.TokenizeRequest(texts=["a"]), wait_for_ready=True, timeout=30)
+        _, call = stub.Tokenize.with_call(pb.TokenizeRequest(texts=["a"]), wait_for_ready=True, timeout=HANGS_AFTER)
         return str(dict(call.initial_metadata())["imp-instance-id"])
 
 

@@ -7,7 +7,6 @@ import itertools
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from support.command_line import clean_environment
 from support.control_group import memory_group, peak_bytes
 from support.manifests import imp_of
 from support.patience import HANGS_AFTER
+from support.process_numbers import ProcessNumbers
 from support.quick_run import Repeats
 from support.server_process import ServerProcess
 
@@ -31,8 +31,9 @@ MEGABYTE = 1_000_000
 WORDS = ("Once upon a time there was a little girl. " * 30_000)[:MEGABYTE]
 LETTERS = "a" * MEGABYTE  # without places to split
 CHINESE = "漢字" * (MEGABYTE // 6)
-# The limit in seconds for one ordinary request while the machine does all of this.
-PATIENCE = 20.0
+# The most seconds of processor time that the server may use, for everything it does, during one ordinary request.
+# Time on a clock would also count what other programs do.
+MOST_PROCESSOR_SECONDS = 10.0
 CALL = {"timeout": HANGS_AFTER}
 
 
@@ -66,21 +67,23 @@ class Load:
         self._server = server
         self._lock = threading.Lock()
         self.ends: Counter[tuple[str, str]] = Counter()
+        # Processor time of the server during the slowest ordinary request.
         self.longest = 0.0
 
     def __call__(self, name: str, call: Callable[[grpc.Channel], object]) -> None:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
-        began = time.monotonic()
+        before = ProcessNumbers.of(self._server.pid).cpu_seconds
         with grpc.insecure_channel(self._server.address, options=options) as channel:
             try:
                 call(channel)
                 code = "OK"
             except grpc.RpcError as error:
                 code = error.code().name
+        spent = ProcessNumbers.of(self._server.pid).cpu_seconds - before
         with self._lock:
             self.ends[name, code] += 1
             if name == "ordinary":
-                self.longest = max(self.longest, time.monotonic() - began)
+                self.longest = max(self.longest, spent)
 
 
 def ordinary(i: int) -> Callable[[grpc.Channel], object]:
@@ -145,7 +148,7 @@ def test_y02_a_hundred_prompts_of_a_megabyte_beside_a_thousand_ordinary_requests
         assert server.process.poll() is None, "killed"
         assert load.ends == {("ordinary", "OK"): n, ("long", "OUT_OF_RANGE"): n // 10}
         assert peak_bytes(server.pid) < limit
-        assert load.longest < PATIENCE
+        assert 0 < load.longest < MOST_PROCESSOR_SECONDS
 
 
 @pytest.mark.long
@@ -172,4 +175,4 @@ def test_y02_a_mix_of_all_calls_at_their_largest(folder: Path, repeats: Repeats)
         assert {code for _, code in load.ends} <= {"OK", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"}
         assert load.ends["ordinary", "OK"] == load.ends["scored", "OK"] == 10 * n
         assert peak_bytes(server.pid) < limit
-        assert load.longest < PATIENCE
+        assert 0 < load.longest < MOST_PROCESSOR_SECONDS

@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from support.patience import HANGS_AFTER
 from support.reflecting_client import Json, ReflectingClient
 from support.server_process import server_process
 
@@ -155,7 +156,7 @@ def test_rpc_21_both_protocols_of_reflection_say_the_same(methods):
                     f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
                     request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
                     response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-                )(iter(asked), timeout=30)
+                )(iter(asked), timeout=HANGS_AFTER)
             )
             for version in ("v1", "v1alpha")
         ]

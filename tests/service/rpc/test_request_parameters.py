@@ -16,6 +16,7 @@ from imp_service.rpc.requests.reply_size import check_generation_size
 from imp_service.serving.served_model import ServedModel
 from support.failed_calls import failed
 from support.generations import in_one, streamed
+from support.patience import HANGS_AFTER
 from support.process_numbers import ProcessNumbers
 from support.quick_run import Repeats
 from support.served import Served, ask, serve
@@ -98,7 +99,7 @@ def test_p16_scores_of_the_longest_prompts_sixty_four_at_once(tmp_path: Path, re
     resident = []
     with server_process(tmp_path, settings=("kv.bytes=64MiB",)) as server, server.inference() as stub:
         for _ in range(3):
-            calls = [stub.GenerateUnary.future(requests[i % 4], timeout=120) for i in range(n_calls)]
+            calls = [stub.GenerateUnary.future(requests[i % 4], timeout=HANGS_AFTER) for i in range(n_calls)]
             replies = [call.result().started for call in calls]
             assert {len(reply.prompt.candidates) for reply in replies} == {511}
             assert [reply.prompt == replies[i % 4].prompt for i, reply in enumerate(replies)] == [True] * n_calls

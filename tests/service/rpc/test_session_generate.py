@@ -10,6 +10,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.gate import HELD, gate
+from support.patience import HANGS_AFTER
 from support.served import Served, serve, tokens_of
 from support.session_calls import GREEDY, WARM, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal
 
@@ -38,7 +39,7 @@ def going_on(name: str, n: int, **fields: Any) -> pb.GenerateRequest:
 
 def generated(calls: SessionCalls, request: pb.GenerateRequest) -> list[int]:
     """Reads a stream to its end and returns its tokens."""
-    return tokens_of(list(calls.stub.Generate(request, timeout=30)))
+    return tokens_of(list(calls.stub.Generate(request, timeout=HANGS_AFTER)))
 
 
 def stepped(calls: SessionCalls, name: str, n: int) -> list[int]:
@@ -229,7 +230,7 @@ def test_gen_4_d12_a_loop_on_one_stream_gives_the_tokens_of_generate(
         name = f"streamed-{i}"
         step = pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=name)]))
         requests = [pb.DecodeStreamRequest(prefill=prefill(prompt, name, position=0, sampling=sampling)), *[step] * 23]
-        first, *rest = calls.stub.DecodeStream(iter(requests), timeout=30)
+        first, *rest = calls.stub.DecodeStream(iter(requests), timeout=HANGS_AFTER)
         tokens = [first.prefill.output.token_id, *(each.step.results[0].output.token_id for each in rest)]
         assert tokens == generated(calls, request)
         texts = [first.prefill.output.text, *(each.step.results[0].output.text for each in rest)]

@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
+from support.patience import HANGS_AFTER
 from support.served import Served, serve
 from support.session_calls import WARM, SessionCalls, calls_at_rest, details_of, prefill, reason
 
@@ -31,7 +32,7 @@ def again(call: Any, request: Any) -> Any:
     """Repeats a call until the session is free, and returns the reply."""
     while True:
         try:
-            return call(request, timeout=30)
+            return call(request, timeout=HANGS_AFTER)
         except grpc.RpcError as error:
             if details_of(error).reason != "SESSION_BUSY":
                 raise

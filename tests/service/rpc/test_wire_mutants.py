@@ -18,6 +18,7 @@ from imp_service.rpc.server import Server, require_native_runtime
 from imp_service.serving.host import Host
 from imp_service.serving.security.access import Access
 from support.filled_messages import filled
+from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
 from support.request_fields import FILES
 from support.served import Served, ask, serve
@@ -53,7 +54,7 @@ def answer(channel: grpc.Channel, method: MethodDescriptor, content: bytes) -> s
     make = channel.stream_stream if method.client_streaming else channel.unary_stream
     path = f"/{method.containing_service.full_name}/{method.name}"
     call = make(path, request_serializer=lambda raw: raw)(
-        iter([content]) if method.client_streaming else content, timeout=30
+        iter([content]) if method.client_streaming else content, timeout=HANGS_AFTER
     )
     try:
         list(call)

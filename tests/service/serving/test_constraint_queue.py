@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from imp_service.serving.constraint_queue import ConstraintQueue
+from support.patience import HANGS_AFTER
 
 
 class Compiling:
@@ -24,7 +25,7 @@ class Compiling:
         def work() -> str:
             self.order.append(name)
             self.running.release()
-            assert self.may_end.acquire(timeout=30)
+            assert self.may_end.acquire(timeout=HANGS_AFTER)
             return name
 
         return work

@@ -11,6 +11,7 @@ import pytest
 import imp_service
 from imp_service.core import DoneEvent, Event
 from imp_service.serving.engine_events import MOST_EVENTS, EngineEvents
+from support.patience import HANGS_AFTER
 
 
 def test_a_handler_that_raises_holds_up_no_other() -> None:
@@ -30,7 +31,7 @@ def test_a_handler_that_raises_holds_up_no_other() -> None:
             with model._runtime.client.together():
                 model._runtime.client.engine.flush(model._runtime.client.expect(fail))
                 model._runtime.client.engine.flush(model._runtime.client.expect(told.set_result))
-            return await asyncio.wait_for(told, 30), reported
+            return await asyncio.wait_for(told, HANGS_AFTER), reported
         finally:
             events.detach()
 
@@ -64,7 +65,7 @@ def test_rpc_30_many_events_do_not_hold_the_loop() -> None:
         select.select([client.fileno()], [], [])
         events = EngineEvents(loop, client, lambda _: None)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANGS_AFTER):
                 while not last.done():
                     await asyncio.sleep(0)
                     at_each_step.append(n_answers)

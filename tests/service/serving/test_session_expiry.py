@@ -13,6 +13,7 @@ from imp_service.api.options import CacheOptions
 from imp_service.generation import EngineSession
 from imp_service.serving.session.expiry import SessionExpiry
 from imp_service.serving.session.held_session import HeldSession
+from support.patience import HANGS_AFTER
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,7 @@ def test_ses_16_the_loop_itself_ends_what_is_due(session: EngineSession) -> None
         expiry = SessionExpiry(time.monotonic, end)
         for name, ttl in (("second", 0.05), ("first", 0.02), ("never", 3600.0)):
             expiry.watch(HeldSession(("", name), session, CacheOptions(), ttl, time.monotonic()))
-        await asyncio.wait_for(both.wait(), 30)
+        await asyncio.wait_for(both.wait(), HANGS_AFTER)
         expiry.close()
         return ended
 

@@ -19,8 +19,19 @@ PROGRAM = Path(__file__).parents[3] / "support" / "leaving_tasks.py"
 
 def left_by(served: Served, n: int, seed: int) -> dict[str, int]:
     """Runs `n` generations in their own process, since grpc.aio needs the only event loop of a process."""
-    words = [sys.executable, "-X", "dev", "-W", "error", str(PROGRAM), served.address, str(n), str(seed)]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_AFTER * 10, check=False)
+    words = [
+        sys.executable,
+        "-X",
+        "dev",
+        "-W",
+        "error",
+        str(PROGRAM),
+        served.address,
+        str(n),
+        str(seed),
+        str(HANGS_AFTER / 2),
+    ]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=2 * HANGS_AFTER, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     told = json.loads(ran.stdout)
     assert (told["tasks"], told["complaints"]) == ([], [])

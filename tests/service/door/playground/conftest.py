@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from support.generations import saying, spelled, vocabulary
 from support.http_served import HttpServed, serve_http
@@ -37,6 +37,9 @@ def biggest(n):
 
 > See [the docs](https://docs.python.org/3/) or https://example.com/a_b.
 """
+# Milliseconds until an action of the browser counts as a hang, and so does a state that a test expects.
+HANGS_AFTER_MS = HANGS_AFTER / 2 * 1000
+expect.set_options(timeout=HANGS_AFTER_MS)
 # The length of the prompt for "Hi".
 TOKENS_OF_HI = 10
 OPTIONS = (
@@ -174,7 +177,7 @@ def visit(browser: Browser) -> Open:
         size = {"width": width, "height": 900}
         with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as made:  # type: ignore[arg-type]
             page = made.new_page()
-            page.set_default_timeout(HANGS_AFTER / 2 * 1000)
+            page.set_default_timeout(HANGS_AFTER_MS)
             opened = Visit(page, origin)
             opened.open()
             yield opened

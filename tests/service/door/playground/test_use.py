@@ -18,6 +18,7 @@ from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from support.http_served import HttpServed, serve_http
 from support.loop_thread import loop_thread
+from support.patience import HANGS_AFTER
 from support.served import DEFAULTS
 from support.served_models import ENDLESS, built_in, scripted
 
@@ -162,7 +163,7 @@ def test_ply_2_the_shown_code_gives_the_shown_answer(http: HttpServed, visit: An
 
 def output_of(*command: str) -> str:
     """Returns the command's output."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER, check=True).stdout
 
 
 @pytest.mark.long
