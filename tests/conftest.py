@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from support import quick_run
 from support.alone import turn
 from support.loop_verdict import LoopVerdict
-from support.release_run import IS_RELEASE
+from support.release_run import IS_RELEASE, SECONDS
 from support.run_record import record_run
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -44,10 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if is_quick(config) else "all")
     record_run(config)
     config.pluginmanager.register(LoopVerdict())
+    if IS_RELEASE and config.option.timeout is None:
+        config.option.timeout = SECONDS
 
 
 def is_quick(config: pytest.Config) -> bool:

@@ -41,7 +41,7 @@ def test_smp_11_at_one_the_repetition_penalty_is_a_no_op() -> None:
 
 def test_smp_12_a_penalty_never_lifts_an_id_above_an_unpenalized_one() -> None:
     rng = np.random.default_rng(12)
-    for row in normal_rows(12, 1000, vocab=10):
+    for row in normal_rows(12, 10_000, vocab=10):
         history = rng.integers(0, 10, size=4).tolist()
         after = core.SamplerRow(ISAS[-1], row).adjusted(
             {"repetition_penalty": float(rng.uniform(1, 4)), "history": history}

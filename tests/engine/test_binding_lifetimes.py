@@ -184,7 +184,7 @@ print(resident() - before)
 N_REQUESTS = repetitions(1_000_000, 20_000)
 
 
-def test_y23_requests_in_a_loop_leave_nothing(tmp_path: Path) -> None:
+def test_y23_lif_16_requests_in_a_loop_leave_nothing(tmp_path: Path) -> None:
     environment = clean_environment(tmp_path)
     environment["PYTHONPATH"] += f"{os.pathsep}{Path(__file__).parents[1]}"
     command = [sys.executable, "-P", "-c", LOOP, str(N_REQUESTS)]

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
+from support.release_run import repetitions
 from support.script_engine import Failed, ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
 SECOND = 1_000_000_000
+N_CANCELS = repetitions(25_000, 1_000)
 SEEDED = Sampler(temperature=0.9, seed=21)
 
 
@@ -360,9 +362,8 @@ def test_gen_16_sch_10_cancel_works_in_every_place(place: str) -> None:
     engine.assert_at_rest()
 
 
-@pytest.mark.few(2)
 def test_gen_16_r04_random_cancels_leak_nothing() -> None:
-    """Cancels 1000 times at random moments, with preemption, siblings and pauses."""
+    """With preemption, siblings and pauses: 100,000 cancels in the release run, over the four kinds of engines."""
     rng = random.Random(12)
     engine = ScriptEngine(
         n_blocks=40,
@@ -375,7 +376,7 @@ def test_gen_16_r04_random_cancels_leak_nothing() -> None:
     engine.core.records_draws = False
     live: dict[int, list[int]] = {}
     n_cancelled = 0
-    while n_cancelled < 1000:
+    while n_cancelled < N_CANCELS:
         if len(live) < 12:
             sequences = [engine.sequence() for _ in range(rng.choice([1, 1, 1, 3]))]
             n = rng.randrange(1, 30)

@@ -1,6 +1,6 @@
 """Structure-aware mutants: a typed refusal or a full read, and agreement with the `gguf` package if both accept.
 
-IMP_FUZZ_CASES sets their number (a release run uses 100,000), IMP_FUZZ_SEED their seed.
+IMP_FUZZ_CASES sets their number, IMP_FUZZ_SEED their seed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from imp_service import _core
 from imp_service import _testing as core
 from support.gguf_mutator import mutant
 from support.gguf_writer import small_model
+from support.release_run import repetitions
 
-CASES = int(os.environ.get("IMP_FUZZ_CASES", "400"))
+CASES = int(os.environ.get("IMP_FUZZ_CASES", repetitions(100_000, 400)))
 SEED = int(os.environ.get("IMP_FUZZ_SEED", "1"))
 
 

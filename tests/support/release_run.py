@@ -1,10 +1,12 @@
-"""The run before a release, with IMP_RELEASE=1: it repeats more of what a change rarely breaks."""
+"""The run before a release: IMP_RELEASE=1 with `pytest --all`. It repeats more of what a change rarely breaks."""
 
 from __future__ import annotations
 
 import os
 
 IS_RELEASE = os.environ.get("IMP_RELEASE") == "1"
+# The time limit of each test there: the longest take some ten minutes on two cores that do nothing else.
+SECONDS = 1800
 
 
 def repetitions(release: int, otherwise: int) -> int:

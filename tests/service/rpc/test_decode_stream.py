@@ -13,11 +13,14 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.decode_stream import MAX_UNANSWERED, DecodeStream
 from support.deadlines import deadline_beyond
 from support.patience import HANGS_AFTER
+from support.release_run import repetitions
 from support.served import Served, serve
 from support.served_models import scripted
 from support.session_calls import Sent, SessionCalls, prefill
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
+# In each of three ways: 10,000 in the release run.
+N_ENDS = repetitions(3_334, 8)
 Request = pb.DecodeStreamRequest
 
 
@@ -121,12 +124,11 @@ def open_and_close(calls: SessionCalls) -> None:
     assert list(stream) == []
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["close", "cancel", "kill", "deadline"])
 def test_ses_27_s25_what_was_opened_on_a_stream_ends_with_it(calls: SessionCalls, way: str) -> None:
     calls.prefill(PROMPT, "outside", position=0)
     seconds = deadline_beyond(lambda: open_and_close(calls)) if way == "deadline" else HANGS_AFTER
-    for _ in range(2 if way == "deadline" else 8):
+    for _ in range(2 if way == "deadline" else N_ENDS):
         if way == "kill":
             with calls.served.connection() as channel:
                 other = SessionCalls(calls.served)
@@ -219,7 +221,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
 @pytest.mark.long
 def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCalls) -> None:
     """Large replies soon fill the transport's windows."""
-    n_taken, n_all = 0, 20_000
+    n_taken, n_all = 0, 100_000
     step = stepping("a", token_ids=[301], position=len(PROMPT), step=pb.StepOptions(logits=True))
 
     def requests() -> Iterator[Request]:

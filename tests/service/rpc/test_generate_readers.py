@@ -26,6 +26,7 @@ from support.gate import ALL_STEPS, HELD, gate
 from support.generations import counted, in_one, result_of, saying, spelled, streamed
 from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
+from support.release_run import repetitions
 from support.served import Served, ask, serve, tokens_of
 from support.served_models import scripted
 
@@ -33,6 +34,8 @@ SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe",
 DEADLINE = "DEADLINE_EXCEEDED"
 # Far more tokens than fit in the windows between server and reader.
 N_LONG = 1600
+N_STREAMS = repetitions(10_000, 250)
+N_LEAVING = repetitions(20_000, 300)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +203,7 @@ def test_r07_gen_18_a_time_limit_ends_a_request_that_still_waits_with_started() 
 
 
 def test_rpc_1_rpc_2_r10_streams_of_random_length_at_random_times(served: Served, repeats: Repeats) -> None:
-    """The checker of every stream verifies its grammar, its numbering and its usage."""
+    """The checker of every stream verifies its grammar, numbering and usage; 10,000 streams in the release run."""
     draw = random.Random(10)
     stub = served.inference
 
@@ -218,7 +221,7 @@ def test_rpc_1_rpc_2_r10_streams_of_random_length_at_random_times(served: Served
 
     before = counted(served, "imp_output_tokens_total")
     with ThreadPoolExecutor(12) as pool:
-        n_sent = sum(pool.map(one, [draw.randrange(10**6) for _ in range(repeats(250))]))
+        n_sent = sum(pool.map(one, [draw.randrange(10**6) for _ in range(repeats(N_STREAMS))]))
     assert counted(served, "imp_output_tokens_total") - before == n_sent
     served.wait_for_rest()
 
@@ -245,7 +248,7 @@ def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_not
         stream.cancel()
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, range(repeats(300))))
+        list(pool.map(one, range(repeats(N_LEAVING))))
     served.wait_for_rest()
     served.wait_until(lambda: len(served.host.requests) == 0, "none is known")
     assert streamed(served, ask([400], 3)).output.ids == [401, 402, 403]

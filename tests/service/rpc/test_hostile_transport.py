@@ -29,9 +29,11 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
+from support.release_run import repetitions
 from support.served import Served, ask, serve
 
 CHECK, GENERATE, UNARY = f"/{HEALTH}/Check", f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary"
+N_RESETS = repetitions(100_000, 2_000)
 MESSAGE = MARGIN = 4 * 1024**2
 
 
@@ -135,7 +137,7 @@ def test_rpc_32_w04_w08_floods_of_resets_and_pings_do_no_work_for_the_model(
 ) -> None:
     admitted = served.host.telemetry.metrics.prompt_computed._value.get()
     with raw_connection(served.address) as connection:
-        for i in range(2000):
+        for i in range(N_RESETS):
             stream = 2 * i + 1
             connection.send(opening(stream, call_fields(GENERATE)), frame(RST_STREAM, b"\0\0\0\x08", stream=stream))
         connection.send(*[frame(PING, b"12345678")] * 2000, *[frame(SETTINGS)] * 2000)

@@ -11,6 +11,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.decode_stream import DecodeStream
 from imp_service.serving.session import sessions as sessions_module
 from support.gate import HELD, gate
+from support.release_run import repetitions
 from support.served import Served, serve
 from support.served_models import scripted
 from support.session_calls import Sent, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal, seconds
@@ -18,6 +19,8 @@ from support.session_calls import Sent, SessionCalls, calls_at_rest, details_of,
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 # The ttl in seconds.
 TTL = 600
+N_OPENINGS = repetitions(10_000, 120)
+N_EXPIRIES = repetitions(10_000, 60)
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +80,10 @@ def test_ses_16_a_name_may_be_used_again_after_its_session_expired(calls: Sessio
 
 @pytest.mark.long
 def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls: SessionCalls) -> None:
-    """The clock jumps while steps arrive, wait, run and return."""
+    """The clock jumps while steps arrive, wait, run and return; 10,000 rounds in the release run."""
     outcomes = {"done": 0, "SESSION_EXPIRED": 0}
     with ThreadPoolExecutor(2) as threads:
-        for n in range(60):
+        for n in range(N_EXPIRIES):
             name = calls.prefill(PROMPT, ttl=seconds(TTL)).session_id
             step = threads.submit(lambda: calls.step(name, [301] * (n % 7 * 30 + 1)))  # noqa: B023
             if n % 3 == 0:
@@ -101,7 +104,7 @@ def test_s14_ses_16_expiry_at_any_moment_of_a_step_is_one_of_two_outcomes(calls:
             calls.served.jump(TTL + 1)
             calls.served.wait_for_rest()
             assert reason(lambda: calls.step(name)) == "SESSION_EXPIRED"  # noqa: B023
-    assert outcomes["done"] > 0 and sum(outcomes.values()) == 60
+    assert outcomes["done"] > 0 and sum(outcomes.values()) == N_EXPIRIES
 
 
 def test_s14_ses_16_a_step_that_runs_keeps_its_session() -> None:
@@ -148,9 +151,9 @@ def test_ses_17_s02_a_session_of_another_start_is_lost(calls: SessionCalls) -> N
 
 @pytest.mark.long
 def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls: SessionCalls) -> None:
-    """The release run opens and abandons 10,000 sessions; this test opens enough to reach the limit."""
+    """The release run tries 10,000 openings for the 40 places, and every session is abandoned."""
     n_opened = n_full = 0
-    for _ in range(120):
+    for _ in range(N_OPENINGS):
         try:
             calls.prefill(PROMPT[:1])
             n_opened += 1
@@ -160,7 +163,7 @@ def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls:
             assert found.pushback_ms == -1  # gRPC would wait that long in silence
             assert found.retry_seconds == TTL  # until the first session expires
             n_full += 1
-    assert (n_opened, n_full) == (40, 80)
+    assert (n_opened, n_full) == (40, N_OPENINGS - 40)
     assert reason(lambda: calls.fork(calls.served.host.sessions.held()[0].session_id)) == "SESSIONS_FULL"
     calls.served.jump(TTL + 1)
     calls.served.wait_for_rest()

@@ -20,13 +20,14 @@ from imp_service.serving.security.access import Access
 from support.filled_messages import filled
 from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
+from support.release_run import repetitions
 from support.request_fields import FILES
 from support.served import Served, ask, serve
 from support.status_checker import check_status
 from support.wire_mutator import hostile_shapes, mutations
 
-# For every change; a release runs more.
-COUNT = int(os.environ.get("IMP_WIRE_MUTANTS", "40"))
+# Mutants of each method: about 100,000 in all in the release run.
+COUNT = int(os.environ.get("IMP_WIRE_MUTANTS", repetitions(5_000, 40)))
 # A mutant may be a valid request: it must not run long.
 SMALL = ("limits.max_tokens=8", "limits.request_time=2s", "sessions.max=8", "limits.max_prompt_bytes=4KiB")
 # Valid requests: their mutants get further than random bytes.
