@@ -35,7 +35,6 @@ def hit_rate(engine: ScriptEngine, n_flood: int, tenant: str = "b") -> float:
     return n_found / n_prompt
 
 
-@pytest.mark.few(2)
 def test_pfx_10_o08_a_flood_leaves_another_tenant_what_its_share_alone_gives() -> None:
     """Compares a cache that just fits the prefixes with half of a cache that another tenant floods between two uses."""
     alone = hit_rate(ScriptEngine(n_blocks=32, max_context=128), 0)

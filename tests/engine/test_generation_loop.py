@@ -80,7 +80,6 @@ def test_gen_3_evaluation_alone_returns_the_last_row_where_asked() -> None:
     assert [c.token for c in started.candidates] == sorted(range(16), key=lambda i: (-row[i], i))[:3]
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("sampler", [Sampler(), SEEDED, PENALIZED], ids=["greedy", "seeded", "penalized"])
 def test_gen_4_a_generation_is_a_loop_of_steps(sampler: Sampler) -> None:
     """Compares generation, hand-written steps and the oracle for 20 prompts × 32 tokens."""

@@ -24,7 +24,6 @@ def cached(engine: ScriptEngine, prompt: list[int], **given: object) -> int:
     return int(engine.started(ticket).n_cached_tokens)
 
 
-@pytest.mark.few(41)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_pfx_1_det_3_hit_partial_hit_and_miss_give_the_same_tokens(order: tuple[int, ...]) -> None:
     """Runs equal, shorter and longer prompts and prompts with a common prefix in every order, and compares logits."""

@@ -135,7 +135,6 @@ def test_det_5_det_13_sch_4_preemption_under_pressure_changes_no_bit(models: Mod
         assert (large.outputs(ticket), large.rows(ticket)) == (outputs, rows)
 
 
-@pytest.mark.few(3)
 def test_gen_4_gen_23_ses_9_det_13_steps_and_generations_agree_bit_for_bit(models: Models, alone: Any) -> None:
     engine = ModelEngine(models(1))
     for prompt, n, sampler, rows, outputs in alone:

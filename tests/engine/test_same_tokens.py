@@ -80,7 +80,6 @@ def test_det_5_hon_11_negative_control_a_cache_that_lies_is_seen() -> None:
     assert engine.tokens(ticket)[:1] == continuation(prompt, 1)
 
 
-@pytest.mark.few(2)
 def test_det_9_d05_one_completion_per_prompt_sampler_and_seed() -> None:
     """Varies batch size, arrival, chunk, cache, pool and preemption: 20 prompts have one completion each."""
     rng = random.Random(77)

@@ -213,7 +213,6 @@ def test_ses_12_a_failure_in_mid_run_leaves_the_last_whole_step() -> None:
     assert engine.step(session) == outputs[4]
 
 
-@pytest.mark.few(2)
 def test_ses_13_kv_3_s17_truncating_equals_never_having_had() -> None:
     """Truncates to every position of three blocks and continues: the same as a new session, base included."""
     tokens = prompt_of(40)
@@ -512,7 +511,6 @@ class ListModel:
         assert core.stats().blocks_live == len({block for name in self.sessions for block in core.blocks(name)})
 
 
-@pytest.mark.few(2)
 def test_s29_random_operations_against_a_list_model() -> None:
     """Compares tokens, positions, bases and blocks after each random open, extend, step, fork, truncate and close."""
     rng = random.Random(17)

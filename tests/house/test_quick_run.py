@@ -6,17 +6,19 @@ import functools
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
 from house.test_contract_rows import ids_in
-from support.defined_tests import definitions, files_of_tests
+from support.defined_tests import Definition, definitions, files_of_tests
 from support.quick_run import cover, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
+SAMPLED = TESTS / "house" / "sampled_rows.toml"
 MARKS = LONG, TIMING, SWEEP, FEW = tuple(f"pytest.mark.{name}" for name in ("long", "timing", "sweep", "few"))
 # Packages that only the tests of the full tier have.
 ORACLES = {"torch", "transformers", "llama_cpp"}
@@ -52,6 +54,19 @@ def collected(*words: str) -> dict[str, set[str]]:
 def test_hon_16_every_row_with_a_test_has_one_in_a_quick_run() -> None:
     every, quick = rows_of_tests()
     assert sorted(every - quick) == []
+
+
+def is_sampled(test: Definition) -> bool:
+    """Returns whether a quick run leaves out a part of this test, or all of it."""
+    is_marked = any(each.startswith((*MARKS, "given(")) for each in test.decorators)
+    return is_marked or "repeats" in test.arguments or bool(test.packages & ORACLES)
+
+
+def test_hon_16_a_row_that_a_quick_run_only_samples_is_listed() -> None:
+    """Another test of the row runs in full, or the list says why the sample is enough for a change."""
+    in_full = set[str]().union(*(ids_in(test.name) for test in definitions() if not is_sampled(test)))
+    listed = [row for entry in tomllib.loads(SAMPLED.read_text())["sampled"] for row in entry["rows"] if entry["why"]]
+    assert sorted(listed) == sorted(rows_of_tests()[0] - in_full)
 
 
 def test_hon_16_a_test_has_one_mark_at_most() -> None:

@@ -75,7 +75,6 @@ def test_decoder_with_the_default_cache(family: str, tmp_path: Path) -> None:
     assert float32_bound(model) < distance(got, expected) < float16_cache_bound(model)
 
 
-@pytest.mark.few(9)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gen_21_hon_1_a_position_off_by_one_is_seen(family: str, tmp_path: Path) -> None:
     model = tiny(family)

@@ -63,7 +63,6 @@ def test_det_1_decode_rows_beside_prefill_rows(loaded: tuple[TinyModel, Any]) ->
     assert np.array_equal(mixed[0], Cache(model).prefill(other))
 
 
-@pytest.mark.few(10)
 def test_det_6_several_rows_equal_one_at_a_time(loaded: tuple[TinyModel, Any]) -> None:
     source, model = loaded
     tokens = prompt(60, source.vocab_size)
@@ -129,7 +128,6 @@ def test_gen_25_asking_for_logits_changes_nothing(loaded: tuple[TinyModel, Any])
     assert np.array_equal(last_row([]), last_row(list(range(59))))
 
 
-@pytest.mark.few(16)
 def test_det_16_stale_scratch_changes_nothing(loaded: tuple[TinyModel, Any]) -> None:
     source, model = loaded
     tokens, stale = prompt(60, source.vocab_size), prompt(200, source.vocab_size, seed=9)

@@ -150,7 +150,6 @@ BAD_VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.few(18)
 @pytest.mark.parametrize(("key", "value", "reason"), [
     pytest.param(key, value, reason, id=f"{row}-{key}-{value}") for row, key, value, reason in BAD_VALUES
 ])  # fmt: skip

@@ -15,6 +15,7 @@ class Definition(NamedTuple):
     path: Path
     name: str
     decorators: tuple[str, ...]
+    arguments: tuple[str, ...]
     packages: frozenset[str]  # without which the test is skipped
 
 
@@ -31,7 +32,13 @@ def definitions() -> tuple[Definition, ...]:
         tree = ast.parse(path.read_text())
         of_file = frozenset[str]().union(*(packages_of(each) for each in tree.body if not isinstance(each, FUNCTIONS)))
         found += [
-            Definition(path, node.name, tuple(map(ast.unparse, node.decorator_list)), of_file | packages_of(node))
+            Definition(
+                path,
+                node.name,
+                tuple(map(ast.unparse, node.decorator_list)),
+                tuple(argument.arg for argument in node.args.args),
+                of_file | packages_of(node),
+            )
             for node in ast.walk(tree)
             if isinstance(node, FUNCTIONS) and node.name.startswith("test_")
         ]

@@ -52,7 +52,6 @@ def test_oai_12_imp_is_measured_as_over_grpc(call):
     assert counted["imp_prompt_tokens_total[kind=cached]"] == 0
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("script", "path", "has_extras"),
     [

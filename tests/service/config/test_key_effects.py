@@ -57,7 +57,6 @@ def test_cfg_14_every_key_is_here() -> None:
     assert {key for key in keys() if not key.startswith(NAMED)} == EFFECTS.keys()
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize(("key", "effect"), [*EFFECTS.items(), *ENGINE_EFFECTS.items()], ids=name_of)
 def test_cfg_14_a_key_has_its_effect(key: str, effect: Effect, tmp_path: Path) -> None:
     also = tuple(written(setting, tmp_path) for setting in effect.also)

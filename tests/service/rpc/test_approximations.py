@@ -19,7 +19,6 @@ def said(served: Served) -> list[str | None]:
     return [dict(call.initial_metadata()).get("imp-approximations") for call in (generated, tokenized)]
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

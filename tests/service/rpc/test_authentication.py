@@ -147,7 +147,6 @@ def test_w20_a_scheme_in_small_letters_passes_and_a_huge_header_is_grpcs_to_refu
     assert call(data, GENERATE, b"", (("authorization", "Bearer " + "x" * 65536),)).code == "RESOURCE_EXHAUSTED"
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("word", "tenants", "is_allowed"),
     [
