@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import io
 import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import kubernetes_validate
@@ -18,6 +16,7 @@ from packaging.version import Version
 
 from support.inference_pool import INFERENCE_POOL
 from support.patience import HANGS_AFTER
+from support.pods import Document, stream_documents
 
 # kubernetes_validate reads megabytes of JSON schemas for each document without this cache.
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
@@ -32,13 +31,6 @@ VERSIONS = [v for v in kubernetes_validate.utils.all_versions() if Version(v) >=
 
 # Custom resources: a cluster has these kinds once their definitions are installed.
 CUSTOM = {"InferencePool": INFERENCE_POOL}
-
-Document = dict[str, Any]
-
-
-def stream_documents(text: str) -> list[Document]:
-    """Returns every document of a YAML stream."""
-    return list(yaml.safe_load_all(io.StringIO(text)))
 
 
 def base_files(base: str) -> list[str]:
@@ -102,27 +94,3 @@ def refusals(documents: list[Document], since: str = "1.29") -> list[str]:
             except (kubernetes_validate.ValidationError, jsonschema.ValidationError) as error:
                 found.append(f"{version} {document['kind']}: {error.message}")
     return found
-
-
-def of_kind(documents: list[Document], kind: str) -> Document:
-    """Returns the one document of this kind."""
-    (found,) = (document for document in documents if document["kind"] == kind)
-    return found
-
-
-def pod_of(documents: list[Document]) -> dict[str, Any]:
-    return of_kind(documents, "Deployment")["spec"]["template"]["spec"]
-
-
-def containers_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*pod.get("initContainers", []), *pod["containers"]]
-
-
-def imp_of(documents: list[Document]) -> dict[str, Any]:
-    """Returns imp's container, which may be a sidecar."""
-    (found,) = (container for container in containers_of(pod_of(documents)) if container["name"] == "imp")
-    return found
-
-
-def ports_of(container: dict[str, Any]) -> dict[str, int]:
-    return {port["name"]: port["containerPort"] for port in container["ports"]}

@@ -10,18 +10,8 @@ import pytest
 
 from imp_service.config import load
 from imp_service.models import demo_model_path
-from support.manifests import (
-    KUBERNETES,
-    base_documents,
-    base_files,
-    containers_of,
-    imp_of,
-    kustomized,
-    of_kind,
-    pod_of,
-    refusals,
-    stream_documents,
-)
+from support.manifests import KUBERNETES, base_documents, base_files, kustomized, refusals
+from support.pods import containers_of, imp_of, of_kind, pod_of, stream_documents
 
 DEMO = str(demo_model_path())
 OBSERVABILITY = {"kubernetes.io/metadata.name": "observability"}

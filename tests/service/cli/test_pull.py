@@ -15,7 +15,8 @@ from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
 from imp_service.config import load as load_config
 from imp_service.models import demo_model_path
-from support.manifests import imp_of, of_kind, pod_of, refusals, stream_documents
+from support.manifests import refusals
+from support.pods import imp_of, of_kind, pod_of, stream_documents
 from support.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 MODEL = demo_model_path().read_bytes()

@@ -13,21 +13,8 @@ import yaml
 
 from imp_service.config import Settings, load
 from support.inference_pool import PICKER
-from support.manifests import (
-    BASES,
-    KUBERNETES,
-    OVERLAYS,
-    VERSIONS,
-    Document,
-    base_documents,
-    containers_of,
-    imp_of,
-    kustomized,
-    of_kind,
-    pod_of,
-    ports_of,
-    refusals,
-)
+from support.manifests import BASES, KUBERNETES, OVERLAYS, VERSIONS, base_documents, kustomized, refusals
+from support.pods import Document, containers_of, imp_of, of_kind, pod_of, ports_of
 
 each_base = pytest.mark.parametrize("base", BASES)
 

@@ -14,8 +14,9 @@ import yaml
 
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
-from support.manifests import VERSIONS, imp_of, of_kind, ports_of, refusals, require_kubectl, stream_documents
+from support.manifests import VERSIONS, refusals, require_kubectl
 from support.patience import HANGS_AFTER
+from support.pods import imp_of, of_kind, ports_of, stream_documents
 from support.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[3]

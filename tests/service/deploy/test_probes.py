@@ -14,8 +14,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from support.manifests import base_documents, imp_of, of_kind
+from support.manifests import base_documents
 from support.patience import HANGS_AFTER
+from support.pods import imp_of, of_kind
 from support.process_numbers import ProcessNumbers
 from support.served import ask
 from support.server_process import ServerProcess, server_process

@@ -21,8 +21,8 @@ from imp_service.pb import inference_pb2_grpc, tokenizer_pb2_grpc
 from imp_service.pb import tokenizer_pb2 as tok
 from support.command_line import clean_environment
 from support.control_group import memory_group, peak_bytes
-from support.manifests import imp_of
 from support.patience import HANGS_AFTER
+from support.pods import imp_of
 from support.process_numbers import ProcessNumbers
 from support.quick_run import Repeats
 from support.server_process import ServerProcess
