@@ -1,9 +1,9 @@
 """Writes bill_of_materials.cdx.json, imp's components and dependencies in CycloneDX; --check compares the file.
 
 It lists the requirements in pyproject.toml with their version ranges, and the libraries that the extension links;
---with-cuda prints the bill of a build with CUDA code. --installed prints the bill of this environment instead: exact
-versions, and their own dependencies. Any scanner that reads CycloneDX accepts these files: for example
-`osv-scanner --sbom FILE`.
+--with-cuda prints the bill of a build with CUDA code, --client that of imp-client. --installed prints the bill of this
+environment instead: exact versions, and their own dependencies. Any scanner that reads CycloneDX accepts these files:
+for example `osv-scanner --sbom FILE`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "bill_of_materials.cdx.json"
 PACKAGE = ROOT / "service" / "imp_service"
+CLIENT = ROOT / "clients" / "python"
 MODELS = PACKAGE / "models"
 # Extras that a deployment may install; the others are tools of developers.
 DEPLOYED_EXTRAS = ("otel", "ray")
@@ -59,9 +60,9 @@ CUDA_LICENCE = "https://docs.nvidia.com/cuda/eula/"
 Component = dict[str, Any]
 
 
-def project() -> dict[str, Any]:
+def project(folder: Path = ROOT) -> dict[str, Any]:
     """Returns the tables of pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return tomllib.loads((folder / "pyproject.toml").read_text())
 
 
 def version() -> str:
@@ -131,6 +132,12 @@ def declared(*, with_cuda: bool = False) -> Iterator[Component]:
         }
 
 
+def declared_by_client() -> Iterator[Component]:
+    """Yields the dependencies of imp-client."""
+    for text in project(CLIENT)["project"]["dependencies"]:
+        yield package(Requirement(text), "required", "run with")
+
+
 def installed() -> Iterator[Component]:
     """Yields the installed versions of these dependencies and of their own dependencies."""
     pending = [Requirement(text) for text in project()["project"]["dependencies"]]
@@ -155,9 +162,12 @@ def installed() -> Iterator[Component]:
         pending += [Requirement(text) for text in found.requires or ()]
 
 
-def bill(components: Iterator[Component]) -> str:
-    """Returns the document, without a time or serial number, so that it changes only with its content."""
-    facts = project()["project"]
+def bill(components: Iterator[Component], folder: Path = ROOT) -> str:
+    """Returns the document, without a time or serial number, so that it changes only with its content.
+
+    `folder` has the pyproject.toml of the distribution.
+    """
+    facts = project(folder)["project"]
     merged = {component["bom-ref"]: component for component in components}
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -167,14 +177,14 @@ def bill(components: Iterator[Component]) -> str:
         "metadata": {
             "component": {
                 "type": "application",
-                "bom-ref": "imp-service",
+                "bom-ref": facts["name"],
                 "name": facts["name"],
                 "version": version(),
                 "licenses": [{"expression": facts["license"]}],
             }
         },
         "components": [merged[ref] for ref in sorted(merged)],
-        "dependencies": [{"ref": "imp-service", "dependsOn": sorted(merged)}],
+        "dependencies": [{"ref": facts["name"], "dependsOn": sorted(merged)}],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -186,9 +196,13 @@ def main() -> int:
     parser.add_argument("--installed", action="store_true", help="print the bill of this environment")
     parser.add_argument("--print", action="store_true", dest="prints", help="print the bill of these sources")
     parser.add_argument("--with-cuda", action="store_true", help="print that of a build with CUDA code")
+    parser.add_argument("--client", action="store_true", help="print that of imp-client")
     arguments = parser.parse_args()
     if arguments.installed:
         print(bill(installed()), end="")
+        return 0
+    if arguments.client:
+        print(bill(declared_by_client(), CLIENT), end="")
         return 0
     if arguments.prints or arguments.with_cuda:
         print(bill(declared(with_cuda=arguments.with_cuda)), end="")

@@ -1,12 +1,16 @@
-"""What tools/release.py refuses: changes without a commit, a version without an entry, wheels of another commit."""
+"""What tools/release.py refuses: changes without a commit, a version without an entry, files of another commit."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from imp_service.cli import version
 from release.build import check_wheel
 from release.checkout import Checkout, ReleaseError, changelog, export, read_checkout, read_version
 from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, rename
+from release.images import bill_of, image_name, take_image
 from release.main import how_to_publish, write_sums
 from release.trial import fits_here
 
@@ -85,6 +90,12 @@ def test_pkg_3_a_version_of_another_commit_cannot(checkout: Path) -> None:
         read_checkout(checkout)
 
 
+def test_pkg_3_the_tag_of_a_commit_is_that_of_its_version(checkout: Path) -> None:
+    git(checkout, "tag", "v1.2.4")
+    with pytest.raises(ReleaseError, match=r"the commit has the tag v1\.2\.4, expected v1\.2\.3"):
+        read_checkout(checkout)
+
+
 def test_pkg_3_what_is_exported_names_its_commit(checkout: Path, tmp_path: Path) -> None:
     found = read_checkout(checkout)
     export(found, tmp_path / "exported")
@@ -107,6 +118,45 @@ def test_pkg_3_wheels_from_elsewhere_are_of_this_commit(tmp_path: Path) -> None:
     ):
         with pytest.raises(ReleaseError, match=words):
             check_wheel(make_wheel(tmp_path, bad, commit, *more), checkout)
+
+
+def make_image(path: Path, labels: dict[str, str] | None, *, names: Sequence[str] = ("one",)) -> Path:
+    """Writes an archive as `podman save` does, and a bill next to it."""
+    config = {"architecture": "arm64", "config": {"Labels": labels}}
+    files = {"config.json": config, "manifest.json": [{"Config": "config.json", "RepoTags": [name]} for name in names]}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            data = json.dumps(content).encode()
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    bill_of(path).write_text("{}")
+    return path
+
+
+def test_pkg_3_images_from_elsewhere_are_of_this_commit_and_have_a_bill(tmp_path: Path) -> None:
+    checkout, dist = Checkout(ROOT, "a" * 40, "1.2.3"), tmp_path / "dist"
+    dist.mkdir()
+    prefix = "org.opencontainers.image."
+    good = {f"{prefix}version": "1.2.3", f"{prefix}revision": "a" * 40}
+    image = make_image(tmp_path / "any.tar.gz", good)
+    taken = take_image(image, checkout, dist)
+    assert {path.name for path in dist.iterdir()} == {"imp-image-1.2.3-arm64.tar.gz", "imp-image-1.2.3-arm64.cdx.json"}
+    assert taken.read_bytes() == image.read_bytes()
+    for labels, names, words in (
+        (good | {f"{prefix}revision": "b" * 40}, ["one"], f"revision is '{'b' * 40}', expected '{'a' * 40}'"),
+        (good | {f"{prefix}version": "1.2.2"}, ["one"], r"version is '1\.2\.2', expected '1\.2\.3'"),
+        (None, ["one"], "version is None"),
+        (good, ["one", "two"], "expected an archive of `podman save` with one image"),
+    ):
+        with pytest.raises(ReleaseError, match=words):
+            take_image(make_image(tmp_path / "bad.tar.gz", labels, names=names), checkout, dist)
+    bill_of(image).unlink()
+    with pytest.raises(ReleaseError, match=r"any\.tar\.gz: expected its bill of materials at .*any\.cdx\.json"):
+        take_image(image, checkout, dist)
+    (tmp_path / "text.tar.gz").write_text("no archive")
+    with pytest.raises(ReleaseError, match="expected an archive"):
+        take_image(tmp_path / "text.tar.gz", checkout, dist)
 
 
 def test_pkg_2_only_wheels_for_this_machine_are_tried() -> None:
@@ -140,9 +190,15 @@ def test_pkg_3_the_sums_can_be_checked(tmp_path: Path) -> None:
 
 def test_pkg_3_the_next_commands_are_printed(tmp_path: Path) -> None:
     (tmp_path / "one.whl").write_bytes(b"one")
-    text = how_to_publish(Checkout(ROOT, "a" * 40, "1.2.3"), tmp_path, [Path("imp_service-1.2.3-cp39.whl")])
+    archives = [tmp_path / image_name("1.2.3", processor) for processor in ("amd64", "arm64")]
+    not_tried = [Path("imp_service-1.2.3-cp39.whl")]
+    text = how_to_publish(Checkout(ROOT, "a" * 40, "1.2.3"), tmp_path, archives, not_tried)
     assert "Nothing was published." in text and f"git tag -a v1.2.3 {'a' * 40}" in text
     assert "one.whl" in text and "Not tried" in text and "imp_service-1.2.3-cp39.whl" in text
+    # No image is uploaded as a source distribution.
+    assert f"twine upload {tmp_path}/*.whl {tmp_path}/imp_service-1.2.3.tar.gz\n" in text
+    assert [line.split(":")[-1] for line in text.splitlines() if "manifest add" in line] == [str(a) for a in archives]
+    assert "podman" not in how_to_publish(Checkout(ROOT, "a" * 40, "1.2.3"), tmp_path, [], [])
 
 
 def test_pkg_1_this_version_is_read_where_it_is_stated() -> None:

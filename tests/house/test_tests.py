@@ -29,6 +29,7 @@ AT_LEAST = {
     "files": 113,
     "gpu": 73,
     "house": 119,
+    "image": 9,
     "model": 170,
     "parity": 48,
     "service": 1580,

@@ -26,7 +26,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from imp_service import __version__
 from imp_service.pb import inference_pb2_grpc
 from release.build import Tools, build_sdist
-from release.checkout import read_checkout
+from release.checkout import changelog, read_checkout
 from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, Distribution
 from support.confined import confined
 from support.offered_commands import commands, name_of, ran
@@ -198,6 +198,23 @@ def test_pkg_3_b13_every_wheel_has_its_bill_of_materials(distribution: Distribut
     committed = json.loads((ROOT / "bill_of_materials.cdx.json").read_text())
     if distribution is PLAIN:
         assert bill == committed
+
+
+def test_pkg_3_cnt_2_the_wheel_of_the_client_is_there_with_its_bill():
+    client = f"imp_client-{__version__}"
+    assert {path.name for path in (RELEASED / "dist").glob("imp_client*")} == {
+        f"{client}-py3-none-any.whl",
+        f"{client}.cdx.json",
+    }
+    bill = json.loads((RELEASED / "dist" / f"{client}.cdx.json").read_text())
+    with zipfile.ZipFile(RELEASED / "dist" / f"{client}-py3-none-any.whl") as wheel:
+        needed = {re.split(r"[<>=]", line)[0] for line in metadata(wheel).get_all("Requires-Dist")}
+    assert {each["name"] for each in bill["components"]} == needed
+    assert bill["metadata"]["component"]["name"] == "imp-client"
+
+
+def test_pkg_3_the_notes_are_the_changes_of_this_version():
+    assert (RELEASED / "notes.md").read_text().strip() == changelog()[__version__]
 
 
 def test_pkg_2_cibuildwheel_builds_for_every_python_and_processor(tools: Tools):

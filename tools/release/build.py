@@ -16,6 +16,9 @@ from pathlib import Path
 from release.checkout import Checkout, ReleaseError, export
 from release.distributions import DISTRIBUTIONS, PLAIN, Distribution, rename
 
+# The folder of imp-client in the sources.
+CLIENT = "clients/python"
+
 
 @dataclass(frozen=True)
 class Tools:
@@ -26,8 +29,9 @@ class Tools:
     @classmethod
     def install(cls, checkout: Checkout, folder: Path) -> Tools:
         """Makes a new environment."""
-        document = tomllib.loads((checkout.root / "pyproject.toml").read_text())
-        wanted = [*document["build-system"]["requires"], *document["project"]["optional-dependencies"]["release"]]
+        documents = [tomllib.loads((checkout.root / path / "pyproject.toml").read_text()) for path in (".", CLIENT)]
+        wanted = [each for document in documents for each in document["build-system"]["requires"]]
+        wanted += documents[0]["project"]["optional-dependencies"]["release"]
         tools = cls(folder)
         run([sys.executable, "-m", "venv", "--clear", str(folder)])
         tools.run(["python", "-m", "pip", "install", "--quiet", *wanted])
@@ -63,6 +67,14 @@ def build_wheel(tools: Tools, distribution: Distribution, source: Path, raw: Pat
     chosen = {"IMP_CUDA": distribution.cuda, "IMP_TESTING": "OFF", "CMAKE_ARGS": "-DIMP_WERROR=ON"}
     tools.run(["python", "-m", "build", "--wheel", "--no-isolation", "--outdir", str(raw), str(source)], env=chosen)
     (wheel,) = raw.iterdir()
+    return wheel
+
+
+def build_client(tools: Tools, source: Path, folder: Path) -> Path:
+    """Builds the wheel of imp-client, which is the same for every Python and machine."""
+    before = set(folder.iterdir())
+    tools.run(["python", "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source / CLIENT)])
+    (wheel,) = set(folder.iterdir()) - before
     return wheel
 
 

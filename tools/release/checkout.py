@@ -39,6 +39,9 @@ def read_checkout(root: Path = ROOT) -> Checkout:
     tag = f"v{version}"
     if git(root, "tag", "--list", tag) and git(root, "rev-parse", f"{tag}^{{commit}}") != commit:
         raise ReleaseError(f"{tag} is another commit: the version was released before, expected a higher one")
+    others = [each for each in git(root, "tag", "--points-at", commit, "--list", "v*").splitlines() if each != tag]
+    if others:
+        raise ReleaseError(f"the commit has the tag {', '.join(others)}, expected {tag}, of its version")
     return Checkout(root, commit, version)
 
 

@@ -11,27 +11,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from release import build, trial
-from release.checkout import ROOT, Checkout, ReleaseError, read_checkout
-from release.distributions import CUDA, DISTRIBUTIONS, Distribution
+from release import build, images, trial
+from release.checkout import ROOT, Checkout, ReleaseError, changelog, read_checkout
+from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, Distribution
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Makes and tests the files."""
-    parser = argparse.ArgumentParser(prog="tools/release.py", description="Make and try the files of a release.")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "release", help="a folder, which is emptied")
-    parser.add_argument("--without-cuda", action="store_true", help=f"build no wheel of {CUDA.name}")
-    parser.add_argument("--wheel", type=Path, action="append", default=[], help="take this wheel; may be given again")
-    arguments = parser.parse_args(words)
+    arguments = options().parse_args(words)
+    wheels, archives = ([path.resolve() for path in paths] for paths in (arguments.wheel, arguments.image))
     try:
-        release(arguments.out.resolve(), [path.resolve() for path in arguments.wheel], arguments.without_cuda)
+        release(arguments.out.resolve(), wheels, archives, arguments.without_cuda)
     except ReleaseError as error:
         print(f"tools/release.py: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def release(out: Path, given: Sequence[Path], without_cuda: bool) -> None:
+def options() -> argparse.ArgumentParser:
+    """Returns the options of the command line."""
+    parser = argparse.ArgumentParser(prog="tools/release.py", description="Make and try the files of a release.")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "release", help="a folder, which is emptied")
+    parser.add_argument("--without-cuda", action="store_true", help=f"build no wheel of {CUDA.name}")
+    for name, what in (("--wheel", "wheels"), ("--image", "images, each with its bill of materials next to it")):
+        parser.add_argument(name, type=Path, nargs="+", action="extend", default=[], help=f"take these {what}")
+    return parser
+
+
+def release(out: Path, given: Sequence[Path], archives: Sequence[Path], without_cuda: bool) -> None:
     """Fills the output folder, or raises ReleaseError."""
     checkout = read_checkout()
     print(f"imp {checkout.version} of commit {checkout.commit}")
@@ -42,6 +49,8 @@ def release(out: Path, given: Sequence[Path], without_cuda: bool) -> None:
     shutil.rmtree(out, ignore_errors=True)
     dist, wheelhouse = out / "dist", out / "wheelhouse"
     dist.mkdir(parents=True)
+    taken = [images.take_image(archive, checkout, dist) for archive in archives]
+    (out / "notes.md").write_text(changelog(checkout.root)[checkout.version] + "\n")
 
     with step("install the tools"):
         tools = build.Tools.install(checkout, out / "tools")
@@ -61,17 +70,24 @@ def release(out: Path, given: Sequence[Path], without_cuda: bool) -> None:
         for wheel in raw:
             build.check_wheel(wheel, checkout)
             wheels.append((distribution, build.repair(tools, wheel, dist)))
+    with step("build the wheel of imp-client"):
+        source = build.unpack(sdist, PLAIN, out / "sources" / "imp-client")
+        client = build.build_client(tools, source, dist)
+        client_bill = tools.run(["python", str(source / "tools" / "write_bill_of_materials.py"), "--client"])
+        (dist / f"imp_client-{checkout.version}.cdx.json").write_text(client_bill)
     with step("check the descriptions"):
-        tools.run(["twine", "check", "--strict", str(sdist), *(str(wheel) for _, wheel in wheels)])
+        tools.run(["twine", "check", "--strict", str(sdist), str(client), *(str(wheel) for _, wheel in wheels)])
     tried = [(distribution, wheel) for distribution, wheel in wheels if trial.fits_here(wheel)]
     with step("gather what imp needs"):
-        for _, wheel in tried:
+        for wheel in (client, *(wheel for _, wheel in tried)):
             trial.gather(tools, wheel, wheelhouse)
+    with step(f"install {client.name}"):
+        trial.try_client(client, wheelhouse, out / "trial" / "imp-client")
     for distribution, wheel in tried:
         with step(f"install {wheel.name} and serve"):
             print(trial.try_wheel(checkout, distribution, wheel, wheelhouse, out / "trial" / distribution.name), end="")
     write_sums(dist)
-    print(how_to_publish(checkout, dist, [wheel for _, wheel in wheels if not trial.fits_here(wheel)]))
+    print(how_to_publish(checkout, dist, taken, [wheel for _, wheel in wheels if not trial.fits_here(wheel)]))
 
 
 def bill(tools: build.Tools, distribution: Distribution, source: Path) -> str:
@@ -86,7 +102,7 @@ def write_sums(dist: Path) -> None:
     (dist / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
 
-def how_to_publish(checkout: Checkout, dist: Path, not_tried: Sequence[Path]) -> str:
+def how_to_publish(checkout: Checkout, dist: Path, taken: Sequence[Path], not_tried: Sequence[Path]) -> str:
     """Returns instructions for the person who publishes."""
     lines = ["", f"{dist} has:", *(f"  {path.name}" for path in sorted(dist.iterdir()))]
     if not_tried:
@@ -96,8 +112,10 @@ def how_to_publish(checkout: Checkout, dist: Path, not_tried: Sequence[Path]) ->
             *lines,
             "Nothing was published. To publish it:",
             f"  git tag -a v{checkout.version} {checkout.commit} && git push origin v{checkout.version}",
-            f"  twine upload {dist}/*.whl {dist}/*.tar.gz",
-            "  and SHA256SUMS, *.cdx.json and the entry of CHANGELOG.md where the project announces releases.",
+            f"  twine upload {dist}/*.whl {dist}/{PLAIN.file_name}-{checkout.version}.tar.gz",
+            *(f"  {line}" for line in images.how_to_push(checkout.version, taken)),
+            "  and SHA256SUMS, *.cdx.json and notes.md where the project announces releases.",
+            "After the push of the tag, .github/workflows/release.yml makes such files and drafts a release of them.",
         ]
     )
 

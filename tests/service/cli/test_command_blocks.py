@@ -40,7 +40,7 @@ NOT_RUN = {
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
-    r"podman (build|run) .*": "needs podman and the network; tests/service/deploy/test_containerfile.py reads the file",
+    r"podman (build|run) .*": "needs podman and the network; tests/image builds the image with buildah",
     r"serve run conf/ray/serve\.yaml": "needs the extra ray; tests/service/ray_app runs it on other ports",
     r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
     r"python tools/gpu_check\.py (--out|--only|--stages|--wheels) .*": "needs a GPU; tests/gpu runs it emulated",

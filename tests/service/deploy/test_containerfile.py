@@ -1,4 +1,4 @@
-"""conf/Containerfile: its stages, copies and start command, read as statements, since it cannot be built here."""
+"""conf/Containerfile: its stages, copies and start command, read as statements. tests/image builds it."""
 
 from __future__ import annotations
 
