@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples/README.md"]
-SOURCES = ("csrc", "service", "proto", "conf", "examples", "tests", "tools", "docs", ".ci")
+SOURCES = ("csrc", "service", "proto", "conf", "examples", "tests", "tools", "docs", ".ci", ".github")
 _NAMED = re.compile(rf"(?<![\w./-])((?:{'|'.join(map(re.escape, SOURCES))})/[\w./-]*\w)(?![\w*{{<-])")
 
 
