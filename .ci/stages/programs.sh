@@ -6,6 +6,8 @@ programs=(ccache=ccache make=make pkg-config=pkg-config protoc=protobuf-compiler
   node=nodejs npm=npm kubectl=kubernetes-client strace=strace taskset=util-linux prlimit=util-linux nm=binutils
   curl=curl xxd=xxd jq=jq zsh=zsh fish=fish aarch64-linux-gnu-g++=g++-aarch64-linux-gnu
   qemu-aarch64=qemu-user g++=g++ chromium=chromium systemd-analyze=systemd)
+# The image of the container is built and started in a full run alone.
+[ "$IMP_CI_TIER" = gate ] || programs+=(buildah=buildah runc=runc mmdebstrap=mmdebstrap)
 packages=()
 for pair in "${programs[@]}"; do
   command -v "${pair%%=*}" >/dev/null || packages+=("${pair#*=}")
@@ -23,6 +25,6 @@ if [ "${#packages[@]}" != 0 ]; then
   apt-get -o Acquire::Retries=5 update -qq
   DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq "${packages[@]}" >/dev/null
 fi
-for folder in examples/node examples/openai examples/vercel tests/service/door/playground; do
+for folder in examples/node examples/openai examples/vercel tests/service/door/playground tests/house/workflows; do
   npm install --prefix "$folder" --no-audit --no-fund --silent --fetch-retries 5
 done
