@@ -146,11 +146,8 @@ def test_hon_20_a_killed_script_fails_the_run(tree: Tree) -> None:
 def test_hon_20_a_run_that_is_ended_says_where_it_was(tree: Tree) -> None:
     tree.stage("build", "echo begins\nsleep 1000 & echo child $!\nwait")
     process = tree.start()
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("child"):
-            child = int(line.split()[1])
-            break
+    lines = iter(process.stdout or ())
+    child = next(int(line.split()[1]) for line in lines if line.startswith("child"))
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=HANGS_AFTER)
     assert process.returncode == 1

@@ -61,7 +61,8 @@ class Stream:
 
         def is_made() -> bool:
             running = [each.stream for each in requests if each.n_output_tokens == self._n_made]
-            return self._n_made == N_TOKENS or any(each is not None and each.is_waiting for each in running)
+            # A reader that has been woken has no waiter until it has looked at the token.
+            return self._n_made == N_TOKENS or any(each is not None and each._waiter is not None for each in running)
 
         self._served.wait_until(is_made, f"token {self._n_made} is made")
 
