@@ -187,6 +187,18 @@ def test_hon_20_a_run_that_ends_early_with_status_0_fails(tree: Tree) -> None:
     assert "only 1 of 3 collected tests ran" in explanation(output)
 
 
+def test_hon_20_a_run_that_fails_without_a_failed_test_is_not_run_again(tree: Tree) -> None:
+    with (tree.root / "conftest.py").open("a") as hooks:
+        hooks.write("def pytest_sessionfinish(session): session.exitstatus = 1\n")
+    tree.tests(good=GOOD)
+    tree.stage("suite", "counted suite")
+    status, output = tree.run()
+    told = explanation(output)
+    assert status == 1
+    assert "end       exit status 1" in told
+    assert "run again" not in output
+
+
 def test_hon_20_a_run_of_no_test_fails(tree: Tree) -> None:
     tree.tests(good=GOOD)
     tree.stage("suite", "counted suite -k nothing")

@@ -76,10 +76,10 @@ def run_tests(name: str, arguments: Sequence[str], reports: Path) -> int:
     if status == 0 and not record.is_complete:
         print(f"only {record.n_ran} of {record.n_collected} collected tests ran", flush=True)
         return 1
+    failed = record.failed
     if status != TESTS_FAILED or not record.is_complete or _is_crash(record):
         return status
-    failed = record.failed
-    if len(failed) > MOST_ACCIDENTS:
+    if not 0 < len(failed) <= MOST_ACCIDENTS:
         return status
     print(f"run again alone: {' '.join(failed)}", flush=True)
     options = dropwhile(lambda word: not word.startswith("-"), arguments)
