@@ -126,13 +126,14 @@ class GenerationStream:
             if not self._limits.max_delay or not self._is_held_back():
                 reply = self._run.next_reply(self._limits.max_tokens)
                 if reply is not None:
+                    if not self._run.fold.n_unread_tokens:
+                        self._end_merging()
                     self._reader_left()
                     return self._finish(reply) if isinstance(reply, Finished) else reply
                 if not self._run.is_open:
                     if self._run.failure is not None:
                         raise self._run.failure
                     return None
-                self._end_merging()
             self._waiter = self._loop.create_future()
             await self._waiter
 
@@ -219,9 +220,7 @@ class GenerationStream:
         limits, fold = self._limits, self._run.fold
         if self._delay_is_over or self.is_paused or not self._run.is_open or fold.is_reply_due(limits.max_tokens):
             return False
-        if not fold.n_unread_tokens:
-            self._end_merging()  # also after a full chunk, which has not waited to its delay's end
-        elif self._delay is None and limits.max_delay != math.inf:
+        if fold.n_unread_tokens and self._delay is None and limits.max_delay != math.inf:
             self._delay = self._loop.call_later(limits.max_delay, self._end_delay)
         return True
 
