@@ -132,8 +132,9 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
         facts = cast(_core.Model, OtherContext(loaded.model, options["max_context"]))
         return ModelRuntime(dataclasses.replace(loaded, model=facts, running=EngineClient(core)), clock)
 
-    # The script's sampler has no truncation and no repetition penalty, so the file's recommendation is ignored.
-    off = tuple(f"model.overrides.default_sampling.{key}" for key in ("top_k=0", "top_p=1", "min_p=0"))
+    # The script's sampler has no truncation and no repetition penalty, so the file's recommendation is ignored. Without
+    # a temperature in the request, the script decides the output, not a drawn seed.
+    off = tuple(f"model.overrides.default_sampling.{key}" for key in ("temperature=0", "top_k=0", "top_p=1", "min_p=0"))
     first = 300
     counted = Canary((first,), tuple(range(first + 1, first + 33)))
     return ServedModel(make, counted if rule == "counter" else None, off)
