@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from imp_service.client.target import service_config
+from imp_service.rpc.replies.statuses import SOONEST_MS
 from support.patience import BUILD_SECONDS, HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +31,10 @@ from imp_service.pb import admin_pb2_grpc, inference_pb2, inference_pb2_grpc, mo
 
 
 class Echo(inference_pb2_grpc.InferenceServiceServicer):
+    def GenerateUnary(self, request, context):
+        context.set_trailing_metadata([("grpc-retry-pushback-ms", sys.argv[2])])
+        context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
+
     def Generate(self, request, context):
         for token in request.token_ids.ids:
             message = inference_pb2.GenerateResponse()
@@ -46,6 +53,11 @@ request.token_ids.ids.extend([5, 70000])
 with grpc.insecure_channel(address) as channel:
     replies = inference_pb2_grpc.InferenceServiceStub(channel).Generate(request)
     print([(list(reply.chunk.token_ids), reply.chunk.text) for reply in replies])
+with grpc.insecure_channel(address, options=[("grpc.service_config", sys.argv[3])]) as channel:
+    try:
+        inference_pb2_grpc.InferenceServiceStub(channel).GenerateUnary(inference_pb2.GenerateUnaryRequest())
+    except grpc.RpcError as error:
+        print(error.code().name)
 server.stop(None).wait()
 print(grpc.__version__, google.protobuf.__version__)
 """
@@ -75,7 +87,7 @@ def test_rpc_23_the_stubs_run_on_the_whole_range_of_runtimes(tmp_path: Path, end
     shutil.copytree(PB, package / "pb", ignore=shutil.ignore_patterns("__pycache__"))
     (package / "__init__.py").touch()
     ran = subprocess.run(
-        [str(python), "-W", "error", "-c", CALL, str(tmp_path / "s")],
+        [str(python), "-W", "error", "-c", CALL, str(tmp_path / "s"), str(SOONEST_MS), json.dumps(service_config(3))],
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": os.defpath},
         capture_output=True,
         text=True,
@@ -83,8 +95,9 @@ def test_rpc_23_the_stubs_run_on_the_whole_range_of_runtimes(tmp_path: Path, end
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    replies, versions = ran.stdout.splitlines()
+    replies, code, versions = ran.stdout.splitlines()
     assert replies == "[([5], '€'), ([70000], '€')]"
+    assert code == "UNAVAILABLE"  # of a draining server, after retries as soon as imp lets gRPC make them
     found = dict(zip(wanted, versions.split(), strict=True))
     for package_name, version in found.items():
         low, below = bounds(package_name)

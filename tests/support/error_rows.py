@@ -18,7 +18,7 @@ class DocumentedRow:
     code: str
     metadata: tuple[str, ...]
     details: tuple[str, ...]
-    pushback: str  # "", "pushback", "pushback 0" or "pushback never"
+    pushback: str  # "", "pushback" or "pushback never"
     unless_never: bool
     retry: str
 

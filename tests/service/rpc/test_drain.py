@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
+import imp_service
+from imp_service.api.errors import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.refusal import Refusal
@@ -94,7 +98,7 @@ def cut_short(stream: Any, messages: list[pb.GenerateResponse]) -> dict[str, str
     return details.metadata
 
 
-DRAINING = ("UNAVAILABLE", "DRAINING", 0)
+DRAINING = ("UNAVAILABLE", "DRAINING", 1)
 TOKENIZE = "/imp.v1.TokenizerService/Tokenize"
 
 
@@ -116,6 +120,25 @@ def test_lif_5_l03_calls_are_taken_for_the_delay_then_refused_while_streams_go_o
     assert tokens_of(messages) == list(range(301, 321))
     assert stream.code() is grpc.StatusCode.OK
     served.wait_until(lambda: served.host.drain.is_drained, "drained")
+
+
+@pytest.mark.parametrize("timeout", [None, HANGS_AFTER])
+def test_lif_5_w29_a_client_that_retries_learns_that_its_server_drains(
+    served: Served, gate: Gate, timeout: float | None
+) -> None:
+    """gRPC for Python 1.76 to 1.85 waits for ever, even beyond a deadline, after a pushback of 0."""
+    hung_stream(served, gate)
+    begin(served)
+    served.jump(10)
+    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    with imp_service.connect(served.address) as model, pytest.raises(Error) as refused:
+        model.generate([300], max_tokens=1, timeout=timeout).result()
+    assert refused.value.reason == "DRAINING"
+    limit = [] if timeout is None else ["--deadline", f"{timeout:.0f}s"]
+    command = [sys.executable, "-m", "imp_service", "call", "Once", "--target", served.address, *limit]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANGS_AFTER)
+    assert (ended.returncode, ended.stdout) == (69, "")
+    assert ended.stderr.startswith("imp: error: DRAINING: ")
 
 
 def test_l04_streams_that_outlast_the_grace_are_cut_with_what_they_have_sent(served: Served, gate: Gate) -> None:

@@ -73,7 +73,9 @@ def test_rpc_40_each_row_on_the_wire(row: DocumentedRow) -> None:
     assert set(found.others) == set(row.details)
     assert (found.pushback_ms is None) == (row.pushback == "")
     if row.pushback:
-        assert found.pushback_ms == (-1 if row.pushback == "pushback never" else round(found.retry_seconds * 1000))
+        assert found.pushback_ms == (
+            -1 if row.pushback == "pushback never" else max(1, round(found.retry_seconds * 1000))
+        )
     if row.reason != "BUG":
         assert failure.message == found.message == f"why {row.reason}"
     step = step_error(failure)
@@ -104,7 +106,7 @@ def test_rpc_40_a_refusal_says_when_to_come_back() -> None:
     [quota] = found.others["QuotaFailure"].violations
     assert (quota.subject, quota.description) == ("requests", "full")
     draining = details_of(failure_of(Refusal("DRAINING", "bye"), request_id=""))
-    assert (draining.retry_seconds, draining.pushback_ms) == (0.0, 0)
+    assert (draining.retry_seconds, draining.pushback_ms) == (0.0, 1)
     off = details_of(failure_of(Refusal("FEATURE_DISABLED", "off", {"feature": "step.logits"}), request_id=""))
     [precondition] = off.others["PreconditionFailure"].violations
     assert (precondition.type, precondition.subject) == ("FEATURE_DISABLED", "step.logits")

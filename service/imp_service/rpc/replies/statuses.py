@@ -24,6 +24,8 @@ DETAILS_KEY = "grpc-status-details-bin"
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
 # gRPC retries by status code, also RESOURCE_EXHAUSTED. A negative pushback stops it.
 NEVER_MS = -1
+# At once. A call of gRPC for Python 1.76 to 1.85 never ends after a pushback of 0.
+SOONEST_MS = 1
 # gRPC waits for a pushback in silence, however long it is. A longer wait is the caller's decision.
 LONGEST_PUSHBACK = 10.0  # seconds
 
@@ -55,13 +57,11 @@ def step_error(failure: Failure) -> StepError:
 def _pushback_ms(failure: Failure) -> int | None:
     """The delay of gRPC's own retry, negative for none; None if the status has no pushback."""
     match failure.row.pushback:
-        case Pushback.ZERO:
-            return 0
         case Pushback.NEVER:
             return NEVER_MS
         case Pushback.AS_RETRY_INFO:
             is_left_to_caller = failure.can_never_fit or failure.delay > LONGEST_PUSHBACK
-            return NEVER_MS if is_left_to_caller else math.ceil(failure.delay * 1000)
+            return NEVER_MS if is_left_to_caller else max(SOONEST_MS, math.ceil(failure.delay * 1000))
     return None
 
 

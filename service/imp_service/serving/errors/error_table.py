@@ -37,7 +37,6 @@ class Pushback(Enum):
 
     NONE = "none"
     AS_RETRY_INFO = "pushback"
-    ZERO = "pushback 0"
     NEVER = "pushback never"
 
 
@@ -99,7 +98,7 @@ ERRORS: Mapping[str, ErrorRow] = {
     "SLOW_CLIENT": ErrorRow(_FULL, Retry.NO, ("unread",)),
     MESSAGE_TOO_LARGE: ErrorRow(_FULL, Retry.NO, ("message_bytes", "max_message_bytes"), pushback=Pushback.NEVER),
     "LOADING": ErrorRow(_AWAY, Retry.YES, details=_RETRY, retry_after=_PLACE),
-    DRAINING: ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=Pushback.ZERO),
+    DRAINING: ErrorRow(_AWAY, Retry.YES_ELSEWHERE, details=_RETRY, pushback=_PUSHED),
     DEADLINE_EXCEEDED: ErrorRow(DEADLINE_EXCEEDED, Retry.NO, has_reason=False),
     CANCELLED: ErrorRow(CANCELLED, Retry.NOT_ASKED, has_reason=False),
     "NOT_SUPPORTED_BY_MODEL": ErrorRow("UNIMPLEMENTED", Retry.NO, ("feature",)),
