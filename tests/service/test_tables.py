@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from imp_service import _core, _testing
+from imp_service.api.float32 import shortest
 from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.config.kinds import UnfitError, ValueKind
 from imp_service.config.overrides import DefaultSampling
@@ -18,7 +19,6 @@ from imp_service.config.table import Key, find, nodes_of
 from imp_service.core import InvalidArgument
 from imp_service.generation.validate import SAMPLING_BOUNDS
 from imp_service.pb import types_pb2
-from imp_service.rpc.requests.rules import shortest
 from imp_service.tables import DRY_FIELDS, ENGINE_FIELDS, SAMPLER_FIELDS
 from support.script_engine import ScriptEngine
 

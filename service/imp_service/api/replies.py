@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from .errors import left_early
+from .options import SamplingOptions
 from .tool_calls import ToolCallDelta, joined_calls
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
@@ -61,12 +62,19 @@ class SparsePrefillReport:
 class Started:
     """The prompt is evaluated."""
 
-    seed: int
+    # In force: each number has a value, the request's or the model's default. Without biases and breakers.
+    sampling: SamplingOptions
     prompt_tokens: int
     cached_prompt_tokens: int
     held_scores: Scores
     # None: nobody asked for it.
     sparse_prefill: SparsePrefillReport | None = None
+
+    @property
+    def seed(self) -> int:
+        """The seed in use. A request with this seed repeats the output."""
+        assert self.sampling.seed is not None  # narrows
+        return self.sampling.seed
 
     @property
     def prompt(self) -> TokenScores:
@@ -182,7 +190,7 @@ class GenerationResult:
     token_ids: list[int]
     finish_reason: FinishReason
     match: StopMatch | None
-    seed: int
+    sampling: SamplingOptions
     usage: Usage
     timings: Timings
     logprobs: list[float]
@@ -192,6 +200,12 @@ class GenerationResult:
     tool_calls: Sequence[ToolCallDelta] = ()
     speculation: SpeculationReport = SpeculationReport()
     sparse_prefill: SparsePrefillReport | None = None
+
+    @property
+    def seed(self) -> int:
+        """The seed in use. A request with this seed repeats the output."""
+        assert self.sampling.seed is not None  # narrows
+        return self.sampling.seed
 
 
 def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
@@ -211,7 +225,7 @@ def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
                 token_ids=[token for each in chunks for token in each.token_ids],
                 finish_reason=end.reason,
                 match=end.match,
-                seed=started.seed,
+                sampling=started.sampling,
                 usage=usage,
                 timings=timings,
                 logprobs=[logprob for each in chunks for logprob in each.logprobs],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,6 +27,7 @@ class ModelInfo:
     eos_token_ids: Sequence[int]
     chat_template: str
     default_sampling: SamplingOptions
+    default_sampling_origins: Mapping[str, str]  # "imp.conf", "model" (its file) or "imp", by option
     max_top_logprobs: int
     constraints: Sequence[str]
     supports_embeddings: bool

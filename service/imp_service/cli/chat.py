@@ -1,6 +1,7 @@
 """imp chat: a conversation with a model in this process. The prefix cache holds the earlier turns."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
@@ -81,6 +82,12 @@ class _LocalResponder:
 
     def check_options(self, options: dict[str, float]) -> None:
         check_output_options(self._with(options))
+
+    def default_sampling(self) -> Sequence[tuple[str, str, str]]:
+        from imp_service.cli.sampling_text import sampling_rows
+
+        default = self._runtime.default_sampler
+        return sampling_rows(default.options, default.origins)
 
     def _request(self, dialogue: Dialogue) -> "GenerationRequest":
         from imp_service.text import ChatMessage, ChatPrompt

@@ -1,12 +1,14 @@
-"""Resolves the sampler: an unset option takes the settings' value, else the model file's, else one that is off."""
+"""Resolves the sampler: an unset option takes the settings' value, else the model file's, else imp's own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from imp_service.api.options import DryOptions, SamplingOptions
+from imp_service.api.float32 import shortest
+from imp_service.api.options import DryOptions, SamplingOptions, with_seed
 from imp_service.config.overrides import DefaultSampling
 from imp_service.config.toml import excerpt
 from imp_service.core import CoreSampling
@@ -15,6 +17,13 @@ from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS, SamplerField
 
 # Fields of SamplingOptions -> value that changes nothing.
 OFF: Mapping[str, float] = {name: field.default for name, field in SAMPLER_FIELDS.items()}
+# For a model whose file recommends no draw, as nearly all GGUF files do. A draw at temperature 1 from the whole
+# vocabulary turns answers of a good model into nonsense: one token in five is an unlikely one.
+OWN: Mapping[str, float] = {"temperature": 0.8, "min_p": 0.05}
+# A file that has one of these recommends a draw.
+_DRAW = ("temperature", "top_k", "top_p", "min_p")
+# Where a default comes from.
+SETTINGS, FILE, IMP = "imp.conf", "model", "imp"
 DRY = DryOptions(**{name: field.default for name, field in DRY_FIELDS.items()})
 MAX_WINDOW = 2**31 - 1
 PREFIX = "general.sampling."
@@ -76,7 +85,7 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
         if isinstance(said, bool) or not isinstance(said, int | float):
             warnings[name] = f"{key}: is not a number; not used"
             continue
-        value = _in_our_words(name, said)
+        value = _in_our_words(name, shortest(said) if isinstance(said, float) else said)
         unfit = [str(violation) for violation in SAMPLING_BOUNDS[name].check(key, value)]
         if unfit:
             warnings[name] = f"{unfit[0]}; not used"
@@ -109,17 +118,25 @@ def _in_our_words(name: str, said: float) -> float:
     return 0 if name in _AS_ZERO and -math.inf < value < 0 else value
 
 
-def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) -> SamplingOptions:
-    """A model's default sampler. It sets every field but the seed."""
+@dataclass(frozen=True, slots=True)
+class DefaultSampler:
+    """A model's default sampler. It sets every field but the seed; `origins` says where each value comes from."""
+
+    options: SamplingOptions
+    origins: Mapping[str, str]
+
+
+def default_sampling(metadata: Mapping[str, object], wanted: DefaultSampling) -> DefaultSampler:
+    """A model's default sampler."""
     found = read_file_sampling(metadata)
-    values = {**OFF, **found.values}
+    of_file = dict(found.values)
     if not found.has_window and wanted.penalty_window is None:
-        values["repetition_penalty"] = OFF["repetition_penalty"]
-    for name in OFF:
-        override = getattr(wanted, name)
-        if override is not None:
-            values[name] = override
-    return replace(SamplingOptions(dry=DRY), **values)  # type: ignore[arg-type]
+        of_file.pop("repetition_penalty", None)
+    of_settings = {name: value for name in OFF if (value := getattr(wanted, name)) is not None}
+    own = OFF if any(name in of_file for name in _DRAW) else {**OFF, **OWN}
+    values: dict[str, float] = {**own, **of_file, **of_settings}
+    origins = {name: SETTINGS if name in of_settings else FILE if name in of_file else IMP for name in OFF}
+    return DefaultSampler(replace(SamplingOptions(dry=DRY), **values), origins)  # type: ignore[arg-type]
 
 
 def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -> list[str]:
@@ -129,26 +146,49 @@ def sampling_warnings(metadata: Mapping[str, object], wanted: DefaultSampling) -
     return [*unused, found.unknown] if found.unknown else unused
 
 
-def resolve(asked: SamplingOptions, default: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
-    """The resolved sampler. `tokens_with` lists the tokens whose text contains a string."""
-    breakers = asked.dry.breakers if asked.dry is not None else ()
+def in_force(asked: SamplingOptions, default: SamplingOptions) -> SamplingOptions:
+    """The sampler of a request: what it asks for, the default for the rest, and a seed."""
+    dry = asked.dry or DRY
+    numbers = _numbers(asked, default, SAMPLER_FIELDS)
+    return with_seed(replace(asked, **numbers, dry=replace(dry, **_numbers(dry, DRY, DRY_FIELDS))))
+
+
+def without_lists(sampling: SamplingOptions) -> SamplingOptions:
+    """The numbers of a sampler in force. Its caller knows the biases and breakers."""
+    dry = sampling.dry or DRY
+    return replace(sampling, logit_bias={}, dry=replace(dry, breakers=()))
+
+
+def effective(sampling: SamplingOptions) -> Mapping[str, float]:
+    """The numbers of a sampler in force that have an effect."""
+    return {name: value for name in OFF if (value := getattr(sampling, name)) != OFF[name]}
+
+
+def core_sampling(sampling: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
+    """A sampler in force for the core. `tokens_with` lists the tokens whose text contains a string."""
+    assert sampling.dry is not None  # narrows
     return CoreSampling(
-        **dict(_chosen(asked, default, SAMPLER_FIELDS)),
-        **dict(_chosen(asked.dry or DRY, DRY, DRY_FIELDS)),
-        dry_breakers=sorted({token for text in breakers for token in tokens_with(text)}),
-        logit_bias=dict(asked.logit_bias.items()),
-        seed=seed_of(asked),
+        **_core_numbers(sampling, SAMPLER_FIELDS),
+        **_core_numbers(sampling.dry, DRY_FIELDS),
+        dry_breakers=sorted({token for text in sampling.dry.breakers for token in tokens_with(text)}),
+        logit_bias=dict(sampling.logit_bias.items()),
+        seed=seed_of(sampling),
     )
 
 
-def _chosen(asked: object, default: object, fields: Mapping[str, SamplerField]) -> Iterator[tuple[str, float]]:
-    for name, field in fields.items():
-        value = getattr(asked, name)
-        found: float = getattr(default, name) if value is None else value
-        yield field.keyword, min(int(found), MAX_WINDOW) if field.is_whole else found
+def _numbers(asked: object, default: object, fields: Mapping[str, SamplerField]) -> dict[str, Any]:
+    """Each number, from the default if it is not asked for, in the type of its field."""
+    found = {name: getattr(asked, name) for name in fields}
+    values = {name: getattr(default, name) if value is None else value for name, value in found.items()}
+    return {name: int(value) if fields[name].is_whole else shortest(value) for name, value in values.items()}
 
 
-def seed_of(asked: SamplingOptions) -> int:
-    """The seed of options that have one."""
-    assert asked.seed is not None  # narrows
-    return asked.seed
+def _core_numbers(options: object, fields: Mapping[str, SamplerField]) -> dict[str, Any]:
+    values = {field.keyword: getattr(options, name) for name, field in fields.items()}
+    return {keyword: min(value, MAX_WINDOW) if isinstance(value, int) else value for keyword, value in values.items()}
+
+
+def seed_of(sampling: SamplingOptions) -> int:
+    """The seed of a sampler in force."""
+    assert sampling.seed is not None  # narrows
+    return sampling.seed

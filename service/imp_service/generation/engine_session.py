@@ -15,11 +15,9 @@ from imp_service.api.options import (
     GenerationRequest,
     SamplingOptions,
     StepOptions,
-    with_seed,
 )
 from imp_service.api.replies import StepOutput
 from imp_service.core import ENGINE_STOPPED, UNASKED, TokenEvent
-from imp_service.generation.defaults import seed_of
 from imp_service.generation.held_scores import HeldScores, candidates_of
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.runtime import ModelRuntime, cache_scope
@@ -39,14 +37,14 @@ class EngineSession:
     """Holds `position` tokens and perhaps a pending one: sampled, not yet evaluated. For one thread at a time."""
 
     def __init__(
-        self, runtime: ModelRuntime, sequence: int, text: SessionText, *, seed: int, position: int = 0
+        self, runtime: ModelRuntime, sequence: int, text: SessionText, sampling: SamplingOptions, *, position: int = 0
     ) -> None:
         self._text = text
         self._is_open = True
         self.runtime = runtime
         self.sequence = sequence
         self.position = position
-        self.seed = seed  # of the current sampler
+        self.sampling = sampling  # in force
 
     @classmethod
     def open(
@@ -59,7 +57,7 @@ class EngineSession:
         cache: CacheOptions = DEFAULT_CACHE,
     ) -> EngineSession:
         """An empty session."""
-        options = with_seed(sampling or SamplingOptions())
+        options = sampling or SamplingOptions()
         refuse(
             chain(
                 sampling_violations(options, runtime.n_tokens),
@@ -67,17 +65,18 @@ class EngineSession:
                 tenant_violations(tenant),
             )
         )
+        in_force = runtime.sampling_in_force(options)
         sequence = runtime.client.next_sequence()
         runtime.client.engine.open(
             sequence,
             kind="session",
-            sampling=runtime.resolve_sampling(options),
+            sampling=runtime.core_sampling(in_force),
             priority=priority,
             tenant=tenant,
             cache_scope=cache_scope(tenant, cache.salt),
             bypass_prefix=cache.bypass_prefix,
         )
-        return cls(runtime, sequence, SessionText(runtime.tokenizer), seed=seed_of(options))
+        return cls(runtime, sequence, SessionText(runtime.tokenizer), in_force)
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False):
@@ -96,8 +95,8 @@ class EngineSession:
         if keeps_sampler is None:
             keeps_sampler = request.sampling == SamplingOptions()
         request = runtime.with_tools(request)
-        sampling = with_seed(request.sampling)
-        resolved = None if keeps_sampler else runtime.resolve_sampling(sampling)
+        sampling = self.sampling if keeps_sampler else runtime.sampling_in_force(request.sampling)
+        resolved = None if keeps_sampler else runtime.core_sampling(sampling)
         limits, returns = runtime.limits_of(request), returns_of(request.output)
         max_draft_tokens, drafters = runtime.guessing_of(request.speculation)
 
@@ -113,10 +112,9 @@ class EngineSession:
                 max_draft_tokens=max_draft_tokens,
                 drafters=drafters,
             )
-            if not keeps_sampler:
-                self.seed = seed_of(sampling)
+            self.sampling = sampling
 
-        fold = runtime.fold(request, self.seed if keeps_sampler else seed_of(sampling), [])
+        fold = runtime.fold(request, sampling, [])
         return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=self.generated)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
@@ -139,7 +137,7 @@ class EngineSession:
         refuse(step_violations(step, runtime.vocab_size, runtime.n_tokens))
         if sampling is not None:
             refuse(sampling_violations(sampling, runtime.n_tokens))
-            sampling = with_seed(sampling)
+            sampling = runtime.sampling_in_force(sampling)
         fold = StepFold(on_done)
         fold.ticket = runtime.client.expect(fold.feed)
         try:
@@ -148,7 +146,7 @@ class EngineSession:
                 self.sequence,
                 list(tokens),
                 position=position,
-                sampling=None if sampling is None else runtime.resolve_sampling(sampling),
+                sampling=None if sampling is None else runtime.core_sampling(sampling),
                 base=base,
                 rebase=rebase,
                 limits=step_limits(step, runtime.eos_tokens),
@@ -159,7 +157,7 @@ class EngineSession:
             runtime.client.forget(fold.ticket)
             raise
         if sampling is not None:
-            self.seed = seed_of(sampling)
+            self.sampling = sampling
         return fold
 
     def fold_step(self, fold: StepFold, tokens: Sequence[int], *, is_prefill: bool = False) -> StepOutput:
@@ -190,7 +188,7 @@ class EngineSession:
 
     def forked(self, copy: int, position: int) -> EngineSession:
         """The session of a fork that the engine has made."""
-        return EngineSession(self.runtime, copy, self._text.copy(position), seed=self.seed, position=position)
+        return EngineSession(self.runtime, copy, self._text.copy(position), self.sampling, position=position)
 
     def truncated(self, position: int) -> None:
         """Notes that the engine has dropped what followed the first `position` tokens."""

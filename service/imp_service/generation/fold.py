@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from imp_service.api.options import OutputOptions
+from imp_service.api.options import OutputOptions, SamplingOptions
 from imp_service.api.replies import (
     DrafterReport,
     Finished,
@@ -71,14 +71,14 @@ class GenerationFold:
     def __init__(
         self,
         *,
-        seed: int,
+        sampling: SamplingOptions,
         prompt_ids: list[int],
         include_match: bool,
         output: OutputOptions,
         make_stream: Callable[[int, ConstraintState | None], OutputStream],
         constraints: list[ConstraintState | None],
     ) -> None:
-        self._seed = seed
+        self._sampling = sampling  # in force
         # Of the sequences that have ended.
         self._ends: list[FinishedEvent] = []
         self._prompt_ids = prompt_ids
@@ -209,7 +209,7 @@ class GenerationFold:
         """Without a StartedEvent the request ended while it was queued."""
         core = None if self._started is None else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
-        return Started(self._seed, self._n_prompt, self._n_cached, scores, sparse_prefill_of(self._started))
+        return Started(self._sampling, self._n_prompt, self._n_cached, scores, sparse_prefill_of(self._started))
 
     @property
     def _n_prompt(self) -> int:

@@ -19,12 +19,18 @@ from imp_service.api.options import (
     SparsePrefillOptions,
     SpeculationOptions,
     StopOptions,
-    with_seed,
 )
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
-from imp_service.generation.defaults import default_sampling, resolve, sampling_warnings, seed_of
+from imp_service.generation.defaults import (
+    core_sampling,
+    default_sampling,
+    in_force,
+    sampling_warnings,
+    seed_of,
+    without_lists,
+)
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.run import GenerationPlan, returns_of
@@ -85,7 +91,8 @@ class ModelRuntime:
         self.n_tokens: int = min(loaded.model.n_tokens, self.tokenizer.vocab_size)
         self.eos_tokens: list[int] = sorted(self.tokenizer.eos_ids)
         wanted = loaded.config.settings.model.overrides.default_sampling
-        self.default_sampling = default_sampling(loaded.metadata, wanted)
+        self.default_sampler = default_sampling(loaded.metadata, wanted)
+        self.default_sampling = self.default_sampler.options
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
         self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids, self.tokenizer.special_ids)
         self.no_sparse_prefill = loaded.no_sparse_prefill
@@ -122,8 +129,8 @@ class ModelRuntime:
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
         if not prompt_ids:
             raise invalid("prompt", "has no token")
-        sampling = with_seed(request.sampling)
-        resolved = self.resolve_sampling(sampling)
+        sampling = self.sampling_in_force(request.sampling)
+        resolved = self.core_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
         limits, returns = self.limits_of(request), returns_of(request.output)
         max_draft_tokens, drafters = self.guessing_of(request.speculation)
@@ -149,7 +156,7 @@ class ModelRuntime:
                 siblings=sequences[1:],
             )
 
-        fold = self.fold(request, seed_of(sampling), prompt_ids)
+        fold = self.fold(request, sampling, prompt_ids)
         return GenerationPlan(
             fold, sequences, submit, len(prompt_ids), request.stop.time_limit, sparse_keep=sparse.keep
         )
@@ -212,9 +219,13 @@ class ModelRuntime:
         words = f"a prompt of {least}{n_tokens} tokens{room} exceeds the context of {self.max_context}"
         return make_error("CONTEXT_TOO_LONG", words, details)
 
-    def resolve_sampling(self, sampling: SamplingOptions) -> CoreSampling:
-        """The sampler that runs; unset fields take the model's defaults."""
-        return resolve(with_seed(sampling), self.default_sampling, self._tokens_with)
+    def sampling_in_force(self, asked: SamplingOptions) -> SamplingOptions:
+        """The sampler of a request: unset fields take the model's defaults, and an unset seed is drawn."""
+        return in_force(asked, self.default_sampling)
+
+    def core_sampling(self, sampling: SamplingOptions) -> CoreSampling:
+        """A sampler in force for the core."""
+        return core_sampling(sampling, self._tokens_with)
 
     @cached_property
     def drafters(self) -> tuple[str, ...]:
@@ -275,17 +286,17 @@ class ModelRuntime:
             ends_at_eos=not stop.ignore_eos,
         )
 
-    def fold(self, request: GenerationRequest, seed: int, prompt_ids: list[int]) -> GenerationFold:
+    def fold(self, request: GenerationRequest, sampling: SamplingOptions, prompt_ids: list[int]) -> GenerationFold:
         """Returns the fold that turns the events of a generation into replies."""
         stop, output = request.stop, request.output
         rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
         program = None if request.constraint is None else self.text.compile(request.constraint)
         return GenerationFold(
-            seed=seed,
+            sampling=without_lists(sampling),
             prompt_ids=prompt_ids,
             include_match=stop.include_match,
             output=output,
-            make_stream=self._parsed_streams(request, rules, seed, prompt_ids)
+            make_stream=self._parsed_streams(request, rules, seed_of(sampling), prompt_ids)
             if output.has_channels
             else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],

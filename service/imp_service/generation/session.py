@@ -12,6 +12,7 @@ from imp_service.api.keywords import take, takes_options
 from imp_service.api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions, SessionStep, StepOptions
 from imp_service.api.replies import StepOutput
 from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
+from imp_service.generation.defaults import seed_of
 from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generation
@@ -50,7 +51,7 @@ class Session:
     @property
     def seed(self) -> int:
         """The seed of its sampler."""
-        return self._inner.seed
+        return seed_of(self._inner.sampling)
 
     @translating_text_errors()
     @takes_options(STEP_PARAMETERS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from imp_service.config.settings import Settings
+from imp_service.generation.defaults import DefaultSampler, default_sampling
 from imp_service.generation.text_side import TextSide
 from imp_service.text import TemplateInvalid, TextError
 from imp_service.text.templates.choice import read_sources
@@ -34,15 +35,18 @@ class TextReport:
     dialect: str
     ends: Sequence[EndToken]
     warnings: Sequence[str]
+    # What a request that sets no sampling option gets.
+    sampler: DefaultSampler
 
 
 def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size: int, n_tokens: int) -> TextReport:
     """Builds tokenizer and templates, and reports. Raises ConfigError if a template file cannot be read."""
+    sampler = default_sampling(metadata, settings.model.overrides.default_sampling)
     try:
         side = TextSide(metadata, settings, vocab_size)
     except TextError as error:
         ends = [EndToken(i, "", sources) for i, sources in _stated(metadata, n_tokens, settings).items()]
-        return TextReport("", str(error), _has_template(metadata), "", "", ends, ())
+        return TextReport("", str(error), _has_template(metadata), "", "", ends, (), sampler)
     tokenizer, fault, warnings = side.tokenizer, "", []
     try:
         warnings = side.templates.compile_all()
@@ -60,6 +64,7 @@ def describe_text(metadata: Mapping[str, object], settings: Settings, vocab_size
             for i, sources in tokenizer.special.ends.items()
         ],
         warnings=warnings,
+        sampler=sampler,
     )
 
 

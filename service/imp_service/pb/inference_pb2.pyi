@@ -57,7 +57,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, started: _Optional[_Union[GenerationStarted, _Mapping]] = ..., chunk: _Optional[_Union[GenerationChunk, _Mapping]] = ..., finished: _Optional[_Union[GenerationFinished, _Mapping]] = ...) -> None: ...
 
 class GenerationStarted(_message.Message):
-    __slots__ = ("request_id", "model", "seed", "prompt_tokens", "cached_prompt_tokens", "prompt", "sparse_prefill")
+    __slots__ = ("request_id", "model", "seed", "prompt_tokens", "cached_prompt_tokens", "prompt", "sparse_prefill", "sampling")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,7 @@ class GenerationStarted(_message.Message):
     CACHED_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     seed: int
@@ -72,7 +73,8 @@ class GenerationStarted(_message.Message):
     cached_prompt_tokens: int
     prompt: _types_pb2.TokenScores
     sparse_prefill: _types_pb2.SparsePrefillReport
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., seed: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., prompt: _Optional[_Union[_types_pb2.TokenScores, _Mapping]] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillReport, _Mapping]] = ...) -> None: ...
+    sampling: _types_pb2.SamplingOptions
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., seed: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., prompt: _Optional[_Union[_types_pb2.TokenScores, _Mapping]] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillReport, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ...) -> None: ...
 
 class GenerationChunk(_message.Message):
     __slots__ = ("index", "first_token", "token_ids", "text", "logprobs", "candidates", "reasoning", "tool_calls")

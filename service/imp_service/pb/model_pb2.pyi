@@ -19,7 +19,14 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill")
+    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins")
+    class DefaultSamplingOriginsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +47,7 @@ class GetModelInfoResponse(_message.Message):
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_SAMPLING_ORIGINS_FIELD_NUMBER: _ClassVar[int]
     model: str
     aliases: _containers.RepeatedScalarFieldContainer[str]
     architecture: str
@@ -60,7 +68,8 @@ class GetModelInfoResponse(_message.Message):
     num_tokens: int
     drafters: _containers.RepeatedScalarFieldContainer[str]
     supports_sparse_prefill: bool
-    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ...) -> None: ...
+    default_sampling_origins: _containers.ScalarMap[str, str]
+    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()

@@ -8,21 +8,20 @@ import re
 from google.protobuf.struct_pb2 import Struct
 
 from imp_service import __version__
-from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.api.revision import API_REVISION
 from imp_service.config.render import as_json
 from imp_service.core.installation import revision
 from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import ModelRuntime
 from imp_service.pb import model_pb2 as pb
-from imp_service.pb import types_pb2
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import duration, seconds_of, timestamp
+from imp_service.rpc.replies.write_replies import write_sampling
 from imp_service.rpc.requests.check_request import checked, checked_without_model
 from imp_service.serving.host import Host
 from imp_service.serving.load_meter import LoadSnapshot
 from imp_service.serving.served_model import ServedModel
-from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
+from imp_service.tables import LIMITS
 
 DEFAULT_INTERVAL = 1.0
 _USER_INFO = re.compile(r"//[^/@]*@")
@@ -71,6 +70,7 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
         eos_token_ids=model.eos_tokens,
         chat_template=model.text.template_source or "",
         default_sampling=write_sampling(model.default_sampling),
+        default_sampling_origins=model.default_sampler.origins,
         max_top_logprobs=LIMITS.top_logprobs,
         constraints=served.constraints,
         supports_logits=features.logits,
@@ -82,22 +82,6 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
     if bos is not None:
         info.bos_token_id = bos
     return info
-
-
-def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
-    """Every field that is set. The model's default sampler has no seed: each request draws its own."""
-    dry = options.dry
-    return types_pb2.SamplingOptions(
-        **{name: getattr(options, name) for name in SAMPLER_FIELDS},
-        logit_bias=options.logit_bias,
-        seed=options.seed,
-        dry=None if dry is None else write_dry(dry),
-    )
-
-
-def write_dry(options: DryOptions) -> types_pb2.DryOptions:
-    """Every field that is set."""
-    return types_pb2.DryOptions(**{name: getattr(options, name) for name in DRY_FIELDS}, breakers=options.breakers)
 
 
 def write_server_info(host: Host) -> pb.GetServerInfoResponse:

@@ -37,6 +37,9 @@ class Script:
         self._room = room
         self.asked: list[list[str]] = []
 
+    def default_sampling(self) -> list[tuple[str, str, str]]:
+        return [("temperature", "0.8", "imp"), ("min_p", "0.05", "imp")]
+
     def check_options(self, options: dict[str, float]) -> None:
         if options.get("temperature", 0) > 100:
             raise CommandError("FIELD_INVALID", "--temperature: expected 0 … 100")
@@ -200,7 +203,9 @@ def test_cmd_11_the_commands_change_what_is_asked(capfd) -> None:
     assert (asked.system, list(asked.options)) == (None, ["top_k", "max_tokens"])
     assert contents(conversation) == ["a", "one"]
     err = told(capfd)
-    assert err.startswith("temperature 0.5\ntop_k 3\nmax_tokens 9\n— with their defaults: top_p, ")
+    assert err.startswith(
+        "temperature 0.5\ntop_k 3\nmax_tokens 9\nmin_p 0.05 (default of imp)\n— off or free: top_p, typical_p, "
+    )
     assert "system message: Be brief.\n" in err
 
 

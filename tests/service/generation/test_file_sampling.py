@@ -11,7 +11,7 @@ import pytest
 import imp_service
 from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.config.overrides import DefaultSampling
-from imp_service.generation.defaults import OFF, default_sampling, sampling_warnings
+from imp_service.generation.defaults import IMP, OFF, OWN, default_sampling, in_force, sampling_warnings
 from support.command_line import demo_with_keys
 from support.gguf_writer import F32, I32, Key
 
@@ -19,8 +19,9 @@ BASE = "general.sampling."
 
 
 def changed(**said: Any) -> dict[str, float]:
-    """Returns the fields that these keys of a file change from off."""
-    found = default_sampling({BASE + name: value for name, value in said.items()}, DefaultSampling())
+    """Returns the fields that these keys of a file change from off. The file also recommends a draw."""
+    draw = {"temp": 1.0} | said
+    found = default_sampling({BASE + name: value for name, value in draw.items()}, DefaultSampling()).options
     return {name: getattr(found, name) for name in OFF if getattr(found, name) != OFF[name]}
 
 
@@ -47,16 +48,17 @@ def test_smp_27_llama_cpp_s_words_for_off_and_for_all_mean_the_same_here() -> No
 
 def test_smp_27_a_penalty_holds_only_over_a_window_that_is_known() -> None:
     unfit = {BASE + "penalty_last_n": -2, BASE + "penalty_repeat": 1.5}
-    assert default_sampling(unfit, DefaultSampling()).repetition_penalty == 1.0
+    assert default_sampling(unfit, DefaultSampling()).options.repetition_penalty == 1.0
     assert sampling_warnings(unfit, DefaultSampling()) == [
         f"{BASE}penalty_last_n: -2, expected 0 … {2**32 - 1}; not used, nor is {BASE}penalty_repeat"
     ]
     none = {**unfit, BASE + "penalty_last_n": 0}
     for metadata in (unfit, none):
-        window = default_sampling(metadata, DefaultSampling(penalty_window=64))
+        window = default_sampling(metadata, DefaultSampling(penalty_window=64)).options
         assert (window.repetition_penalty, window.penalty_window) == (1.5, 64)
         assert sampling_warnings(metadata, DefaultSampling(penalty_window=64)) == []
-        assert default_sampling(metadata, DefaultSampling(repetition_penalty=1.2)).repetition_penalty == 1.2
+        kept = default_sampling(metadata, DefaultSampling(repetition_penalty=1.2)).options
+        assert kept.repetition_penalty == 1.2
 
 
 def test_smp_27_samplers_that_imp_lacks_are_reported_together() -> None:
@@ -96,7 +98,7 @@ def test_smp_27_what_is_out_of_range_is_left_out_and_reported(key: str, value: o
 def test_smp_27_where_the_settings_speak_the_file_is_not_blamed() -> None:
     metadata = {BASE + "temp": math.nan}
     wanted = DefaultSampling(temperature=0.5)
-    assert default_sampling(metadata, wanted).temperature == 0.5
+    assert default_sampling(metadata, wanted).options.temperature == 0.5
     assert sampling_warnings(metadata, wanted) == []
 
 
@@ -112,3 +114,52 @@ def test_smp_27_such_a_model_runs_and_says_so(tmp_path: Path) -> None:
     with imp_service.load() as plain:
         assert told == [token for reply in plain.generate(request) for token in getattr(reply, "token_ids", ())]
         assert len(told) == 8
+
+
+SILENT: tuple[dict[str, Any], ...] = (
+    {},
+    {"general.name": "a model"},
+    {BASE + "penalty_repeat": 1.1, BASE + "penalty_last_n": 64},
+    {BASE + "temp": math.nan},
+    {"generation_config.do_sample": True},
+)
+
+
+@pytest.mark.parametrize("metadata", SILENT, ids=lambda said: " ".join(said) or "no key")
+def test_smp_28_imp_recommends_a_draw_where_the_file_does_not(metadata: dict[str, Any]) -> None:
+    found = default_sampling(metadata, DefaultSampling())
+    assert {name: getattr(found.options, name) for name in OWN} == OWN == {"temperature": 0.8, "min_p": 0.05}
+    assert {found.origins[name] for name in OWN} == {IMP}
+
+
+@pytest.mark.parametrize("said", [{"temp": 0.7}, {"top_k": 0}, {"top_p": 0.9}, {"min_p": 0.1}])
+def test_smp_28_a_file_that_recommends_a_draw_decides_all_of_it(said: dict[str, float]) -> None:
+    found = default_sampling({BASE + name: value for name, value in said.items()}, DefaultSampling())
+    [(key, value)] = said.items()
+    asked = "temperature" if key == "temp" else key
+    assert {name: getattr(found.options, name) for name in OFF} == {**OFF, asked: value}
+    assert found.origins == {**dict.fromkeys(OFF, IMP), asked: "model"}
+
+
+def test_smp_28_the_settings_replace_a_value_and_are_its_origin() -> None:
+    found = default_sampling({}, DefaultSampling(temperature=1.0, top_k=40))
+    assert (found.options.temperature, found.options.top_k, found.options.min_p) == (1.0, 40, 0.05)
+    names = ("temperature", "top_k", "min_p", "top_p")
+    assert [found.origins[name] for name in names] == ["imp.conf", "imp.conf", IMP, IMP]
+
+
+def test_smp_28_a_request_keeps_what_it_sets_and_a_zero_is_a_value() -> None:
+    default = default_sampling({}, DefaultSampling()).options
+    pure = in_force(SamplingOptions(temperature=1.0, min_p=0.0, seed=3), default)
+    assert {name: getattr(pure, name) for name in OFF} == OFF and pure.seed == 3
+    assert in_force(SamplingOptions(temperature=0.0), default).min_p == 0.05
+
+
+def test_smp_28_every_reply_says_what_was_in_force() -> None:
+    with imp_service.load(None, "model.overrides.default_sampling.top_k=5") as model:
+        result = model.generate("Once", max_tokens=1, temperature=0.5).result()
+        assert (result.sampling.temperature, result.sampling.top_k, result.sampling.seed) == (0.5, 5, result.seed)
+        with model.open(temperature=0, seed=7) as session:
+            session.prefill("Once")
+            held = session.generate(max_tokens=1).result()
+            assert (held.sampling.temperature, held.sampling.seed) == (0, 7)

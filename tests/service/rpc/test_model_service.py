@@ -78,6 +78,8 @@ def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> Non
     assert info.default_sampling.temperature == keys["general.sampling.temp"]
     assert info.default_sampling.top_p == keys["general.sampling.top_p"]
     assert unset_fields(info.default_sampling) == {"seed", "logit_bias"}
+    origins = {"temperature": "model", "top_p": "model", "penalty_window": "imp"}
+    assert {name: info.default_sampling_origins[name] for name in origins} == origins
     assert info.max_top_logprobs == 20
     assert list(info.constraints) == ["json_schema", "regex", "gbnf", "choices", "json_object"]
     assert list(info.drafters) == ["ngram", "grammar"]

@@ -3,6 +3,7 @@
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.call.generate import write_answer
@@ -112,6 +113,14 @@ class _ServerResponder:
         from imp_service.pb.inference_pb2 import GenerateRequest
 
         set_options(GenerateRequest(), options)
+
+    def default_sampling(self) -> Sequence[tuple[str, str, str]]:
+        from imp_service.cli.sampling_text import sampling_rows
+        from imp_service.pb.model_pb2 import GetModelInfoRequest
+        from imp_service.pb.model_pb2_grpc import ModelServiceStub
+
+        info = self._connection.unary(ModelServiceStub(self._connection.channel).GetModelInfo, GetModelInfoRequest())
+        return sampling_rows(info.default_sampling, info.default_sampling_origins)
 
     def _request_of(self, dialogue: Dialogue) -> "GenerateRequest":
         from imp_service.pb.inference_pb2 import GenerateRequest

@@ -88,6 +88,7 @@ def _health(arguments: Namespace) -> int:
 
 def _model_rows(model: "GetModelInfoResponse") -> list[tuple[str, str]]:
     from imp_service.cli.output import count_text
+    from imp_service.cli.sampling_text import sampling_line
 
     names = ", ".join((model.model, *model.aliases))
     yes_no = {True: "yes", False: "no"}
@@ -98,6 +99,7 @@ def _model_rows(model: "GetModelInfoResponse") -> list[tuple[str, str]]:
         ("sha256", model.weights_sha256 or "not known yet"),
         ("context", f"{model.max_context_tokens} tokens, vocabulary {model.vocab_size}"),
         ("chat template", yes_no[model.chat_template != ""]),
+        ("sampling", sampling_line(model.default_sampling, model.default_sampling_origins)),
         ("constraints", ", ".join(model.constraints) or "none"),
         ("logits", yes_no[model.supports_logits]),
         ("embeddings", yes_no[model.supports_embeddings]),

@@ -1,5 +1,6 @@
 """The parts of a conversation: turns and options, the responder that answers, and the result of an answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -60,3 +61,6 @@ class Responder(Protocol):
 
     def check_options(self, options: dict[str, float]) -> None:
         """Raises an error that names an option whose value cannot be sent."""
+
+    def default_sampling(self) -> Sequence[tuple[str, str, str]]:
+        """Name, value and origin of the model's sampling options."""

@@ -150,10 +150,15 @@ class Conversation:
         _print(f"{name} is {value:g}" if isinstance(value, float) else f"{name} is {value}")
 
     def _print_options(self) -> None:
-        for name, value in self.dialogue.options.items():
-            print(f"{name} {value}", file=sys.stderr)
-        others = [name for name in number_names() if name not in self.dialogue.options]
-        _print(f"with their defaults: {', '.join(others)}; /set NAME VALUE changes one, /set NAME {DEFAULT} undoes it")
+        options = self.dialogue.options
+        defaults = {row[0]: row for row in self._responder.default_sampling()}
+        for name, value in options.items():
+            print(f"{name} {value:g}", file=sys.stderr)
+        for name, text, origin in defaults.values():
+            if name not in options:
+                print(f"{name} {text} (default of {origin})", file=sys.stderr)
+        others = [name for name in number_names() if name not in options and name not in defaults]
+        _print(f"off or free: {', '.join(others)}; /set NAME VALUE changes one, /set NAME {DEFAULT} undoes it")
 
     def _save(self, word: str | None) -> None:
         assert word is not None  # narrows

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, TextIO
 from imp_service.cli.banner import describe_weights
 from imp_service.cli.failure import warning_line
 from imp_service.cli.output import bytes_text, count_text, memory_text, write_table
+from imp_service.cli.sampling_text import sampling_rows
 from imp_service.config.toml import excerpt
 
 if TYPE_CHECKING:
     from imp_service.core import ModelFile, TensorInfo
     from imp_service.core.inspect import DraftReport, MemoryNeed, ModelReport, WeightPlan
+    from imp_service.generation.defaults import DefaultSampler
     from imp_service.generation.text_report import TextReport
 
 
@@ -53,6 +55,10 @@ def report_object(
         "chat_template_fault": text.template_fault or None,
         "dialect": text.dialect or None,
         "ends": [asdict(end) for end in text.ends],
+        "sampling": {
+            name: {"value": getattr(text.sampler.options, name), "origin": origin}
+            for name, origin in text.sampler.origins.items()
+        },
         "facts": [asdict(fact) for fact in report.facts],
         "tensor_types": [asdict(row) for row in summarize(file.tensors)],
         **({"tensors": [asdict(weight) for weight in report.weights]} if with_tensors else {}),
@@ -91,6 +97,7 @@ def write_report(
     name = file.path.rpartition("/")[2]
     out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
     _write_text(out, text)
+    _write_sampling(out, text.sampler)
     if checked:
         out.write(f"checked: {checked}, tokenizer and chat template are good\n")
     out.write("\nfacts\n")
@@ -118,6 +125,14 @@ def _write_text(out: TextIO, text: "TextReport") -> None:
     out.write("\nend tokens\n" if text.ends else "\nend tokens: none, a text runs to its limit\n")
     rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]
     write_table(out, ("id", "token", "source"), rows, "  ")
+
+
+def _write_sampling(out: TextIO, sampler: "DefaultSampler") -> None:
+    """What a request that sets no sampling option gets."""
+    rows = sampling_rows(sampler.options, sampler.origins)
+    out.write("\ndefault sampling\n" if rows else "\ndefault sampling: from the whole vocabulary at temperature 1\n")
+    if rows:
+        write_table(out, ("option", "value", "origin"), rows, "  ")
 
 
 def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_tensors: bool) -> None:

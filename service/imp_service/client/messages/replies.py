@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from google.protobuf.duration_pb2 import Duration
 
+from ...api.float32 import shortest
 from ...api.options import DryOptions, SamplingOptions
 from ...api.replies import (
     Candidate,
@@ -64,7 +65,7 @@ def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
         case "started":
             started = message.started
             return Started(
-                started.seed,
+                replace(_sampling(started.sampling), seed=started.seed),
                 started.prompt_tokens,
                 started.cached_prompt_tokens,
                 WireScores(started.prompt),
@@ -135,6 +136,7 @@ def read_model_info(info: model_pb2.GetModelInfoResponse) -> ModelInfo:
         eos_token_ids=list(info.eos_token_ids),
         chat_template=info.chat_template,
         default_sampling=_sampling(info.default_sampling),
+        default_sampling_origins=dict(info.default_sampling_origins),
         max_top_logprobs=info.max_top_logprobs,
         constraints=list(info.constraints),
         supports_embeddings=info.supports_embeddings,
@@ -226,10 +228,16 @@ def _candidates(candidates: types_pb2.Candidates) -> list[Candidate]:
 
 
 def _sampling(message: types_pb2.SamplingOptions) -> SamplingOptions:
-    values: dict[str, Any] = {field.name: value for field, value in message.ListFields()}
+    values = _decimals(message)
     values["logit_bias"] = dict(message.logit_bias)
     if "dry" in values:
-        dry = {field.name: value for field, value in message.dry.ListFields()}
+        dry = _decimals(message.dry)
         values["dry"] = DryOptions(**{**dry, "breakers": tuple(message.dry.breakers)})
     known = {field.name for field in fields(SamplingOptions)}
     return SamplingOptions(**{name: value for name, value in values.items() if name in known})
+
+
+def _decimals(message: Any) -> dict[str, Any]:
+    """The fields that are set. Floats are the decimals that were set, as on the side that set them."""
+    fields_set: Iterable[tuple[Any, Any]] = message.ListFields()
+    return {field.name: shortest(value) if isinstance(value, float) else value for field, value in fields_set}

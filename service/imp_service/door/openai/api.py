@@ -26,6 +26,7 @@ from imp_service.door.openai.requests import Caller, ParsedRequest, read_chat, r
 from imp_service.door.openai.response_requests import read_response
 from imp_service.door.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.door.openai.running import Numbered, replies_of
+from imp_service.generation.defaults import effective
 from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
@@ -111,6 +112,9 @@ class OpenAi:
         parsed = await read_body(call, host, read_object)
         if parsed.ignored:
             call.headers.append(("imp-ignored", ", ".join(map(shown, parsed.ignored[:MAX_NAMED]))))
+        in_force = effective(host.model.sampling_in_force(parsed.requests[0].sampling))
+        listed = ", ".join(f"{name}={value:g}" for name, value in in_force.items())
+        call.headers.append(("imp-sampling", listed or "plain"))
         return parsed
 
     async def _gather(self, call: HttpCall, parsed: ParsedRequest, gatherer: Gatherer) -> None:

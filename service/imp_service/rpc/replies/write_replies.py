@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.api.replies import (
     Candidate,
     Chunk,
@@ -22,6 +23,7 @@ from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.encoded import Encoded, Pieces
+from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS
 
 STARTED = inference_pb2.GenerateResponse.DESCRIPTOR.fields_by_name["started"].number
 PROMPT = inference_pb2.GenerationStarted.DESCRIPTOR.fields_by_name["prompt"].number
@@ -76,6 +78,21 @@ def write_scores(scores: Scores) -> Iterator[types_pb2.TokenScores]:
     for part in scores.parts():
         candidates = map(_candidates, part.candidates)
         yield types_pb2.TokenScores(token_ids=part.token_ids, logprobs=part.logprobs, candidates=candidates)
+
+
+def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
+    """Every field that is set. The model's default sampler has no seed: each request draws its own."""
+    dry = options.dry
+    return types_pb2.SamplingOptions(
+        **{name: getattr(options, name) for name in SAMPLER_FIELDS},
+        logit_bias=options.logit_bias,
+        seed=options.seed,
+        dry=None if dry is None else _dry(dry),
+    )
+
+
+def _dry(options: DryOptions) -> types_pb2.DryOptions:
+    return types_pb2.DryOptions(**{name: getattr(options, name) for name in DRY_FIELDS}, breakers=options.breakers)
 
 
 def encode_started(started: Started, request_id: str, model: str) -> Encoded:
@@ -164,6 +181,7 @@ def _write_started_without_scores(
     message.request_id = request_id
     message.model = model
     message.seed = started.seed
+    message.sampling.CopyFrom(write_sampling(started.sampling))
     message.prompt_tokens = started.prompt_tokens
     message.cached_prompt_tokens = started.cached_prompt_tokens
     if started.sparse_prefill is not None:

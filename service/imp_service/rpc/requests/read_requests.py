@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from imp_service.api.float32 import shortest
 from imp_service.api.options import (
     CacheOptions,
     DryOptions,
@@ -23,7 +24,6 @@ from imp_service.api.options import (
 from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.requests.rules import shortest
 from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from imp_service.api.errors import Violation
+from imp_service.api.float32 import shortest
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.serving.rules.kinds import Finding, Number, Rule, Seconds, TokenIds
@@ -56,8 +56,3 @@ class KnownEnum(Rule):
     def check(self, value: int, path: str, served: ServedModel) -> Iterator[Finding]:
         if value not in self.known:
             yield Violation(path, f"{value}, expected one of {sorted(self.known)}")
-
-
-def shortest(value: float) -> float:
-    """A 32-bit float as its shortest decimal, which is what the caller wrote. Limits are compared with that."""
-    return float(str(np.float32(value)))

@@ -82,7 +82,7 @@ def check_base(held: HeldSession, n_tokens: int, base: int | None) -> None:
 async def find_breakers(workers: TextWorkers, model: ModelRuntime, sampling: SamplingOptions | None) -> None:
     """Finds the tokens that contain a sampler's DRY breakers, on a worker. The model caches the result."""
     if sampling is not None and sampling.has_breakers:
-        await workers.run(lambda: model.resolve_sampling(sampling), SMALL_BYTES)
+        await workers.run(lambda: model.core_sampling(model.sampling_in_force(sampling)), SMALL_BYTES)
 
 
 def begin_step(sessions: Sessions, held: HeldSession, extension: Extension[R]) -> asyncio.Future[R | Exception]:

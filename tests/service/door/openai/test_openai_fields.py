@@ -319,3 +319,11 @@ def test_oai_1_unknown_fields_are_ignored_where_the_settings_say_so() -> None:
         # Clients choose the names: they cannot break a header.
         reply = http.chat(max_tokens=1, **{"é\r\nx: y": 1, "y" * 10_000: 1})
         assert (reply.status, len(reply.headers["imp-ignored"]) < 200) == (200, True)
+
+
+def test_smp_28_a_header_lists_the_sampler_in_force() -> None:
+    with serve_http("model.overrides.default_sampling.top_p=0.9") as http:
+        asked = http.chat(max_tokens=1, temperature=0.5, min_p=0.1)
+        assert asked.headers["imp-sampling"] == "temperature=0.5, top_p=0.9, min_p=0.1"
+        plain = http.chat(max_tokens=1, temperature=1, top_k=0, top_p=1, min_p=0)
+        assert plain.headers["imp-sampling"] == "plain"
