@@ -38,4 +38,5 @@ class Events:
 def dumps(value: object) -> str:
     """JSON without spaces. A person can read it in any language."""
     text = _ENCODER.encode(value)
-    return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    is_plain = text.isascii() and "\x7f" not in text
+    return text if is_plain else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from imp_service import GenerationRequest, __version__
+from imp_service.door.openai.events import dumps
 from imp_service.door.openai.running import replies_of
 from imp_service.door.tokens import PIECE, json_list
 from imp_service.pb import inference_pb2 as pb
@@ -467,6 +468,12 @@ def test_oai_2_text_is_written_so_that_a_person_can_read_it() -> None:
             assert [letter for letter in READABLE if letter.encode() not in written] == []
             assert [letter for letter in ESCAPED if letter.encode() in written] == []
             assert [letter for letter in ESCAPED if f"\\u{ord(letter):04x}".encode() not in written] == []
+
+
+@pytest.mark.parametrize("letter", ESCAPED)
+def test_oai_2_a_letter_that_a_terminal_would_obey_is_escaped_in_any_company(letter: str) -> None:
+    for text in (letter, f"a{letter}", f"ü{letter}"):
+        assert letter not in dumps(text) and json.loads(dumps(text)) == text
 
 
 def test_oai_2_every_model_entry_is_of_the_sdk(http: HttpServed) -> None:
