@@ -8,6 +8,7 @@ import pytest
 
 from imp_service.cli.shell import main
 from imp_service.models import demo_model_path
+from support.command_line import error_lines
 from support.forward_runs import load
 from support.hf_contents import hf_config, hf_tensors, write_hf
 from support.tiny_models import tiny
@@ -140,7 +141,7 @@ def test_what_cannot_be_measured_is_refused(
     assert main(["bench", *arguments]) in (64, 71)
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.splitlines()[-1].startswith(f"imp: error: {message}")
+    assert error_lines(err)[-1].startswith(f"imp: error: {message}")
 
 
 def test_prompts_read_in_steps_read_the_weights_in_each() -> None:

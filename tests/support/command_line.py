@@ -22,6 +22,11 @@ def clean_environment(home: Path) -> dict[str, str]:
     return {**kept, "HOME": str(home), "PYTHONPATH": str(FOUND_IN)}
 
 
+def error_lines(stderr: str) -> list[str]:
+    """Returns the error lines of a command. After USAGE, a line follows that names the help."""
+    return [line for line in stderr.splitlines() if line.startswith("imp: error: ")]
+
+
 def modules_after(words: list[str], home: Path) -> set[str]:
     """Returns the modules that a subprocess has imported after running `imp` with these words."""
     code = f"import sys\nfrom imp_service.cli.shell import main\nmain({words!r})\nprint('LOADED', *sorted(sys.modules))"

@@ -15,12 +15,38 @@ _NO_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 _QUOTED = re.compile(r"[\w.-]+")
 
 
-class UsageError(Exception):
-    """An invalid command line. `usage` is printed above the error line."""
+# Commands of Ollama and of other servers, and what imp has in their place.
+_FOREIGN_COMMANDS = {
+    "ps": "imp top watches a running server",
+    "stop": "Ctrl-C or SIGTERM ends imp serve, and imp admin drain makes it refuse new requests",
+    "start": "imp serve starts a server",
+    "list": "imp ls lists the downloaded models",
+    "show": "imp inspect shows what a model holds",
+    "download": "imp pull downloads a model",
+    "generate": "imp run continues a text",
+}
+_GPU = "imp uses the CPU unless device.kind says otherwise: --set device.kind=cuda (docs/cuda.md)"
+_HTTP = "write --http HOST:PORT, or --listen HOST:PORT for gRPC"
+# Options of llama.cpp, vLLM and Ollama: what imp has in their place, and the option that a command then has.
+_FOREIGN_OPTIONS = {
+    **dict.fromkeys(("--port", "--host"), (_HTTP, "--http")),
+    **dict.fromkeys(("-ngl", "--n-gpu-layers", "--gpu-layers", "--gpu", "--gpus"), (_GPU, "--set")),
+    **dict.fromkeys(("--ctx-size", "--max-model-len", "--n-ctx"), ("write --context N", "--context")),
+    **dict.fromkeys(("-t", "--threads"), ("write --set device.threads=N", "--set")),
+    **dict.fromkeys(("-np", "--parallel", "--max-num-seqs"), ("write --set scheduler.max_running=N", "--set")),
+    **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), ("write -m hf:OWNER/NAME:TYPE", "--model")),
+    **dict.fromkeys(("--alias", "--served-model-name"), ("write --set model.name=NAME", "--set")),
+    "--chat-template-file": ("write --set model.overrides.chat_template=FILE", "--set"),
+    "--gpu-memory-utilization": ("write --set kv.bytes=SIZE for the memory of the cache", "--set"),
+}
 
-    def __init__(self, usage: str, message: str) -> None:
+
+class UsageError(Exception):
+    """An invalid command line. `prog` is the command whose help is named below the error line."""
+
+    def __init__(self, prog: str, message: str) -> None:
         self.reason = "USAGE"
-        self.usage = usage
+        self.prog = prog
         self.message = message
         super().__init__(message)
 
@@ -47,7 +73,7 @@ class Parser(ArgumentParser):
         self.examples = tuple(examples)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(self.format_usage(), message + self._nearest(message))
+        raise UsageError(self.prog, message + self._nearest(message))
 
     def _nearest(self, message: str) -> str:
         """The option or the choice that a wrong word resembles."""
@@ -58,6 +84,8 @@ class Parser(ArgumentParser):
             wrong = found[1]
         elif found := _NO_CHOICE.search(message):
             wrong, known = found[1], _QUOTED.findall(found[2])
+            if wrong in _FOREIGN_COMMANDS and "serve" in known:
+                return f"; {_FOREIGN_COMMANDS[wrong]}"
         close = get_close_matches(wrong, known, n=1) if wrong else ()
         return "".join(f"; did you mean {name}?" for name in close)
 
@@ -68,6 +96,19 @@ def _options(parser: ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
         for below in action.choices.values() if isinstance(action.choices, dict) else ():
             yield from _options(below)
+
+
+def refuse_foreign_options(parser: ArgumentParser, words: Sequence[str]) -> None:
+    """Raises UsageError for an option of another tool, with what imp has in its place.
+
+    It looks before the parser does, which reads `-ngl` as `-n gl`.
+    """
+    known = set(_options(parser))
+    for word in words[: words.index("--")] if "--" in words else words:
+        name = word.partition("=")[0]
+        advice, option = _FOREIGN_OPTIONS.get(name, ("", ""))
+        if option in known and name not in known:
+            raise UsageError(parser.prog, f"unrecognized arguments: {name}; {advice}")
 
 
 class Once(Action):

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Sequence
 
-from imp_service.cli.arguments import Parser, UsageError
+from imp_service.cli.arguments import Parser, UsageError, refuse_foreign_options
 from imp_service.cli.commands import COMMANDS, Command
 from imp_service.cli.version import PrintVersion
 
@@ -22,6 +22,8 @@ def parse(words: Sequence[str]) -> tuple[Command, Namespace]:
         typed = next((word for word in words if not word.startswith("-")), None)
     chosen = next((command for command in COMMANDS if command.name == typed), None)
     parser, of_command = build_parser({chosen.name} if chosen is not None else ())
+    if chosen is not None:
+        refuse_foreign_options(of_command[chosen.name], words)
     known, unknown = parser.parse_known_args(_with_method(list(words), chosen))
     if chosen is None:
         parser.error("no command, expected COMMAND; imp help lists them")
@@ -61,6 +63,7 @@ def _with_method(words: list[str], command: Command | None) -> list[str]:
         return words
     stray = next((word for word in rest if word in command.methods), None)
     if stray is not None:
-        expected = f"{stray}: expected a method right after imp {command.name}, before its options"
-        raise UsageError("", f"{expected}; if it is an argument, write imp {command.name} {command.methods[0]} …")
+        prog = f"imp {command.name}"
+        expected = f"{stray}: expected a method right after {prog}, before its options"
+        raise UsageError(prog, f"{expected}; if it is an argument, write {prog} {command.methods[0]} …")
     return [*words[:position], command.methods[0], *rest]

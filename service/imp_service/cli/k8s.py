@@ -64,7 +64,7 @@ def configure(parser: ArgumentParser) -> None:
         help="a fixed number of pods, or N to M, scaled on waiting requests (default: 1-8; a sidecar: 2)",
     )
     add_set_option(parser, "in the pods' imp.conf: paths are the pods' own")
-    parser.set_defaults(usage=parser.format_usage)
+    parser.set_defaults(prog=parser.prog)
 
 
 def run(arguments: Namespace) -> int:
@@ -121,16 +121,16 @@ def _check(arguments: Namespace) -> None:
     for field, (pattern, expected) in rules.items():
         text = getattr(arguments, field)
         if text is not None and pattern.fullmatch(text) is None:
-            raise UsageError(arguments.usage(), f"--{field.replace('_', '-')}: found {text}, expected {expected}")
+            raise UsageError(arguments.prog, f"--{field.replace('_', '-')}: found {text}, expected {expected}")
     replicas = _replicas(arguments.replicas)
     if replicas is not None and replicas[0] > replicas[1]:
-        raise UsageError(arguments.usage(), f"--replicas: found {arguments.replicas}, expected the lesser number first")
+        raise UsageError(arguments.prog, f"--replicas: found {arguments.replicas}, expected the lesser number first")
     if arguments.sidecar and replicas is not None and replicas[0] != replicas[1]:
-        raise UsageError(arguments.usage(), "--replicas: a range with --sidecar, expected one number")
+        raise UsageError(arguments.prog, "--replicas: a range with --sidecar, expected one number")
     if arguments.app_image is not None and not arguments.sidecar:
-        raise UsageError(arguments.usage(), "--app-image: given without --sidecar, expected --sidecar too")
+        raise UsageError(arguments.prog, "--app-image: given without --sidecar, expected --sidecar too")
     if arguments.model is None and (arguments.model_image or arguments.model_claim):
-        raise UsageError(arguments.usage(), "--model-image, --model-claim: given without --model, expected --model too")
+        raise UsageError(arguments.prog, "--model-image, --model-claim: given without --model, expected --model too")
 
 
 def _replicas(text: str | None) -> tuple[int, int] | None:
@@ -144,9 +144,9 @@ def _check_assignments(arguments: Namespace, config: "Config") -> None:
 
     for name in ("grpc", "health", "metrics"):
         if origin_at(config.tree, ("listen", name)).source == "--set":
-            raise UsageError(arguments.usage(), f"--set listen.{name}: the bases define the ports of the manifests")
+            raise UsageError(arguments.prog, f"--set listen.{name}: the bases define the ports of the manifests")
     if arguments.model is None and origin_at(config.tree, ("model", "path")).source == "--set":
-        raise UsageError(arguments.usage(), "--set model.path: given without --model, expected a file to size for")
+        raise UsageError(arguments.prog, "--set model.path: given without --model, expected a file to size for")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_settings_options(parser)
-    parser.set_defaults(usage=parser.format_usage)
+    parser.set_defaults(prog=parser.prog)
 
 
 def run(arguments: Namespace) -> int:
@@ -76,9 +76,9 @@ def _device(arguments: Namespace, config: "Config") -> str:
             continue
         if arguments.explain is None:
             what = f"{option}: given without --explain, expected --explain TYPE NxK too"
-            raise UsageError(arguments.usage(), what)
+            raise UsageError(arguments.prog, what)
         if not is_for:
-            raise UsageError(arguments.usage(), f"{option}: has no effect on {device}, {_WANTS[option]}")
+            raise UsageError(arguments.prog, f"{option}: has no effect on {device}, {_WANTS[option]}")
     return device
 
 
@@ -113,7 +113,7 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
     dtype, size = arguments.explain
     found = _SIZE.fullmatch(size)
     if found is None:
-        raise UsageError(arguments.usage(), f"--explain: size {size}, expected rows x elements, such as 4096x1024")
+        raise UsageError(arguments.prog, f"--explain: size {size}, expected rows x elements, such as 4096x1024")
     candidates = explain(dtype, int(found[1]), int(found[2]), choice)
     if arguments.json:
         of = {"isa": isa_name(choice.isa)} if choice.device == CPU else {"device": choice.device, "gpu": choice.gpu}

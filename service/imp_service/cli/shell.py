@@ -30,8 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = command.module().run(parsed)
         sys.stdout.flush()
     except UsageError as error:
-        sys.stderr.write(error.usage)
-        return report(error.reason, error.message)
+        status = report(error.reason, error.message)
+        print(f"{error.prog} --help lists what it takes", file=sys.stderr, flush=True)
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from support.certificates import make_certificate
+from support.command_line import error_lines
 from support.http_served import DEMO_MODEL, serve_http
 from support.scraped import scrape
 from support.scripted_openai import CHAT, COMPLETIONS, ScriptedOpenAi, scripted_openai
@@ -218,4 +219,4 @@ def test_what_cannot_be_measured_says_why(call, tmp_path):
 def test_words_that_make_no_sense_are_refused(call, words, complaint):
     status, out, err = call("bench", *words)
     assert (status, out) == (64, "")
-    assert complaint in err.splitlines()[-1]
+    assert complaint in error_lines(err)[-1]

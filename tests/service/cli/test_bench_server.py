@@ -14,6 +14,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 
 from imp_service.pb.inference_pb2 import GenerateRequest
 from imp_service.pb.model_pb2 import GetModelInfoResponse, GetServerInfoResponse
+from support.command_line import error_lines
 from support.scripted_server import refuse, scripted_server, story
 
 MODEL = GetModelInfoResponse(
@@ -145,7 +146,7 @@ def test_the_page_needs_nothing_else_and_draws_what_was_measured(call, tmp_path)
 def test_options_of_the_other_kind_of_bench_are_refused(call, words, complaint):
     status, out, err = call("bench", *words)
     assert (status, out) == (64, "")
-    assert complaint in err.splitlines()[-1]
+    assert complaint in error_lines(err)[-1]
 
 
 def test_what_does_not_fit_the_context_is_refused_before_it_is_asked(call):

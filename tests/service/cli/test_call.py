@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 
 from imp_service.pb import tokenizer_pb2
 from imp_service.pb.inference_pb2 import GenerateRequest
-from support.command_line import clean_environment, modules_after
+from support.command_line import clean_environment, error_lines, modules_after
 from support.patience import HANGS_AFTER
 from support.scripted_server import refuse, scripted_server, story
 from support.terminal_session import CTRL_C, PROMPT, terminal_session
@@ -52,7 +52,7 @@ def test_generate_is_meant_where_no_method_is_typed(call, server):
         assert call(*words)[:2] == (0, "Once upon\x1b a time\n")
     assert [request.text for request in asked] == ["hello", "hello"]
     status, _, err = call("call", "--target", address, "health")
-    assert (status, err.splitlines()[-1]) == (
+    assert (status, error_lines(err)[-1]) == (
         64,
         "imp: error: USAGE: health: expected a method right after imp call, before its options; "
         "if it is an argument, write imp call generate …",
@@ -242,7 +242,7 @@ USAGE = {
 def test_a_bad_command_line_calls_nobody(call, words):
     status, out, err = call("call", *words)
     assert (status, out) == (64, "")
-    line = err.splitlines()[-1]
+    line = error_lines(err)[-1]
     assert line.startswith("imp: error: USAGE: ") and USAGE[words] in line
 
 

@@ -16,6 +16,7 @@ from imp_service.cli.command_line import build_parser, parse
 from imp_service.cli.commands import COMMANDS
 from imp_service.config.render import render
 from imp_service.models import demo_model_path
+from support.command_line import error_lines
 
 
 def _every_parser(parser: ArgumentParser) -> Iterator[ArgumentParser]:
@@ -99,7 +100,7 @@ def test_cmd_6_what_cannot_be_meant_says_what_to_type(words: list[str], line: st
     Path("model.gguf").write_bytes(b"GGUF")
     status, out, err = call(*words)
     assert (status, out) == (64, "")
-    assert line in err.splitlines()[-1]
+    assert line in error_lines(err)[-1]
 
 
 def test_cmd_6_several_words_are_one_prompt(call) -> None:
@@ -134,4 +135,4 @@ def test_cmd_7_an_answer_of_a_schema_or_a_regular_expression(call) -> None:
         Path("model.gguf").write_bytes(b"\xff")
         status, out, err = call("run", "x", *words, *fixed)
         assert (status, out) == (code, "")
-        assert reason in err.splitlines()[-1], err
+        assert reason in error_lines(err)[-1], err

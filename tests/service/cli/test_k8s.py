@@ -10,6 +10,7 @@ import pytest
 
 from imp_service.config import load
 from imp_service.models import demo_model_path
+from support.command_line import error_lines
 from support.manifests import KUBERNETES, base_documents, base_files, kustomized, refusals
 from support.pods import containers_of, imp_of, of_kind, pod_of, stream_documents
 
@@ -160,8 +161,9 @@ def test_the_pods_settings_are_those_of_the_base_and_set_alone(call, tmp_path, m
 def test_l18_what_would_not_fit_the_manifests_is_refused(call, words: tuple[str, ...], said: str):
     status, out, err = call("k8s", *words)
     assert (status, out) == (64, ""), err
-    assert err.startswith("usage: imp k8s ")
-    assert said in err
+    line, advice = err.splitlines()
+    assert line.startswith("imp: error: USAGE: ") and said in line
+    assert advice == "imp k8s --help lists what it takes"
 
 
 @pytest.mark.few(4)
@@ -179,12 +181,12 @@ def test_l18_what_would_not_fit_the_manifests_is_refused(call, words: tuple[str,
     ],
 )
 def test_set_is_refused_in_the_same_words_as_elsewhere(call, words: tuple[str, ...]):
-    """The error is the same as that of `imp serve` and `imp config check`, except for the usage line."""
+    """The error is the same as that of `imp serve` and `imp config check`, except for the line that names the help."""
 
     def told(*command: str) -> tuple[int, str]:
         status, out, err = call(*command, *words)
         assert out == ""
-        return status, err.splitlines()[-1]
+        return status, error_lines(err)[-1]
 
     assert told("k8s") == told("serve")
     assert told("k8s")[0] in (64, 78)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from imp_service.models import demo_draft_model_path
-from support.command_line import clean_environment, modules_after
+from support.command_line import clean_environment, error_lines, modules_after
 from support.patience import HANGS_AFTER
 
 GREEDY = ("--temperature", "0", "--max-tokens", "24")
@@ -90,7 +90,7 @@ def test_what_cannot_be_is_refused_in_one_line(call):
     for words, (status, reason) in cases.items():
         found, out, err = call("run", "Once", *words)
         assert (found, out) == (status, ""), (words, err)
-        assert err.splitlines()[-1].startswith(f"imp: error: {reason}: "), (words, err)
+        assert error_lines(err)[-1].startswith(f"imp: error: {reason}: "), (words, err)
 
 
 def test_a_refusal_names_the_option_that_was_typed(call):
@@ -99,7 +99,9 @@ def test_a_refusal_names_the_option_that_was_typed(call):
         ("run", "x", "--max-tokens", "-3", "--seed", "-1"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
         ("run", "x", "--temperature", "nan"): "FIELD_INVALID: --temperature: nan, expected 0 … 100",
         ("chat", "--max-tokens", "-3"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
-        ("serve", "--listen", "foo"): 'CONFIG_INVALID: --listen: found ["foo"], expected ',
+        ("serve", "--listen", "foo"): "CONFIG_INVALID: --listen: found foo, expected a port, host:port such as ",
+        ("serve", "--http", "off", "--http", "9"): "CONFIG_INVALID: --http: found off, expected a port, host:port such",
+        ("serve", "--http", "65536"): "CONFIG_INVALID: --http: found 65536, expected a port, host:port such",
         ("run", "x", "-m", "/no/such.gguf"): "MODEL_MISSING: /no/such.gguf: No such file or directory, ",
         ("inspect", "-m", "../no.gguf"): "MODEL_MISSING: ../no.gguf: No such file or directory, ",
         ("bench", "-m", "/no/such.gguf"): "MODEL_MISSING: /no/such.gguf: No such file or directory, ",

@@ -74,16 +74,50 @@ def _raise(error: BaseException) -> Callable[[], int]:
         (["config", "show", "--set"], "--set: expected one argument"),
     ],
 )
-def test_l18_a_bad_command_line_ends_with_64_and_usage(
+def test_l18_a_bad_command_line_ends_with_64_and_names_the_help(
     words: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ):
     assert shell.main(words) == 64
     out, err = capfd.readouterr()
     assert out == ""
-    usage, line = err.rstrip("\n").rsplit("\n", 1)
-    assert usage.startswith("usage: imp ")
-    assert line.startswith("imp: error: USAGE: ")
-    assert message in line
+    line, advice = err.splitlines()
+    assert line.startswith("imp: error: USAGE: ") and message in line
+    assert re.fullmatch(r"imp( config( show)?)? --help lists what it takes", advice)
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("serve --port 9000", "unrecognized arguments: --port; write --http HOST:PORT, or --listen HOST:PORT for gRPC"),
+        ("serve --host=0.0.0.0", "unrecognized arguments: --host; write --http HOST:PORT"),
+        ("serve -ngl 99", "--set device.kind=cuda"),
+        ("run -ngl 99 x", "unrecognized arguments: -ngl; imp uses the CPU"),
+        ("serve --gpu", "--set device.kind=cuda"),
+        ("bench --gpu-layers 9", "--set device.kind=cuda"),
+        ("serve --ctx-size 4096", "write --context N"),
+        ("serve -hf a/b:Q8_0", "write -m hf:OWNER/NAME:TYPE"),
+        ("serve --threads 2", "write --set device.threads=N"),
+        ("top --port 9000", "unrecognized arguments: --port 9000"),
+        ("ps", "; imp top watches a running server"),
+        ("stop", "; Ctrl-C or SIGTERM ends imp serve, and imp admin drain makes it refuse new requests"),
+        ("list", "; imp ls lists the downloaded models"),
+        ("download a/b", "; imp pull downloads a model"),
+    ],
+)
+def test_cmd_14_words_of_other_tools_name_what_imp_has(words: str, advice: str, capfd: pytest.CaptureFixture[str]):
+    assert shell.main(words.split()) == 64
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("imp: error: USAGE: ")
+    assert advice in err.splitlines()[0]
+
+
+def test_cmd_14_control_an_option_that_the_command_has_is_not_foreign(capfd: pytest.CaptureFixture[str]):
+    assert shell.main(["kernels", "--gpu", "h200"]) == 64
+    assert "--gpu: given without --explain" in capfd.readouterr().err
+    assert shell.main(["tune", "--threads", "0"]) == 64
+    assert "unrecognized" in capfd.readouterr().err
+    assert shell.main(["bench", "--threads", "0"]) == 64
+    assert "unrecognized" not in capfd.readouterr().err
 
 
 # Reason and exit status, from the table of exit codes.

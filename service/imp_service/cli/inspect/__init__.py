@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(usage=parser.format_usage)
+    parser.set_defaults(prog=parser.prog)
     add_draft_option(parser, "plan also for guesses of")
     add_context_option(parser)
     add_settings_options(parser)
@@ -45,7 +45,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     if arguments.values and not arguments.check:
-        raise UsageError(arguments.usage(), "--values: given without --check, expected --check too")
+        raise UsageError(arguments.prog, "--values: given without --check, expected --check too")
     with _local_model(arguments) as shown:
         return _report(arguments, shown)
 
@@ -70,7 +70,7 @@ def _local_model(arguments: Namespace) -> Iterator[str | None]:
 
     if arguments.check:
         raise UsageError(
-            arguments.usage(), f"--check: reads the whole file, download it first: imp pull {word.removeprefix(PREFIX)}"
+            arguments.prog, f"--check: reads the whole file, download it first: imp pull {word.removeprefix(PREFIX)}"
         )
     with remote_headers(word) as model:
         arguments.model = str(model.path)

@@ -46,13 +46,13 @@ def configure(parser: ArgumentParser) -> None:
         "--listen",
         metavar="ADDRESS",
         action="append",
-        help="serve gRPC on host:port or unix:///path; may be given again",
+        help="serve gRPC on host:port, a port of 127.0.0.1, or unix:///path; may be given again",
     )
     parser.add_argument(
         "--http",
         metavar="ADDRESS",
         action="append",
-        help="serve OpenAI's API on host:port or unix:///path, or `off`; may be given again "
+        help="serve OpenAI's API on host:port, a port of 127.0.0.1, or unix:///path, or `off`; may be given again "
         "(default: 127.0.0.1:8000, and off if --listen is given)",
     )
     parser.add_argument(
@@ -84,10 +84,12 @@ def run(arguments: Namespace) -> int:
     # First, so that a failed start does not leave the file of an earlier server.
     ready = None if arguments.ready_file is None else ReadyFile(Path(arguments.ready_file))
     signals = StopSignals(_ignore if ready is None else ready.remove)
-    typed = [] if arguments.listen is None else [of_option("--listen", "listen.grpc", json.dumps(arguments.listen))]
+    typed = []
+    if arguments.listen is not None:
+        typed.append(of_option("--listen", "listen.grpc", _addresses("--listen", arguments.listen)))
     if arguments.http is not None:
-        addresses = [] if arguments.http == ["off"] else arguments.http
-        typed.append(of_option("--http", "listen.http", json.dumps(addresses)))
+        http = [] if arguments.http == ["off"] else arguments.http
+        typed.append(of_option("--http", "listen.http", _addresses("--http", http)))
     if arguments.strict:
         typed.append(of_option("--strict", "model.strict", "true"))
     config = resolve_threads(load_model_settings(arguments, typed))
@@ -97,6 +99,22 @@ def run(arguments: Namespace) -> int:
     # Importing the server takes as long as reading weights: both run at the same time.
     weights = WeightsLoad(config, match=match_vocabularies)
     return asyncio.run(_serve(config, reread, weights, ready, signals))
+
+
+def _addresses(option: str, words: list[str]) -> str:
+    """The list of addresses as TOML. A port alone is one of this machine. Raises ConfigError."""
+    from imp_service.config.errors import ConfigError
+    from imp_service.config.kinds import UnfitError
+    from imp_service.config.server_settings import ADDRESS
+    from imp_service.config.toml import excerpt
+
+    addresses = [f"127.0.0.1:{word}" if word.isascii() and word.isdigit() else word for word in words]
+    for word, address in zip(words, addresses, strict=True):
+        try:
+            ADDRESS.read(address)
+        except UnfitError:
+            raise ConfigError(option, f"found {excerpt(word, 80)}, expected a port, {ADDRESS.what}") from None
+    return json.dumps(addresses)
 
 
 async def _serve(

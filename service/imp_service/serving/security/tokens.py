@@ -23,6 +23,8 @@ ANY_TENANT = "*"
 # A limit, because every call compares every digest.
 MAX_FILE_BYTES = 256 * 1024
 
+_ROLES_TEXT = "data (generate), read (tokenize, metrics) or admin (drain, abort)"
+_DIGEST_OF = "`printf %s KEY | sha256sum` prints"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TENANT = re.compile(rf"[\x21-\x2B\x2D-\x7E]{{1,{LIMITS.tenant_bytes}}}")
 
@@ -94,16 +96,20 @@ def _tokens(path: Path, content: bytes) -> Iterator[Token]:
 
 def _token(where: str, words: list[str]) -> Token:
     if len(words) != 3:
-        raise ConfigError(where, f"found {len(words)} words, expected 3: sha256-hex roles tenants")
+        found = f"{len(words)} word{'s' * (len(words) > 1)}"
+        raise ConfigError(
+            where,
+            f"found {found}, expected 3: DIGEST ROLES TENANTS, such as … data,read *; DIGEST is what {_DIGEST_OF}",
+        )
     digest, roles, tenants = words
     # The message never holds the word: someone may have put the token itself there.
     if not _DIGEST.fullmatch(digest):
         raise ConfigError(
-            where, "found no digest, expected 64 hexadecimal digits in small letters: the token's SHA-256"
+            where, f"found no digest, expected 64 hexadecimal digits in small letters, which {_DIGEST_OF}"
         )
     for role in roles.split(","):
         if role not in ROLES:
-            raise ConfigError(where, f"found role {excerpt(role, 40) or 'nothing'}, expected data, read or admin")
+            raise ConfigError(where, f"found role {excerpt(role, 40) or 'nothing'}, expected {_ROLES_TEXT}")
     named = tuple(tenants.split(","))
     for tenant in named if tenants != ANY_TENANT else ():
         if not _TENANT.fullmatch(tenant) or tenant == ANY_TENANT:
