@@ -13,7 +13,11 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("reference", metavar="REF", help="OWNER/NAME, optionally with :FILE or :TYPE, such as :Q4_K_M")
+    parser.add_argument(
+        "reference",
+        metavar="REF",
+        help="OWNER/NAME or its address, optionally with :FILE or :TYPE (default: Q4_K_M of several)",
+    )
     parser.add_argument(
         "--to", metavar="DIR", action=Once, help="the directory for the files (default: the cache of Hugging Face)"
     )
@@ -33,6 +37,8 @@ def run(arguments: Namespace) -> int:
     path = get_model(arguments.reference, arguments.revision, folder)
     is_found_by_name = arguments.to is None and arguments.revision is None
     model = f"{PREFIX}{read_reference(arguments.reference)}" if is_found_by_name else str(path)
-    print(f"— {path}. Next: imp serve -m {model}", file=sys.stderr, flush=True)
     inspect, words = parse(["inspect", str(path)])
-    return inspect.module().run(words)
+    status = inspect.module().run(words)
+    sys.stdout.flush()  # what to type next comes last
+    print(f"— {path}. Next: imp chat -m {model}, or imp serve -m {model}", file=sys.stderr, flush=True)
+    return status

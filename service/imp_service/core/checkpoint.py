@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from imp_service import _core
 from imp_service.config import Config
@@ -17,14 +18,32 @@ from imp_service.models import demo_model_path
 
 _URL = re.compile(r"(?i)([a-z][a-z0-9+.-]+)://(.*)")
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-# As huggingface.co/OWNER/NAME, perhaps with /blob/main/FILE after it, or hf://OWNER/NAME.
+# As huggingface.co/OWNER/NAME, perhaps with /blob/REVISION/FILE or :TYPE after it, or hf://OWNER/NAME.
 _HUB = r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)|hf:/)"
-_HUB_URL = re.compile(rf"(?i){_HUB}/({_WORD}/{_WORD})(?:/(?:resolve|blob)/[^/]+/([^?#]+))?.*")
+_HUB_URL = re.compile(rf"(?i){_HUB}/({_WORD}/{_WORD})(?:/(?:resolve|blob|tree)/([^/?#]+)(?:/([^?#]+))?|:([^/?#]+))?.*")
+_MAIN = "main"
 _REPOSITORY = re.compile(rf"({_WORD}/{_WORD})(:{_WORD})?")
 _TAGGED = re.compile(rf"{_WORD}(?:/{_WORD})*:{_WORD}")
 # No repository has a longer name.
 _LONGEST_NAME = 96
 _ENDINGS = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".onnx")
+
+
+class HubAddress(NamedTuple):
+    """What an address of Hugging Face names."""
+
+    repository: str
+    wanted: str | None  # a file or a type
+    revision: str | None  # None: the main one
+
+
+def read_hub_address(typed: str) -> HubAddress | None:
+    """None for anything but an address of a repository."""
+    found = _HUB_URL.fullmatch(typed)
+    if found is None:
+        return None
+    repository, revision, file, wanted = found.groups()
+    return HubAddress(repository, file or wanted, None if revision == _MAIN else revision)
 
 
 def model_path(config: Config) -> Path:
@@ -77,8 +96,8 @@ def _add_advice(error: ModelError, typed: str) -> None:
 
 def advice_on(typed: str) -> str | None:
     """Advice for a path that does not exist and looks like a URL or a name in a registry; None for others."""
-    if found := _HUB_URL.fullmatch(typed):
-        return f"is a URL, expected a file or a folder; to download it: {_download(found[1], found[2])}"
+    if found := read_hub_address(typed):
+        return f"is a URL, expected a file or a folder; to download it: {_download(found.repository, found.wanted)}"
     if _URL.fullmatch(typed):
         return "is a URL, expected a file or a folder; download it first, then name the file"
     if typed.startswith("~"):

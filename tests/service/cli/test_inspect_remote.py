@@ -15,7 +15,7 @@ from imp_service.cli.hub import get
 from imp_service.cli.hub.header import BrokenHeader, gguf_header, safetensors_header
 from imp_service.core.checkpoint import advice_on
 from imp_service.models import demo_model_path
-from support.command_line import demo_with_keys
+from support.command_line import demo_with_keys, error_lines
 from support.gguf_writer import STRING, Key
 from support.hub_directory import model_for, write_directory
 from support.hub_tokenizers import library_of
@@ -187,7 +187,7 @@ def test_get_6_what_cannot_be_inspected_is_one_line(
     inspect: Run, words: tuple[str, ...], status: int, said: str
 ) -> None:
     found, _, err = inspect(*words)
-    assert (found, err.splitlines()[-1].count(said)) == (status, 1), err
+    assert (found, error_lines(err)[-1].count(said)) == (status, 1), err
 
 
 @pytest.mark.long

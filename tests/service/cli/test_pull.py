@@ -13,8 +13,10 @@ import pytest
 
 from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
+from imp_service.cli.hub.reference import read_reference
 from imp_service.config import load as load_config
 from imp_service.models import demo_model_path
+from support.command_line import clean_environment
 from support.manifests import refusals
 from support.pods import imp_of, of_kind, pod_of, stream_documents
 from support.stand_in_hub import COMMIT, Hub, stand_in_hub
@@ -46,9 +48,10 @@ def pull(imp, hub: Hub):
 def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> None:
     status, out, err = pull("own/one", "--to", "here")
     assert (status, (tmp_path / "here" / "tiny-Q8_0.gguf").read_bytes()) == (0, MODEL)
+    next_model = f"-m {tmp_path}/here/tiny-Q8_0.gguf"
     assert err.splitlines() == [
         LINK,
-        f"— {tmp_path}/here/tiny-Q8_0.gguf. Next: imp serve -m {tmp_path}/here/tiny-Q8_0.gguf",
+        f"— {tmp_path}/here/tiny-Q8_0.gguf. Next: imp chat {next_model}, or imp serve {next_model}",
     ]
     assert (tmp_path / "here" / "tiny-Q8_0.gguf.sha256").read_text() == f"{LINK}\n"
     assert "Q8_0" in out and sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
@@ -58,12 +61,22 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
     ]
 
 
+def test_get_1_what_to_type_next_comes_last(hub: Hub, tmp_path: Path) -> None:
+    """On a terminal, which shows both streams in the order in which they are written."""
+    command = [sys.executable, "-m", "imp_service", "pull", "own/one", "--to", "here"]
+    variables = {**clean_environment(tmp_path), "HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1"}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=variables, check=True
+    )
+    assert "Next: imp chat -m " in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.long
 def test_get_1_the_line_to_serve_a_model_of_the_cache_has_its_name(pull, tmp_path: Path) -> None:
     status, _, err = pull("own/one:tiny-Q8_0.gguf", HF_HOME=str(tmp_path / "home"))
-    assert status == 0 and err.splitlines()[-1].endswith(". Next: imp serve -m hf:own/one:tiny-Q8_0.gguf")
+    assert status == 0 and err.splitlines()[-1].endswith(", or imp serve -m hf:own/one:tiny-Q8_0.gguf")
     status, _, err = pull("own/one", "--revision", "main", HF_HOME=str(tmp_path / "home"))
-    assert status == 0 and f"Next: imp serve -m {tmp_path}/home/" in err
+    assert status == 0 and f", or imp serve -m {tmp_path}/home/" in err
 
 
 BLOCK = 10 * 1024**2  # the library keeps whole blocks of an interrupted download
@@ -128,15 +141,51 @@ def test_get_2_no_network_and_no_place_to_write(pull, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_get_4_what_could_be_meant_is_listed(pull, hub: Hub) -> None:
     hub.n_parameters = len(MODEL)
-    status, out, err = pull("own/many")
-    assert status == 64 and "own/many: expected one of these, such as own/many:m-Q4_K_M.gguf" in err
+    hub.repositories["own/some"] = {"m-Q8_0.gguf": MODEL, "m-Q5_K_M.gguf": b"GGUF", "mmproj-f16.gguf": b"GGUF"}
+    status, out, err = pull("own/some")
+    assert status == 64 and "own/some: expected one of these, such as own/some:m-Q5_K_M.gguf" in err
     assert [line.split() for line in out.splitlines()] == [
         ["file", "size", "bits/weight", "fits"],
-        ["m-Q4_K_M.gguf", "4", "B", "0.00", "yes"],
+        ["m-Q5_K_M.gguf", "4", "B", "0.00", "yes"],
         ["m-Q8_0.gguf", "4.0", "MB", "8.00", "yes"],
     ]
-    assert pull("own/many", "--list")[0] == 0
-    assert pull("own/many:q8_0", "--to", ".")[0] == 0
+    assert pull("own/some", "--list")[0] == 0
+    assert pull("own/some:q8_0", "--to", ".")[0] == 0
+
+
+def test_get_4_without_a_type_q4_k_m_is_taken_where_it_is_among_several(pull, hub: Hub, tmp_path: Path) -> None:
+    hub.repositories["own/many"] = {"m-Q8_0.gguf": b"GGUF", "m-Q4_K_M.gguf": MODEL}
+    status, out, err = pull("own/many", "--to", ".")
+    assert (status, (tmp_path / "m-Q4_K_M.gguf").read_bytes()) == (0, MODEL), err
+    assert err.startswith("— m-Q4_K_M.gguf of 2 models; imp pull own/many --list shows the others.\n")
+    assert not (tmp_path / "m-Q8_0.gguf").exists() and not out.startswith("file")
+    assert _chosen(TYPES, None) == ["a/m-Q4_K_M.gguf"]
+    assert len(_chosen(["a/m-Q4_K_M.gguf", "b/m-Q4_K_M.gguf", "m-Q8_0.gguf"], None)) == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "word",
+    [
+        "hf.co/own/many:Q8_0",
+        "https://huggingface.co/own/many:q8_0",
+        "https://huggingface.co/own/many/blob/main/m-Q8_0.gguf",
+        "https://hf.co/own/many/resolve/main/m-Q8_0.gguf?download=true",
+        "hf://own/many:m-Q8_0.gguf",
+    ],
+)
+def test_get_1_an_address_of_the_hub_is_a_reference(pull, word: str, tmp_path: Path) -> None:
+    status, _, err = pull(word, "--to", ".")
+    assert (status, (tmp_path / "m-Q8_0.gguf").exists()) == (0, True), err
+
+
+def test_get_1_an_address_of_a_repository_and_of_another_revision() -> None:
+    for word in ("https://huggingface.co/own/one", "hf.co/own/one/", "www.hf.co/own/one/tree/main"):
+        assert read_reference(word) == ("own/one", None)
+    with pytest.raises(CommandError, match=r"imp pull own/one:a\.gguf --revision v2"):
+        read_reference("https://hf.co/own/one/blob/v2/a.gguf")
+    with pytest.raises(CommandError, match="expected OWNER/NAME"):
+        read_reference("https://example.com/own/one")
 
 
 def _chosen(names: list[str], wanted: str | None) -> list[str]:

@@ -18,6 +18,8 @@ _OF_DIRECTORY = re.compile(
     r"|merges\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
     r"|[^/]+\.safetensors(\.index\.json)?"
 )
+# Taken from a repository of several models if nothing is named, as other tools do.
+USUAL_TYPE = "Q4_K_M"
 # The same weights once more, in Mistral's own form, next to those that imp reads.
 _CONSOLIDATED = re.compile(r"consolidated.*\.safetensors(\.index\.json)?")
 
@@ -59,16 +61,25 @@ def choices_of(files: Iterable[HubFile]) -> list[Choice]:
 
 
 def choose(choices: Sequence[Choice], wanted: str | None) -> list[Choice]:
-    """Returns the choices that `wanted` names, by a file or by a type in any case. None: those that are models."""
+    """Returns the choices that `wanted` names, by a file or by a type in any case.
+
+    None: the models, or of several the one of the usual type.
+    """
     if wanted is None:
-        models = [choice for choice in choices if not PurePosixPath(choice.name).name.lower().startswith("mmproj")]
-        return models or list(choices)
+        models = models_of(choices)
+        usual = choose(models, USUAL_TYPE)
+        return usual if len(usual) == 1 else models or list(choices)
     for choice in choices:
         if wanted in (choice.name, *(file.name for file in choice.files)):
             return [choice]
     by_type = re.compile(rf"(?:^|[-._/]){re.escape(_GGUF.sub('', wanted))}(?:$|[-./])", re.IGNORECASE)
     found = [choice for choice in choices if by_type.search(_GGUF.sub("", choice.name))]
     return [choice for choice in found if "ud-" not in choice.name.lower()] or found
+
+
+def models_of(choices: Sequence[Choice]) -> list[Choice]:
+    """The choices without vision projectors."""
+    return [choice for choice in choices if not PurePosixPath(choice.name).name.lower().startswith("mmproj")]
 
 
 def require_inside(name: str) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.cache import cached_files, cached_folder
-from imp_service.cli.hub.choose import Choice, choices_of, choose, require_whole
+from imp_service.cli.hub.choose import Choice, choices_of, choose, models_of, require_whole
 from imp_service.cli.hub.hub import Repository, download, read_repository
 from imp_service.cli.hub.reference import Reference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
@@ -53,6 +53,9 @@ def only_choice(word: str, reference: Reference, repository: Repository) -> Choi
     found = choose(choices, reference.wanted)
     if len(found) == 1:
         require_whole(found[0])
+        if reference.wanted is None and (n := len(models_of(choices))) > 1:
+            others = f"imp pull {reference.repository} --list shows the others"
+            print(f"— {found[0].name} of {n} models; {others}.", file=sys.stderr, flush=True)
         return found[0]
     shown = found or choices
     write_choices(repository, shown)

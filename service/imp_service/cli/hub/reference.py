@@ -1,4 +1,4 @@
-"""A reference to a model on a hub: `hf:OWNER/NAME`, perhaps with `:FILE` or `:TYPE` after it."""
+"""A reference to a model on a hub: `hf:OWNER/NAME` or its address, perhaps with `:FILE` or `:TYPE` after it."""
 
 import re
 from typing import NamedTuple
@@ -20,6 +20,22 @@ class Reference(NamedTuple):
 def read_reference(word: str) -> Reference:
     """Raises CommandError."""
     found = _REFERENCE.fullmatch(word.removeprefix(PREFIX))
+    if found is None and (address := _read_address(word)) is not None:
+        return address
     if found is None or ".." in found[1] or "--" in found[1]:
         raise CommandError("USAGE", f"{word}: expected OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, such as Q4_K_M")
     return Reference(found[1], found[2])
+
+
+def _read_address(word: str) -> Reference | None:
+    """As huggingface.co/OWNER/NAME:TYPE, or the address of a file's page. Raises CommandError."""
+    from imp_service.core.checkpoint import read_hub_address  # imported here: it loads the extension
+
+    address = read_hub_address(word)
+    if address is None:
+        return None
+    reference = read_reference(f"{address.repository}:{address.wanted}" if address.wanted else address.repository)
+    if address.revision is not None:
+        advice = f"write imp pull {reference} --revision {address.revision}"
+        raise CommandError("USAGE", f"{word}: names a revision, {advice}")
+    return reference

@@ -10,7 +10,7 @@ from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
 
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.hub.choose import HubFile
+from imp_service.cli.hub.choose import Choice, HubFile
 from imp_service.cli.hub.get import HubModel, find_cached, only_choice, path_in
 from imp_service.cli.hub.header import MAX_HEADER_BYTES, BrokenHeader, gguf_header, safetensors_header
 from imp_service.cli.hub.hub import Repository, errors_of, read_repository
@@ -36,24 +36,26 @@ def current_model(word: str) -> Iterator[HubModel]:
         print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
         yield cached
         return
-    if cached is not None and cached.commit == repository.commit:
+    # A cache with only some models of the repository may give another one than the repository does.
+    choice = only_choice(word, read_reference(word), repository)
+    if cached is not None and (cached.commit, cached.choice.name) == (repository.commit, choice.name):
         yield cached
         return
-    with _headers(word, repository) as model:
+    with _headers(word, repository, choice) as model:
         yield model
 
 
 @contextmanager
 def remote_headers(word: str) -> Iterator[HubModel]:
     """Within the `with` block, a folder with the headers of the model that `word` names. Raises CommandError."""
-    with _headers(word, read_repository(read_reference(word), None)) as model:
+    repository = read_repository(read_reference(word), None)
+    with _headers(word, repository, only_choice(word, read_reference(word), repository)) as model:
         yield model
 
 
 @contextmanager
-def _headers(word: str, repository: Repository) -> Iterator[HubModel]:
+def _headers(word: str, repository: Repository, choice: Choice) -> Iterator[HubModel]:
     reference = read_reference(word)
-    choice = only_choice(word, reference, repository)
     with TemporaryDirectory(prefix="imp-headers-") as folder:
         for file in choice.files:
             _write(Path(folder) / file.name, _RemoteFile(reference, file, repository.commit))
