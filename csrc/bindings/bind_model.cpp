@@ -77,6 +77,8 @@ void register_overrides(py::module_& module) {
                              "A user's changes to a model. Attributes that are not set are None or empty.")
       .def(py::init<>())
       .def_readwrite("max_context", &ModelOverrides::max_context)
+      .def_readwrite("context_limit", &ModelOverrides::context_limit)
+      .def_readwrite("untrained_context", &ModelOverrides::untrained_context)
       .def_property(
           "kv_dtype",
           [](const ModelOverrides& self) {

@@ -51,6 +51,9 @@ void apply_overrides(const ModelOverrides& overrides, ModelConfig& config, Origi
   const Overlay overlay(origins);
   RopeConfig& rope = config.ropes.front();
   overlay.set(overrides.max_context, config.max_context, "max_context", "max_context");
+  if (overrides.context_limit && *overrides.context_limit < config.max_context) {
+    overlay.set(overrides.context_limit, config.max_context, "max_context", "max_context");
+  }
   overlay.set(overrides.kv_dtype, config.kv_dtype, "kv_dtype", "kv_dtype");
   overlay.set(overrides.rope_theta, rope.theta, "rope_theta", "rope_theta");
   override_scaling(overrides.rope_scaling, rope, overlay);

@@ -25,6 +25,8 @@ struct RopeScalingOverride {
 
 struct ModelOverrides {
   std::optional<int> max_context;
+  std::optional<int> context_limit;  // shortens the context, and never lengthens it
+  bool untrained_context = false;    // allows a max_context for which the model was not trained
   std::optional<DType> kv_dtype;
   std::optional<double> rope_theta;  // of the layers without a window
   RopeScalingOverride rope_scaling;  // the same

@@ -1,10 +1,16 @@
 // The steps of resolution, in order.
 #include "model/resolve.h"
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
 #include "base/printable.h"
 #include "model/apply_overrides.h"
 #include "model/arch/registry.h"
 #include "model/describe.h"
+#include "model/model_limits.h"
 #include "model/validate.h"
 
 namespace imp {
@@ -33,6 +39,28 @@ void add_head_fact(const OwnHead& head, std::vector<Fact>& facts) {
                    .source = head.first_name.empty() ? "" : "tensor " + printable(head.first_name)});
 }
 
+// The longest context for which the model was trained, or to which RoPE scaling stretches it.
+int covered_context(const ModelConfig& config) {
+  double most = config.trained_context;
+  for (const RopeConfig& rope : config.ropes) {
+    const RopeScaling& scaling = rope.scaling;
+    if (scaling.kind == RopeScalingKind::none) continue;
+    most = std::max(
+        most, scaling.factor * (scaling.original_context > 0 ? scaling.original_context : config.trained_context));
+  }
+  return static_cast<int>(std::min<double>(most, model_limits::kContext));
+}
+
+void require_trained(const ModelConfig& config, const Origins& origins, bool may_be_longer, std::string_view where) {
+  const int covered = covered_context(config);
+  if (may_be_longer || config.max_context <= covered) return;
+  throw ModelError(Reason::OVERRIDE_INVALID,
+                   std::string(where) + ": " + origins.find("max_context").source + ": " +
+                       std::to_string(config.max_context) + ", expected at most " + std::to_string(covered) +
+                       ", for which the model was trained; for more, set rope_scaling, or untrained_context = true "
+                       "and expect worse text");
+}
+
 }  // namespace
 
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides) {
@@ -46,14 +74,16 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
   for (RopeConfig& rope : facts.config.ropes) rope.scaling.context = facts.config.max_context;
   validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
 
+  require_trained(facts.config, facts.origins, overrides.untrained_context, file.metadata().where());
+
   model.warnings = file.warnings();
   for (const std::string& key : facts.unread_keys()) {
     model.warnings.push_back("key " + key + ": not understood and not used");
   }
   const ModelConfig& config = facts.config;
-  if (config.max_context > config.trained_context) {
+  if (const int covered = covered_context(config); config.max_context > covered) {
     model.warnings.push_back("max_context " + std::to_string(config.max_context) + " is beyond the " +
-                             std::to_string(config.trained_context) + " tokens the model was trained on");
+                             std::to_string(covered) + " tokens the model was trained on");
   }
   model.facts = describe(config, facts.origins);
   model.own_head = find_nextn(file, *model.names, config);

@@ -262,8 +262,15 @@ class ModelOverrides:
     deterministic: bool
     kv_dtype: str | None
     rope_scaling: RopeScaling
+    untrained_context: bool
     unvalidated_kernels: bool
     def __init__(self) -> None:
+        ...
+    @property
+    def context_limit(self) -> int | None:
+        ...
+    @context_limit.setter
+    def context_limit(self, arg0: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
     @property
     def eos_token_ids(self) -> list[int] | None:

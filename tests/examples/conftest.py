@@ -24,7 +24,10 @@ BUILD = ROOT / "build"
 GO_PACKAGES = Path("/usr/share/gocode/src/google.golang.org")
 JARS = Path("/usr/share/java")
 # No token ends a text, so that deadlines pass before texts end.
-ENDLESS = ("-c", "16K", "--set", "model.overrides.eos_token_ids=[]")
+ENDLESS = (
+    *("-c", "16K", "--set", "model.overrides.untrained_context=true"),
+    *("--set", "model.overrides.eos_token_ids=[]"),
+)
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

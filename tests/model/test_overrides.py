@@ -135,7 +135,37 @@ def test_mod_11_unknown_words_list_the_known() -> None:
         overrides(nosuch=1)
 
 
-def test_a_context_beyond_the_trained_one_is_a_warning(tmp_path: Path) -> None:
-    loaded = load(tiny("llama", context=64), tmp_path, max_context=128)
+def test_mod_32_a_context_beyond_the_trained_one_needs_its_override(tmp_path: Path) -> None:
+    with pytest.raises(_core.ModelError) as refused:
+        load(tiny("llama", context=64), tmp_path, max_context=128)
+    assert refused.value.reason == "OVERRIDE_INVALID"
+    assert "override max_context: 128, expected at most 64, for which the model was trained; " in str(refused.value)
+    assert "rope_scaling" in str(refused.value) and "untrained_context" in str(refused.value)
+    loaded = load(tiny("llama", context=64), tmp_path, max_context=128, untrained_context=True)
     assert loaded.max_context == 128
     assert loaded.warnings == ["max_context 128 is beyond the 64 tokens the model was trained on"]
+    assert load(tiny("llama", context=64), tmp_path, max_context=64).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("scaling", "most"),
+    [
+        ({"type": "yarn", "factor": 4.0}, 256),
+        ({"type": "yarn", "factor": 4.0, "original_context": 32}, 128),
+        ({"type": "linear", "factor": 2.0}, 128),
+        ({"type": "yarn", "factor": 1.5, "original_context": 8}, 64),
+    ],
+)
+def test_mod_32_rope_scaling_reaches_as_far_as_its_factor(
+    tmp_path: Path, scaling: dict[str, object], most: int
+) -> None:
+    model, rope = tiny("llama", context=64), _core.RopeScaling(**scaling)
+    assert load(model, tmp_path, max_context=most, rope_scaling=rope).warnings == []
+    with pytest.raises(_core.ModelError, match=f"expected at most {most}, "):
+        load(model, tmp_path, max_context=most + 1, rope_scaling=rope)
+
+
+def test_mod_32_a_limit_of_the_settings_lengthens_no_context(tmp_path: Path) -> None:
+    loaded = load(tiny("llama", context=64), tmp_path, context_limit=1024)
+    assert (loaded.max_context, loaded.warnings) == (64, [])
+    assert load(tiny("llama", context=64), tmp_path, context_limit=32).max_context == 32

@@ -66,6 +66,7 @@ class DefaultSampling(_SamplerKeys):  # type: ignore[misc]
 @dataclass(frozen=True, slots=True)
 class ModelOverrides:
     max_context: int | None = key(Count(1, 16 * 1024**2), None, "longest context in tokens", example=32768)
+    untrained_context: bool = key(Boolean(), False, "allow a max_context for which the model was not trained")
     rope_theta: float | None = key(Real(1e-3, 1e15), None, "base of the rotary wavelengths", example=10000.0)
     kv_dtype: str | None = key(
         KV_DTYPE,

@@ -19,7 +19,9 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     """The overrides of [model.overrides], and of the sections that apply to every model."""
     wanted: ModelOverrides = settings.model.overrides
     overrides = _core.ModelOverrides()
-    overrides.max_context = wanted.max_context or settings.limits.max_context or None
+    overrides.max_context = wanted.max_context
+    overrides.context_limit = None if wanted.max_context else settings.limits.max_context or None
+    overrides.untrained_context = wanted.untrained_context
     overrides.kv_dtype = wanted.kv_dtype or (None if settings.kv.dtype is AUTO else settings.kv.dtype)
     overrides.rope_theta = wanted.rope_theta
     overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)

@@ -22,7 +22,10 @@ from support.session_calls import SessionCalls
 from support.terminal_session import CTRL_C, terminal_session
 
 # No token ends a text, so it does not finish before it is ended.
-ENDLESS = ("-c", "16K", "--set", "model.overrides.eos_token_ids=[]")
+ENDLESS = (
+    *("-c", "16K", "--set", "model.overrides.untrained_context=true"),
+    *("--set", "model.overrides.eos_token_ids=[]"),
+)
 ADMIN = ("listen.admin=127.0.0.1:0",)
 
 

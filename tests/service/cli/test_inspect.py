@@ -72,18 +72,18 @@ def test_what_does_not_fit_is_reported_with_the_largest_context_that_does(call, 
     from imp_service.config import host
     from imp_service.core import inspect
 
-    whole = _inspect(call, DEMO)["memory"]
+    whole, far = _inspect(call, DEMO)["memory"], ("--set", "model.overrides.untrained_context=true")
     limit = whole["total_bytes"] - whole["items"]["kv"] + 16 * 1024**2
     monkeypatch.setattr(inspect, "memory_limit", lambda: host.MemoryLimit(limit, "memory.max"))
-    memory = _inspect(call, DEMO, "-c", "64K")["memory"]
+    memory = _inspect(call, DEMO, "-c", "64K", *far)["memory"]
     assert (memory["fits"], memory["limit_bytes"]) == (False, limit)
     assert memory["total_bytes"] > limit
     largest = memory["largest_context"]
     # The cache cannot use all of the 16 MiB: scratch memory grows with the context too.
     assert 2048 < largest <= 16 * 1024**2 // memory["kv_bytes_per_token"]
-    assert _inspect(call, DEMO, "-c", str(largest))["memory"]["fits"]
-    assert not _inspect(call, DEMO, "-c", str(largest + 1))["memory"]["fits"]
-    status, out, _ = call("inspect", DEMO, "-c", "64K")
+    assert _inspect(call, DEMO, "-c", str(largest), *far)["memory"]["fits"]
+    assert not _inspect(call, DEMO, "-c", str(largest + 1), *far)["memory"]["fits"]
+    status, out, _ = call("inspect", DEMO, "-c", "64K", *far)
     assert status == 0
     assert f"the largest that fits is {largest}: -c {largest}\n" in out
 

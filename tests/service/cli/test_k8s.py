@@ -193,7 +193,7 @@ def test_set_is_refused_in_the_same_words_as_elsewhere(call, words: tuple[str, .
 
 
 def test_a_cache_that_cannot_hold_the_context_is_refused(call):
-    status, out, err = call("k8s", "-m", DEMO, "-c", "4096", "--set", "kv.bytes=1MiB")
+    status, out, err = call("k8s", "-m", DEMO, "-c", "512", "--set", "kv.bytes=64KiB")
     assert (status, out) == (64, "")
     assert err.startswith("imp: error: FIELD_INVALID: ")
     assert call("k8s", "-m", "none.gguf")[0] == 66

@@ -151,7 +151,7 @@ def _start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
 # No token ends the text, and a pipe cannot hold it: it is still running when the test acts.
 ENDLESS = (
     *("Once upon a time", "-c", "32K", "--max-tokens", "32000"),
-    *("--set", "model.overrides.eos_token_ids=[]"),
+    *("--set", "model.overrides.eos_token_ids=[]", "--set", "model.overrides.untrained_context=true"),
 )
 
 

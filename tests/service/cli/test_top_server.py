@@ -15,7 +15,10 @@ from support.patience import HANGS_AFTER
 from support.server_process import server_process
 
 # No token ends a text, so it does not finish before a person interrupts it.
-ENDLESS = ("-c", "16K", "--set", "model.overrides.eos_token_ids=[]")
+ENDLESS = (
+    *("-c", "16K", "--set", "model.overrides.untrained_context=true"),
+    *("--set", "model.overrides.eos_token_ids=[]"),
+)
 
 
 @contextlib.contextmanager

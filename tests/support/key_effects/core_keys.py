@@ -141,6 +141,9 @@ CORE_EFFECTS: dict[str, Effect] = {
     "model.sha256": Effect("0" * 64, reason_of_load, "OK", "WEIGHTS_CORRUPT"),
     "model.packed_cache": Effect("packed", packed_files, None, "packed"),
     "model.overrides.max_context": Effect("128", fact("max_context"), "512", "128"),
+    "model.overrides.untrained_context": Effect(
+        "true", reason_of_load, "OVERRIDE_INVALID", "OK", ("model.overrides.max_context=1024",)
+    ),
     "model.overrides.rope_theta": Effect("500.0", fact("rope_theta"), "10000", "500"),
     "model.overrides.kv_dtype": Effect("f32", fact("kv_dtype"), "bf16", "f32"),
     "model.overrides.suppress_tokens": Effect("[3, 5]", fact("suppressed_tokens"), "none", "3, 5"),

@@ -90,7 +90,8 @@ def settings(context: Context, sizes: Sizes, deterministic: bool) -> list[str]:
     tokens = max([batch * (depth + sizes.decode_tokens + 64) for batch, depth in sizes.batches] + list(sizes.prompts))
     return [f"device.kind={context.kind}", 'model.overrides.unvalidated_kernels=true',
             f"model.overrides.deterministic={str(deterministic).lower()}", f"kv.bytes={tokens * 2 * 160 * 1024}",
-            "limits.max_context=4096", "scheduler.prefill_chunk=2048", "scheduler.step_tokens=2048"]  # fmt: skip
+            "model.overrides.max_context=4096", "model.overrides.untrained_context=true",
+            "scheduler.prefill_chunk=2048", "scheduler.step_tokens=2048"]  # fmt: skip
 
 
 def measure(
