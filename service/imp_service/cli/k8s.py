@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}")
 _REPLICAS = re.compile(r"([1-9][0-9]{0,3})(?:-([1-9][0-9]{0,3}))?")
+# The addresses of --http: for other pods, and for the containers of the same pod.
+HTTP = '["[::]:8000"]'
+HTTP_OF_SIDECAR = '["127.0.0.1:8000"]'
 EXAMPLES = (
-    "imp k8s",
+    "imp k8s --http",
     "imp k8s -m hf:Qwen/Qwen3-0.6B-GGUF:Q8_0 --image registry.example/imp:0.1.0",
     "imp k8s --sidecar -m model.gguf --model-claim models --app-image registry.example/app:1",
 )
@@ -63,11 +66,17 @@ def configure(parser: ArgumentParser) -> None:
         action=Once,
         help="a fixed number of pods, or N to M, scaled on waiting requests (default: 1-8; a sidecar: 2)",
     )
+    parser.add_argument(
+        "--http",
+        action="store_true",
+        help="also serve OpenAI's API: on port 8000 for pods that may reach gRPC; a sidecar for its own pod",
+    )
     add_set_option(parser, "in the pods' imp.conf: paths are the pods' own")
     parser.set_defaults(prog=parser.prog)
 
 
 def run(arguments: Namespace) -> int:
+    from imp_service.config.sources import of_option
     from imp_service.deploy import (
         Filling,
         base_settings,
@@ -82,8 +91,10 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     base = read_base("sidecar" if arguments.sidecar else "standalone")
-    config = base_settings(base, [*arguments.assignments, *context_assignments(arguments)])
+    http = [of_option("--http", "listen.http", HTTP_OF_SIDECAR if arguments.sidecar else HTTP)] * arguments.http
+    config = base_settings(base, [*http, *arguments.assignments, *context_assignments(arguments)])
     _check_assignments(arguments, config)
+    http_port = _http_port(arguments, config)
     with _readable_model(arguments) as (model, fetch, inside):
         sizing = size(config, model, inside)
     if not sizing.report.memory.fits:
@@ -98,10 +109,11 @@ def run(arguments: Namespace) -> int:
         name=arguments.name,
         image=arguments.image,
         app_image=arguments.app_image,
+        http_port=http_port,
         replicas=_replicas(arguments.replicas),
     )
     texts = fill(base, filling)
-    sys.stdout.write("".join(f"# {line}\n" for line in _comments(sizing, filling)))
+    sys.stdout.write("".join(f"# {line}\n" for line in _comments(filling.name or base.name, sizing, filling)))
     sys.stdout.write("".join(f"---\n{text}" for text in texts))
     for warning in (*sizing.report.warnings, *(f"{image} is a placeholder" for image in placeholders(texts))):
         print(warning_line(warning), file=sys.stderr)
@@ -149,6 +161,26 @@ def _check_assignments(arguments: Namespace, config: "Config") -> None:
         raise UsageError(arguments.prog, "--set model.path: given without --model, expected a file to size for")
 
 
+def _http_port(arguments: Namespace, config: "Config") -> int | None:
+    """The port of HTTP that other pods reach. A sidecar may serve its own pod alone."""
+    from imp_service.config.address import Address
+    from imp_service.config.tree import origin_at
+
+    where = "--set listen.http"
+    if arguments.http and origin_at(config.tree, ("listen", "http")).source == "--set":
+        raise UsageError(arguments.prog, f"{where}: given together with --http, expected one of them")
+    addresses = [Address(text) for text in config.settings.listen.http]
+    reached = [address for address in addresses if not address.is_local]
+    for address in addresses:
+        if address.is_local and not arguments.sidecar:
+            raise UsageError(arguments.prog, f"{where}: {address.text}: no other pod reaches it, expected [::]:PORT")
+        if address.socket_path is None and address.port == 0:
+            raise UsageError(arguments.prog, f"{where}: {address.text}: expected a port, which the Service needs")
+    if len(reached) > 1:
+        raise UsageError(arguments.prog, f"{where}: found {len(reached)} ports, expected one")
+    return reached[0].port if reached else None
+
+
 @contextmanager
 def _readable_model(arguments: Namespace) -> "Iterator[tuple[str | None, Fetch | None, str | None]]":
     """The path of a model whose header can be read, the pods' download of it, and its path in their volume.
@@ -185,7 +217,8 @@ def _model_volume(base: "Base", arguments: Namespace) -> dict[str, object] | Non
     return {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
 
 
-def _comments(sizing: "Sizing", filling: "Filling") -> list[str]:
+def _comments(name: str, sizing: "Sizing", filling: "Filling") -> list[str]:
+    """`name` is that of the objects."""
     from imp_service.cli.output import bytes_text, memory_text
 
     memory = sizing.report.memory
@@ -194,6 +227,7 @@ def _comments(sizing: "Sizing", filling: "Filling") -> list[str]:
     fetch = filling.fetch
     hint = ["The cache is for 4 sequences of full length: -c N and --set kv.bytes=SIZE make it smaller."]
     return [
+        *([f"OpenAI's API: http://{name}:{filling.http_port}/v1 in this namespace."] if filling.http_port else []),
         f"Memory: {', '.join(f'{name} {memory_text(n_bytes)}' for name, n_bytes in memory.items.items())};",
         f"in all {memory_text(memory.total_bytes)}, for sequences of up to {memory.context} tokens.",
         *(hint if sizing.is_cache_auto else []),

@@ -13,6 +13,8 @@ from imp_service.deploy.resources import Resources, memory_quantity
 from imp_service.deploy.template import Path, Template
 
 INSTANCE_LABEL = "app.kubernetes.io/instance"
+# The name of the port of OpenAI's API.
+HTTP = "http"
 PLACEHOLDER = "registry.example/"
 POD: Path = ("spec", "template", "spec")
 # progressDeadlineSeconds with a download, which may take long.
@@ -32,6 +34,7 @@ class Filling:
     name: str | None = None
     image: str | None = None
     app_image: str | None = None
+    http_port: int | None = None  # which other pods reach; None: no HTTP, or for the pod alone
     replicas: tuple[int, int] | None = None  # least and most; equal: a fixed number, and no autoscaler
 
 
@@ -51,8 +54,15 @@ def fill(base: Base, filling: Filling) -> list[str]:
         elif kind == "HorizontalPodAutoscaler" and filling.replicas is not None:
             template.set(("spec", "minReplicas"), filling.replicas[0])
             template.set(("spec", "maxReplicas"), filling.replicas[1])
-        elif kind == "NetworkPolicy" and filling.egress:
-            template.set_items(("spec", "egress"), filling.egress)
+        elif kind == "Service" and filling.http_port is not None:
+            port = {"name": HTTP, "port": filling.http_port, "targetPort": HTTP, "appProtocol": "http"}
+            template.append(("spec", "ports"), port)
+        elif kind == "NetworkPolicy":
+            if filling.egress:
+                template.set_items(("spec", "egress"), filling.egress)
+            if filling.http_port is not None:
+                clients = template.data["spec"]["ingress"][0]["ports"]
+                template.set(("spec", "ingress", 0, "ports"), [*clients, {"port": HTTP, "protocol": "TCP"}])
         filled.append(template.text)
     return [_written(conf_map), *filled]
 
@@ -101,6 +111,9 @@ def _fill_pod(template: Template, filling: Filling, conf_name: str) -> None:
             template.set((*POD, *place, "image"), image)
         if is_imp:
             _set_resources(template, (*POD, *place, "resources"), filling.resources)
+            if filling.http_port is not None:
+                port = {"name": HTTP, "containerPort": filling.http_port}
+                template.append((*POD, *place, "ports"), port)
     volumes = [volume["name"] for volume in pod["volumes"]]
     template.set((*POD, "volumes", volumes.index("imp-conf"), "configMap", "name"), conf_name)
     _set_model_volume(template, pod, (*POD, "volumes", volumes.index("model")), filling.model_volume)

@@ -42,6 +42,14 @@ class Template:
         lines.insert(number, textwrap.indent(f"{text.rstrip()}\n", " " * indent))
         self.text = "".join(lines)
 
+    def append(self, path: Path, item: object) -> None:
+        """Adds a line to a list whose items are lines."""
+        last = _node_at(self._root(), path).value[-1].start_mark.line
+        lines = self.text.splitlines(keepends=True)
+        indent = len(lines[last]) - len(lines[last].lstrip())
+        lines.insert(last + 1, f"{' ' * indent}- {_inline(item)}\n")
+        self.text = "".join(lines)
+
     def remove_item(self, path: Path) -> None:
         """Removes a list item on a single line, and the comment above it."""
         node = _node_at(self._root(), path)

@@ -9,10 +9,11 @@ from importlib import import_module
 import pytest
 
 from imp_service.config import load
+from imp_service.config.address import Address
 from imp_service.models import demo_model_path
 from support.command_line import error_lines
 from support.manifests import KUBERNETES, base_documents, base_files, kustomized, refusals
-from support.pods import containers_of, imp_of, of_kind, pod_of, stream_documents
+from support.pods import containers_of, imp_of, of_kind, pod_of, ports_of, stream_documents
 
 DEMO = str(demo_model_path())
 OBSERVABILITY = {"kubernetes.io/metadata.name": "observability"}
@@ -142,9 +143,53 @@ def test_the_pods_settings_are_those_of_the_base_and_set_alone(call, tmp_path, m
     assert (settings.device.threads, settings.model.path) == (3, "/model/a/b.gguf")
 
 
+def _http_ports(documents) -> tuple[object, ...]:
+    """What a standalone stream has for HTTP: the container's port, that of the Service, and what clients may reach."""
+    ports = of_kind(documents, "Service")["spec"]["ports"]
+    (service,) = [port for port in ports if port["name"] == "http"] or [None]
+    clients = of_kind(documents, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    return ports_of(imp_of(documents)).get("http"), service, clients
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("words", "port"),
+    [(("--http",), 8000), (("--set", 'listen.http=["0.0.0.0:8081"]'), 8081), (("--http", "--name", "stories"), 8000)],
+)
+def test_lif_20_http_has_its_ports_in_every_object(call, tmp_path, words: tuple[str, ...], port: int):
+    documents, _ = _manifests(call, *words)
+    assert refusals(documents) == []
+    (address,) = _settings(documents, tmp_path).listen.http
+    assert Address(address).port == port and not Address(address).is_local
+    container, service, clients = _http_ports(documents)
+    assert container == port
+    assert service == {"name": "http", "port": port, "targetPort": "http", "appProtocol": "http"}
+    assert clients == [{"port": name, "protocol": "TCP"} for name in ("grpc", "http")]
+    assert call("k8s", *words)[1].count(f":{port}/v1") == 1
+
+
+def test_lif_20_without_http_no_object_mentions_it(call, tmp_path):
+    documents, _ = _manifests(call)
+    assert _settings(documents, tmp_path).listen.http == ()
+    assert _http_ports(documents) == (None, None, [{"port": "grpc", "protocol": "TCP"}])
+
+
+def test_lif_20_http_of_a_sidecar_is_for_its_pod_alone(call, tmp_path):
+    documents, _ = _manifests(call, "--sidecar", "--http")
+    assert refusals(documents) == []
+    assert _settings(documents, tmp_path).listen.http == ("127.0.0.1:8000",)
+    assert set(ports_of(imp_of(documents))) == {"health", "metrics"}
+    documents, _ = _manifests(call, "--sidecar", "--set", 'listen.http=["[::]:8000"]')
+    assert refusals(documents) == [] and ports_of(imp_of(documents))["http"] == 8000
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--set", 'listen.http=["127.0.0.1:8000"]'), "--set listen.http: 127.0.0.1:8000: no other pod reaches it"),
+        (("--set", 'listen.http=["[::]:0"]'), "--set listen.http: [::]:0: expected a port"),
+        (("--set", 'listen.http=["[::]:80", "[::]:81"]'), "--set listen.http: found 2 ports, expected one"),
+        (("--http", "--set", 'listen.http=["[::]:80"]'), "--set listen.http: given together with --http"),
         (("--sidecar", "--standalone"), "not allowed with argument"),
         (("--name", "Imp"), "--name: found Imp"),
         (("--name", "a" * 41), "--name: found aaa"),
