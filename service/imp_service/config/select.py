@@ -1,11 +1,12 @@
 """Applies `-m`: selects an entry of [models], or a file, as [model]."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from imp_service.config.check import check_assignment
 from imp_service.config.config import Config, build
 from imp_service.config.settings import TABLE
-from imp_service.config.sources import Assignment
+from imp_service.config.sources import of_text_option
 from imp_service.config.tree import Origin, Tree, Value, merged
 
 _ORIGIN = Origin("--model")
@@ -22,7 +23,7 @@ def select_model(config: Config, word: str) -> Config:
     current = _model(config)
     is_same_file = config.settings.model.path in (None, word)
     kept = current if is_same_file else _from_command_line(current)
-    named = check_assignment(TABLE, Assignment(("model", "path"), word, _ORIGIN))
+    named = check_assignment(TABLE, replace(of_text_option("--model", "model.path", word), origin=_ORIGIN))
     return _with_model(config, merged({"model": kept}, named)["model"])
 
 

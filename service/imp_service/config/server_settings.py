@@ -81,6 +81,12 @@ class Auth:
     )
     public_health: bool = key(Boolean(), True, "health checks need no token")
 
+    api_key_file: str | None = key(
+        PATH,
+        None,
+        "keys as callers send them: a line each, with the roles data and read; reloaded on change",
+        example="keys",
+    )
 
 @dataclass(frozen=True, slots=True)
 class Features:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from imp_service.config.errors import ConfigError
 from imp_service.config.settings import TABLE
 from imp_service.config.table import ANY_NAME, keys_of
-from imp_service.config.toml import KeyPath, excerpt, read_path, write_path
+from imp_service.config.toml import KeyPath, excerpt, read_path, write_path, write_string
 from imp_service.config.tree import Origin
 
 
@@ -34,6 +34,11 @@ class Assignment:
 def of_option(option: str, key: str, text: str) -> Assignment:
     """Returns the assignment for an option of a command; errors name the option."""
     return Assignment(tuple(key.split(".")), text, Origin("option", option))
+
+
+def of_text_option(option: str, key: str, text: str) -> Assignment:
+    """The same for a text as it was typed, such as a path: its quotes are its own."""
+    return of_option(option, key, write_string(text) if text[:1] in ('"', "'") else text)
 
 
 def read_assignment(text: str) -> Assignment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from imp_service.config import Config
@@ -18,6 +18,7 @@ from imp_service.serving.listening import checked_addresses
 from imp_service.serving.loading import MakeModel, make_model
 from imp_service.serving.packed_weights import PackedWeights
 from imp_service.serving.security.access import Access
+from imp_service.serving.security.tokens import Token
 
 # Time to send the last statuses, also of requests whose device has failed.
 LAST_SECONDS = 1.0
@@ -36,14 +37,15 @@ class Service:
         make: MakeModel = make_model,
         *,
         reread: Callable[[], Config] | None = None,
+        keys: Sequence[Token] = (),
     ) -> None:
         """Raises ConfigError if a file that the settings name cannot be used. Nothing is bound yet.
 
-        `reread` reads the sources of `config` again, for a reload.
+        `reread` reads the sources of `config` again, for a reload. `keys` are tokens besides those of the settings.
         """
         self.host = Host(config, reread=reread)
         try:
-            self._access = Access(self.host)
+            self._access = Access(self.host, keys)
             self.server = Server(self.host, self._access)
             self.http = HttpServer(self.host, self._access)
         except BaseException:
@@ -62,6 +64,11 @@ class Service:
         Only the end of the process ends it.
         """
         return self.host.background.is_running or (self._loading is not None and self._loading.is_running)
+
+    @property
+    def requires_tokens(self) -> bool:
+        """Callers need a token."""
+        return self._access.requires_tokens
 
     def stop(self) -> None:
         """Begins a final drain. run() returns when it is over."""

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +144,55 @@ def test_cmd_15_a_port_alone_is_one_of_this_machine(tmp_path: Path) -> None:
         facts = server.wait_until_ready()
         shown = [address.partition(":") for name in ("grpc", "http") for address in facts[name]]
     assert [host for host, _, _ in shown] == ["127.0.0.1"] * 2 and all(int(port) > 0 for _, _, port in shown)
+
+
+def _key_file(folder: Path) -> tuple[str, str]:
+    return "--api-key-file", str(_file(folder, "keys", b"sk-secret\n"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        lambda _: ("--api-key", "sk-secret"),
+        pytest.param(lambda _: ("--api-key-env", "LLAMA_API_KEY"), marks=pytest.mark.long),
+        pytest.param(_key_file, marks=pytest.mark.long),
+    ],
+)
+def test_cmd_16_rpc_24_a_key_guards_both_transports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Callable[[Path], tuple[str, str]]
+) -> None:
+    monkeypatch.setenv("LLAMA_API_KEY", "sk-secret")
+    with server_process(tmp_path, "--http", "0", *words(tmp_path)) as server:
+        (address,) = server.wait_until_ready()["http"]
+        url = f"http://{address}/v1/models"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(url, timeout=HANGS_AFTER)
+        key = {"authorization": "Bearer sk-secret"}
+        with urllib.request.urlopen(urllib.request.Request(url, headers=key), timeout=HANGS_AFTER) as reply:
+            assert reply.status == 200
+        codes = []
+        for metadata in ((), tuple(key.items()), (("authorization", "Bearer sk-other"),)):
+            with server.connection() as channel:
+                request = ask("Once", 2).SerializeToString()
+                codes.append(call(channel, GENERATE, request, metadata=metadata).code)
+        assert codes == ["UNAUTHENTICATED", "OK", "UNAUTHENTICATED"]
+        assert "sk-secret" not in server.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--api-key", "a b"), "USAGE: --api-key: expected one key: printable ASCII without spaces"),
+        (("--api-key", ""), "USAGE: --api-key: expected one key"),
+        (("--api-key-env", "NO_SUCH"), "USAGE: $NO_SUCH: no key there"),
+        (("--api-key", "a", "--api-key-file", "f"), "not allowed with argument --api-key"),
+        (("--api-key-file", "absent"), "absent: cannot be read: No such file"),
+    ],
+)
+def test_cmd_16_a_key_that_cannot_be_is_refused(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    ran = start_to_its_end(tmp_path, *words)
+    (line,) = error_lines(ran.stderr)
+    assert said in line and "a b" not in line
 
 
 @pytest.mark.long

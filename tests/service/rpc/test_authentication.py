@@ -229,8 +229,7 @@ def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes
         serve(f"auth.token_file={path}", metadata=bearer("new")) as served,
         grpc.insecure_channel(served.address) as channel,
     ):
-        secret = served.access.authentication._tokens
-        assert secret is not None  # narrows the type
+        (secret,) = served.access._files
         assert with_token(channel, GENERATE, "old").reason == "FIELD_INVALID"
         change(folders[1])
         served.wait_until(lambda: secret.value.find("new") is not None, "the new tokens in force")

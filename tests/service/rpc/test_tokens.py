@@ -11,7 +11,7 @@ import pytest
 from imp_service.cli.failure import exit_status
 from imp_service.config.errors import ConfigError
 from imp_service.serving.security import tokens as tokens_module
-from imp_service.serving.security.tokens import is_readable_by_all, read_tokens
+from imp_service.serving.security.tokens import is_readable_by_all, read_keys, read_tokens
 
 A, B = (hashlib.sha256(word.encode()).hexdigest() for word in ("token-a", "token-b"))
 
@@ -72,6 +72,33 @@ def test_rpc_24_w22_a_bad_file_is_refused_with_its_line(
 def test_rpc_24_w22_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         read_tokens(tmp_path / "tokens")
+
+
+def test_rpc_24_keys_are_read_as_callers_send_them(tmp_path: Path) -> None:
+    keys = read_keys(written(tmp_path, "# of vLLM's users\n\n  sk-1#a  \r\nsk-2\n"))
+    for word in ("sk-1#a", "sk-2"):
+        found = keys.find(word)
+        assert found is not None and (found.roles, found.tenants) == ({"data", "read"}, None)
+    assert [keys.find(word) for word in ("", "sk-1", "# of vLLM's users")] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "words"),
+    [
+        ("", "", "found no key, expected a line for each"),
+        ("a b\n", ":1", "expected one key: printable ASCII without spaces"),
+        ("k\nsch\u00f6n\n", ":2", "expected one key: printable ASCII without spaces"),
+        ("k\nk\n", ":2", "found the key of line 1 again"),
+    ],
+)
+def test_rpc_24_w22_a_bad_file_of_keys_is_refused_with_its_line(
+    tmp_path: Path, content: str, place: str, words: str
+) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(ConfigError) as refused:
+        read_keys(path)
+    assert refused.value.message.startswith((f"{path}{place}: ", f"auth.api_key_file: {path}{place}: "))
+    assert words in refused.value.message and "sch" not in refused.value.message
 
 
 def test_w22_a_file_that_everyone_may_read_is_distinguished(tmp_path: Path) -> None:

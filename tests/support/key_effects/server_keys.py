@@ -107,6 +107,16 @@ def with_tokens(observe: Observe) -> Observe:
     return observe_with
 
 
+def with_keys(observe: Observe) -> Observe:
+    """Observes with a file of one key in the folder, which nobody sends."""
+
+    def observe_with(folder: Path, settings: tuple[str, ...]) -> Any:
+        (folder / "keys").write_text("sk-nobody\n")
+        return observe(folder, settings)
+
+    return observe_with
+
+
 def status_of(request: Callable[[Served], object]) -> Observe:
     """Observes the reason for which a call is refused, or OK."""
 
@@ -277,6 +287,7 @@ SERVER_EFFECTS: dict[str, Effect] = {
         ("tls.cert={folder}/cert.pem", "tls.key={folder}/key.pem"),
     ),
     "auth.token_file": Effect("{folder}/tokens", with_tokens(code_of(GET_INFO)), "OK", "UNAUTHENTICATED"),
+    "auth.api_key_file": Effect("{folder}/keys", with_keys(code_of(GET_INFO)), "OK", "UNAUTHENTICATED"),
     "auth.public_health": Effect("false", with_tokens(code_of(CHECK)), "OK", "UNAUTHENTICATED", TOKENS),
     "model.name": Effect("mine", on_server(lambda served: served.host.model.name), "imp demo", "mine"),
     "model.aliases": Effect('["other"]', status_of(generated(ask([300], 1, model="other"))), "MODEL_NOT_SERVED", "OK"),

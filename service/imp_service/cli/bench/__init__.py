@@ -117,13 +117,13 @@ def run(arguments: Namespace) -> int:
 
 def _run_model(arguments: Namespace) -> int:
     from imp_service.cli.bench.table import write_table
-    from imp_service.config.sources import of_option
+    from imp_service.config.sources import of_option, of_text_option
     from imp_service.core.bench import Tools, run_bench
 
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type: given without --synthetic, but a file has its own types")
     pull_reference(arguments)
-    model = [] if arguments.model is None else [of_option("--model", "model.path", arguments.model)]
+    model = [] if arguments.model is None else [of_text_option("--model", "model.path", arguments.model)]
     threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
     configs = load_settings_for_each(arguments, [[*model, each] for each in threads] or [model])
     file = None

@@ -119,13 +119,13 @@ def add_draft_option(parser: "ArgumentParser | _MutuallyExclusiveGroup", verb: s
 
 def speculation_assignments(arguments: Namespace) -> "list[Assignment]":
     """Returns the assignments for --draft and --no-speculation, of a command that has them."""
-    from imp_service.config.sources import of_option
+    from imp_service.config.sources import of_option, of_text_option
 
     draft: str | None = getattr(arguments, "draft", None)
     if draft is not None:
         return [
             of_option("--draft", "speculation.drafters", '["ngram", "model"]'),
-            of_option("--draft", "speculation.model", draft),
+            of_text_option("--draft", "speculation.model", draft),
         ]
     if getattr(arguments, "no_speculation", False):
         return [of_option("--no-speculation", "speculation.drafters", "[]")]

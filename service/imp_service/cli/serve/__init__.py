@@ -6,13 +6,13 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import Once
-from imp_service.cli.failure import describe, report
+from imp_service.cli.failure import CommandError, describe, report
 from imp_service.cli.options.settings import (
     add_model_options,
     add_speculation_options,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imp_service.config import Config
     from imp_service.core.background_load import WeightsLoad
     from imp_service.server.service import Service
+    from imp_service.serving.security.tokens import Token
 
 
 EXAMPLES = (
@@ -55,6 +56,19 @@ def configure(parser: ArgumentParser) -> None:
         help="serve OpenAI's API on host:port, a port of 127.0.0.1, or unix:///path, or `off`; may be given again "
         "(default: 127.0.0.1:8000, and off if --listen is given)",
     )
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument(
+        "--api-key",
+        metavar="KEY",
+        action=Once,
+        help="callers need this bearer token; other users of this machine can see it in the list of processes",
+    )
+    keys.add_argument(
+        "--api-key-env", metavar="NAME", action=Once, help="callers need the token in the environment variable NAME"
+    )
+    keys.add_argument(
+        "--api-key-file", metavar="FILE", action=Once, help="callers need one of the tokens in FILE, a line each"
+    )
     parser.add_argument(
         "--strict", action="store_true", help="refuse to serve a model whose chat template does not compile"
     )
@@ -70,7 +84,7 @@ def run(arguments: Namespace) -> int:
     from imp_service.cli.preflight import require_threads, silence_grpc
     from imp_service.cli.serve.ready_file import ReadyFile
     from imp_service.config.host import resolve_threads
-    from imp_service.config.sources import of_option
+    from imp_service.config.sources import of_option, of_text_option
     from imp_service.core.background_load import WeightsLoad
     from imp_service.generation.draft_vocabulary import match_vocabularies
     from imp_service.serving.process_memory import leave_no_core, limit_retained_memory
@@ -90,6 +104,9 @@ def run(arguments: Namespace) -> int:
     if arguments.http is not None:
         http = [] if arguments.http == ["off"] else arguments.http
         typed.append(of_option("--http", "listen.http", _addresses("--http", http)))
+    if arguments.api_key_file is not None:
+        typed.append(of_text_option("--api-key-file", "auth.api_key_file", arguments.api_key_file))
+    keys = _keys(arguments)
     if arguments.strict:
         typed.append(of_option("--strict", "model.strict", "true"))
     config = resolve_threads(load_model_settings(arguments, typed))
@@ -98,7 +115,23 @@ def run(arguments: Namespace) -> int:
     silence_grpc()
     # Importing the server takes as long as reading weights: both run at the same time.
     weights = WeightsLoad(config, match=match_vocabularies)
-    return asyncio.run(_serve(config, reread, weights, ready, signals))
+    return asyncio.run(_serve(config, reread, weights, ready, signals, keys=keys))
+
+
+def _keys(arguments: Namespace) -> "list[Token]":
+    """The key of the command line or of the variable that it names. Raises CommandError."""
+    from imp_service.serving.security.tokens import EXPECTED_KEY, key_token
+
+    if arguments.api_key is None and arguments.api_key_env is None:
+        return []
+    origin, key = "--api-key", arguments.api_key
+    if key is None:
+        origin, key = f"${arguments.api_key_env}", os.environ.get(arguments.api_key_env)
+    if key is None:
+        raise CommandError("USAGE", f"{origin}: no key there")
+    if (token := key_token(key)) is None:
+        raise CommandError("USAGE", f"{origin}: {EXPECTED_KEY}")
+    return [token]
 
 
 def _addresses(option: str, words: list[str]) -> str:
@@ -123,6 +156,8 @@ async def _serve(
     weights: "WeightsLoad",
     ready: "ReadyFile | None",
     signals: StopSignals,
+    *,
+    keys: "Sequence[Token]",
 ) -> int:
     from imp_service.cli.progress import LoadingLine
     from imp_service.core.background_load import STOP_SECONDS
@@ -132,7 +167,7 @@ async def _serve(
     line = LoadingLine()
     service, failure = None, None
     try:
-        service = Service(config, line, make_model_of(weights), reread=reread)
+        service = Service(config, line, make_model_of(weights), reread=reread, keys=keys)
         await _until_stopped(service, line, ready, signals)
     except Exception as error:
         failure = error

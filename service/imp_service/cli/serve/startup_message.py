@@ -101,7 +101,7 @@ def curl_line(service: "Service") -> str:
         words += ["--cacert", "CA.pem"] if settings.tls.cert is not None else []
         words += [f"{_url(address, has_tls=settings.tls.cert is not None)}/v1/chat/completions"]
     words += ["-H", "content-type: application/json"]
-    if settings.auth.token_file is not None:
+    if service.requires_tokens:
         words += ["-H", "authorization: Bearer TOKEN"]
     return shlex.join([*words, "-d", '{"messages": [{"role": "user", "content": "Hello!"}]}'])
 
@@ -118,6 +118,6 @@ def call_line(service: "Service") -> str:
         words += ["--target", target]
     if settings.tls.cert is not None and chosen.socket_path is None:
         words += ["--tls", "--ca", "CA.pem"] + (["--cert", "C.pem", "--key", "C.key"] if settings.tls.client_ca else [])
-    if settings.auth.token_file is not None:
+    if service.requires_tokens:
         words += ["--token-file", "TOKEN"]
     return shlex.join(words)

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
 from imp_service.serving.security.identity_files import Identity, IdentityFiles
 from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
-from imp_service.serving.security.tokens import Tokens, is_readable_by_all, read_tokens
+from imp_service.serving.security.tokens import Token, Tokens, is_readable_by_all, read_keys, read_tokens
 
 
 class Access:
     """One for a process; every listener uses it."""
 
-    def __init__(self, host: Host) -> None:
-        """Reads the files. Raises ConfigError."""
+    def __init__(self, host: Host, keys: Sequence[Token] = ()) -> None:
+        """Reads the files. `keys` are further tokens, which do not change. Raises ConfigError."""
         self._host = host
         self._checks: list[Callable[[], None]] = []
         self._watcher: FileWatcher | None = None
-        self._tokens = self._read_tokens()
-        self.authentication = Authentication(self._tokens, public_health=host.settings.auth.public_health)
+        self._typed = Tokens(keys)
+        auth = host.settings.auth
+        self._files = [
+            self._read(f"auth.{name}", Path(text), read)
+            for name, text, read in (
+                ("token_file", auth.token_file, read_tokens),
+                ("api_key_file", auth.api_key_file, read_keys),
+            )
+            if text is not None
+        ]
+        self.requires_tokens = bool(keys or self._files)
+        self.authentication = Authentication(
+            self._find if self.requires_tokens else None, public_health=auth.public_health
+        )
         # None without TLS.
         self.identity = self._read_identity()
-
-    @property
-    def requires_tokens(self) -> bool:
-        """Callers need a token."""
-        return self._tokens is not None
 
     def watch(self) -> None:
         """Until stop(), reads the files again when they change."""
@@ -40,13 +47,18 @@ class Access:
         if self._watcher is not None:
             self._watcher.stop()
 
-    def _read_tokens(self) -> ReloadedFiles[Tokens] | None:
-        if (text := self._host.settings.auth.token_file) is None:
-            return None
-        path, log = Path(text), self._host.telemetry.log
-        tokens = ReloadedFiles("auth.token_file", (path,), lambda: read_tokens(path), log)
+    def _find(self, word: str) -> Token | None:
+        """The token that a caller sent. Every source is searched, so that the time does not tell which has it."""
+        found = None
+        for tokens in (self._typed, *(file.value for file in self._files)):
+            found = tokens.find(word) or found
+        return found
+
+    def _read(self, setting: str, path: Path, read: Callable[[Path], Tokens]) -> ReloadedFiles[Tokens]:
+        log = self._host.telemetry.log
+        tokens = ReloadedFiles(setting, (path,), lambda: read(path), log)
         if is_readable_by_all(path):
-            log.warning("auth.token_file", message=f"{path}: everyone on this machine may read it")
+            log.warning(setting, message=f"{path}: everyone on this machine may read it")
         self._checks.append(tokens.check_files)
         self._host.reload.watch(tokens)
         return tokens

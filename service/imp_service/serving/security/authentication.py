@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from imp_service.serving.refusal import Refusal
@@ -40,8 +40,9 @@ SCHEME = "bearer"
 class Authentication:
     """Without a token file everyone who can connect may call everything that the listener has."""
 
-    def __init__(self, tokens: ReloadedFiles[Tokens] | None, *, public_health: bool) -> None:
-        self._tokens = tokens
+    def __init__(self, find: Callable[[str], Token | None] | None, *, public_health: bool) -> None:
+        """`find` returns the token that a caller sent; None: callers need no token."""
+        self._find = find
         self._public_health = public_health
 
     def check(self, policy: Policy, called: str, metadata: Metadata) -> str | None:
@@ -49,22 +50,23 @@ class Authentication:
 
         `called` names what has the policy.
         """
-        if self._tokens is None or policy.is_public or (policy.is_health and self._public_health):
+        if self._find is None or policy.is_public or (policy.is_health and self._public_health):
             return None
-        token = self._token(self._tokens.value, metadata)
+        token = _token(self._find, metadata)
         if not may_call(token, policy):
             raise Refusal("NOT_ALLOWED", f"this token may not call {called}")
         return _tenant(token, metadata)
 
-    def _token(self, tokens: Tokens, metadata: Metadata) -> Token:
-        values = [value for key, value in metadata if key == "authorization"]
-        if not values:
-            raise Refusal("TOKEN_MISSING", "no token: expected metadata authorization: Bearer TOKEN")
-        scheme, _, word = str(values[0]).partition(" ")
-        token = tokens.find(word)
-        if len(values) > 1 or scheme.lower() != SCHEME or token is None:
-            raise Refusal("TOKEN_INVALID", "this server does not know the token")
-        return token
+
+def _token(find: Callable[[str], Token | None], metadata: Metadata) -> Token:
+    values = [value for key, value in metadata if key == "authorization"]
+    if not values:
+        raise Refusal("TOKEN_MISSING", "no token: expected metadata authorization: Bearer TOKEN")
+    scheme, _, word = str(values[0]).partition(" ")
+    token = find(word)
+    if len(values) > 1 or scheme.lower() != SCHEME or token is None:
+        raise Refusal("TOKEN_INVALID", "this server does not know the token")
+    return token
 
 
 def may_call(token: Token, policy: Policy) -> bool:

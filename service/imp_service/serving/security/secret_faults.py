@@ -11,11 +11,13 @@ from imp_service.core.settings_faults import file_faults
 
 _CERTIFICATE: tuple[KeyPath, ...] = (("tls", "cert"), ("tls", "key"), ("tls", "client_ca"))
 _TOKENS: tuple[KeyPath, ...] = (("auth", "token_file"),)
+_KEYS: tuple[KeyPath, ...] = (("auth", "api_key_file"),)
 
 
 def secret_faults(config: Config) -> Iterator[ConfigError]:
     """Reads the files as a server does. Files that are not regular, such as pipes, are not read."""
     tls, token_file = config.settings.tls, config.settings.auth.token_file
+    key_file = config.settings.auth.api_key_file
 
     def read_identity() -> None:
         from imp_service.serving.security.identity_files import IdentityFiles
@@ -29,8 +31,14 @@ def secret_faults(config: Config) -> Iterator[ConfigError]:
 
         read_tokens(Path(str(token_file)))
 
+    def read_key_file() -> None:
+        from imp_service.serving.security.tokens import read_keys
+
+        read_keys(Path(str(key_file)))
+
     yield from _faults(config, _CERTIFICATE, (tls.cert, tls.key, tls.client_ca), read_identity)
     yield from _faults(config, _TOKENS, (token_file,), read_token_file)
+    yield from _faults(config, _KEYS, (key_file,), read_key_file)
 
 
 def _faults(

@@ -1,7 +1,7 @@
-"""The token file: the roles and tenants of each bearer token, by the token's SHA-256.
+"""The files of bearer tokens: the token file has the roles and tenants of each token, by the token's SHA-256.
 
-A line is `DIGEST ROLES TENANTS`: hexadecimal digits, names separated by commas, names separated by commas or `*`. A `#`
-begins a comment.
+A line of the token file is `DIGEST ROLES TENANTS`: hexadecimal digits, names separated by commas, names separated by
+commas or `*`. A `#` begins a comment. The other file has keys as callers send them, a line each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,15 @@ from imp_service.tables import LIMITS
 
 ROLES = ("data", "read", "admin")
 ANY_TENANT = "*"
+# A key without roles of its own, as users of vLLM and llama-server know it.
+KEY_ROLES = ("data", "read")
+EXPECTED_KEY = "expected one key: printable ASCII without spaces"
 # A limit, because every call compares every digest.
 MAX_FILE_BYTES = 256 * 1024
 
 _ROLES_TEXT = "data (generate), read (tokenize, metrics) or admin (drain, abort)"
 _DIGEST_OF = "`printf %s KEY | sha256sum` prints"
+_KEY = re.compile(r"[\x21-\x7E]{1,4096}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TENANT = re.compile(rf"[\x21-\x2B\x2D-\x7E]{{1,{LIMITS.tenant_bytes}}}")
 
@@ -57,18 +61,36 @@ class Tokens:
 
 def read_tokens(path: Path) -> Tokens:
     """Raises ConfigError with file and line."""
+    return _read("auth.token_file", "token", path, _token_of_line)
+
+
+def read_keys(path: Path) -> Tokens:
+    """Reads a file of keys. Raises ConfigError with file and line."""
+    return _read("auth.api_key_file", "key", path, _key_of_line)
+
+
+def key_token(key: str) -> Token | None:
+    """The token of a key as callers send it: it may generate and look. None if it cannot be one."""
+    if not _KEY.fullmatch(key):
+        return None
+    return Token(hashlib.sha256(key.encode()).digest(), frozenset(KEY_ROLES), None)
+
+
+def _read(setting: str, what: str, path: Path, read: Callable[[str, str], Token | None]) -> Tokens:
+    """`read` reads a line at a place, and returns None if it has no token."""
+    where = f"{setting}: {path}"
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except PermissionError:
-        raise ConfigError(f"auth.token_file: {path}", "may not be read", reason="CONFIG_PERMISSION") from None
+        raise ConfigError(where, "may not be read", reason="CONFIG_PERMISSION") from None
     except OSError as error:
-        raise ConfigError(f"auth.token_file: {path}", f"cannot be read: {error.strerror}") from None
+        raise ConfigError(where, f"cannot be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise ConfigError(f"auth.token_file: {path}", f"found more than {MAX_FILE_BYTES} bytes, expected at most that")
-    tokens = tuple(_tokens(path, content))
+        raise ConfigError(where, f"found more than {MAX_FILE_BYTES} bytes, expected at most that")
+    tokens = tuple(_tokens(what, path, content, read))
     if not tokens:
-        raise ConfigError(f"auth.token_file: {path}", "found no token, expected a line for each")
+        raise ConfigError(where, f"found no {what}, expected a line for each")
     return Tokens(tokens)
 
 
@@ -77,24 +99,36 @@ def is_readable_by_all(path: Path) -> bool:
     return bool(path.stat().st_mode & stat.S_IROTH)
 
 
-def _tokens(path: Path, content: bytes) -> Iterator[Token]:
+def _tokens(what: str, path: Path, content: bytes, read: Callable[[str, str], Token | None]) -> Iterator[Token]:
     seen: dict[bytes, int] = {}
     for number, line in enumerate(content.split(b"\n"), start=1):
         where = f"{path}:{number}"
         try:
-            words = line.decode().partition("#")[0].split()
+            token = read(where, line.decode())
         except UnicodeDecodeError:
             raise ConfigError(where, "found bytes that are not UTF-8") from None
-        if not words:
+        if token is None:
             continue
-        token = _token(where, words)
         if token.digest in seen:
-            raise ConfigError(where, f"found the token of line {seen[token.digest]} again")
+            raise ConfigError(where, f"found the {what} of line {seen[token.digest]} again")
         seen[token.digest] = number
         yield token
 
 
-def _token(where: str, words: list[str]) -> Token:
+def _key_of_line(where: str, line: str) -> Token | None:
+    key = line.strip()
+    if not key or line.startswith("#"):
+        return None
+    token = key_token(key)
+    if token is None:
+        raise ConfigError(where, EXPECTED_KEY)
+    return token
+
+
+def _token_of_line(where: str, line: str) -> Token | None:
+    words = line.partition("#")[0].split()
+    if not words:
+        return None
     if len(words) != 3:
         found = f"{len(words)} word{'s' * (len(words) > 1)}"
         raise ConfigError(
