@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from imp_service import _core
 from imp_service.cli.shell import main
 from imp_service.models import demo_model_path
 from support.command_line import error_lines
@@ -67,6 +69,28 @@ def test_rates_and_fractions_follow_from_their_parts(report: dict) -> None:
         np.testing.assert_allclose(case["tokens_per_s"]["samples"], tokens / seconds)
         np.testing.assert_allclose(case["bandwidth_fraction"]["samples"], reads / seconds)
         np.testing.assert_allclose(case["arithmetic_fraction"]["samples"], computes / seconds)
+
+
+def test_cmd_18_no_share_is_above_the_whole(monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    """A limit that was measured too low is measured again; where no probe reaches a result, the result is the limit."""
+    words = ["bench", "--prefill", "24", "--decode", "0", "--threads", "1", "--reps", "1", "--json"]
+    measured: list[float] = []
+    probe = _core.probe_read_bandwidth
+
+    def slow_at_first(*arguments: Any, **options: Any) -> float:
+        measured.append(probe(*arguments, **options) if measured else 1.0)
+        return measured[-1]
+
+    monkeypatch.setattr(_core, "probe_read_bandwidth", slow_at_first)
+    monkeypatch.setattr(_core, "probe_peak", lambda *_, **__: 1.0)
+    assert main(words) == 0
+    (case,) = json.loads(capfd.readouterr().out)["cases"]
+    assert len(measured) >= 2 and case["read_bytes_per_s"]["median"] >= max(measured)
+    assert 0 < case["bandwidth_fraction"]["max"] <= 1
+    assert case["arithmetic_fraction"]["median"] == 1
+    assert case["peak_ops_per_s"]["median"] == pytest.approx(
+        case["ops_per_token"] * case["timed_tokens"] / case["seconds"]["median"]
+    )
 
 
 def test_work_grows_as_the_cases_say(report: dict) -> None:

@@ -67,6 +67,18 @@ class Answer:
     first_token_seconds: float | None = None
 
     @property
+    def end(self) -> str:
+        """Why it ended, such as "ended by the time limit"; empty if the model ended it, and before the end."""
+        reason = "stop" if self.finished is None else self.finished.reason
+        return "" if reason == "stop" else _ENDS.get(reason, reason)
+
+    @property
+    def is_approximate(self) -> bool:
+        """The prompt was evaluated in part."""
+        sparse = None if self.started is None else self.started.sparse_prefill
+        return sparse is not None and sparse.is_sparse
+
+    @property
     def summary(self) -> str:
         """For example "96 tokens, 310 tok/s, first token 12 ms", and why it ended, unless the model ended it."""
         assert self.finished is not None  # narrows

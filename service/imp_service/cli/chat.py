@@ -10,7 +10,7 @@ from imp_service.cli.conversation.options import add_conversation_options, begin
 from imp_service.cli.options.sampling import number_names
 from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
 from imp_service.cli.run import add_output_options, check_output_options, sampled_request
-from imp_service.cli.terminal import answer_writer, is_interactive, print_dim
+from imp_service.cli.terminal import answer_writer, print_dim
 
 if TYPE_CHECKING:
     from imp_service.api.options import GenerationRequest
@@ -29,6 +29,7 @@ def configure(parser: ArgumentParser) -> None:
     add_speculation_options(parser)
     add_conversation_options(parser)
     add_output_options(parser)
+    parser.add_argument("--verbose", action="store_true", help="after each answer, show its tokens and their speed")
 
 
 def run(arguments: Namespace) -> int:
@@ -76,8 +77,10 @@ class _LocalResponder:
         if answer.text or not is_stopped:
             writer.end_line()
         ended = "" if answer.finished is None else answer.finished.reason
-        if ended and (ended != "stop" or is_interactive()):
+        if ended and (self._arguments.verbose or answer.is_approximate):
             print_dim(f"— {answer.summary}.")
+        elif answer.end:
+            print_dim(f"— {answer.end}.")
         return ChatAnswer(answer.text, is_stopped, is_cut=ended == "context_full")
 
     def check_options(self, options: dict[str, float]) -> None:

@@ -51,6 +51,13 @@ def test_quit_ends_it_and_the_system_message_is_reported(imp, model):
     )
 
 
+def test_cmd_17_the_figures_of_an_answer_come_if_they_are_asked_for(imp):
+    plain = imp("chat", *GREEDY[:2], "--max-tokens", "3", *GREEDY[4:], stdin=b"Hello!").stderr.decode()
+    assert "— ended by the limit of tokens (--max-tokens).\n" in plain and "first token" not in plain
+    words = ("chat", *GREEDY[:2], "--max-tokens", "3", *GREEDY[4:], "--verbose")
+    assert "— 3 tokens, " in imp(*words, stdin=b"Hello!").stderr.decode()
+
+
 @pytest.mark.long
 def test_t33_a_model_without_a_template_is_reported_before_anything_is_read(imp, tmp_path):
     demo_with(tmp_path / "m.gguf", b"tokenizer.chat_template", b"tokenizer.chat_untitled")

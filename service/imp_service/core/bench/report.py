@@ -46,7 +46,7 @@ SCHEMA = "imp.bench.v1"
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """The seconds of one repetition, and the machine's limits that were measured right before it."""
+    """The seconds of one repetition, and the machine's limits that were measured right before it, or after it."""
 
     seconds: float
     read_bytes_per_s: float
