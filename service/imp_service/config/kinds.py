@@ -148,7 +148,7 @@ class Joined(ValueKind[str]):
 
 
 class Text(ValueKind[str]):
-    """A string; in the environment and in `--set` the text is the value, including quotes."""
+    """A string; in the environment and in `--set` the text is the value, or a string of TOML if it is one."""
 
     def __init__(self, what: str, *, pattern: str | None = None, most_bytes: int = 4096) -> None:
         self.what, self.most_bytes = what, most_bytes
@@ -168,7 +168,7 @@ class Text(ValueKind[str]):
         return raw
 
     def read_text(self, text: str) -> str:
-        return self.read(text)
+        return self.read(read_value(text) if text[:1] in ('"', "'") else text)
 
     def _holds(self, text: str) -> bool:
         if not text or any(character < " " or character == "\x7f" for character in text):

@@ -44,7 +44,9 @@ class Http:
         ListOf(ORIGIN, 64), (), 'origins whose pages may call, besides the server\'s own and loopback; "*": all'
     )
     hosts: tuple[str, ...] = key(
-        ListOf(HOST, 64), (), "host names of this server, besides addresses, single words, .svc, .local and .internal"
+        ListOf(HOST, 64),
+        (),
+        "host names of this server, besides addresses, single words, .svc, .cluster.local and .internal",
     )
     playground: bool = key(Boolean(), True, "serve a page to try the model at /")
     unknown_fields: str = key(
@@ -79,14 +81,14 @@ class Auth:
     token_file: str | None = key(
         PATH, None, "bearer tokens: a line each, `sha256-hex roles tenants`; reloaded on change", example="tokens"
     )
-    public_health: bool = key(Boolean(), True, "health checks need no token")
-
     api_key_file: str | None = key(
         PATH,
         None,
         "keys as callers send them: a line each, with the roles data and read; reloaded on change",
         example="keys",
     )
+    public_health: bool = key(Boolean(), True, "health checks need no token")
+
 
 @dataclass(frozen=True, slots=True)
 class Features:

@@ -1,4 +1,4 @@
-"""Which names of a Host header can be this server's own."""
+"""The host that a request names, and which names can be this server's own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import re
 from ipaddress import ip_address
 
 _NAME = re.compile(r"\[(?P<six>[0-9A-Fa-f:.]+)\](?::\d+)?|(?P<name>[A-Za-z0-9._-]+)(?::\d+)?")
-# Protection against DNS rebinding: an attacker can own other names, but none of these.
-_INTERNAL = (".svc", ".cluster.local", ".local", ".internal")
+# A target as clients send it to proxies, and may send it to any server.
+_ABSOLUTE = re.compile(r"(?i:https?)://([^/]*)(/.*)?", re.DOTALL)
+# Protection against DNS rebinding: an attacker can own other names, but none of these. Names that end in .local are not
+# among them, except those of a cluster: on a network with mDNS any machine answers for any of them.
+_INTERNAL = (".svc", ".cluster.local", ".internal")
+
+
+def split_target(target: str) -> tuple[str | None, str]:
+    """The host and the path of a request's target: `http://HOST/PATH`, or a path alone, which has no host."""
+    found = _ABSOLUTE.fullmatch(target)
+    return (None, target) if found is None else (found[1], found[2] or "/")
 
 
 def name_of(host: str) -> str:

@@ -18,6 +18,7 @@ from imp_service.config.server_settings import Http
 from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers
 from imp_service.door.failures import error_body
 from imp_service.door.guard import HeadRefused, too_large
+from imp_service.door.host_names import split_target
 
 Handle = Callable[[Exchange], Awaitable[None]]
 
@@ -40,11 +41,15 @@ class AiohttpExchange(Exchange):
         """`timeout`: the most seconds without a byte while a body is received, or while the rest of one is sent."""
         self.method = request.method
         # The path as received, neither decoded nor normalized.
-        self.path = request.raw_path.partition("?")[0]
+        authority, self.path = split_target(request.raw_path.partition("?")[0])
         self.peer = _peer(request)
-        self.pairs = tuple((name.lower(), value) for name, value in request.headers.items())
-        self.headers: Mapping[str, str] = dict(reversed(self.pairs))
+        pairs = [(name.lower(), value) for name, value in request.headers.items()]
         self.is_http_1_1 = request.version != HttpVersion10
+        if authority is not None and ("host" in dict(pairs) or not self.is_http_1_1):
+            # As RFC 9112 says, the target's host takes the place of the header, which HTTP/1.1 requires nevertheless.
+            pairs = [("host", authority), *(pair for pair in pairs if pair[0] != "host")]
+        self.pairs = tuple(pairs)
+        self.headers: Mapping[str, str] = dict(reversed(self.pairs))
         self._request = request
         self._timeout = timeout
         self.response: web.StreamResponse | None = None

@@ -14,6 +14,8 @@ from imp_service.serving.security.authentication import Policy
 GENERATES = Policy("data", needs_model=True, is_request=True)
 # Reads of the model, and of the server; the second kind works while the model is loading.
 READS = Policy("read", needs_model=True)
+# What the model is called, which a caller needs before it generates.
+LISTS = Policy("read", or_role="data", needs_model=True)
 SHOWS = Policy("read")
 # Needs no token: pages for browsers.
 EVERYONE = Policy("anyone", is_public=True)

@@ -16,7 +16,7 @@ from imp_service.door.openai.api import OpenAi
 from imp_service.door.page import playground
 from imp_service.door.probes import Probes
 from imp_service.door.refusals import embeddings
-from imp_service.door.routes import EVERYONE, GENERATES, PROBE, PUBLIC, READS, SCRAPED, SHOWS, Route, Routes
+from imp_service.door.routes import EVERYONE, GENERATES, LISTS, PROBE, PUBLIC, READS, SCRAPED, SHOWS, Route, Routes
 from imp_service.door.tls import server_context
 from imp_service.door.tokens import Tokens
 from imp_service.serving.host import Host
@@ -58,8 +58,8 @@ def api_routes(host: Host) -> list[Route]:
         Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
         Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
         Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
-        Route("GET", "/v1/models", READS, models.list, alias="/models"),
-        Route("GET", "/v1/models/{id}", READS, models.get, alias="/models/{id}"),
+        Route("GET", "/v1/models", LISTS, models.list, alias="/models"),
+        Route("GET", "/v1/models/{id}", LISTS, models.get, alias="/models/{id}"),
         Route("POST", "/tokenize", READS, tokens.tokenize),
         Route("POST", "/detokenize", READS, tokens.detokenize),
         Route("GET", "/version", SHOWS, models.version),

@@ -19,9 +19,11 @@ POLICIES: Mapping[str, Policy] = {
 }
 # The policies of methods that need more, or less, than the rest of their service.
 METHOD_POLICIES: Mapping[str, Policy] = {
+    # What the model is called and can do, which a caller needs before it generates.
+    "/imp.v1.ModelService/GetModelInfo": Policy("read", or_role="data"),
     "/vllm.grpc.engine.VllmEngine/Generate": Policy("data", needs_model=True, is_request=True),
     "/vllm.grpc.engine.VllmEngine/Abort": Policy("data"),
-    "/vllm.grpc.engine.VllmEngine/GetModelInfo": Policy("read", needs_model=True),
+    "/vllm.grpc.engine.VllmEngine/GetModelInfo": Policy("read", or_role="data", needs_model=True),
     "/vllm.grpc.engine.VllmEngine/GetTokenizer": Policy("read", needs_model=True),
     "/vllm.grpc.engine.VllmEngine/HealthCheck": Policy(ANYONE, is_health=True),
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import ConfigError, Settings
+from imp_service.config.select import select_model
 from imp_service.config.sources import _names_without_separator, misspelled_variables
 
 PACKAGE = Path(__file__).parents[3] / "service/imp_service"
@@ -62,6 +63,23 @@ def test_cfg_5_l09_an_unknown_one_is_an_error(name: str, load_text):
     with pytest.raises(ConfigError) as caught:
         load_text("", **{name: "f32"})
     assert caught.value.message.startswith(name)
+
+
+def test_cfg_3_quotes_around_a_text_are_those_of_toml(load_text):
+    for text, value in (
+        ('"a b.gguf"', "a b.gguf"),
+        ("'a.gguf'", "a.gguf"),
+        ('"a\\u00e9"', "aé"),
+        ('"', '"'),
+        ('a"b"', 'a"b"'),
+        ('"a" b', '"a" b'),
+    ):
+        assert load_text("", f"model.path={text}").settings.model.path == value
+        assert load_text("", IMP_MODEL__PATH=text).settings.model.path == value
+    assert load_text("", 'device.tuning="t.json"').settings.device.tuning == "t.json"
+    assert load_text("", 'device.cublaslt="off"').settings.device.cublaslt == "off"
+    # A path of the command line is no TOML.
+    assert select_model(load_text(""), '"a"').settings.model.path == '"a"'
 
 
 def test_cfg_5_typed_values_need_no_quotes(load_text):

@@ -31,7 +31,7 @@ FIELDS = {
     "/detokenize": ("tokens",),
     "/v1/embeddings": ("input",),
 }
-# Path -> the required role; None: no role.
+# Path -> the required role; "" any of data and read; None: no role.
 ROLES = {
     "/v1/chat/completions": "data",
     "/chat/completions": "data",
@@ -40,9 +40,9 @@ ROLES = {
     "/tokenize": "read",
     "/detokenize": "read",
     "/v1/embeddings": "read",
-    "/v1/models": "read",
-    "/models": "read",
-    "/v1/models/imp-demo": "read",
+    "/v1/models": "",
+    "/models": "",
+    "/v1/models/imp-demo": "",
     "/version": "read",
     "/load": "read",
     "/metrics": "read",

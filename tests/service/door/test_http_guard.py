@@ -29,7 +29,10 @@ HOSTS = {
     "imp": 200,
     "imp.default.svc": 200,
     "imp.default.svc.cluster.local": 200,
-    "mac.local": 200,
+    # A machine of the same network answers for any name of mDNS.
+    "mac.local": 421,
+    "evil.local:8000": 421,
+    "cluster.local": 421,
     "host.docker.internal": 200,
     "imp.example.com": 200,
     "IMP.example.com:443": 200,

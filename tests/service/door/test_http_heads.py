@@ -157,9 +157,25 @@ PATHS = {
     "/v1/models/imp%2Fdemo": 404,
     "/v1/models/..": 404,
     "/api/tags": 404,
-    "http://localhost/v1/models": 404,
+    "http://localhost/v1/models": 200,
+    "HTTP://localhost:8000/v1/models?x=1": 200,
+    "http://localhost/v1//models": 404,
+    "http://localhost": 200,
+    "http://evil.example/v1/models": 421,
+    "http://user@localhost/v1/models": 421,
+    "http:///v1/models": 421,
+    "ftp://localhost/v1/models": 404,
     "*": 404,
 }
+
+
+def test_htp_5_the_host_of_an_absolute_target_replaces_the_header(http: HttpServed) -> None:
+    for target, host, status in (
+        ("http://localhost/v1/models", "evil.example", 200),
+        ("http://evil.example/v1/models", "localhost", 421),
+        ("http://localhost/v1/models", None, 400),
+    ):
+        assert exchange(http, head(f"GET {target} HTTP/1.1", host=host), 1).status == status, (target, host)
 
 
 @pytest.mark.few(9)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.request_metadata import TENANT_KEY
-from imp_service.serving.security.reloaded_files import ReloadedFiles
-from imp_service.serving.security.tokens import Token, Tokens
+from imp_service.serving.security.tokens import Token
 
 # A role that every valid token has.
 ANYONE = "anyone"
@@ -19,6 +18,8 @@ class Policy:
     """The requirements of a call."""
 
     role: str
+    # Another role that also suffices.
+    or_role: str | None = None
     # Refused while the model is loading or the server drains.
     needs_model: bool = False
     # It generates output: it counts as a request, and a drain waits for it.
@@ -38,7 +39,7 @@ SCHEME = "bearer"
 
 
 class Authentication:
-    """Without a token file everyone who can connect may call everything that the listener has."""
+    """Without tokens everyone who can connect may call everything that the listener has."""
 
     def __init__(self, find: Callable[[str], Token | None] | None, *, public_health: bool) -> None:
         """`find` returns the token that a caller sent; None: callers need no token."""
@@ -70,8 +71,8 @@ def _token(find: Callable[[str], Token | None], metadata: Metadata) -> Token:
 
 
 def may_call(token: Token, policy: Policy) -> bool:
-    """Whether the token has the role that the policy requires."""
-    return policy.role == ANYONE or policy.role in token.roles
+    """Whether the token has a role that the policy requires."""
+    return policy.role == ANYONE or policy.role in token.roles or policy.or_role in token.roles
 
 
 def _tenant(token: Token, metadata: Metadata) -> str | None:
