@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (tmp_path / "bin" / "python").chmod(0o755)
+    # The page's environment of the generator: here that of the tests, whose index may not be reachable.
+    (tmp_path / "protoc" / "bin").mkdir(parents=True)
+    (tmp_path / "protoc" / "bin" / "python").symlink_to(tmp_path / "bin" / "python")
     kept = {**clean_environment(tmp_path), "IMP": str(ROOT), "PATH": f"{tmp_path}/bin{os.pathsep}{path}"}
     kept["PYTHONPATH"] = "stubs"
     return kept
@@ -61,6 +65,16 @@ def test_rpc_23_stubs_as_the_page_makes_them_call_a_server(tmp_path: Path, envir
         )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert len(ran.stdout.split()) >= 3
+
+
+def test_rpc_23_the_page_installs_nothing_beside_imp() -> None:
+    """Its generator needs a protobuf below that of imp's other packages: installed there, it broke `imp serve`."""
+    installs = re.findall(r"^(\S*)pip3? install (.*)$", PAGE, re.MULTILINE)
+    assert ("protoc/bin/", '-q "grpcio-tools==1.80.1"') in installs
+    assert [words for where, words in installs if where != "protoc/bin/"] == ["./clients/python"]
+    pinned = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "protobuf>=6.31.1,<8" in PAGE and "protobuf>=6.31.1,<8" in pinned["dependencies"]
+    assert "grpcio-tools==1.80.1" in pinned["optional-dependencies"]["test"]
 
 
 def test_rpc_23_stubs_of_other_languages_have_all_services(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -20,6 +20,8 @@ from support.patience import BUILD_SECONDS, HANGS_AFTER
 ROOT = Path(__file__).resolve().parents[2]
 PB = ROOT / "service" / "imp_service" / "pb"
 
+PAGE_BLOCKS = ("console index", "console")
+
 # One call over a socket with every generated module loaded; warnings are errors.
 CALL = """
 import sys
@@ -69,6 +71,33 @@ def bounds(package: str) -> tuple[str, str]:
     pattern = re.compile(rf"{package}>=([0-9.]+),<([0-9]+)")
     (found,) = [found for line in project["dependencies"] if (found := pattern.fullmatch(line))]
     return found[1], found[2]
+
+
+@pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
+@pytest.mark.skipif("IMP_STUB_RUNTIMES" not in os.environ, reason="IMP_STUB_RUNTIMES=1 asks for it: it installs venvs")
+def test_rpc_23_the_generator_of_the_page_makes_stubs_for_the_highest_protobuf(tmp_path: Path):
+    """As written on the page, with the environment of its own that the page makes."""
+    page = (ROOT / "proto" / "README.md").read_text()
+    blocks = [re.findall(rf"^```{kind}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) for kind in PAGE_BLOCKS]
+    commands = "".join(block for found in blocks for block in found)
+    variables = {"IMP": str(ROOT), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["bash", "-euc", commands], cwd=tmp_path, env=variables, check=True, timeout=BUILD_SECONDS)
+    own = tmp_path / "own"
+    subprocess.run([sys.executable, "-m", "venv", str(own)], check=True, timeout=HANGS_AFTER)
+    low, below = bounds("protobuf")
+    wanted = [f"protobuf>={low},<{below}", f"grpcio>={bounds('grpcio')[0]}"]
+    subprocess.run([str(own / "bin/pip"), "install", "-q", *wanted], check=True, timeout=BUILD_SECONDS)
+    program = "import google.protobuf as p; from imp_api.v1 import inference_pb2_grpc; print(p.__version__)"
+    ran = subprocess.run(
+        [str(own / "bin/python"), "-c", program],
+        env={"PYTHONPATH": str(tmp_path / "stubs")},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout.split(".")[0]) == int(below) - 1
 
 
 @pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)
