@@ -193,16 +193,18 @@ class PrefillRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class PrefillResponse(_message.Message):
-    __slots__ = ("session_id", "cached_tokens", "output", "timings")
+    __slots__ = ("session_id", "cached_tokens", "output", "timings", "base")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     cached_tokens: int
     output: StepOutput
     timings: _types_pb2.Timings
-    def __init__(self, session_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., output: _Optional[_Union[StepOutput, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ...) -> None: ...
+    base: int
+    def __init__(self, session_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., output: _Optional[_Union[StepOutput, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class StepOutput(_message.Message):
     __slots__ = ("position", "token_id", "logprob", "text", "eos", "candidates", "logits", "scores")

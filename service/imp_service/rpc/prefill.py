@@ -151,6 +151,7 @@ class Prefill:
                 cached_tokens=output.cached_tokens,
                 output=write_step_output(output),
                 timings=write_timings(output.timings),
+                base=output.position if base is None else base,
             )
             return PrefillResult(reply, output.held_scores)
 

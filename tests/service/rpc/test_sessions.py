@@ -220,6 +220,19 @@ def test_ses_2_what_a_session_was_opened_with_stays(calls: SessionCalls) -> None
     assert (found.reason, found.paths) == ("FIELD_INVALID", ["cache"])
 
 
+def test_ses_32_the_reply_says_where_the_draws_begin(calls: SessionCalls) -> None:
+    opened = calls.prefill(PROMPT, sampling=WARM)
+    n_held = len(PROMPT) + 2
+    anew = calls.prefill(PROMPT[:2], opened.session_id)
+    kept = calls.prefill(PROMPT[:2], calls.prefill(PROMPT, sampling=WARM).session_id, base=len(PROMPT))
+    assert [reply.base for reply in (opened, anew, kept)] == [len(PROMPT), n_held, len(PROMPT)]
+    # Each draws as a session does that is opened with its base.
+    for reply in (anew, kept):
+        fresh = calls.prefill([*PROMPT, *PROMPT[:2]], sampling=WARM, base=reply.base)
+        assert (fresh.output.token_id, fresh.base) == (reply.output.token_id, reply.base)
+    assert anew.output.position == kept.output.position == n_held
+
+
 def test_ses_14_base_continues_the_same_draws_elsewhere(calls: SessionCalls) -> None:
     whole = calls.prefill(PROMPT, sampling=WARM)
     tokens = [whole.output.token_id] + [calls.step(whole.session_id).token_id for _ in range(9)]

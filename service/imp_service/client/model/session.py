@@ -151,7 +151,8 @@ class Session:
 
         Text gets the model's special tokens if nothing is held yet. If `position` is given and differs from the number
         of held tokens, the error is POSITION_MISMATCH and nothing changes. `base` is the position of output 0, for a
-        sampler that continues the draws of an earlier session.
+        sampler that continues the draws of an earlier session, or those of this one before the prefill. Without it the
+        draws begin anew after the prefill.
         """
         asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
