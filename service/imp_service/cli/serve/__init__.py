@@ -120,13 +120,14 @@ def run(arguments: Namespace) -> int:
 
 def _keys(arguments: Namespace) -> "list[Token]":
     """The key of the command line or of the variable that it names. Raises CommandError."""
+    from imp_service.client.environment import read_variable
     from imp_service.serving.security.tokens import EXPECTED_KEY, key_token
 
     if arguments.api_key is None and arguments.api_key_env is None:
         return []
     origin, key = "--api-key", arguments.api_key
     if key is None:
-        origin, key = f"${arguments.api_key_env}", os.environ.get(arguments.api_key_env)
+        origin, key = f"${arguments.api_key_env}", read_variable(arguments.api_key_env)
     if key is None:
         raise CommandError("USAGE", f"{origin}: no key there")
     if (token := key_token(key)) is None:
