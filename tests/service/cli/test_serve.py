@@ -154,8 +154,8 @@ def _key_file(folder: Path) -> tuple[str, str]:
     "words",
     [
         lambda _: ("--api-key", "sk-secret"),
-        pytest.param(lambda _: ("--api-key-env", "LLAMA_API_KEY"), marks=pytest.mark.long),
-        pytest.param(_key_file, marks=pytest.mark.long),
+        lambda _: ("--api-key-env", "LLAMA_API_KEY"),
+        _key_file,
     ],
 )
 def test_cmd_16_rpc_24_a_key_guards_both_transports(
