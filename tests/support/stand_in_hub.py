@@ -29,6 +29,9 @@ class Hub:
     ignores_ranges: bool = False
     shifts_ranges: int = 0  # ranges that begin later than asked
     shortens_ranges: int = 0  # ranges that end earlier than asked
+    headers: dict[str, str] = field(default_factory=dict)  # headers of downloads that differ from the true ones
+    listing: dict[str, object] = field(default_factory=dict)  # fields of listings that differ from the true ones
+    digests: dict[str, str] = field(default_factory=dict)  # digests in listings that differ from the true ones
     address: str = ""
 
 
@@ -62,16 +65,21 @@ class _Handler(BaseHTTPRequestHandler):
             {
                 "rfilename": file,
                 "size": len(content),
-                "lfs": {"sha256": _digest(content), "size": len(content), "pointerSize": 130},
+                "lfs": {
+                    "sha256": self.hub.digests.get(file, _digest(content)),
+                    "size": len(content),
+                    "pointerSize": 130,
+                },
             }
             for file, content in files.items()
         ]
         gguf = {} if self.hub.n_parameters is None else {"gguf": {"total": self.hub.n_parameters}}
-        return {"id": name, "sha": COMMIT, "siblings": siblings, **gguf}
+        return {"id": name, "sha": COMMIT, "siblings": siblings, **gguf, **self.hub.listing}
 
     def _download(self, content: bytes) -> None:
         hub = self.hub
         headers = {"ETag": f'"{_digest(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        headers |= hub.headers
         first, sent, status = 0, content, 200
         if hub.corrupts:
             sent = bytes([content[0] ^ 1]) + content[1:]

@@ -25,12 +25,13 @@ def write_number_table(out: TextIO, head: Sequence[str], rows: Sequence[Sequence
 def _draw(out: TextIO, head: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     for i, heading in enumerate(head):
         table.add_column(heading, justify="left" if i < n_words else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # words in brackets are no markup
     Console(file=out).print(table)
 
 

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
-from imp_service.cli.hub.reference import read_reference
+from imp_service.cli.hub.hub import download, read_repository
+from imp_service.cli.hub.reference import Reference, read_reference
 from imp_service.config import load as load_config
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
@@ -274,6 +276,153 @@ def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
     assert pull(command="ls")[1] == ""
     assert pull("own/one", command="rm")[0] == 66
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
+
+
+OTHERS = b"what the user keeps"
+# A name that leads out of the cache's folder of contents, or of the folder for the download.
+PATHS = ["../{}", "../../../{}", "../../../../{}", "/{}", "..", "a/b", "x" * 300]
+
+
+def _files(folder: Path) -> dict[Path, bytes]:
+    """The files of a folder, without those in which the library remembers its downloads."""
+    paths = (path for path in folder.rglob("*") if ".cache" not in path.parts or path.name == "made.txt")
+    return {path: path.read_bytes() for path in paths if path.is_file()}
+
+
+@pytest.fixture
+def in_process(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lets this process use the hub; returns the folder of its cache."""
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + template)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    return tmp_path / "home" / "hub"
+
+
+def _get_tiny(folder: Path | None) -> None:
+    reference = Reference("own/one", None)
+    download(reference, choices_of(read_repository(reference, None).files)[0], None, folder)
+
+
+@pytest.mark.parametrize("to", [None, "here"])
+@pytest.mark.parametrize("header", ["ETag", "X-Linked-Etag", "X-Repo-Commit"])
+def test_get_8_a_name_from_the_hub_is_never_a_path(
+    hub: Hub, in_process: Path, tmp_path: Path, header: str, to: str | None
+) -> None:
+    for folder in (tmp_path, in_process.parent, in_process, in_process / "models--own--one", tmp_path / "here"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "there.txt").write_bytes(OTHERS)
+    before = _files(tmp_path)
+    for name in (form.format(name) for form in PATHS for name in ("made.txt", "there.txt")):
+        hub.headers = {header: f'"{name}"' if "tag" in header.lower() else name}
+        with pytest.raises(CommandError, match=r"^HUB_INVALID: "):
+            _get_tiny(None if to is None else tmp_path / to)
+        assert _files(tmp_path) == before, name
+
+
+def test_get_8_the_names_of_other_servers_of_a_hub_are_taken(hub: Hub, in_process: Path) -> None:
+    for name in ('W/"5d41402abc4b2a76b9719d911017c592"', '"a1B2-12"', f'"{DIGEST}"'):
+        hub.headers = {"ETag": name}
+        _get_tiny(None)
+    assert len(list(in_process.rglob("tiny-Q8_0.gguf"))) == 1
+
+
+@pytest.mark.long
+def test_get_8_a_wrong_digest_removes_only_what_the_pull_wrote(pull, hub: Hub, tmp_path: Path) -> None:
+    mine, home = tmp_path / "mine.gguf", tmp_path / "home"
+    mine.write_bytes(MODEL)
+    hub.digests["tiny-Q8_0.gguf"] = "0" * 64
+    # Files of the user: in the folder for the download, and linked into the cache.
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "tiny-Q8_0.gguf").write_bytes(MODEL)
+    status, _, err = pull("own/one", "--to", "here")
+    assert status == 65 and "HUB_CORRUPT" in err and "was there before" in err, err
+    assert (tmp_path / "here" / "tiny-Q8_0.gguf").read_bytes() == MODEL
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "tiny-Q8_0.gguf").symlink_to(mine)
+    status, _, err = pull("own/one", "--to", "linked")
+    assert status == 73 and "found a symbolic link" in err, err
+    snapshot = home / "hub" / "models--own--one" / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "tiny-Q8_0.gguf").symlink_to(mine)
+    assert pull("own/one", HF_HOME=str(home))[0] == 65
+    assert mine.read_bytes() == MODEL and not (snapshot / "tiny-Q8_0.gguf").is_symlink()
+    # The content of another model: the hub gives its name to this one.
+    hub.digests.clear()
+    assert pull("own/many:Q8_0", HF_HOME=str(home))[0] == 0
+    hub.digests["m-Q4_K_M.gguf"], hub.headers = "0" * 64, {"ETag": f'"{DIGEST}"'}
+    assert pull("own/many:Q4_K_M", HF_HOME=str(home))[0] == 65
+    (kept,) = (home / "hub" / "models--own--many" / "snapshots").rglob("*.gguf")
+    assert kept.read_bytes() == MODEL
+
+
+WRONG = [None, 7, -1, 1.5, True, "text", [], ["text"], [[]], [None], {}, {"a": []}, [{}], {"rfilename": {}}]
+SIBLING = {"rfilename": "tiny-Q8_0.gguf", "size": len(MODEL), "lfs": {"sha256": DIGEST, "size": 1, "pointerSize": 1}}
+
+
+LISTINGS: list[dict[str, object]] = [
+    *({key: wrong} for key in ("siblings", "sha", "gguf", "id") for wrong in WRONG),
+    *({"siblings": [{**SIBLING, key: wrong}]} for key in SIBLING for wrong in WRONG),
+    *({"siblings": [{**SIBLING, "lfs": {"sha256": wrong, "size": 1, "pointerSize": 1}}]} for wrong in WRONG),
+    *({"gguf": {"total": wrong}} for wrong in WRONG),
+]
+# Of these, a listing with another value of the type is one that the reader takes.
+REFUSED: list[dict[str, object]] = [
+    *({"sha": name} for name in ("../x", "--to=/", "a/b", "a b", "x" * 300, 7, ["text"])),
+    *({"siblings": [{**SIBLING, "size": size}]} for size in (-1, 1 << 63, "4", 1.5)),
+    {"siblings": [{"rfilename": 7}]},
+    {"siblings": [{**SIBLING, "lfs": {"sha256": "../x", "size": 1, "pointerSize": 1}}]},
+]
+
+
+def test_get_8_a_listing_of_a_wrong_form_is_an_error_of_the_hub(hub: Hub, in_process: Path) -> None:
+    for listing in [*LISTINGS, *REFUSED]:
+        hub.listing = listing
+        try:
+            choices_of(read_repository(Reference("own/one", None), None).files)
+        except CommandError as error:
+            assert error.reason == "HUB_INVALID", (listing, error)
+        else:
+            assert listing not in REFUSED, listing
+    for revision in ("../../x", "/x", "a/../b"):
+        with pytest.raises(CommandError, match=r"USAGE: .*: expected a branch"):
+            read_repository(Reference("own/one", None), revision)
+
+
+def test_get_5_rm_leaves_what_others_use(pull, hub: Hub, tmp_path: Path) -> None:
+    home, mine = tmp_path / "home", tmp_path / "mine.gguf"
+    mine.write_bytes(MODEL)
+    # Two models of a repository have the same content, and so one file in the cache.
+    hub.repositories["own/twins"] = {"a-Q8_0.gguf": MODEL, "b-Q8_0.gguf": MODEL}
+    for name in ("a-Q8_0.gguf", "b-Q8_0.gguf"):
+        pull(f"own/twins:{name}", HF_HOME=str(home))
+    repository = home / "hub" / "models--own--twins"
+    (kept,) = repository.rglob("b-Q8_0.gguf")
+    assert pull("own/twins:a-Q8_0.gguf", command="rm", HF_HOME=str(home))[::2] == (0, "— 0 B freed.\n")
+    assert kept.read_bytes() == MODEL
+    # The user's own file, linked into the cache.
+    kept.with_name("c-Q8_0.gguf").symlink_to(mine)
+    assert pull("own/twins", command="rm", HF_HOME=str(home))[::2] == (0, "— 4.0 MB freed.\n")
+    assert mine.read_bytes() == MODEL and list(repository.rglob("*.gguf")) == [] == list(
+        (repository / "blobs").iterdir()
+    )
+    # Both at once: one file, counted once.
+    for name in ("a-Q8_0.gguf", "b-Q8_0.gguf"):
+        pull(f"own/twins:{name}", HF_HOME=str(home))
+    assert pull("own/twins", command="rm", HF_HOME=str(home))[::2] == (0, "— 4.0 MB freed.\n")
+    assert [path for path in repository.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
+
+
+def test_get_5_ls_lists_the_models_next_to_strange_files(pull, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    pull("own/one", HF_HOME=str(home))
+    (file,) = home.rglob("tiny-Q8_0.gguf")
+    (file.parent / "bad\x1b[2Jname.gguf").write_bytes(b"GGUF")
+    (home / "hub" / "models--own--b\x1bd" / "snapshots" / COMMIT).mkdir(parents=True)
+    (home / "hub" / "models--own--b\x1bd" / "snapshots" / COMMIT / "m.gguf").write_bytes(b"GGUF")
+    status, out, err = pull(command="ls", HF_HOME=str(home))
+    assert (status, err, len(out.splitlines())) == (0, "", 2) and "hf:own/one" in out, out
 
 
 @pytest.mark.long

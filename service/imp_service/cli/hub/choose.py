@@ -84,9 +84,12 @@ def models_of(choices: Sequence[Choice]) -> list[Choice]:
 
 def require_inside(name: str) -> None:
     """Raises for a name that is not a plain path inside a folder."""
-    parts = name.split("/")
-    if "\\" in name or not name.isprintable() or any(part in ("", ".", "..") for part in parts):
+    if not is_inside(name):
         raise CommandError("HUB_INVALID", f"{name}: expected a path inside the repository")
+
+
+def is_inside(name: str) -> bool:
+    return "\\" not in name and name.isprintable() and not {"", ".", ".."} & set(name.split("/"))
 
 
 def require_whole(choice: Choice) -> None:

@@ -91,9 +91,12 @@ def _is_whole(folder: Path, choice: Choice) -> bool:
 
 
 def _indexed(folder: Path) -> set[str]:
-    """The weight files that the directory's index names."""
+    """The weight files that the directory's index names. None of a broken index, which the load refuses."""
     index = folder / "model.safetensors.index.json"
-    return set(json.loads(index.read_bytes())["weight_map"].values()) if index.exists() else set()
+    try:
+        return set(json.loads(index.read_bytes())["weight_map"].values()) if index.exists() else set()
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return set()
 
 
 def list_models(word: str, revision: str | None) -> None:

@@ -2,23 +2,30 @@
 
 import hashlib
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from huggingface_hub import HfApi, constants, errors, hf_hub_download
+from huggingface_hub.hf_api import ModelInfo
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
+from imp_service.cli.atomic_file import require_regular, write_atomically
 from imp_service.cli.failure import CommandError
-from imp_service.cli.hub.cache import DIGEST
-from imp_service.cli.hub.choose import Choice, HubFile
+from imp_service.cli.hub.cache import DIGEST, remove_file
+from imp_service.cli.hub.choose import Choice, HubFile, is_inside
+from imp_service.cli.hub.outside_names import check_answers, require_name
 from imp_service.cli.hub.reference import Reference
+
+T = TypeVar("T")
 
 _ENDPOINT = "https://huggingface.co"
 _BLOCK_BYTES = 4 * 1024**2
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Repository(NamedTuple):
@@ -29,35 +36,93 @@ class Repository(NamedTuple):
 
 def read_repository(reference: Reference, revision: str | None) -> Repository:
     """The files of the repository at this revision. Raises CommandError."""
+    if revision is not None and not is_inside(revision):
+        raise CommandError("USAGE", f"{revision}: expected a branch, a tag or a commit")
     with errors_of(str(reference)):
-        info = HfApi().model_info(reference.repository, revision=revision, files_metadata=True)
+        try:
+            info = HfApi().model_info(reference.repository, revision=revision, files_metadata=True)
+            return _repository(info, revision or constants.DEFAULT_REVISION)
+        except (AttributeError, KeyError, TypeError):  # of a library that expects another form
+            raise ValueError("the hub's listing has not the form of a repository's") from None
+
+
+def _repository(info: ModelInfo, revision: str) -> Repository:
+    """Raises ValueError for values of a wrong type: the library passes on what the hub sent."""
     files = [
-        HubFile(each.rfilename, each.size or 0, each.lfs.sha256 if each.lfs else None) for each in info.siblings or []
+        HubFile(
+            _typed(each.rfilename, str),
+            _size(each.size),
+            _digest(each.lfs.sha256) if each.lfs else None,
+        )
+        for each in info.siblings or []
     ]
-    weights = info.gguf or {}
-    total = weights.get("total") if isinstance(weights, dict) else None
-    commit = info.sha or revision or constants.DEFAULT_REVISION
-    return Repository(files, total if isinstance(total, int) else None, commit)
+    weights = _typed({} if info.gguf is None else info.gguf, dict)
+    total = weights.get("total")
+    commit = revision if info.sha is None else require_name(_typed(info.sha, str))
+    return Repository(files, None if total is None else _size(total), commit)
+
+
+def _typed(value: object, kind: type[T]) -> T:
+    if type(value) is not kind:
+        raise ValueError(f"the hub's listing has {value!r:.80}, expected {kind.__name__}")
+    return value
+
+
+def _size(value: object) -> int:
+    size = _typed(0 if value is None else value, int)
+    if not 0 <= size < 2**63:
+        raise ValueError(f"the hub's listing has the size {size}, expected a number of bytes")
+    return size
+
+
+def _digest(value: object) -> str:
+    digest = _typed(value, str)
+    if _SHA256.fullmatch(digest) is None:
+        raise ValueError(f"the hub's listing has {digest!r:.80}, expected a SHA-256")
+    return digest
 
 
 def download(reference: Reference, choice: Choice, revision: str | None, folder: Path | None) -> list[Path]:
     """The files of the choice, in the hub's cache or in `folder`. Raises CommandError and OSError."""
     if not sys.stderr.isatty():
         disable_progress_bars()
-    paths = []
-    for file in choice.files:
-        with errors_of(f"{reference.repository}:{file.name}"):
-            path = Path(hf_hub_download(reference.repository, file.name, revision=revision, local_dir=folder))
-        digest = _sha256(path)
-        if file.sha256 is not None and digest != file.sha256:
-            path.resolve().unlink()
-            path.unlink(missing_ok=True)
-            raise CommandError("HUB_CORRUPT", f"{file.name}: SHA-256 {digest}, expected {file.sha256}; it is removed")
-        if file.sha256 is not None:
-            _write_digest(path, digest)
-            print(f"{digest}  {file.name}", file=sys.stderr, flush=True)
-        paths.append(path)
-    return paths
+    check_answers()
+    return [_download(reference, file, revision, folder) for file in choice.files]
+
+
+def _download(reference: Reference, file: HubFile, revision: str | None, folder: Path | None) -> Path:
+    before = None if folder is None else _found(folder / file.name)
+    with errors_of(f"{reference.repository}:{file.name}"):
+        path = Path(hf_hub_download(reference.repository, file.name, revision=revision, local_dir=folder))
+    if file.sha256 is None:
+        return path
+    digest = _sha256(path)
+    if digest != file.sha256:
+        # The hub can give any file the name of one that is here.
+        if before is not None and before == _found(path):
+            fate = "it was there before, delete it or choose another folder"
+        elif folder is None:
+            remove_file(path)
+            fate = "it is removed"
+        else:
+            path.unlink()
+            fate = "it is removed"
+        raise CommandError("HUB_CORRUPT", f"{file.name}: SHA-256 {digest}, expected {file.sha256}; {fate}")
+    _write_digest(path, digest)
+    print(f"{digest}  {file.name}", file=sys.stderr, flush=True)
+    return path
+
+
+def _found(path: Path) -> tuple[int, int] | None:
+    """What tells a file from one that replaced it; None: there is none. The library would write through a link."""
+    try:
+        require_regular(path)
+    except FileExistsError as error:
+        raise CommandError("CANNOT_CREATE", f"{path}: {error.strerror}") from None
+    if not path.exists():
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 def other_endpoint() -> str | None:
@@ -75,7 +140,7 @@ def _sha256(path: Path) -> str:
 
 def _write_digest(path: Path, digest: str) -> None:
     """Writes the digest to a file next to it, in the format of sha256sum."""
-    path.with_name(f"{path.name}{DIGEST}").write_text(f"{digest}  {path.name}\n")
+    write_atomically(path.with_name(f"{path.name}{DIGEST}"), f"{digest}  {path.name}\n")
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from imp_service.cli.failure import CommandError
 
 PREFIX = "hf:"
-_REFERENCE = re.compile(r"([\w.-]+/[\w.-]+)(?::(.+))?", re.ASCII)
+_REPOSITORY = r"[\w.-]+/[\w.-]+"
+_REFERENCE = re.compile(rf"({_REPOSITORY})(?::(.+))?", re.ASCII)
 
 
 class Reference(NamedTuple):
@@ -22,9 +23,13 @@ def read_reference(word: str) -> Reference:
     found = _REFERENCE.fullmatch(word.removeprefix(PREFIX))
     if found is None and (address := _read_address(word)) is not None:
         return address
-    if found is None or ".." in found[1] or "--" in found[1]:
+    if found is None or not is_repository(found[1]):
         raise CommandError("USAGE", f"{word}: expected OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, such as Q4_K_M")
     return Reference(found[1], found[2])
+
+
+def is_repository(name: str) -> bool:
+    return re.fullmatch(_REPOSITORY, name, re.ASCII) is not None and ".." not in name and "--" not in name
 
 
 def _read_address(word: str) -> Reference | None:
