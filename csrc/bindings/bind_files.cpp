@@ -18,8 +18,8 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-// Strings in arrays become bytes, since a token may be any bytes. A single string becomes str: bytes that are not UTF-8
-// become surrogates, which `encode("utf-8", "surrogateescape")` turns back into the bytes.
+// Strings in arrays become bytes, since a token may be any bytes. A single string becomes str, or bytes if it is not
+// UTF-8: a str with surrogates would pass every check of its type, and fail where it is sent.
 struct ToPython {
   py::object operator()(std::monostate) const { return py::none(); }
   py::object operator()(std::uint64_t value) const { return py::int_(value); }
@@ -27,9 +27,11 @@ struct ToPython {
   py::object operator()(double value) const { return py::float_(value); }
   py::object operator()(bool value) const { return py::bool_(value); }
   py::object operator()(const std::string& text) const {
-    PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
-    if (!decoded) throw py::error_already_set();
-    return py::reinterpret_steal<py::object>(decoded);
+    PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr);
+    if (decoded) return py::reinterpret_steal<py::object>(decoded);
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) throw py::error_already_set();
+    PyErr_Clear();
+    return py::bytes(text);
   }
   py::object operator()(const NumericArray& array) const {
     const std::string_view name = value_type_name(array.type);  // u8, i32, f64 ...
@@ -118,7 +120,8 @@ void register_files(py::module_& module) {
       .def_property_readonly("format", [](const ModelFile& file) { return std::string(file.format()); })
       .def_property_readonly(
           "metadata", [](const ModelFile& file) { return metadata_dict(file.metadata()); },
-          "Key-values as a new dict. Arrays of numbers are NumPy arrays, arrays of strings are lists of bytes.")
+          "Key-values as a new dict. Arrays of numbers are NumPy arrays, arrays of strings are lists of bytes. A "
+          "string that is not UTF-8 is bytes.")
       .def_property_readonly(
           "tensors",
           [](const ModelFile& file) { return std::vector<TensorInfo>(file.tensors().begin(), file.tensors().end()); },

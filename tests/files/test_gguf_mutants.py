@@ -53,7 +53,7 @@ def oracle_values(field: Any) -> Any:
 
 def imp_values(value: Any, like: bytes | list[bytes]) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape")
+        return value.encode()
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if isinstance(value, float):

@@ -164,7 +164,7 @@ def test_string_that_is_not_utf8_keeps_its_bytes(tmp_path: Path) -> None:
     source = small_model()
     source.keys.append(Key("odd", STRING, b"a\xff\xed\xa0\x80"))
     value = core.open_gguf(source.write(tmp_path / "m.gguf")).metadata["odd"]
-    assert value.encode("utf-8", "surrogateescape") == b"a\xff\xed\xa0\x80"
+    assert value == b"a\xff\xed\xa0\x80"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import imp_service
 from imp_service.models import demo_model_path
-from support.gguf_writer import STRING, Key
+from support.gguf_writer import STRING, Key, string
 
 # The folder of the package under test; subprocesses must import the same package.
 FOUND_IN = Path(imp_service.__file__).parents[1]
@@ -49,13 +49,16 @@ def demo_with(path: Path, old: bytes, new: bytes) -> Path:
     return path
 
 
-def demo_with_keys(path: Path, *keys: Key) -> Path:
-    """Writes a copy of the built-in model with these additional keys in its metadata."""
+def demo_with_keys(path: Path, *keys: Key, without: str = "") -> Path:
+    """Writes a copy of the built-in model with these additional keys in its metadata, and one of its own renamed."""
     alignment, header = 32, struct.Struct("<4sIQQ")
     added = b"".join(key.encode() for key in keys)
     padding = Key("test.padding", STRING, "")
     padding.value = "-" * (-(len(added) + len(padding.encode())) % alignment)  # so that the data stays aligned
     content = demo_model_path().read_bytes()
+    if without:
+        assert content.count(string(without)) == 1
+        content = content.replace(string(without), string("x" * len(without)))
     magic, version, n_tensors, n_keys = header.unpack_from(content)
     start = header.pack(magic, version, n_tensors, n_keys + len(keys) + 1)
     path.write_bytes(start + added + padding.encode() + content[header.size :])

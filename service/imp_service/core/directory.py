@@ -9,6 +9,7 @@ from pathlib import Path
 
 from imp_service import _core
 from imp_service.core.errors import make_error
+from imp_service.core.file_text import shown_text
 
 MIB = 1 << 20
 # The text side refuses what is longer.
@@ -46,8 +47,11 @@ def read_texts(folder: Path) -> dict[str, bytes]:
 
 def name_of(file: _core.ModelFile) -> str:
     """Returns the name of a model without a name in its metadata: that of its file or directory."""
-    path = Path(file.path)
-    if file.format != "safetensors" or not path.stem.startswith("model"):
+    return shown_text(_stem(Path(file.path), file.format)) or "model"
+
+
+def _stem(path: Path, file_format: str) -> str:
+    if file_format != "safetensors" or not path.stem.startswith("model"):
         return path.stem
     folder = path.absolute().parent
     # The cache of a hub: models--OWNER--NAME/snapshots/REVISION.
@@ -60,7 +64,7 @@ def name_of(file: _core.ModelFile) -> str:
 def shown_name(path: Path) -> str:
     """How messages name a model: by its file, or by its directory."""
     is_in_directory = path.suffix in (".safetensors", ".json") and not _is_directory(path)
-    return path.absolute().parent.name if is_in_directory else path.name
+    return shown_text(path.absolute().parent.name if is_in_directory else path.name)
 
 
 def _is_directory(path: Path) -> bool:

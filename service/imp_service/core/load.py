@@ -19,6 +19,7 @@ from imp_service.core.directory import metadata_of, name_of, shown_name
 from imp_service.core.draft import SETTING, MatchVocabularies, drafters_text, no_sparse_prefill, open_draft
 from imp_service.core.engine_client import EngineClient
 from imp_service.core.errors import InvalidArgument
+from imp_service.core.file_text import shown_text
 from imp_service.core.head import head_arguments, head_remarks
 from imp_service.core.isa import isa_of, isa_setting
 from imp_service.core.overrides import core_overrides, require_kernels
@@ -116,7 +117,7 @@ def load(
     not_shared = () if draft is None or match is None else tuple(match(facts, metadata_of(draft), draft_name))
     with faults_of_settings(), naming_auto(config):
         model = _read_model(settings, file, nodes, tuning, progress, draft=draft)
-    name = settings.model.name or str(facts.get("general.name") or name_of(file))
+    name = settings.model.name or shown_text(facts.get("general.name")) or name_of(file)
     remarks = [*head_remarks(settings, model.head, model.facts), *([remark] if remark else [])]
     warnings = (*model.warnings, *remarks)
     drafters = drafters_text(config, model.draft, draft_name, model.head)

@@ -10,7 +10,7 @@ from gguf import GGUFReader
 
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.command_line import demo_with, demo_with_keys, error_lines
-from support.gguf_writer import F32, I32, Key
+from support.gguf_writer import ARRAY, F32, I32, STRING, Key, string
 from support.hf_contents import hf_config, hf_tensors, write_hf
 from support.tiny_models import tiny
 
@@ -128,6 +128,30 @@ def test_a_tokenizer_or_template_that_cannot_be_used_is_found_by_check_alone(cal
     (tmp_path / "bad.jinja").write_text("{% for %}")
     status, _, err = call("inspect", "--check", DEMO, "--set", "model.overrides.chat_template=bad.jinja")
     assert (status, err.startswith("imp: error: TEMPLATE_INVALID: ")) == (65, True), err
+
+
+def test_m84_strings_of_a_file_that_are_not_utf8_are_reported_in_utf8(call, tmp_path):
+    latin = "é\x1b[2J".encode("latin-1")
+    for key in ("general.name", "general.license", "general.basename", "general.file_type"):
+        own = key if string(key) in demo_model_path().read_bytes() else ""
+        strange = demo_with_keys(tmp_path / "m.gguf", Key(key, STRING, latin), without=own)
+        status, out, err = call("inspect", "--check", str(strange))
+        assert status == 0 and "\x1b" not in out + err, (key, err)
+    for key, reason in (
+        ("tokenizer.ggml.model", "TOKENIZER_INVALID"),
+        ("tokenizer.ggml.pre", "TOKENIZER_INVALID"),
+        ("tokenizer.chat_template", "TEMPLATE_INVALID"),
+    ):
+        broken = demo_with_keys(tmp_path / "m.gguf", Key(key, STRING, latin), without=key)
+        status, _, err = call("inspect", "--check", str(broken))
+        assert status == 65 and f": {reason}: m.gguf" in err and f"{key}: not UTF-8\n" in err, err
+        status, out, _ = call("inspect", str(broken))
+        assert status == 0 and f"{key}: not UTF-8" in out and "\x1b" not in out
+    for key in ("general.architecture", "general.type", "general.name"):
+        wrong = demo_with_keys(
+            tmp_path / "m.gguf", Key(key, ARRAY, ["a", "b"], STRING), without=key if key != "general.type" else ""
+        )
+        assert call("inspect", "--check", str(wrong))[0] == (0 if key == "general.name" else 65)
 
 
 def test_l18_values_without_check(call):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,17 +20,22 @@ import imp_service
 from imp_service import _core
 from imp_service.config import load as load_config
 from imp_service.config.render import as_json
+from imp_service.core.directory import name_of, shown_name
 from imp_service.models import demo_model_path
+from imp_service.pb import inference_pb2, inference_pb2_grpc, model_pb2_grpc
 from imp_service.pb import model_pb2 as pb
-from imp_service.pb import model_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.security.access import Access
 from imp_service.telemetry.engine_numbers import EngineCollector
+from support import wire
+from support.command_line import demo_with_keys
 from support.engine_numbers import Numbers
+from support.gguf_writer import ARRAY, STRING, U32, Key
 from support.loop_thread import loop_thread
+from support.scraped import scrape
 from support.served import Served, ask, serve
 from support.served_models import scripted
 from support.status_details import read_details
@@ -224,3 +230,46 @@ def test_rpc_40_before_the_model_is_loaded() -> None:
         host.close()
 
     thread.run(stop())
+
+
+LATIN = "Modèle naïf".encode("latin-1")
+# A value of general.name, and the name that users get. Without one, it is that of the file.
+NAMES = {
+    "Latin-1": (STRING, LATIN, "Mod\ufffdle na\ufffdf"),
+    "escapes": (STRING, "a\x1b[31mred\x07\x9b2J \r\n b\x00\x7f\u202ec", "a[31mred2J bc"),
+    "control characters alone": (STRING, "\x1b\n\x00", "m"),
+    "long": (STRING, "é" * 5000, "é" * 256),
+    "empty": (STRING, "", "m"),
+    "an array": (ARRAY, ["one", "two"], "m"),
+    "a number": (U32, 7, "m"),
+    "UTF-8": (STRING, "模型 β", "模型 β"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_m84_a_model_with_any_name_is_served_under_a_printable_one(case: str, tmp_path: Path) -> None:
+    kind, value, shown = NAMES[case]
+    key = Key("general.name", kind, value, element=STRING)
+    path = demo_with_keys(tmp_path / "m.gguf", key, without="general.name")
+    with serve(f"model.path={path}") as served:
+        assert stub_of(served).GetModelInfo(pb.GetModelInfoRequest()).model == shown
+        generate = inference_pb2_grpc.InferenceServiceStub(served.channel()).GenerateUnary
+        answer = generate(inference_pb2.GenerateUnaryRequest(request=wire.ask([400], 3)))
+        assert answer.started.model == shown
+        assert any(f"={shown}]" in name for name in scrape(served))
+
+
+def test_m84_a_template_that_is_not_utf8_is_described(tmp_path: Path) -> None:
+    name = "tokenizer.chat_template"
+    path = demo_with_keys(tmp_path / "m.gguf", Key(name, STRING, LATIN), without=name)
+    with serve(f"model.path={path}") as served:
+        info = stub_of(served).GetModelInfo(pb.GetModelInfoRequest())
+        assert info.chat_template == LATIN.decode("utf-8", "replace")
+        assert served.host.model.tokenizer.archive(served.host.model.text.template_source)
+
+
+def test_m84_the_name_of_a_file_is_printable(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9\x1b[2J.gguf")
+    demo_with_keys(path)
+    assert name_of(_core.open_model_file(path)) == "caf\ufffd[2J"
+    assert shown_name(path) == "caf\ufffd[2J.gguf"

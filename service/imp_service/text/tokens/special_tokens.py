@@ -162,6 +162,8 @@ _NOT_STRIPPING = frozenset({b"<unk>", b"<s>", b"<|endoftext|>"})
 def read_right_stripping(keys: TokenizerMetadata, pieces: Sequence[bytes], types: NDArray[np.uint8]) -> frozenset[int]:
     """Ids of special tokens that strip the white space after them."""
     name = keys.metadata.get("general.name")
+    if isinstance(name, bytes):  # not UTF-8
+        name = name.decode("utf-8", "replace")
     if not isinstance(name, str) or not any(part in name.lower() for part in _STRIPPING_MODELS):
         return frozenset()
     added = np.isin(types, (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)).nonzero()[0].tolist()
