@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from imp_service import _core
 from imp_service import _testing as core
 from support import tolerances
 from support.bits import assert_same_bits
@@ -55,6 +56,21 @@ def test_gemm_7_a_gate_and_what_it_gates_share_an_input(
     for device in devices:
         assert_same_bits(device.gated_linear("silu", x, n, gate, up), expected)
     assert (apart(devices[0], "silu", x, (n, (gate[0], gate[1], None)), (n, up)) != expected).mean() > 0.5
+
+
+def test_m85_a_bias_of_another_width_than_its_product_is_never_read() -> None:
+    x = random_rows(3, 64)
+    dtype, file, _ = matrix("f32", 48, 64, seed=1)
+    wrong, right = (dtype, file, bias_of(32)), (dtype, file, bias_of(48))
+    for device in DEVICES:
+        for call in (
+            lambda device=device: device.linear(x, [(48, wrong)]),
+            lambda device=device: device.gated_linear("silu", x, 48, wrong, right),
+            lambda device=device: device.gated_linear("silu", x, 48, right, wrong),
+        ):
+            with pytest.raises(_core.InternalError, match=r"product_check.h:\d+: bias"):
+                call()
+        device.gated_linear("silu", x, 48, right, right)
 
 
 @pytest.mark.parametrize("devices", CPU_FAMILIES)

@@ -15,6 +15,7 @@ from imp_service import _core, _testing
 from support import numpy_rope
 from support.bits import assert_same_bits
 from support.forward_runs import logits, prompt
+from support.gguf_contents import GgufContents
 from support.head_runs import HEADS, bound_of, guesses, load_head, load_path
 from support.numpy_heads import NumpyHead
 from support.numpy_rope import NumpyRope
@@ -65,6 +66,38 @@ def test_spc_20_every_row_of_a_prompt_gives_its_guess(name: str, tmp_path: Path)
     assert np.abs(got - hidden).max() < bound_of(head) * np.sqrt(np.mean(hidden**2))
     forward.observe(tokens[1:], 0, range(n))
     assert off(forward.guess(range(n), range(n)), expected) < bound_of(head)
+
+
+def with_heads_by_layer(path: Path, first_heads: int) -> Path:
+    """A Granite whose layers, 0, 1 and that of the head, have `first_heads`, 6 and 6 heads of k and v.
+
+    Those of layer 0 are copies of one, so that each number of them gives the same output.
+    """
+    wide = tiny("granite", n_layers=2, n_heads=6, n_kv_heads=6, residual_scale=0.0)
+    contents = TinyNextN(wide).contents()
+    keys = {name: value for name, value in contents.keys.items() if "nextn" not in name}
+    keys |= {"granite.block_count": 2, "granite.attention.head_count_kv": [first_heads, 6]}
+    names = {"eh_proj": "input_proj", "enorm": "token_layernorm", "hnorm": "hidden_layernorm",
+             "shared_head_norm": "final_layernorm"}  # fmt: skip
+    tensors = {}
+    for name, tensor in contents.tensors.items():
+        part = name.removeprefix("blk.2.").removesuffix(".weight")
+        if part.startswith("nextn."):
+            part = names[part.removeprefix("nextn.")]
+        tensors[f"model.mtp_layers.0.{part}.weight" if name.startswith("blk.2.") else name] = tensor
+    for name in ("blk.0.attn_k.weight", "blk.0.attn_v.weight"):
+        one = tensors[name].values[: wide.head_dim]
+        tensors[name] = dataclasses.replace(tensors[name], values=np.tile(one, (first_heads, 1)))
+    return GgufContents(keys, tensors).write(path)
+
+
+def test_m85_spc_20_the_layer_of_a_head_has_the_sizes_of_the_layer_it_is_like(tmp_path: Path) -> None:
+    tokens = prompt(N_TOKENS, tiny("granite").vocab_size)
+    expected = guesses(load_path(with_heads_by_layer(tmp_path / "equal.gguf", 6)), tokens, CHAIN)
+    for first_heads in (1, 2, 3):
+        model = load_path(with_heads_by_layer(tmp_path / "m.gguf", first_heads))
+        assert model.head == "nextn"
+        assert off(guesses(model, tokens, CHAIN), expected.astype(np.float64)) < 1e-5
 
 
 def changed(oracle: NumpyHead, **fields: Any) -> NumpyHead:

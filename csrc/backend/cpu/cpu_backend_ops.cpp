@@ -7,6 +7,7 @@
 #include "backend/cpu/experts.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "backend/cpu/recurrence.h"
+#include "backend/product_check.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 
@@ -71,12 +72,14 @@ void CpuBackend::add_norm(Rows x, Rows y, const Norm& norm, Rows out) {
 
 void CpuBackend::linear(Rows x, std::span<const LinearTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
+  for (const LinearTerm& term : terms) check_product(term, x);
   const OpTimer timer(trace_, terms.front().weight->plan().kernel_for(x.n_rows).name);
   gemm_.run(x, terms);
 }
 
 void CpuBackend::gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) {
   if (x.n_rows == 0) return;
+  check_product(term, x);
   const OpTimer timer(trace_, term.gate->plan().kernel_for(x.n_rows).name);
   gemm_.run_gated(x, term, activation(kind));
 }
@@ -188,6 +191,7 @@ std::string_view CpuBackend::kernel_name(const ExpertTerm& term, const ExpertRow
 
 void CpuBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
+  for (const ExpertTerm& term : terms) check_product(term, x);
   const OpTimer timer(trace_, kernel_name(terms.front(), rows));
   if (std::ranges::any_of(terms, &ExpertTerm::biases)) count(Op::expert_biases);
   gemm_.run_expert_in(x, rows, terms);
@@ -195,6 +199,7 @@ void CpuBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<cons
 
 void CpuBackend::expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
+  check_product(term, grouped);
   const OpTimer timer(trace_, kernel_name(term, rows));
   if (term.biases != nullptr) count(Op::expert_biases);
   gemm_.run_expert_out(grouped, rows, term);

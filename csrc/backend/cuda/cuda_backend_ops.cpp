@@ -7,6 +7,7 @@
 #include "backend/cuda/kv/kv_append.h"
 #include "backend/cuda/op_scope.h"
 #include "backend/cuda/ops/cuda_ops.h"
+#include "backend/product_check.h"
 #include "base/error.h"
 
 namespace imp::cuda {
@@ -38,12 +39,14 @@ void CudaBackend::add_norm(Rows x, Rows y, const Norm& norm, Rows out) {
 
 void CudaBackend::linear(Rows x, std::span<const LinearTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
+  for (const LinearTerm& term : terms) check_product(term, x);
   const OpScope scope = run(terms.front().weight->plan().kernel_for(x.n_rows).name);
   gemm_.run(x, terms);
 }
 
 void CudaBackend::gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) {
   if (x.n_rows == 0) return;
+  check_product(term, x);
   const OpScope scope = run(term.gate->plan().kernel_for(x.n_rows).name);
   gemm_.run_gated(x, term, kind);
 }
@@ -106,6 +109,7 @@ void CudaBackend::route_experts(Rows scores, const ExpertRouting& routing, const
 
 void CudaBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<const ExpertTerm> terms) {
   if (x.n_rows == 0 || terms.empty()) return;
+  for (const ExpertTerm& term : terms) check_product(term, x);
   IMP_CHECK(std::ranges::none_of(terms, &ExpertTerm::biases));
   const OpScope scope = run(terms.front().weights.front()->plan().kernel_for(1).name);
   gemm_.run_expert_in(x, rows, terms);
@@ -113,6 +117,7 @@ void CudaBackend::expert_linear_in(Rows x, const ExpertRows& rows, std::span<con
 
 void CudaBackend::expert_linear_out(Rows grouped, const ExpertRows& rows, const ExpertTerm& term) {
   if (grouped.n_rows == 0) return;
+  check_product(term, grouped);
   IMP_CHECK(term.biases == nullptr);
   const OpScope scope = run(term.weights.front()->plan().kernel_for(1).name);
   gemm_.run_expert_out(grouped, rows, term);

@@ -52,6 +52,10 @@ HeadConfig head_like(const ModelConfig& target, const TensorNames& names) {
   layer.n_draft_layers = 0;
   layer.layers = {target.layers[static_cast<std::size_t>(last_with_attention(target))]};
   LayerConfig& only = layer.layers.front();
+  // The sizes of the model are those of its first layer, which may have others.
+  layer.n_kv_heads = only.n_kv_heads;
+  layer.head_dim = only.head_dim;
+  layer.ffn_size = only.ffn_size;
   head.target_rope = std::exchange(only.rope, 0);
   layer.ropes = {target.ropes[static_cast<std::size_t>(head.target_rope)]};
   only.kv = 0;
