@@ -12,6 +12,8 @@ from imp_service.models import demo_draft_model_path, demo_model_path
 from support.command_line import demo_with, demo_with_keys, error_lines
 from support.gguf_writer import ARRAY, F32, I32, STRING, Key, string
 from support.hf_contents import hf_config, hf_tensors, write_hf
+from support.hub_directory import model_for, write_directory
+from support.hub_tokenizers import library_of
 from support.tiny_models import tiny
 
 DEMO = str(demo_model_path())
@@ -250,3 +252,20 @@ def test_spc_29_a_draft_is_compared_before_anything_is_loaded(call, tmp_path):
     other = tiny("qwen3", vocab_size=2048).write(tmp_path / "other.gguf")
     status, _, err = call("inspect", DEMO, "--draft", str(other))
     assert status == 78 and "speculation.model: other.gguf: " in err
+
+
+def test_t55_check_refuses_a_tokenizer_that_fails_on_a_text(call, tmp_path):
+    library = library_of("byte level")
+    folder = write_directory(tmp_path / "hub", library, model_for(library))
+    assert call("inspect", "--check", str(folder))[0] == 0
+    document = json.loads((folder / "tokenizer.json").read_text())
+    split = document["pre_tokenizer"]["pretokenizers"]
+    for part in (
+        {"type": "FixedLength", "length": 0},
+        {"type": "Split", "pattern": {"Regex": "(z|z)*Q"}, "behavior": "Isolated", "invert": False},
+    ):
+        document["pre_tokenizer"]["pretokenizers"] = [part, *split]
+        (folder / "tokenizer.json").write_text(json.dumps(document))
+        status, _, err = call("inspect", "--check", str(folder))
+        line = next(line for line in err.splitlines() if line.startswith("imp: error: "))
+        assert status == 65 and line.startswith("imp: error: TOKENIZER_INVALID: hub/tokenizer.json"), err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
@@ -21,6 +22,9 @@ from imp_service.text.tokens.piece_types import SPECIAL_TYPES, TokenType, Vocabu
 from imp_service.text.tokens.splitter import Splitter
 from imp_service.text.tokens.vocabulary import MAX_MERGES, Vocabulary
 
+# Published patterns have up to 400 characters, and those of a file take less than 0.1 s to try.
+_MOST_PATTERN = 8192
+_MOST_PROBE_SECONDS = 2.0
 _BPE_OPTIONS = ("fuse_unk", "byte_fallback", "ignore_merges")
 
 
@@ -70,12 +74,15 @@ def _around_model(
 
 
 def _require_linear(document: JsonObject) -> None:
+    end = time.thread_time() + _MOST_PROBE_SECONDS
     for name in ("normalizer", "pre_tokenizer"):
         for part in parts_of(document, name):
             pattern = pattern_of(part)
             if pattern is None or pattern in KNOWN_PATTERNS or pattern in FASTER:
                 continue
-            if is_superlinear(pattern):
+            if len(pattern) > _MOST_PATTERN:
+                raise part.fail("pattern", f"{len(pattern)} characters, limit {_MOST_PATTERN}")
+            if is_superlinear(pattern, end=end):
                 raise part.fail("pattern", f"{pattern!r:.80}: its time grows faster than the text")
 
 

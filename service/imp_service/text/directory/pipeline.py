@@ -19,6 +19,8 @@ _LIST_OF_PARTS = {
 _MODELS = ("BPE", "Unigram")
 # How many times longer than a text its normalized form may be. Spaces spelled U+2581 make it 3 times as long.
 MAX_GROWTH = 16
+# The most parts before or after the model, and ids around a text. Published files have up to ten.
+MOST_PARTS = 64
 # Patterns whose words may be encoded one by one: those of GGUF files, which the tests try on long texts.
 KNOWN_PATTERNS = frozenset(
     step for rule in PRE_TOKENIZERS.values() for step in rule.steps if not isinstance(step, Step)
@@ -61,8 +63,12 @@ def read_pipeline(document: JsonObject) -> Pipeline:
 def parts_of(document: JsonObject, name: str) -> Iterator[JsonObject]:
     """The parts of a sequence in order, or the only one."""
     part = document.object(name)
-    if part is not None:
-        yield from _flat(part, _LIST_OF_PARTS[name])
+    if part is None:
+        return
+    for i, found in enumerate(_flat(part, _LIST_OF_PARTS[name])):
+        if i == MOST_PARTS:
+            raise document.fail(name, f"more than {MOST_PARTS} parts")
+        yield found
 
 
 def _flat(part: JsonObject, name_of_list: str) -> Iterator[JsonObject]:
@@ -115,6 +121,9 @@ def _check_growth(document: JsonObject, normalizers: list[JsonObject]) -> None:
     """Refuses replacements that together could make a text much longer."""
     growth = 1.0
     for part in normalizers:
+        prefix = part.members.get("prepend")
+        if isinstance(prefix, str):
+            growth *= max(1, len(prefix.encode()) / len(SPACE_MARK.encode()))
         content, pattern = part.members.get("content"), part.members.get("pattern")
         if type_of(part) != "Replace" or not isinstance(content, str) or not isinstance(pattern, dict):
             continue
@@ -194,6 +203,8 @@ def _around(document: JsonObject) -> tuple[tuple[int, ...], tuple[int, ...]]:
             case found:
                 raise part.fail("type", f"{found or 'missing'}, expected TemplateProcessing or ByteLevel")
         before, after = left + before, after + right
+    if max(len(before), len(after)) > MOST_PARTS:
+        raise document.fail("post_processor", f"more than {MOST_PARTS} ids around a text")
     return before, after
 
 

@@ -24,7 +24,7 @@ from imp_service.text.tokens.special_tokens import (
     read_suppressed,
     spelled_ends,
 )
-from imp_service.text.tokens.vocabulary import MAX_TOKENS, Vocabulary, check_pieces, missing_bytes
+from imp_service.text.tokens.vocabulary import MAX_TOKENS, Vocabulary, check_pieces, missing_bytes, require_rows
 
 FILE = "tokenizer.json"
 _BYTE_NAMES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
@@ -47,7 +47,7 @@ def vocabulary_of(
     pipeline = read_pipeline(document)
     named = named_ids(document)
     added = read_added(document, names, named, n_rows)
-    pieces, types = _pieces_and_types(document, named, added, pipeline.kind)
+    pieces, types = _pieces_and_types(document, named, added, pipeline.kind, n_rows)
     ids = named | {token.text: token.token_id for token in added}
     roles = {role: ids.get(text) for role, text in names.spelled.items()}
     ends = read_ends({**metadata, EOS_OF_CONFIG: roles.get("eos_token")}, pieces, types, end_ids)
@@ -111,13 +111,19 @@ def named_ids(document: JsonObject) -> dict[str, int]:
 
 
 def _pieces_and_types(
-    document: JsonObject, named: Mapping[str, int], added: list[AddedEntry], kind: VocabularyKind
+    document: JsonObject,
+    named: Mapping[str, int],
+    added: list[AddedEntry],
+    kind: VocabularyKind,
+    n_rows: int | None,
 ) -> tuple[list[bytes], NDArray[np.uint8]]:
     model = document.object("model")
     assert model is not None  # read_pipeline refuses it
     n_tokens = 1 + max(0, *named.values(), *(token.token_id for token in added))
     if n_tokens > MAX_TOKENS:
         raise TokenizerInvalid(document.path, f"{n_tokens} tokens, limit {MAX_TOKENS}")
+    if n_rows is not None:  # before room is made for each id up to the greatest
+        require_rows(document.path, n_tokens, n_rows)
     texts = [""] * n_tokens
     types = np.full(n_tokens, TokenType.UNUSED, dtype=np.uint8)
     for text, token_id in named.items():

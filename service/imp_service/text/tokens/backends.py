@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tokenizers import Tokenizer
 
-from imp_service.text.errors import TextError, TokenizerInvalid, native_boundary
+from imp_service.text.errors import NativePanic, TextError, TokenizerInvalid, native_boundary
 from imp_service.text.tokens.splitter import Splitter
 
 
@@ -49,6 +49,8 @@ def library_boundary(path: str) -> Iterator[None]:
     try:
         with native_boundary("tokenizers"):
             yield
+    except NativePanic as error:
+        raise TokenizerInvalid(path, "refused by the tokenizer library: it panicked") from error
     except TextError:
         raise
     except Exception as error:  # The library raises bare Exceptions.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding as LibraryEncoding
 from tokenizers import Tokenizer as Library
 
-from imp_service.text.errors import FieldInvalid, TokenizerInvalid, TooManyTokens, native_boundary
+from imp_service.text.errors import FieldInvalid, TooManyTokens, native_boundary
 from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
 from imp_service.text.tokens.library_tokenizer import build_backend
@@ -20,8 +20,14 @@ from imp_service.text.tokens.segments import Segmenter, TextSpan
 from imp_service.text.tokens.special_tokens import SpecialIds
 from imp_service.text.tokens.splitter import Found, Splitter
 from imp_service.text.tokens.text_cuts import PART_CHARS, Part, most_token_bytes
-from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary
+from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary, require_rows
 
+# Letters, digits, spaces, scripts, signs, marks, a control character, and words longer than any.
+_TRIAL = (
+    "Hello, world's 0123456789 \t\n\n  na\u00efve e\u0301 \u4e16\u754c \U0001f600 \u2581<s></s>\x00"
+    + "a" * 300
+    + " " * 300
+)
 # Starting the threads of the library takes longer than encoding so many characters.
 _ALONE_CHARS = 512
 
@@ -58,7 +64,8 @@ class Tokenizer:
         """Builds from a model file's key-values. `pre` replaces `tokenizer.ggml.pre`, `end_ids` the file's ends."""
         vocabulary = read_vocabulary(metadata, pre=pre, end_ids=end_ids)
         with library_boundary("tokenizer.ggml.tokens"):
-            return cls(vocabulary, Backends.of(build_backend(vocabulary), Splitter(vocabulary)))
+            built = cls(vocabulary, Backends.of(build_backend(vocabulary), Splitter(vocabulary)))
+        return built._tried()
 
     @classmethod
     def from_directory(
@@ -76,14 +83,18 @@ class Tokenizer:
         """
         from imp_service.text.directory.tokenizer import read_directory
 
-        return cls(*read_directory(metadata, n_rows=n_rows, pre=pre, end_ids=end_ids))
+        return cls(*read_directory(metadata, n_rows=n_rows, pre=pre, end_ids=end_ids))._tried()
+
+    def _tried(self) -> Tokenizer:
+        """Itself. Raises TokenizerInvalid if it fails on a text: else the first request would find that out."""
+        with library_boundary(self._vocabulary.place):
+            self.decode(self.encode(_TRIAL))
+            self.encode_with_offsets(_TRIAL)
+        return self
 
     def require_rows(self, n_rows: int) -> None:
         """Raises TokenizerInvalid where the model has fewer embedding rows than there are ids."""
-        if self.vocab_size > n_rows:
-            raise TokenizerInvalid(
-                self._vocabulary.place, f"{self.vocab_size} tokens, the model has {n_rows} embedding rows"
-            )
+        require_rows(self._vocabulary.place, self.vocab_size, n_rows)
 
     @property
     def vocab_size(self) -> int:

@@ -188,6 +188,12 @@ def _read_pieces(keys: TokenizerMetadata) -> list[bytes]:
     return pieces
 
 
+def require_rows(place: str, n_tokens: int, n_rows: int) -> None:
+    """Raises TokenizerInvalid where the model has fewer embedding rows than there are ids."""
+    if n_tokens > n_rows:
+        raise TokenizerInvalid(place, f"{n_tokens} tokens, the model has {n_rows} embedding rows")
+
+
 def check_pieces(path: str, pieces: Sequence[bytes]) -> None:
     """Raises TokenizerInvalid if there are too many tokens, or if one is too long."""
     if len(pieces) > MAX_TOKENS:
