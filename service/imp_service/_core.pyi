@@ -191,7 +191,7 @@ class ModelFile:
     @property
     def metadata(self) -> dict[str, typing.Any]:
         """
-        Key-values as a new dict[str, typing.Any]. Arrays of numbers are NumPy arrays, arrays of strings are lists of bytes.
+        Key-values as a new dict[str, typing.Any]. Arrays of numbers are NumPy arrays, arrays of strings are lists of bytes. A string that is not UTF-8 is bytes.
         """
     @property
     def path(self) -> str:
