@@ -199,6 +199,8 @@ def test_cmd_11_the_commands_change_what_is_asked(capfd) -> None:
     assert asked.options == {"temperature": 0.5, "top_k": 3, "max_tokens": 9}
     assert contents(conversation) == ["a", "one", "b", "two", "c", "to c"]
     told(capfd)
+    conversation.hold(["/set seed 12345678901", "/set", "/set seed default"])
+    assert "\nseed 12345678901\n" in told(capfd)
     conversation.hold(["/set", "/system", "/set temperature default", "/system none", "/drop 2"])
     assert (asked.system, list(asked.options)) == (None, ["top_k", "max_tokens"])
     assert contents(conversation) == ["a", "one"]

@@ -153,7 +153,7 @@ class Conversation:
         options = self.dialogue.options
         defaults = {row[0]: row for row in self._responder.default_sampling()}
         for name, value in options.items():
-            print(f"{name} {value:g}", file=sys.stderr)
+            print(f"{name} {value}", file=sys.stderr)
         for name, text, origin in defaults.values():
             if name not in options:
                 print(f"{name} {text} (default of {origin})", file=sys.stderr)
