@@ -180,3 +180,9 @@ class SessionStep:
 def with_seed(asked: SamplingOptions) -> SamplingOptions:
     """The options with a seed, which is drawn if they have none."""
     return asked if asked.seed is not None else replace(asked, seed=secrets.randbits(64))
+
+
+def seed_of(sampling: SamplingOptions) -> int:
+    """The seed of a sampler in force. A request with this seed repeats the output."""
+    assert sampling.seed is not None  # narrows
+    return sampling.seed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from .errors import left_early
-from .options import SamplingOptions
+from .options import SamplingOptions, seed_of
 from .tool_calls import ToolCallDelta, joined_calls
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
@@ -73,8 +73,7 @@ class Started:
     @property
     def seed(self) -> int:
         """The seed in use. A request with this seed repeats the output."""
-        assert self.sampling.seed is not None  # narrows
-        return self.sampling.seed
+        return seed_of(self.sampling)
 
     @property
     def prompt(self) -> TokenScores:
@@ -204,8 +203,7 @@ class GenerationResult:
     @property
     def seed(self) -> int:
         """The seed in use. A request with this seed repeats the output."""
-        assert self.sampling.seed is not None  # narrows
-        return self.sampling.seed
+        return seed_of(self.sampling)
 
 
 def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:

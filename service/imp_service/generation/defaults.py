@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from imp_service.api.float32 import shortest
-from imp_service.api.options import DryOptions, SamplingOptions, with_seed
+from imp_service.api.options import DryOptions, SamplingOptions, seed_of, with_seed
 from imp_service.config.overrides import DefaultSampling
 from imp_service.config.toml import excerpt
 from imp_service.core import CoreSampling
@@ -159,9 +159,9 @@ def without_lists(sampling: SamplingOptions) -> SamplingOptions:
     return replace(sampling, logit_bias={}, dry=replace(dry, breakers=()))
 
 
-def effective(sampling: SamplingOptions) -> Mapping[str, float]:
-    """The numbers of a sampler in force that have an effect."""
-    return {name: value for name in OFF if (value := getattr(sampling, name)) != OFF[name]}
+def effective(asked: SamplingOptions, default: SamplingOptions) -> Mapping[str, float]:
+    """The numbers of a request's sampler that have an effect."""
+    return {name: value for name, value in _numbers(asked, default, SAMPLER_FIELDS).items() if value != OFF[name]}
 
 
 def core_sampling(sampling: SamplingOptions, tokens_with: Callable[[str], list[int]]) -> CoreSampling:
@@ -186,9 +186,3 @@ def _numbers(asked: object, default: object, fields: Mapping[str, SamplerField])
 def _core_numbers(options: object, fields: Mapping[str, SamplerField]) -> dict[str, Any]:
     values = {field.keyword: getattr(options, name) for name, field in fields.items()}
     return {keyword: min(value, MAX_WINDOW) if isinstance(value, int) else value for keyword, value in values.items()}
-
-
-def seed_of(sampling: SamplingOptions) -> int:
-    """The seed of a sampler in force."""
-    assert sampling.seed is not None  # narrows
-    return sampling.seed

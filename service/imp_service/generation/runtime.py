@@ -19,6 +19,7 @@ from imp_service.api.options import (
     SparsePrefillOptions,
     SpeculationOptions,
     StopOptions,
+    seed_of,
 )
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
@@ -28,7 +29,6 @@ from imp_service.generation.defaults import (
     default_sampling,
     in_force,
     sampling_warnings,
-    seed_of,
     without_lists,
 )
 from imp_service.generation.fold import GenerationFold

@@ -9,10 +9,17 @@ from typing import Any, Self
 from imp_service.api.arguments import GENERATION_PARAMETERS, NO_PROMPT, STEP_PARAMETERS, request_of, sampling_of
 from imp_service.api.errors import invalid
 from imp_service.api.keywords import take, takes_options
-from imp_service.api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions, SessionStep, StepOptions
+from imp_service.api.options import (
+    DEFAULT_STEP,
+    GenerationRequest,
+    Prompt,
+    SamplingOptions,
+    SessionStep,
+    StepOptions,
+    seed_of,
+)
 from imp_service.api.replies import StepOutput
 from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
-from imp_service.generation.defaults import seed_of
 from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generation

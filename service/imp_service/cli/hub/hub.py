@@ -43,7 +43,7 @@ def read_repository(reference: Reference, revision: str | None) -> Repository:
             info = HfApi().model_info(reference.repository, revision=revision, files_metadata=True)
             return _repository(info, revision or constants.DEFAULT_REVISION)
         except (AttributeError, KeyError, TypeError):  # of a library that expects another form
-            raise ValueError("the hub's listing has not the form of a repository's") from None
+            raise ValueError("the hub's listing is not that of a repository") from None
 
 
 def _repository(info: ModelInfo, revision: str) -> Repository:
@@ -114,7 +114,7 @@ def _download(reference: Reference, file: HubFile, revision: str | None, folder:
 
 
 def _found(path: Path) -> tuple[int, int] | None:
-    """What tells a file from one that replaced it; None: there is none. The library would write through a link."""
+    """Inode and time of a file; None if there is none. Raises CommandError for a link: the library would follow it."""
     try:
         require_regular(path)
     except FileExistsError as error:

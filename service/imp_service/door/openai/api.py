@@ -112,8 +112,8 @@ class OpenAi:
         parsed = await read_body(call, host, read_object)
         if parsed.ignored:
             call.headers.append(("imp-ignored", ", ".join(map(shown, parsed.ignored[:MAX_NAMED]))))
-        in_force = effective(host.model.sampling_in_force(parsed.requests[0].sampling))
-        listed = ", ".join(f"{name}={value:g}" for name, value in in_force.items())
+        numbers = effective(parsed.requests[0].sampling, host.model.default_sampling)
+        listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
         call.headers.append(("imp-sampling", listed or "plain"))
         return parsed
 
