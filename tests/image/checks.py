@@ -149,9 +149,9 @@ def curl(server: Container, path: str, body: Mapping[str, Any] | None = None, po
 
 def expect_text(server: Container, base: str) -> None:
     """The text over gRPC and over HTTP is that of this machine's imp, which another compiler built."""
-    here = run([sys.executable, "-m", "imp_service", "run", *GREEDY, PROMPT]).strip()
-    over_grpc = server.imp("call", *GREEDY, PROMPT, shown=True).strip()
-    expect(over_grpc, here, "the text is that of `imp run` on this machine")
+    here = run([sys.executable, "-m", "imp_service", "run", "--raw", *GREEDY, PROMPT]).strip()
+    over_grpc = server.imp("call", "generate", *GREEDY, PROMPT, shown=True).strip()
+    expect(over_grpc, here, "the text is that of `imp run --raw` on this machine")
     port = int(base.rpartition(":")[2])
     body = {"prompt": PROMPT, "max_tokens": N_TOKENS, "temperature": 0}
     answer = json.loads(

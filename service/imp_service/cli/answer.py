@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from imp_service.api.replies import Finished, Reply, SparsePrefillReport, SpeculationReport, Started
     from imp_service.cli.terminal import TextWriter
 
+# The longest answer, and the longest continuation of a text, unless a caller sets a bound: a model may never end them.
+ANSWER_TOKENS = 4096
+CONTINUATION_TOKENS = 512
 _ENDS = {
     "max_tokens": "ended by the limit of tokens (--max-tokens)",
     "context_full": "ended by the full context (-c sets its size)",
@@ -38,9 +41,14 @@ def summary_text(
         parts += _guesses(n_tokens, speculation)
     if sparse is not None and sparse.is_sparse:
         parts.append(f"approximate: {sparse.selected_tokens} of {sparse.scored_tokens} prompt tokens evaluated")
-    if reason != "stop":
-        parts.append(_ENDS.get(reason, reason))
+    if ended := end_text(reason):
+        parts.append(ended)
     return ", ".join(parts)
+
+
+def end_text(reason: str) -> str:
+    """Why an answer ended, such as "ended by the time limit"; empty if the model ended it."""
+    return "" if reason == "stop" else _ENDS.get(reason, reason)
 
 
 def _guesses(n_tokens: int, speculation: "SpeculationReport") -> list[str]:
@@ -69,8 +77,7 @@ class Answer:
     @property
     def end(self) -> str:
         """Why it ended, such as "ended by the time limit"; empty if the model ended it, and before the end."""
-        reason = "stop" if self.finished is None else self.finished.reason
-        return "" if reason == "stop" else _ENDS.get(reason, reason)
+        return "" if self.finished is None else end_text(self.finished.reason)
 
     @property
     def is_approximate(self) -> bool:

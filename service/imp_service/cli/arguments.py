@@ -23,7 +23,7 @@ _FOREIGN_COMMANDS = {
     "list": "imp ls lists the downloaded models",
     "show": "imp inspect shows what a model holds",
     "download": "imp pull downloads a model",
-    "generate": "imp run continues a text",
+    "generate": "imp run --raw continues a text",
 }
 _GPU = "imp uses the CPU unless device.kind says otherwise: --set device.kind=cuda (docs/cuda.md)"
 _HTTP = "write --http HOST:PORT, or --listen HOST:PORT for gRPC"
@@ -73,6 +73,9 @@ class Parser(ArgumentParser):
         self.examples = tuple(examples)
 
     def error(self, message: str) -> NoReturn:
+        found = _NO_CHOICE.search(message)
+        if found is not None and found[1] in _FOREIGN_COMMANDS and "serve" in found[2]:
+            raise UsageError(self.prog, f"{found[1]}: unknown command; {_FOREIGN_COMMANDS[found[1]]}")
         raise UsageError(self.prog, message + self._nearest(message))
 
     def _nearest(self, message: str) -> str:
@@ -84,8 +87,6 @@ class Parser(ArgumentParser):
             wrong = found[1]
         elif found := _NO_CHOICE.search(message):
             wrong, known = found[1], _QUOTED.findall(found[2])
-            if wrong in _FOREIGN_COMMANDS and "serve" in known:
-                return f"; {_FOREIGN_COMMANDS[wrong]}"
         close = get_close_matches(wrong, known, n=1) if wrong else ()
         return "".join(f"; did you mean {name}?" for name in close)
 

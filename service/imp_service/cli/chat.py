@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
-from imp_service.cli.conversation.hold import hold_conversation
+from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options, begin_dialogue
 from imp_service.cli.options.sampling import number_names
 from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
-from imp_service.cli.run import add_output_options, check_output_options, sampled_request
-from imp_service.cli.terminal import answer_writer, print_dim
+from imp_service.cli.options.words import add_words, load_named_model, read_words, split_words
+from imp_service.cli.run import add_output_options, check_output_options, print_end, sampled_request
+from imp_service.cli.terminal import answer_writer
 
 if TYPE_CHECKING:
     from imp_service.api.options import GenerationRequest
@@ -20,32 +21,37 @@ if TYPE_CHECKING:
 _RECOVERABLE = ("CONTEXT_TOO_LONG", "FIELD_INVALID", "KV_FULL", "NO_CANDIDATE", "TEMPLATE_FAILED")
 EXAMPLES = (
     "imp chat",
+    'imp chat model.gguf "Why is the sky blue?"',
     'imp chat model.gguf --system "Be brief." --drop-oldest',
 )
 
 
 def configure(parser: ArgumentParser) -> None:
-    add_model_options(parser, as_word=True)
+    add_words(parser, "MESSAGE", "one message; without it, a conversation begins")
+    add_model_options(parser)
     add_speculation_options(parser)
     add_conversation_options(parser)
     add_output_options(parser)
-    parser.add_argument("--verbose", action="store_true", help="after each answer, show its tokens and their speed")
 
 
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import print_banner
-    from imp_service.cli.progress import load_model
 
+    words = split_words(arguments, is_model=True)
     config = load_model_settings(arguments)
     check_output_options(arguments)
-    runtime, file = load_model(config)
+    runtime, file = load_named_model(config, arguments, words)
     from imp_service.generation import LanguageModel
 
     with LanguageModel(runtime) as model:
         runtime.prepare_chats()
         print_banner(runtime, file)
         _ = runtime.text.templates.default  # fails here if there is none, before anything is typed
-        hold_conversation(_LocalResponder(model, runtime, arguments), begin_dialogue(arguments), arguments)
+        responder, dialogue = _LocalResponder(model, runtime, arguments), begin_dialogue(arguments)
+        if words:
+            say_once(responder, dialogue, read_words(words, config, arguments), arguments)
+        else:
+            hold_conversation(responder, dialogue, arguments)
     return 0
 
 
@@ -76,11 +82,8 @@ class _LocalResponder:
             raise
         if answer.text or not is_stopped:
             writer.end_line()
+        print_end(answer, self._arguments.verbose)
         ended = "" if answer.finished is None else answer.finished.reason
-        if ended and (self._arguments.verbose or answer.is_approximate):
-            print_dim(f"— {answer.summary}.")
-        elif answer.end:
-            print_dim(f"— {answer.end}.")
         return ChatAnswer(answer.text, is_stopped, is_cut=ended == "context_full")
 
     def check_options(self, options: dict[str, float]) -> None:

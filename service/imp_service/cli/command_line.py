@@ -5,11 +5,12 @@ from collections.abc import Collection, Sequence
 
 from imp_service.cli.arguments import Parser, UsageError, refuse_foreign_options
 from imp_service.cli.commands import COMMANDS, Command
+from imp_service.cli.options.words import add_stray_words
 from imp_service.cli.version import PrintVersion
 
 HELP = "help"
 _HELP_OPTIONS = ("-h", "--help")
-EXAMPLES = ("imp serve", 'imp call "Once upon a time"', "imp help serve")
+EXAMPLES = ('imp run model.gguf "Why is the sky blue?"', "imp serve", 'imp call "What is 2 plus 3?"', "imp help serve")
 
 
 def parse(words: Sequence[str]) -> tuple[Command, Namespace]:
@@ -27,7 +28,7 @@ def parse(words: Sequence[str]) -> tuple[Command, Namespace]:
     known, unknown = parser.parse_known_args(_with_method(list(words), chosen))
     if chosen is None:
         parser.error("no command, expected COMMAND; imp help lists them")
-    if unknown:
+    if unknown := add_stray_words(known, unknown):
         of_command[chosen.name].error(f"unrecognized arguments: {' '.join(unknown)}")
     return chosen, known
 

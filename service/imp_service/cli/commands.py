@@ -31,9 +31,9 @@ class Command(NamedTuple):
         return cast(CommandModule, import_module(f"imp_service.cli.{self.name}"))
 
 
-CALL_METHODS = ("generate", "chat", "info", "load", "health", "tokenize", "detokenize")
+CALL_METHODS = ("chat", "generate", "info", "load", "health", "tokenize", "detokenize")
 COMMANDS = (
-    Command("run", "continue a text", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
+    Command("run", "answer a question, or continue a text", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("chat", "talk with a model", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("serve", "serve a model over gRPC and OpenAI's HTTP API", address_space_bytes=NUMPY_ADDRESS_SPACE_BYTES),
     Command("call", "call a running server", CALL_METHODS),

@@ -40,5 +40,5 @@ def run(arguments: Namespace) -> int:
     inspect, words = parse(["inspect", str(path)])
     status = inspect.module().run(words)
     sys.stdout.flush()  # what to type next comes last
-    print(f"— {path}. Next: imp chat -m {model}, or imp serve -m {model}", file=sys.stderr, flush=True)
+    print(f'— {path}. Next: imp run {model} "…", imp chat {model} or imp serve {model}', file=sys.stderr, flush=True)
     return status

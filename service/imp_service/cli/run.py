@@ -1,10 +1,12 @@
-"""imp run: continues a text with a model; the text goes to stdout as it comes, everything else to stderr."""
+"""imp run: answers a question, or continues a text; that goes to stdout as it comes, everything else to stderr."""
 
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.arguments import Once
+from imp_service.cli.failure import CommandError
 from imp_service.cli.options.sampling import (
     add_constraint_options,
     add_sampling_options,
@@ -13,30 +15,35 @@ from imp_service.cli.options.sampling import (
     read_constraint,
 )
 from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
+from imp_service.cli.options.words import STDIN, add_words, load_named_model, read_words, split_words
+from imp_service.cli.terminal import AnswerWriter, answer_writer, is_prompt_shown, print_dim, print_note
 
 if TYPE_CHECKING:
     from imp_service.api.options import GenerationRequest
+    from imp_service.cli.answer import Answer
+    from imp_service.cli.terminal import TextWriter
     from imp_service.generation import LanguageModel, ModelRuntime
-    from imp_service.text import ConstraintSpec
+    from imp_service.text import ChatPrompt, ConstraintSpec
 
 # The built-in model rarely ends a story by itself.
-BUILT_IN_MAX_TOKENS = 256
+BUILT_IN_TOKENS = 256
 EXAMPLES = (
-    'imp run "Once upon a time"',
-    'imp run -m model.gguf --temperature 0 -n 100 "The sky is blue because"',
-    'imp run -m model.gguf --json-schema schema.json "A cat as JSON: "',
+    'imp run "What is 2 plus 3?"',
+    'imp run model.gguf --system "Be brief." "Why is the sky blue?"',
+    'imp run model.gguf --raw --temperature 0 -n 100 "The sky is blue because"',
+    'imp run model.gguf --json-schema schema.json "Describe a cat."',
 )
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "prompt",
-        metavar="PROMPT",
-        nargs="+",
-        help="the text to continue, in one or several words; - reads it from stdin",
-    )
+    add_words(parser, "PROMPT", "the question, or with --raw the text")
     add_model_options(parser)
     add_speculation_options(parser)
+    parser.add_argument("--raw", action="store_true", help="continue the text, without the model's chat template")
+    parser.add_argument("--system", metavar="TEXT", action=Once, help="the system message, before the question")
+    parser.add_argument(
+        "--plain", action="store_true", help="show the answer as the model writes it (default: Markdown on a terminal)"
+    )
     add_output_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object when done, instead of the text")
 
@@ -48,10 +55,12 @@ def add_output_options(parser: ArgumentParser) -> None:
         metavar="N",
         type=int,
         action=Once,
-        help=f"most tokens to write (default: what the context holds; built-in model: {BUILT_IN_MAX_TOKENS})",
+        help=f"most tokens to write (default: {ANSWER_TOKENS} for an answer, {CONTINUATION_TOKENS} for a text that is "
+        f"continued; built-in model: {BUILT_IN_TOKENS})",
     )
     add_sampling_options(parser, "of the model")
     add_constraint_options(parser)
+    parser.add_argument("--verbose", action="store_true", help="after each answer, show its tokens and their speed")
 
 
 def check_output_options(arguments: Namespace) -> None:
@@ -69,36 +78,56 @@ def check_output_options(arguments: Namespace) -> None:
 
 def run(arguments: Namespace) -> int:
     from imp_service.cli.banner import is_built_in, print_banner
-    from imp_service.cli.progress import load_model
-    from imp_service.cli.terminal import is_prompt_shown, join_prompt, read_prompt
 
+    words = split_words(arguments, is_model=False)
+    if arguments.raw and arguments.system is not None:
+        raise CommandError("USAGE", "--system: given together with --raw, expected one of them")
     config = load_model_settings(arguments)
     check_output_options(arguments)
-    typed = join_prompt(arguments.prompt)
-    prompt = read_prompt(typed)
-    runtime, file = load_model(config)
+    prompt = read_words(words, config, arguments)
+    runtime, file = load_named_model(config, arguments, words)
     from imp_service.generation import LanguageModel
 
     with LanguageModel(runtime) as model:
         print_banner(runtime, file)
-        request = sampled_request(runtime, prompt, arguments)
+        is_chat = _is_chat(runtime, arguments)
+        request = sampled_request(runtime, question(prompt, arguments.system) if is_chat else prompt, arguments)
         if arguments.json:
             _write_json(model, request)
         else:
-            shown = prompt if is_prompt_shown(typed) else ""
-            _write_text(model, request, shown, has_hints=is_built_in(config))
+            writer = _writer(arguments, is_chat=is_chat)
+            if not is_chat and is_prompt_shown(" ".join(words) or STDIN):
+                AnswerWriter(sys.stderr).write(prompt)
+            _write_text(model, request, writer, arguments.verbose, has_hints=is_built_in(config))
     return 0
 
 
-def sampled_request(model: "ModelRuntime", prompt: object, arguments: Namespace) -> "GenerationRequest":
+def _is_chat(model: "ModelRuntime", arguments: Namespace) -> bool:
+    """Whether the prompt is a message. Says so if the model has no chat template, which makes it a text to continue."""
+    if arguments.raw or not model.text.templates.is_empty:
+        return not arguments.raw
+    if arguments.system is not None:
+        raise CommandError("NO_CHAT_TEMPLATE", "--system: this model has no chat template, so it takes none")
+    print_note("— this model has no chat template, so it continues the text.")
+    return False
+
+
+def question(text: str, system: str | None) -> "ChatPrompt":
+    """A conversation of one message."""
+    from imp_service.text import ChatMessage, ChatPrompt
+
+    first = [] if system is None else [ChatMessage("system", system)]
+    return ChatPrompt((*first, ChatMessage("user", text)))
+
+
+def sampled_request(model: "ModelRuntime", prompt: "str | ChatPrompt", arguments: Namespace) -> "GenerationRequest":
     """The request for `prompt`, text or chat, with the options of the command line."""
     from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
-    from imp_service.cli.banner import is_built_in
 
-    ids = model.prompt_ids(prompt, begins=True)  # type: ignore[arg-type]
+    ids = model.prompt_ids(prompt, begins=True)
     max_tokens = arguments.max_tokens
-    if max_tokens is None and is_built_in(model.config):
-        bound = min(BUILT_IN_MAX_TOKENS, model.config.settings.limits.max_tokens or BUILT_IN_MAX_TOKENS)
+    if max_tokens is None:
+        bound = _most_tokens(model, is_text=isinstance(prompt, str))
         # No bound beyond the context: then the context ends the text, and the engine reports that.
         max_tokens = bound if len(ids) + bound <= model.max_context else None
     return GenerationRequest(
@@ -107,6 +136,15 @@ def sampled_request(model: "ModelRuntime", prompt: object, arguments: Namespace)
         stop=StopOptions(max_tokens=max_tokens),
         constraint=_constraint(arguments),
     )
+
+
+def _most_tokens(model: "ModelRuntime", *, is_text: bool) -> int:
+    """The length of an answer that nobody asked to be long."""
+    from imp_service.cli.banner import is_built_in
+
+    most = CONTINUATION_TOKENS if is_text else ANSWER_TOKENS
+    most = BUILT_IN_TOKENS if is_built_in(model.config) else most
+    return min(most, model.config.settings.limits.max_tokens or most)
 
 
 def _constraint(arguments: Namespace) -> "ConstraintSpec | None":
@@ -118,12 +156,16 @@ def _constraint(arguments: Namespace) -> "ConstraintSpec | None":
     return ConstraintSpec(ConstraintKind(chosen.kind), chosen.source, unbounded_whitespace=chosen.unbounded_whitespace)
 
 
-def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prompt: str, *, has_hints: bool) -> None:
-    from imp_service.cli.answer import Answer, collect
-    from imp_service.cli.terminal import AnswerWriter, print_note
+def _writer(arguments: Namespace, *, is_chat: bool) -> "TextWriter":
+    plain = arguments.plain or not is_chat or arguments.json_schema is not None or arguments.regex is not None
+    return answer_writer(plain=plain)
 
-    AnswerWriter(sys.stderr).write(shown_prompt)
-    writer = AnswerWriter()
+
+def _write_text(
+    model: "LanguageModel", request: "GenerationRequest", writer: "TextWriter", verbose: bool, *, has_hints: bool
+) -> None:
+    from imp_service.cli.answer import Answer, collect
+
     answer = Answer()
     try:
         with model.generate(request) as generation:
@@ -133,8 +175,17 @@ def _write_text(model: "LanguageModel", request: "GenerationRequest", shown_prom
             writer.end_line()
         raise
     writer.end_line()
-    hints = '   Next: imp chat · imp doctor · imp run -m model.gguf "…"' if has_hints and sys.stderr.isatty() else ""
-    print_note(f"— {answer.summary}.{hints}")
+    print_end(answer, verbose)
+    if has_hints and sys.stderr.isatty():
+        print_dim('Next: imp chat · imp doctor · imp run model.gguf "…"')
+
+
+def print_end(answer: "Answer", verbose: bool) -> None:
+    """Prints why an answer ended, unless the model ended it; with `verbose` its tokens and their speed too."""
+    if answer.finished is not None and (verbose or answer.is_approximate):
+        print_dim(f"— {answer.summary}.")
+    elif answer.end:
+        print_dim(f"— {answer.end}.")
 
 
 def _write_json(model: "LanguageModel", request: "GenerationRequest") -> None:

@@ -59,10 +59,10 @@ def read_prompt(word: str) -> str:
 
 
 def join_prompt(words: Sequence[str]) -> str:
-    """Joins the words to one prompt. Raises an error for a model file: it belongs to -m."""
+    """Joins the words to one prompt for a server. Raises an error for a model file, which no server is asked for."""
     for word in words:
         if word.endswith(".gguf") and (len(words) == 1 or Path(word).is_file()):
-            raise CommandError("USAGE", f"PROMPT: {word} is a model file, expected -m {word} and a text")
+            raise CommandError("USAGE", f"PROMPT: {word} is a model file, and this asks a server; use imp run {word}")
     return " ".join(words)
 
 

@@ -17,14 +17,19 @@ def select_model(config: Config, word: str) -> Config:
 
     If [model] is about another file, its keys are dropped, except those of `--set model.…`.
     """
-    entries = config.tree.get("models")
-    if isinstance(entries, dict) and word in entries and not Path(word).exists():
+    if names_entry(config, word) and not Path(word).exists():
         return select_entry(config, word)
     current = _model(config)
     is_same_file = config.settings.model.path in (None, word)
     kept = current if is_same_file else _from_command_line(current)
     named = check_assignment(TABLE, replace(of_text_option("--model", "model.path", word), origin=_ORIGIN))
     return _with_model(config, merged({"model": kept}, named)["model"])
+
+
+def names_entry(config: Config, word: str) -> bool:
+    """Whether [models] has an entry of this name."""
+    entries = config.tree.get("models")
+    return isinstance(entries, dict) and word in entries
 
 
 def select_entry(config: Config, name: str) -> Config:

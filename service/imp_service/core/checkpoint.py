@@ -23,9 +23,11 @@ _HUB = r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)|hf:/)"
 _HUB_URL = re.compile(rf"(?i){_HUB}/({_WORD}/{_WORD})(?:/(?:resolve|blob|tree)/([^/?#]+)(?:/([^?#]+))?|:([^/?#]+))?.*")
 _MAIN = "main"
 _REPOSITORY = re.compile(rf"({_WORD}/{_WORD})(:{_WORD})?")
+_NAME = re.compile(rf"{_WORD}(?:/{_WORD})?(?::{_WORD})?")
 _TAGGED = re.compile(rf"{_WORD}(?:/{_WORD})*:{_WORD}")
 # No repository has a longer name.
 _LONGEST_NAME = 96
+_PULL = "imp ls lists the downloaded models, and imp pull OWNER/NAME:TYPE downloads one"
 _ENDINGS = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".onnx")
 
 
@@ -105,14 +107,19 @@ def advice_on(typed: str) -> str | None:
     return None if typed.endswith(_ENDINGS) else _advice_on_name(typed)
 
 
+def may_name_model(typed: str) -> bool:
+    """Whether the word has the form of a model's name, such as NAME, OWNER/NAME or NAME:TYPE."""
+    return not typed.endswith(_ENDINGS) and _NAME.fullmatch(typed) is not None
+
+
 def _advice_on_name(typed: str) -> str | None:
     found = _REPOSITORY.fullmatch(typed)
     if found is not None and not Path(typed).parent.exists():
         return f"is not a file or folder; if it is a repository on Hugging Face: {_download(found[1])}"
     if _TAGGED.fullmatch(typed):
-        return "is a name with a tag, expected a file or a folder; to download one: imp pull OWNER/NAME:TYPE"
+        return f"is a name with a tag, expected a file, a folder or a downloaded model; {_PULL}"
     if re.fullmatch(_WORD, typed) and len(typed) <= _LONGEST_NAME and not os.path.lexists(typed):
-        return "is no file, no folder and no name of [models]; to download a model: imp pull OWNER/NAME:TYPE"
+        return f"is no file, no folder, no downloaded model and no name of [models]; {_PULL}"
     return None
 
 

@@ -36,26 +36,28 @@ def server():
 
 def test_a_text_streams_to_stdout_and_facts_to_stderr(call, server):
     address, asked = server
-    status, out, err = call("call", "hello", "--target", address)
+    status, out, err = call("call", "generate", "hello", "--target", address)
     assert (status, out) == (0, "Once upon\x1b a time\n")
+    assert err == "— ended by the limit of tokens (--max-tokens).\n"
+    err = call("call", "generate", "hello", "--target", address, "--verbose")[2]
     assert re.fullmatch(
         r"— 3 tokens, first token [\d.]+ ms, ended by the limit of tokens \(--max-tokens\)\."
         r"   demo: prompt 3 tokens, seed 7, request r1\n",
         err,
     ), err
-    assert asked == [GenerateRequest(text="hello")]
+    assert asked == [GenerateRequest(text="hello")] * 2
 
 
-def test_generate_is_meant_where_no_method_is_typed(call, server):
+def test_chat_is_meant_where_no_method_is_typed(call, server):
     address, asked = server
-    for words in (("call", "generate", "--target", address, "hello"), ("call", "--target", address, "hello")):
+    for words in (("call", "chat", "--target", address, "hello"), ("call", "--target", address, "hello")):
         assert call(*words)[:2] == (0, "Once upon\x1b a time\n")
-    assert [request.text for request in asked] == ["hello", "hello"]
+    assert [request.chat.messages[0].content for request in asked] == ["hello", "hello"]
     status, _, err = call("call", "--target", address, "health")
     assert (status, error_lines(err)[-1]) == (
         64,
         "imp: error: USAGE: health: expected a method right after imp call, before its options; "
-        "if it is an argument, write imp call generate …",
+        "if it is an argument, write imp call chat …",
     )
 
 
@@ -66,7 +68,7 @@ def test_options_become_fields(call, server):
         *("--max-tokens", "5", "--temperature", "0", "--top-k", "40", "--top-p", "0.5", "--min-p", "0.25"),
         *("--seed", "9", "--stop", ".", "--stop", "!", "--time-limit", "1500ms", "-m", "demo", "--fields", fields),
     )
-    assert call("call", "hello", "--target", address, *words)[0] == 0
+    assert call("call", "generate", "hello", "--target", address, *words)[0] == 0
     sampling = {"temperature": 0, "top_k": 40, "top_p": 0.5, "min_p": 0.25, "seed": 9}
     expected = GenerateRequest(text="hello", model="demo", sampling=sampling, constraint={"regex": "[0-9]+"})
     expected.stop.max_tokens, expected.stop.min_tokens = 5, 2
@@ -230,7 +232,7 @@ USAGE = {
     ("hello", "--metadata", "imp-tenant"): "expected key=value",
     ("hello", "--fields", "{"): "--fields: Failed to load JSON",
     ("hello", "--fields", '{"no_such": 1}'): '"no_such"',
-    ("hello", "--fields", '{"text": "x"}'): "PROMPT: expected one",
+    ("generate", "hello", "--fields", '{"text": "x"}'): "PROMPT: expected one",
     ("hello", "--fields", '{"num_sequences": 2}'): "expected --json too",
     ("chat", "hello", "--fields", '{"text": "x"}'): "--fields: a chat takes no prompt",
     ("generate",): "PROMPT: expected one",
@@ -308,9 +310,12 @@ def test_cmd_7_constraints_become_fields(call, server, tmp_path):
     (tmp_path / "schema.json").write_text('{"type": "object"}\n')
     both = '{"constraint": {"regex": "x"}}'
     for words in (("--json-schema", "schema.json"), ("--json-schema", "schema.json", "--fields", both)):
-        assert call("call", "hello", "world", "--target", address, *words)[0] == 0
-    assert call("call", "hello", "--target", address, "--json-schema", "schema.json", "--any-whitespace")[0] == 0
-    assert call("call", "hello", "--target", address, "--regex", "[0-9]+", "-n", "3")[0] == 0
+        assert call("call", "generate", "hello", "world", "--target", address, *words)[0] == 0
+    assert (
+        call("call", "generate", "hello", "--target", address, "--json-schema", "schema.json", "--any-whitespace")[0]
+        == 0
+    )
+    assert call("call", "generate", "hello", "--target", address, "--regex", "[0-9]+", "-n", "3")[0] == 0
     schema = GenerateRequest(text="hello world", constraint={"json_schema": '{"type": "object"}\n'})
     assert asked == [
         schema,

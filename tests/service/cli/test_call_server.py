@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory):
 
 def test_a_text_is_what_the_model_says(call, server):
     greedy = ("--temperature", "0", "--max-tokens", str(len(STORY["output_ids"])))
-    status, out, err = call("call", STORY["text"], "--target", server.address, *greedy)
+    status, out, err = call("call", "generate", STORY["text"], "--target", server.address, "--verbose", *greedy)
     assert (status, out) == (0, STORY["output_text"] + "\n")
     assert re.fullmatch(
         r"— 64 tokens, \d+ tok/s, first token [\d.]+ ms, ended by the limit of tokens \(--max-tokens\)\."
@@ -38,7 +38,7 @@ def test_a_text_is_what_the_model_says(call, server):
 
 def test_a_chat_is_answered(call, server):
     words = ("--target", server.address, "--temperature", "0", "--stop", "machine")
-    status, out, _ = call("call", "chat", "What is imp?", *words)
+    status, out, _ = call("call", "What is imp?", *words)
     expected = "imp is a small server for large language models. It loads a model file and generates text, on your own "
     assert (status, out) == (0, expected + "\n")
 

@@ -206,7 +206,7 @@ def test_cmd_11_the_commands_change_what_is_asked(capfd) -> None:
     assert contents(conversation) == ["a", "one"]
     err = told(capfd)
     assert err.startswith(
-        "temperature 0.5\ntop_k 3\nmax_tokens 9\nmin_p 0.05 (default of imp)\n— off or free: top_p, typical_p, "
+        "temperature 0.5\ntop_k 3\nmax_tokens 9\nmin_p 0.05 (default of imp)\n— not set: top_p, typical_p, "
     )
     assert "system message: Be brief.\n" in err
 

@@ -87,9 +87,9 @@ def test_cmd_6_each_example_is_a_command_line(prog: str, example: str, capfd) ->
     [
         ([], "no command, expected COMMAND; imp help lists them"),
         (["help", "cnfig"], "invalid choice: 'cnfig'"),
-        (["run", "model.gguf", "Once"], "PROMPT: model.gguf is a model file, expected -m model.gguf and a text"),
-        (["run", "model.gguf"], "PROMPT: model.gguf is a model file"),
-        (["run", "absent.gguf"], "PROMPT: absent.gguf is a model file, expected -m absent.gguf and a text"),
+        (["call", "model.gguf"], "PROMPT: model.gguf is a model file, and this asks a server; use imp run model.gguf"),
+        (["run", "--raw", "--system", "Be brief.", "Once"], "--system: given together with --raw"),
+        (["ps"], "ps: unknown command; imp top watches a running server"),
         (["serve", "model.gguf", "-m", "model.gguf"], "-m is given twice"),
         (["serve", "-m", "model.gguf", "model.gguf"], "MODEL: given together with --model, expected one of them"),
         (["bench", "--synthetic", "0.6b", "model.gguf"], "not allowed with argument"),
@@ -105,7 +105,10 @@ def test_cmd_6_what_cannot_be_meant_says_what_to_type(words: list[str], line: st
 
 def test_cmd_6_several_words_are_one_prompt(call) -> None:
     greedy = ("--temperature", "0", "-n", "5", "--set", "device.threads=1")
-    assert call("run", "Once", "upon", "a", "time", *greedy)[:2] == call("run", "Once upon a time", *greedy)[:2]
+    assert (
+        call("run", "-m", str(demo_model_path()), "Once", "upon", "a", "time", *greedy)[:2]
+        == call("run", "-m", str(demo_model_path()), "Once upon a time", *greedy)[:2]
+    )
 
 
 @pytest.mark.long

@@ -220,7 +220,7 @@ def test_get_7_an_unknown_name_says_how_to_pull(inspect: Run, command: str) -> N
     words = ["-m", "no-such-model"] if command != "inspect" else ["no-such-model"]
     status, _, err = inspect(*words, *(["hi"] if command == "run" else []), command=command)
     assert status == 66
-    assert "no-such-model: is no file, no folder and no name of [models]; to download a model: imp pull" in err
+    assert "no-such-model: is no file, no folder, no downloaded model and no name of [models]; imp ls" in err
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ def pull(imp, hub: Hub):
 def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> None:
     status, out, err = pull("own/one", "--to", "here")
     assert (status, (tmp_path / "here" / "tiny-Q8_0.gguf").read_bytes()) == (0, MODEL)
-    next_model = f"-m {tmp_path}/here/tiny-Q8_0.gguf"
+    model = f"{tmp_path}/here/tiny-Q8_0.gguf"
     assert err.splitlines() == [
         LINK,
-        f"— {tmp_path}/here/tiny-Q8_0.gguf. Next: imp chat {next_model}, or imp serve {next_model}",
+        f'— {model}. Next: imp run {model} "…", imp chat {model} or imp serve {model}',
     ]
     assert (tmp_path / "here" / "tiny-Q8_0.gguf.sha256").read_text() == f"{LINK}\n"
     assert "Q8_0" in out and sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
@@ -70,7 +70,7 @@ def test_get_1_what_to_type_next_comes_last(hub: Hub, tmp_path: Path) -> None:
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=variables, check=True
     )
-    assert "Next: imp chat -m " in done.stdout.splitlines()[-1]
+    assert "Next: imp run " in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.long

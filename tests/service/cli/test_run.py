@@ -18,8 +18,8 @@ GREEDY = ("--temperature", "0", "--max-tokens", "24")
 
 
 def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
-    told = json.loads(imp("run", "Once upon a time", *GREEDY, "--json").stdout)
-    result = imp("run", "Once upon a time", *GREEDY)
+    told = json.loads(imp("run", "--raw", "Once upon a time", *GREEDY, "--json").stdout)
+    result = imp("run", "--raw", "Once upon a time", *GREEDY)
     assert result.returncode == 0
     assert result.stdout.decode() == told["text"].removesuffix("\n") + "\n"
     banner, end = result.stderr.decode().splitlines()
@@ -29,8 +29,9 @@ def test_the_text_is_on_stdout_and_all_else_on_stderr(imp):
         banner,
     ), banner
     # Hints are for people: here stderr is no terminal.
+    assert end == "— ended by the limit of tokens (--max-tokens)."
+    end = imp("run", "--raw", "Once upon a time", *GREEDY, "--verbose").stderr.decode().splitlines()[1]
     assert re.fullmatch(r"— 24 tokens, \d+ tok/s, first token [\d.]+ ms, ended by the limit of tokens .*\.", end), end
-    assert "Next" not in end
 
 
 @pytest.mark.long
@@ -46,7 +47,7 @@ def test_spc_47_a_prompt_evaluated_in_part_is_told_with_the_answer(imp):
 
 
 def test_json_tells_what_it_takes_to_have_the_same_again(imp):
-    words = ("run", "The little dog", "--max-tokens", "16", "--temperature", "0.9", "--json")
+    words = ("run", "--raw", "The little dog", "--max-tokens", "16", "--temperature", "0.9", "--json")
     first = json.loads(imp(*words, "--seed", "7").stdout)
     facts = {"model", "text", "token_ids", "finish_reason", "match", "seed", "usage", "timings"}
     facts |= {"speculation", "sparse_prefill"}
@@ -69,7 +70,7 @@ def test_a_prompt_from_stdin_is_the_same_prompt(imp):
 
 
 def test_the_context_that_is_asked_for_ends_the_text(imp):
-    told = json.loads(imp("run", "Once upon a time", "-c", "32", "--json", "--set", "device.threads=1").stdout)
+    told = json.loads(imp("run", "--raw", "Once upon a time", "-c", "32", "--json", "--set", "device.threads=1").stdout)
     assert told["finish_reason"] == "context_full"
     # The last token is printed, but not held in the cache.
     assert told["usage"]["prompt_tokens"] + told["usage"]["output_tokens"] - 1 == 32
@@ -150,7 +151,7 @@ def _start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
 
 # No token ends the text, and a pipe cannot hold it: it is still running when the test acts.
 ENDLESS = (
-    *("Once upon a time", "-c", "32K", "--max-tokens", "32000"),
+    *("--raw", "Once upon a time", "-c", "32K", "--max-tokens", "32000"),
     *("--set", "model.overrides.eos_token_ids=[]", "--set", "model.overrides.untrained_context=true"),
 )
 
@@ -185,14 +186,14 @@ def test_nothing_is_written_to_the_home_directory(imp, tmp_path):
 
 def test_a_text_needs_neither_templates_nor_grammars(tmp_path):
     """The test counts modules instead of time: those that take a tenth of a second load only when used."""
-    loaded = modules_after(["run", "Once", "--max-tokens", "2"], tmp_path)
+    loaded = modules_after(["run", "--raw", "Once", "--max-tokens", "2"], tmp_path)
     assert {"imp_service.generation", "tokenizers"} <= loaded
     assert {"jinja2", "llguidance", "rich", "asyncio"}.isdisjoint(loaded)
 
 
 @pytest.mark.long
 def test_spc_1_spc_29_a_draft_changes_no_text_and_is_named(imp):
-    words = ("run", "Once upon a time", "--temperature", "0.8", "--seed", "3", "-n", "40", "--json")
+    words = ("run", "--raw", "Once upon a time", "--temperature", "0.8", "--seed", "3", "-n", "40", "--json")
     plain = imp(*words)
     drafted = imp(*words, "--draft", str(demo_draft_model_path()))
     told = json.loads(drafted.stdout)

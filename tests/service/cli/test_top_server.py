@@ -24,7 +24,18 @@ ENDLESS = (
 @contextlib.contextmanager
 def endless_call(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Yields imp call in the middle of a text."""
-    command = [sys.executable, "-m", "imp_service", "call", "Once", "--target", address, "--max-tokens", "16000"]
+    command = [
+        sys.executable,
+        "-m",
+        "imp_service",
+        "call",
+        "generate",
+        "Once",
+        "--target",
+        address,
+        "--max-tokens",
+        "16000",
+    ]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=clean_environment(folder)
     )

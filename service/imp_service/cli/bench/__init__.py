@@ -13,6 +13,7 @@ from imp_service.cli.failure import CommandError
 from imp_service.cli.options.settings import (
     add_model_option,
     add_settings_options,
+    find_downloaded_model,
     load_settings_for_each,
     pull_reference,
 )
@@ -123,6 +124,7 @@ def _run_model(arguments: Namespace) -> int:
     if arguments.type is not None and arguments.synthetic is None:
         raise CommandError("USAGE", "--type: given without --synthetic, but a file has its own types")
     pull_reference(arguments)
+    find_downloaded_model(arguments)
     model = [] if arguments.model is None else [of_text_option("--model", "model.path", arguments.model)]
     threads = [of_option("--threads", "device.threads", str(n)) for n in arguments.threads or ()]
     configs = load_settings_for_each(arguments, [[*model, each] for each in threads] or [model])

@@ -24,19 +24,19 @@ class _Method(NamedTuple):
 
 
 _METHODS = {
+    "chat": _Method(
+        "answer a message; without one, start a conversation (the default method)",
+        call_chat.configure_chat,
+        ('imp call "What is 2 plus 3?"', 'imp call chat --system "Be brief." --drop-oldest'),
+    ),
     "generate": _Method(
-        "continue a text (the default method)",
+        "continue a text",
         call_generate.configure_generate,
         (
-            'imp call "Once upon a time" -n 40 --temperature 0',
+            'imp call generate "Once upon a time" -n 40 --temperature 0',
             """imp call generate --regex "[0-9]+" "3 plus 4 is " """.rstrip(),
-            """imp call --fields '{"constraint": {"choices": {"values": ["yes", "no"]}}}' "Is snow cold? " """.rstrip(),
+            """imp call generate --fields '{"constraint": {"regex": "yes|no"}}' "Is snow cold? " """.rstrip(),
         ),
-    ),
-    "chat": _Method(
-        "answer a message; without one, start a conversation",
-        call_chat.configure_chat,
-        ('imp call chat "What is the sky?"', 'imp call chat --system "Be brief." --drop-oldest'),
     ),
     "info": _Method(
         "show the model and the server", call_model.configure_info, ("imp call info", "imp call info --config --json")
@@ -63,7 +63,7 @@ _METHODS = {
     ),
 }
 EXAMPLES = (
-    'imp call "Once upon a time"',
+    'imp call "What is 2 plus 3?"',
     "imp call chat --target imp.example:50051 --tls",
     "imp help call generate",
 )

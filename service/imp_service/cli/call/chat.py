@@ -6,10 +6,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imp_service.cli.call.generate import write_answer
+from imp_service.cli.call.generate import most_tokens, write_answer
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
-from imp_service.cli.conversation.hold import hold_conversation
-from imp_service.cli.conversation.loop import Conversation
+from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
@@ -30,7 +29,7 @@ POLL_SECONDS = 0.5
 
 def configure_chat(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "prompt", metavar="MESSAGE", nargs="*", help="one message, in one or several words; - reads it from stdin"
+        "words", metavar="MESSAGE", nargs="*", help="one message, in one or several words; - reads it from stdin"
     )
     add_conversation_options(parser)
     add_generation_options(parser)
@@ -43,12 +42,11 @@ def _chat(arguments: Namespace) -> int:
     if request.WhichOneof("prompt") not in (None, "chat") or request.num_sequences > 1:
         raise CommandError("USAGE", "--fields: a chat takes no prompt except `chat`, and no num_sequences above 1")
     dialogue = Dialogue(arguments.system, given_options(request, arguments))
-    waits = not arguments.prompt and is_interactive()
+    waits = not arguments.words and is_interactive()
     with connect(arguments) as connection:
-        responder = _ServerResponder(connection, request, is_json=arguments.json, is_plain=arguments.plain, waits=waits)
-        if arguments.prompt:
-            conversation = Conversation(responder, dialogue, drops_oldest=arguments.drop_oldest, is_interactive=False)
-            conversation.say(read_prompt(join_prompt(arguments.prompt)))
+        responder = _ServerResponder(connection, request, arguments, waits=waits)
+        if arguments.words:
+            say_once(responder, dialogue, read_prompt(join_prompt(arguments.words)), arguments)
             return 0
         if waits:
             responder.require_server()
@@ -60,12 +58,12 @@ class _ServerResponder:
     """Answers with a served model. With `waits`, asks again when an unreachable server is back."""
 
     def __init__(
-        self, connection: "Connection", request: "GenerateRequest", *, is_json: bool, is_plain: bool, waits: bool
+        self, connection: "Connection", request: "GenerateRequest", arguments: Namespace, *, waits: bool
     ) -> None:
         self._connection = connection
         self._request = request
-        self._is_json = is_json
-        self._writer = answer_writer(plain=is_plain or is_json or request.HasField("constraint"))
+        self._is_json, self._is_verbose = arguments.json, arguments.verbose
+        self._writer = answer_writer(plain=arguments.plain or arguments.json or request.HasField("constraint"))
         self._waits = waits
 
     def answer(self, dialogue: Dialogue) -> ChatAnswer:
@@ -75,12 +73,13 @@ class _ServerResponder:
         request = self._request_of(dialogue)
         is_announced = False
         while True:
-            answer = StreamedAnswer()
+            answer = StreamedAnswer(most_tokens=most_tokens(request))
             try:
                 write_answer(
                     self._connection,
                     request,
                     is_json=self._is_json,
+                    verbose=self._is_verbose,
                     answer=answer,
                     writer=self._writer,
                 )

@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.generation import add_generation_options, request_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def configure_generate(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "prompt",
+        "words",
         metavar="PROMPT",
         nargs="*",
         help="the text to continue, in one or several words; - reads it from stdin; none: in --fields",
@@ -31,15 +32,15 @@ def _generate(arguments: Namespace) -> int:
     from imp_service.cli.terminal import AnswerWriter, is_prompt_shown, join_prompt, read_prompt
 
     request = request_of(arguments)
-    if (not arguments.prompt) == (request.WhichOneof("prompt") is None):
+    if (not arguments.words) == (request.WhichOneof("prompt") is None):
         raise CommandError("USAGE", "PROMPT: expected one, as an argument or in --fields")
-    if arguments.prompt:
-        typed = join_prompt(arguments.prompt)
+    if arguments.words:
+        typed = join_prompt(arguments.words)
         request.text = read_prompt(typed)
         if is_prompt_shown(typed) and not arguments.json:
             AnswerWriter(sys.stderr).write(request.text)
     with connect(arguments) as connection:
-        write_answer(connection, request, is_json=arguments.json)
+        write_answer(connection, request, is_json=arguments.json, verbose=arguments.verbose)
     return 0
 
 
@@ -48,6 +49,7 @@ def write_answer(
     request: "GenerateRequest",
     *,
     is_json: bool,
+    verbose: bool,
     answer: "StreamedAnswer | None" = None,
     writer: "TextWriter | None" = None,
 ) -> None:
@@ -56,7 +58,7 @@ def write_answer(
     from imp_service.cli.terminal import AnswerWriter
     from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 
-    answer = answer or StreamedAnswer(max(1, request.num_sequences))
+    answer = answer or StreamedAnswer(max(1, request.num_sequences), most_tokens(request))
     responses = connection.stream(InferenceServiceStub(connection.channel).Generate, request)
     with closing(responses):
         if is_json:
@@ -64,12 +66,24 @@ def write_answer(
         else:
             # The answer continues the line of the prompt; a message of a chat has a line of its own.
             is_line_open = request.WhichOneof("prompt") != "chat"
-            _write_text(answer, responses, writer or AnswerWriter(), is_line_open=is_line_open)
+            _write_text(answer, responses, writer or AnswerWriter(), is_line_open=is_line_open, verbose=verbose)
         _warn_of_approximations(responses)
 
 
+def most_tokens(request: "GenerateRequest") -> int | None:
+    """How long a text may become: None if the request has a bound of its own."""
+    if request.stop.HasField("max_tokens"):
+        return None
+    return ANSWER_TOKENS if request.WhichOneof("prompt") == "chat" else CONTINUATION_TOKENS
+
+
 def _write_text(
-    answer: "StreamedAnswer", responses: "Replies[GenerateResponse]", writer: "TextWriter", *, is_line_open: bool
+    answer: "StreamedAnswer",
+    responses: "Replies[GenerateResponse]",
+    writer: "TextWriter",
+    *,
+    is_line_open: bool,
+    verbose: bool,
 ) -> None:
     try:
         answer.write_text(responses, writer)
@@ -79,7 +93,7 @@ def _write_text(
             writer.end_line()
         raise
     writer.end_line()
-    answer.write_facts()
+    answer.write_end(verbose=verbose)
 
 
 def _warn_of_approximations(responses: "Replies[GenerateResponse]") -> None:

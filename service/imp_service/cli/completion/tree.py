@@ -1,12 +1,13 @@
 """The words that can follow each command, from the parser: commands, options and their values."""
 
+import re
 from argparse import Action, ArgumentParser, _SubParsersAction
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from imp_service.cli.commands import Command
 
-_FILES = ("FILE", "PATH", "MODEL")
+_FILES = re.compile(r"(FILE|PATH|MODEL)\b.*")
 
 
 class Option(NamedTuple):
@@ -50,7 +51,7 @@ def _places(parser: ArgumentParser, words: str) -> Iterator[Place]:
         words,
         tuple(texts.items()),
         tuple(str(choice) for action in arguments for choice in action.choices or ()),
-        any(action.metavar in _FILES for action in arguments),
+        any(_is_file(action) for action in arguments),
         tuple(_option(action) for action in actions if action.option_strings),
     )
     for name in texts:
@@ -64,6 +65,10 @@ def _option(action: Action) -> Option:
         tuple(action.option_strings),
         (action.help or "").replace("%(prog)s", "imp"),
         takes_value,
-        takes_value and action.metavar in _FILES,
+        takes_value and _is_file(action),
         tuple(str(choice) for choice in action.choices or ()),
     )
+
+
+def _is_file(action: Action) -> bool:
+    return isinstance(action.metavar, str) and _FILES.fullmatch(action.metavar) is not None

@@ -1,4 +1,4 @@
-"""Runs a conversation on a terminal or through a pipe."""
+"""Runs a conversation on a terminal or through a pipe, or answers one message."""
 
 import sys
 from argparse import Namespace
@@ -6,6 +6,11 @@ from argparse import Namespace
 from imp_service.cli.conversation.dialogue import Dialogue, Responder
 from imp_service.cli.conversation.loop import Conversation
 from imp_service.cli.terminal import HINT, is_interactive, piped_messages
+
+
+def say_once(responder: Responder, dialogue: Dialogue, message: str, arguments: Namespace) -> None:
+    """Answers one message."""
+    Conversation(responder, dialogue, drops_oldest=arguments.drop_oldest, is_interactive=False).say(message)
 
 
 def hold_conversation(responder: Responder, dialogue: Dialogue, arguments: Namespace) -> None:

@@ -158,7 +158,7 @@ class Conversation:
             if name not in options:
                 print(f"{name} {text} (default of {origin})", file=sys.stderr)
         others = [name for name in number_names() if name not in options and name not in defaults]
-        _print(f"off or free: {', '.join(others)}; /set NAME VALUE changes one, /set NAME {DEFAULT} undoes it")
+        _print(f"not set: {', '.join(others)}; /set NAME VALUE changes one, /set NAME {DEFAULT} undoes it")
 
     def _save(self, word: str | None) -> None:
         assert word is not None  # narrows

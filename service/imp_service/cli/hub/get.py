@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.hub.cache import cached_files, cached_folder
+from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models
 from imp_service.cli.hub.choose import Choice, choices_of, choose, models_of, require_whole
 from imp_service.cli.hub.hub import Repository, download, read_repository
 from imp_service.cli.hub.reference import Reference, read_reference
@@ -78,6 +78,27 @@ def find_cached(word: str) -> HubModel | None:
     if folder is None or len(found) != 1 or not _is_whole(folder, found[0]):
         return None
     return HubModel(path_in(folder, found[0]), found[0], folder.name)
+
+
+def find_downloaded(name: str) -> Path | None:
+    """The downloaded model that NAME or OWNER/NAME names, perhaps with :TYPE or :FILE; None if there is none.
+
+    Upper and lower case are alike. Uses no network. Raises CommandError if the name fits several models.
+    """
+    wanted_name, colon, wanted = name.partition(":")
+    known = [model.reference for model in cached_models()]
+    repositories = {
+        reference.repository
+        for reference in known
+        if wanted_name.lower() in (reference.repository.lower(), reference.repository.partition("/")[2].lower())
+    }
+    found = [find_cached(f"{repository}{colon}{wanted}") for repository in sorted(repositories)]
+    if len(found) == 1 and found[0] is not None:
+        return found[0].path
+    if not repositories:
+        return None
+    names = ", ".join(sorted(str(reference) for reference in known if reference.repository in repositories))
+    raise CommandError("MODEL_MISSING", f"{name}: no single downloaded model, expected one of {names}")
 
 
 def _is_whole(folder: Path, choice: Choice) -> bool:

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
+from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.arguments import Once, duration
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.sampling import (
@@ -22,10 +23,19 @@ def add_generation_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: the served model)"
     )
-    parser.add_argument("-n", "--max-tokens", metavar="N", type=int, action=Once, help="most tokens to write")
+    parser.add_argument(
+        "-n",
+        "--max-tokens",
+        metavar="N",
+        type=int,
+        action=Once,
+        help=f"most tokens to write (default: {ANSWER_TOKENS} for an answer, "
+        f"{CONTINUATION_TOKENS} for a text that is continued; with --json what the context holds)",
+    )
     add_sampling_options(parser, "the server's")
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; repeatable")
     add_constraint_options(parser)
+    parser.add_argument("--verbose", action="store_true", help="after each answer, show its tokens, speed and seed")
     parser.add_argument(
         "--time-limit", metavar="TIME", type=duration, action=Once, help="end after this long, with the text so far"
     )

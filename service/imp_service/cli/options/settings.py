@@ -1,5 +1,6 @@
 """Options that choose the settings and the model: --config, --set, --model and --context."""
 
+import os
 import sys
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 MODEL_HELP = (
-    "a model file, hf:OWNER/NAME:TYPE, which imp downloads, or a name of [models] in imp.conf "
-    "(default: model.path of imp.conf, else the built-in demo)"
+    "a model file, the name of a downloaded model, hf:OWNER/NAME:TYPE, which imp downloads, or a name of [models] "
+    "in imp.conf (default: model.path of imp.conf, else the built-in demo)"
 )
 
 
@@ -160,7 +161,25 @@ def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" 
     """The settings with the model and the context that the command line names."""
     pull_reference(arguments)
     said = [*overrides, *context_assignments(arguments), *speculation_assignments(arguments)]
-    return _selected(load_settings(arguments, said), arguments)
+    config = load_settings(arguments, said)
+    find_downloaded_model(arguments, config)
+    return _selected(config, arguments)
+
+
+def find_downloaded_model(arguments: Namespace, config: "Config | None" = None) -> None:
+    """If the model is the name of a downloaded one, and no name of [models], makes the argument its path."""
+    from imp_service.config.select import names_entry
+    from imp_service.core.checkpoint import may_name_model
+
+    typed = arguments.model
+    if typed is None or not may_name_model(typed) or os.path.lexists(typed):
+        return
+    if config is not None and names_entry(config, typed):
+        return
+    from imp_service.cli.hub.get import find_downloaded
+
+    if (path := find_downloaded(typed)) is not None:
+        arguments.model = str(path)
 
 
 def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":

@@ -53,6 +53,11 @@ class TemplateChoice:
         return self.with_tools if self._with_tools != self._default and offers_tools(chat) else self.default
 
     @property
+    def is_empty(self) -> bool:
+        """The model has no template at all."""
+        return not self._sources
+
+    @property
     def source(self) -> str | None:
         """The source of the template for conversations without tools, even if it does not compile; None if missing."""
         _, source = self._sources.get(self._default, ("", None))
