@@ -38,7 +38,8 @@ def test_pkg_5_the_environments_have_what_a_release_has(bare: Path, with_peers: 
              "hypothesis", "pydantic", "grpc_tools")  # fmt: skip
     every, own = (json.loads(ran(python, shows, *asked, home=tmp_path).stdout) for python in (with_peers, bare))
     assert own == ["imp_service._core", "grpc", "google.protobuf", "yaml"]
-    assert every == ["imp_service._core", "grpc", "google.protobuf", "gguf", "yaml"]
+    # Peers that are installed here may bring pydantic.
+    assert set(every) - {"pydantic"} == {*own, "gguf"}
     assert json.loads(ran(Path(sys.executable), shows, *asked[-2:], home=tmp_path).stdout) == list(asked[-2:])
 
 
