@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/commands.h"
+#include "engine/queue_places.h"
 
 namespace imp::bindings {
 
@@ -44,7 +45,7 @@ void def_run(Class& bound) {
          std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
          const py::bytes& allowed, bool constrained, const std::optional<std::string>& sparse_policy,
          std::int32_t sparse_keep, std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced,
-         std::vector<SequenceId> siblings) {
+         std::vector<SequenceId> siblings, std::string tenant) {
         submit_unlocked(self, {RunCommand{.ticket = ticket,
                                           .sequence = sequence,
                                           .tokens = std::move(tokens),
@@ -61,7 +62,8 @@ void def_run(Class& bound) {
                                           .max_draft_tokens = max_draft_tokens,
                                           .drafters = drafters,
                                           .forced = std::move(forced),
-                                          .siblings = std::move(siblings)}});
+                                          .siblings = std::move(siblings),
+                                          .tenant = std::move(tenant)}});
       },
       py::arg("ticket"), py::arg("sequence"), py::arg("tokens").noconvert() = Tokens{}, py::kw_only(),
       py::arg("resume") = false, py::arg("position") = py::none(), py::arg("sampling") = py::none(),
@@ -69,7 +71,7 @@ void def_run(Class& bound) {
       py::arg_v("returns", RunReturns{}, "RunReturns()"), py::arg("allowed") = py::bytes(),
       py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
       py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
-      py::arg("siblings").noconvert() = std::vector<SequenceId>{},
+      py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("tenant") = "",
       "Evaluates tokens, or the pending one, and samples outputs.");
 }
 
@@ -100,7 +102,8 @@ void def_generate(Class& bound) {
                        .max_draft_tokens = max_draft_tokens,
                        .drafters = drafters,
                        .forced = std::move(forced),
-                       .siblings = std::move(siblings)};
+                       .siblings = std::move(siblings),
+                       .tenant = tenant};
         submit_unlocked(self, {OpenCommand{.sequence = sequence,
                                            .kind = SequenceKind::generation,
                                            .sampling = sampling,
@@ -119,6 +122,23 @@ void def_generate(Class& bound) {
       py::arg("siblings").noconvert() = std::vector<SequenceId>{},
       "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
       "neither.");
+}
+
+// Of a class with a method engine().
+template <class Class>
+void def_place_of(Class& bound) {
+  namespace py = pybind11;
+  using Self = typename Class::type;
+
+  bound.def(
+      "place_of",
+      [](const Self& self, const std::string& tenant, int n_own, int n_coming) {
+        const QueuePlace place = self.engine().place_of(tenant, n_own, n_coming);
+        return py::make_tuple(place.n_left, place.n_ahead);
+      },
+      py::arg("tenant"), py::kw_only(), py::arg("n_own") = 0, py::arg("n_coming") = 0,
+      "Returns how many sequences of the tenant may still wait, and how many others begin before them at the most. "
+      "Of n_coming sequences that are about to wait, n_own are the tenant's.");
 }
 
 template <class Class>

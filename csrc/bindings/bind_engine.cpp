@@ -186,6 +186,7 @@ void register_engine_class(py::module_& module) {
       .def(
           "stats", [](const PythonEngine& self) { return self.engine().stats(); },
           "Returns the stats of the last iteration.");
+  def_place_of(bound);
   def_commands(bound);
 }
 

@@ -64,10 +64,9 @@ void AdmissionControl::withdraw(const AcceptedCommand& accepted) {
   count(accepted.command, -1);
 }
 
-void AdmissionControl::run_left_queue(int n_sequences, std::int64_t n_tokens) {
+void AdmissionControl::run_left_queue(const std::string& tenant, int n_sequences, std::int64_t n_tokens) {
   const std::lock_guard lock(mutex_);
-  n_waiting_ -= n_sequences;
-  waiting_tokens_ -= n_tokens;
+  places_.give_back(tenant, n_sequences, n_tokens);
 }
 
 void AdmissionControl::session_closed() {
@@ -77,17 +76,22 @@ void AdmissionControl::session_closed() {
 
 int AdmissionControl::waiting() const {
   const std::lock_guard lock(mutex_);
-  return n_waiting_;
+  return places_.n_waiting();
 }
 
 std::int64_t AdmissionControl::waiting_tokens() const {
   const std::lock_guard lock(mutex_);
-  return waiting_tokens_;
+  return places_.n_tokens();
 }
 
 int AdmissionControl::sessions() const {
   const std::lock_guard lock(mutex_);
   return n_sessions_;
+}
+
+QueuePlace AdmissionControl::place_of(const std::string& tenant, int n_own, int n_coming) const {
+  const std::lock_guard lock(mutex_);
+  return places_.place_of(tenant, n_own, n_coming);
 }
 
 void AdmissionControl::count(const Command& command, int sign) {
@@ -103,20 +107,11 @@ void AdmissionControl::count(const Command& command, int sign) {
   if (run == nullptr) return;
   const auto n_sequences = 1 + static_cast<int>(run->siblings.size());
   const auto n_tokens = static_cast<std::int64_t>(run->tokens.size());
-  if (sign > 0 && n_waiting_ + n_sequences > options_.max_waiting) {
-    throw ResourceExhausted(
-        Reason::QUEUE_FULL,
-        std::to_string(n_waiting_) + " sequences are waiting, the limit is " + std::to_string(options_.max_waiting),
-        {{"bound", "requests"}});
+  if (sign > 0) {
+    places_.take(run->tenant, n_sequences, n_tokens);
+  } else {
+    places_.give_back(run->tenant, n_sequences, n_tokens);
   }
-  if (sign > 0 && waiting_tokens_ > 0 && waiting_tokens_ + n_tokens > options_.max_waiting_tokens) {
-    throw ResourceExhausted(
-        Reason::QUEUE_FULL,
-        std::to_string(waiting_tokens_) + " tokens wait, the limit is " + std::to_string(options_.max_waiting_tokens),
-        {{"bound", "tokens"}});
-  }
-  n_waiting_ += sign * n_sequences;
-  waiting_tokens_ += sign * n_tokens;
 }
 
 void AdmissionControl::check(const OpenCommand& command) const {
@@ -129,6 +124,7 @@ void AdmissionControl::check(const OpenCommand& command) const {
 void AdmissionControl::check(const RunCommand& command) const {
   check_tokens("tokens", command.tokens);
   check_tokens("forced", command.forced);
+  check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
   if (command.resume && !command.tokens.empty()) refuse("resume", "set together with tokens", "one of the two");
   if (command.position) check_at_least("position", *command.position, 0);
   if (command.base) check_at_least("base", *command.base, 0);

@@ -34,7 +34,10 @@ void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_con
 class AdmissionControl {
  public:
   AdmissionControl(const EngineOptions& options, const AdmissionFacts& facts)
-      : options_(options), facts_(facts), n_tokens_(options.n_tokens > 0 ? options.n_tokens : facts.vocab_size) {}
+      : options_(options),
+        facts_(facts),
+        n_tokens_(options.n_tokens > 0 ? options.n_tokens : facts.vocab_size),
+        places_(options.max_waiting, options.max_waiting_tokens) {}
 
   // Checks the command and counts what it takes: a place in the queue, a session. Throws InvalidArgument, or
   // ResourceExhausted (QUEUE_FULL, SESSIONS_FULL, or KV_FULL if the request can never fit). If it throws, it counts
@@ -44,12 +47,14 @@ class AdmissionControl {
   void withdraw(const AcceptedCommand& accepted);
 
   // A run left the queue: it was scheduled or it ended.
-  void run_left_queue(int n_sequences, std::int64_t n_tokens);
+  void run_left_queue(const std::string& tenant, int n_sequences, std::int64_t n_tokens);
   void session_closed();
 
   int waiting() const;
   std::int64_t waiting_tokens() const;
   int sessions() const;
+  // See QueuePlaces.
+  QueuePlace place_of(const std::string& tenant, int n_own, int n_coming) const;
 
  private:
   void check(const OpenCommand& command) const;
@@ -75,8 +80,7 @@ class AdmissionControl {
   AdmissionFacts facts_;
   int n_tokens_;  // valid token ids are less than this
   mutable std::mutex mutex_;
-  int n_waiting_ = 0;
-  std::int64_t waiting_tokens_ = 0;
+  QueuePlaces places_;
   int n_sessions_ = 0;
 };
 

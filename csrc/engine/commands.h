@@ -70,6 +70,7 @@ struct RunCommand {
   std::uint32_t drafters = ~0U;        // those that may guess: a bit for each, in the engine's order
   std::vector<std::int32_t> forced;    // for measurements: outputs in place of the first ones that are drawn
   std::vector<SequenceId> siblings;    // further sequences sampled from the same prompt: streams 1, 2, …
+  std::string tenant;                  // of the sequence: whose place in the queue the run takes
 };
 
 // The mask of one output of a constrained run. Masks may come early; the run waits for a late one.

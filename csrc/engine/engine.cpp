@@ -200,6 +200,10 @@ int Engine::event_descriptor() const noexcept {
   return thread_->mailbox.event_descriptor();
 }
 
+QueuePlace Engine::place_of(const std::string& tenant, int n_own, int n_coming) const {
+  return thread_->admission.place_of(tenant, n_own, n_coming);
+}
+
 EngineStats Engine::stats() const {
   EngineStats stats = thread_->mailbox.stats();
   stats.queued = thread_->admission.waiting();

@@ -13,6 +13,7 @@
 #include "engine/duration_histogram.h"
 #include "engine/engine_options.h"
 #include "engine/events.h"
+#include "engine/queue_places.h"
 #include "engine/sparse/prompt_scorer.h"
 #include "engine/speculation/drafter.h"
 #include "model/forward_pass.h"
@@ -87,6 +88,9 @@ class Engine {
   int event_descriptor() const noexcept;
 
   EngineStats stats() const;
+  // Where one more run of the tenant would stand in the queue, after n_coming sequences that are about to come, n_own
+  // of them the tenant's.
+  QueuePlace place_of(const std::string& tenant, int n_own, int n_coming) const;
 
  private:
   struct Thread;

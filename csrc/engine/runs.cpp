@@ -68,6 +68,7 @@ bool needs_last_row_again(const Sequence& sequence) {
 void Runs::begin(RunCommand command, std::int64_t taken_ns) {
   const auto n_sequences = 1 + static_cast<int>(command.siblings.size());
   const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
+  std::string tenant = std::move(command.tenant);
   Sequence* sequence = nullptr;
   try {
     sequence = &state_.idle_at(command.sequence);
@@ -76,13 +77,14 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
     sparse_.decide(*sequence);
     state_.scheduler.enqueue(*sequence, state_.now_ns);
   } catch (...) {
-    state_.admission.run_left_queue(n_sequences, n_tokens);
+    state_.admission.run_left_queue(tenant, n_sequences, n_tokens);
     if (sequence != nullptr) abandon(*sequence);
     throw;
   }
   Run& run = *sequence->run;
   run.n_queued = n_sequences;
   run.n_queued_tokens = n_tokens;
+  run.queue_tenant = std::move(tenant);
   if (sequence->kind == SequenceKind::session) state_.scheduler.set_busy(*sequence);
   if (sequence->n_left() == 0) {  // nothing to draw and nothing to evaluate
     on_scheduled(*sequence);

@@ -39,7 +39,7 @@ void Runs::on_scheduled(Sequence& sequence) {
 
 void Runs::leave_queue(Sequence& sequence) {
   Run& run = *sequence.run;
-  if (run.n_queued > 0) state_.admission.run_left_queue(run.n_queued, run.n_queued_tokens);
+  if (run.n_queued > 0) state_.admission.run_left_queue(run.queue_tenant, run.n_queued, run.n_queued_tokens);
   run.n_queued = 0;
 }
 

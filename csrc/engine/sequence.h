@@ -79,6 +79,7 @@ struct Run {
   bool started = false;  // its tokens are evaluated and a draw succeeded
   int n_outputs = 0;
   int n_cached = 0;
+  std::string queue_tenant;          // whose places in the queue the run holds:
   int n_queued = 0;                  // sequences and
   std::int64_t n_queued_tokens = 0;  // tokens counted by admission control until the run is scheduled
   TokenScores scores;

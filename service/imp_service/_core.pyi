@@ -1212,6 +1212,10 @@ class Engine:
         """
         Pauses a run or resumes it.
         """
+    def place_of(self, tenant: str, *, n_own: typing.SupportsInt | typing.SupportsIndex = 0, n_coming: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple[int, int]:
+        """
+        Returns how many sequences of the tenant may still wait, and how many others begin before them at the most. Of n_coming sequences that are about to wait, n_own are the tenant's.
+        """
     def profile(self, ticket: typing.SupportsInt | typing.SupportsIndex, n_steps: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Records the next steps; then a ProfileEvent follows. 0 ends the current profile.
@@ -1220,7 +1224,7 @@ class Engine:
         """
         Ends a hold.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '') -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

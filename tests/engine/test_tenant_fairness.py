@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imp_service import _testing
+from imp_service import _core, _testing
 from support.script_engine import ScriptEngine
 from support.script_oracle import Sampler, continuation, prompt_of
 
@@ -86,6 +86,31 @@ def test_sch_7_rows_of_a_step_are_equal_parts_and_what_one_leaves_goes_to_others
     for step in steps:
         total.update(by_tenant(tenant_of, step))
     assert {tenant: n / len(steps) for tenant, n in total.items()} == rows
+
+
+@pytest.mark.parametrize(
+    ("row_ns", "rows"),
+    [
+        (0, 24),  # rows cost nothing: the bound of decode_per_tenant
+        (100, 10),  # a step of 10 rows takes twice as long as one of 1
+        (1000, 2),  # a row costs as much as the rest of a step: each tenant has one
+    ],
+)
+def test_sch_7_rows_that_cost_much_leave_another_tenant_half_of_its_pace(row_ns: int, rows: int) -> None:
+    bench = make_bench()
+    tenant_of = generate(bench, a=60, b=1)
+    for _ in range(40):
+        for n_rows in range(1, 25):
+            bench.learn_cost(n_rows, 800 + row_ns * n_rows)
+    steps = rows_of_steps(bench, 40)
+    assert {step.total() for step in steps} == {rows}
+    assert all(by_tenant(tenant_of, step)["b"] == 1 for step in steps)
+    # Tenants with as many sequences each are not slowed down by one another's cost.
+    equal = make_bench()
+    generate(equal, a=30, b=30)
+    for n_rows in range(1, 61):
+        equal.learn_cost(n_rows, 800 + row_ns * n_rows)
+    assert {step.total() for step in rows_of_steps(equal, 4)} == {60}
 
 
 def test_sch_7_without_a_bound_a_step_that_is_full_is_shared_all_the_same() -> None:
@@ -197,6 +222,28 @@ def test_sch_7_p2_pace_changes_and_tokens_do_not() -> None:
     engine.turn_until_idle()
     for ticket, prompt in wanted.items():
         assert engine.tokens(ticket) == continuation(prompt, 30, SEEDED)
+    engine.assert_at_rest()
+
+
+def test_sch_7_no_tenant_takes_every_place_of_the_queue() -> None:
+    """While one tenant holds all places, others get their equal part in addition, up to twice as many in all."""
+    engine = ScriptEngine(max_waiting=8, max_waiting_tokens=100, max_running=1, n_blocks=256, tenant_share=1)
+
+    def n_taken(tenant: str, n_tokens: int = 2) -> int:
+        for n in range(100):
+            try:
+                engine.generate(prompt_of(n_tokens), tenant=tenant, max_outputs=2)
+            except _core.ResourceExhausted as refusal:
+                assert refusal.reason == "QUEUE_FULL"
+                return n
+        raise AssertionError("never full")
+
+    assert n_taken("a") == 8
+    assert [n_taken(tenant) for tenant in ("b", "c", "a", "d", "e")] == [4, 2, 0, 2, 0]
+    engine.turn_until_idle()
+    # The same for the tokens of prompts.
+    assert (n_taken("a", 50), n_taken("b", 30), n_taken("b", 5)) == (2, 1, 4)
+    engine.turn_until_idle()
     engine.assert_at_rest()
 
 

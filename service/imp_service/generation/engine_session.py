@@ -37,9 +37,17 @@ class EngineSession:
     """Holds `position` tokens and perhaps a pending one: sampled, not yet evaluated. For one thread at a time."""
 
     def __init__(
-        self, runtime: ModelRuntime, sequence: int, text: SessionText, sampling: SamplingOptions, *, position: int = 0
+        self,
+        runtime: ModelRuntime,
+        sequence: int,
+        text: SessionText,
+        sampling: SamplingOptions,
+        *,
+        payer: str = "",
+        position: int = 0,
     ) -> None:
         self._text = text
+        self._payer = payer
         self._is_open = True
         self.runtime = runtime
         self.sequence = sequence
@@ -53,10 +61,11 @@ class EngineSession:
         sampling: SamplingOptions | None = None,
         *,
         tenant: str = "",
+        payer: str = "",
         priority: int = 0,
         cache: CacheOptions = DEFAULT_CACHE,
     ) -> EngineSession:
-        """An empty session."""
+        """An empty session. `payer` shares the engine with others; by default the tenant."""
         options = sampling or SamplingOptions()
         refuse(
             chain(
@@ -72,11 +81,11 @@ class EngineSession:
             kind="session",
             sampling=runtime.core_sampling(in_force),
             priority=priority,
-            tenant=tenant,
+            tenant=payer or tenant,
             cache_scope=cache_scope(tenant, cache.salt),
             bypass_prefix=cache.bypass_prefix,
         )
-        return cls(runtime, sequence, SessionText(runtime.tokenizer), in_force)
+        return cls(runtime, sequence, SessionText(runtime.tokenizer), in_force, payer=payer or tenant)
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False):
@@ -111,6 +120,7 @@ class EngineSession:
                 constrained=request.constraint is not None,
                 max_draft_tokens=max_draft_tokens,
                 drafters=drafters,
+                tenant=self._payer,
             )
             self.sampling = sampling
 
@@ -152,6 +162,7 @@ class EngineSession:
                 limits=step_limits(step, runtime.eos_tokens),
                 returns=step_returns(step),
                 allowed=step.allowed_token_mask,
+                tenant=self._payer,
             )
         except BaseException:
             runtime.client.forget(fold.ticket)
@@ -188,7 +199,8 @@ class EngineSession:
 
     def forked(self, copy: int, position: int) -> EngineSession:
         """The session of a fork that the engine has made."""
-        return EngineSession(self.runtime, copy, self._text.copy(position), self.sampling, position=position)
+        text = self._text.copy(position)
+        return EngineSession(self.runtime, copy, text, self.sampling, payer=self._payer, position=position)
 
     def truncated(self, position: int) -> None:
         """Notes that the engine has dropped what followed the first `position` tokens."""

@@ -122,8 +122,11 @@ class ModelRuntime:
         self.warnings = (*self.warnings, *found)
         _ = self.text.dialect
 
-    def plan(self, request: GenerationRequest) -> GenerationPlan:
-        """A generation ready to be submitted. May be called from any thread."""
+    def plan(self, request: GenerationRequest, *, payer: str = "") -> GenerationPlan:
+        """A generation ready to be submitted. May be called from any thread.
+
+        `payer` shares the engine with others; by default the tenant.
+        """
         refuse(request_violations(request, self.n_tokens))
         request = self.with_tools(request)
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
@@ -143,7 +146,7 @@ class ModelRuntime:
                 prompt_ids,
                 sampling=resolved,
                 priority=request.priority,
-                tenant=request.tenant,
+                tenant=payer or request.tenant,
                 cache_scope=cache_scope(request.tenant, request.cache.salt),
                 bypass_prefix=request.cache.bypass_prefix,
                 limits=limits,

@@ -124,7 +124,7 @@ class Prefill:
         if not may_open or sessions.find(call.tenant, session_id) is not None:
             return sessions.take(call.tenant, session_id)
         ttl = seconds_of(request.ttl) if request.HasField("ttl") else None
-        opening = Opening(sampling, call.priority, read_cache(request.cache), ttl)
+        opening = Opening(sampling, call.payer, call.priority, read_cache(request.cache), ttl)
         held = await sessions.open(call.tenant, session_id, opening)
         on_open(held)
         return held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,30 +10,39 @@ from imp_service.api.errors import invalid
 from imp_service.serving.refusal import Refusal
 
 Clock = Callable[[], float]
+# Of a payer, with the sequences that are about to come, its own and all: how many more may come, and how many begin
+# before them.
+PlaceOf = Callable[[str, int, int], tuple[int, int]]
 # The weight of the newest interval in the moving average.
 NEWEST_WEIGHT = 0.2
 
 
 class Admission:
-    """Counts sequences, as the engine does. On the event loop's thread.
+    """Counts sequences, as the engine does, by who pays for them. On the event loop's thread.
 
     The wait is estimated from the mean time between the starts of two requests while others waited. That holds for
     every cause of the wait: places in a step, prefill, or blocks.
     """
 
-    def __init__(self, max_waiting: int, clock: Clock) -> None:
+    def __init__(self, max_waiting: int, place_of: PlaceOf, clock: Clock) -> None:
         self._max_waiting = max_waiting
+        self._place_of = place_of
         self._clock = clock
-        # Sequences whose prompt is being tokenized: they will join the engine's queue.
-        self.n_reading = 0
+        # Sequences whose prompt is being tokenized, by payer: they will join the engine's queue.
+        self._reading: Counter[str] = Counter()
         # Seconds for one sequence to begin.
         self._pace: float | None = None
         self._moved_at = 0.0
         self._is_moving = False
 
+    @property
+    def n_reading(self) -> int:
+        """Sequences whose prompt is being tokenized."""
+        return self._reading.total()
+
     @contextmanager
-    def admit(self, n_sequences: int, n_queued: int, time_remaining: float | None) -> Iterator[None]:
-        """Reserves places in the queue within the `with` block. `n_queued` sequences wait in the engine.
+    def admit(self, payer: str, n_sequences: int, time_remaining: float | None) -> Iterator[None]:
+        """Reserves places in the queue within the `with` block.
 
         Raises QUEUE_FULL, or FIELD_INVALID if the queue can never hold so many sequences.
         """
@@ -41,12 +51,12 @@ class Admission:
             raise invalid(
                 "num_sequences", f"{n_sequences}, expected at most scheduler.max_waiting = {self._max_waiting}"
             )
-        n_ahead = n_queued + self.n_reading
-        if n_ahead + n_sequences > self._max_waiting:
+        n_left, n_ahead = self._place_of(payer, self._reading[payer], self.n_reading)
+        if n_sequences > n_left:
             raise Refusal(
                 "QUEUE_FULL",
-                f"{n_ahead} sequences are waiting, and the request adds {n_sequences}: more than "
-                f"scheduler.max_waiting = {self._max_waiting}",
+                f"{n_left} places of the queue are left, and the request adds {n_sequences} to the sequences that "
+                f"wait: more than scheduler.max_waiting = {self._max_waiting}",
                 {"bound": "scheduler.max_waiting"},
                 retry_after=self.estimated_wait(n_ahead) or None,
             )
@@ -58,11 +68,13 @@ class Admission:
                 {"bound": "deadline", "estimated_wait_ms": str(round(wait * 1000))},
                 retry_after=wait - time_remaining,
             )
-        self.n_reading += n_sequences
+        self._reading[payer] += n_sequences
         try:
             yield
         finally:
-            self.n_reading -= n_sequences
+            self._reading[payer] -= n_sequences
+            if not self._reading[payer]:
+                del self._reading[payer]
 
     def began(self, n_sequences: int, n_queued: int) -> None:
         """A request of `n_sequences` sequences has begun, and `n_queued` sequences still wait."""

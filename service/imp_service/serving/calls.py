@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from imp_service.tables import LIMITS
 from imp_service.telemetry import CallRecord
 
 # The longest time that a request takes from the client to this server.
@@ -43,6 +44,11 @@ class Call(ABC):
     own_code: str = ""
     # While the identity is being sent, no failure may be sent: end() waits for it.
     _is_admitting: bool = False
+
+    @property
+    def payer(self) -> str:
+        """Who shares the engine with others: the tenant, or without a name the connection. Names have no spaces."""
+        return self.tenant or f" {self.peer}"[: LIMITS.tenant_bytes]
 
     @property
     def identity(self) -> tuple[tuple[str, str], ...]:

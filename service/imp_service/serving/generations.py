@@ -83,10 +83,9 @@ class Generations:
             running = holds.enter_context(
                 host.requests.admit(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
             )
-            queued = host.model.client.engine.stats().queued
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
-                host.admission.admit(request.num_sequences, queued, call.time_remaining()),
+                host.admission.admit(call.payer, request.num_sequences, call.time_remaining()),
             ):
                 wanted = await self._with_tools(wanted)
                 program = await self._compiled(wanted.request, call)
@@ -130,13 +129,13 @@ class Generations:
         text, constraint = self._host.model.text, request.constraint
         if constraint is None:
             return None
-        return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.tenant)
+        return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.payer)
 
     def _planner(self, wanted: Wanted, call: Call, holds: ExitStack) -> Callable[[GenerationRequest], GenerationPlan]:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model, session = self._host.model, wanted.session
         if session is None:
-            return model.plan
+            return partial(model.plan, payer=call.payer)
         held = holds.enter_context(self._host.sessions.use(call.tenant, session.session_id))
         return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 

@@ -66,7 +66,7 @@ class Host:
         self.constraints = ConstraintQueue()
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self.requests = Requests(wall)
-        self.admission = Admission(self.settings.scheduler.max_waiting, clock)
+        self.admission = Admission(self.settings.scheduler.max_waiting, self._place_of, clock)
         self.load = LoadMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
         self.watchdog = Watchdog(
             self.settings.watchdog,
@@ -117,6 +117,9 @@ class Host:
         )
         self._watching = asyncio.get_running_loop().create_task(self.watchdog.run(), name="watchdog")
         self.lifecycle.loaded()
+
+    def _place_of(self, payer: str, n_own: int, n_coming: int) -> tuple[int, int]:
+        return self.model.client.engine.place_of(payer, n_own=n_own, n_coming=n_coming)
 
     def _take(self, config: Config) -> None:
         """Applies new settings."""

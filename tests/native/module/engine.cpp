@@ -483,6 +483,7 @@ void register_threaded(py::module_& module) {
       .def("event_descriptor", [](const ThreadedEngine& self) { return self.engine().event_descriptor(); })
       .def("wait_for_steps_locked", &ThreadedEngine::wait_for_steps_locked);
   bindings::def_commands(threaded);
+  bindings::def_place_of(threaded);
 }
 
 }  // namespace

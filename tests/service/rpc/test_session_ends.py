@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from imp_service.rpc.decode_stream import DecodeStream
 from imp_service.serving.session import sessions as sessions_module
 from support.gate import HELD, gate
@@ -291,3 +292,18 @@ def test_s28_a_server_stops_with_sessions_open() -> None:
         opened = [calls.stub.Prefill(prefill(PROMPT)).session_id for _ in range(3)]
         assert len(set(opened)) == len(served.host.sessions) == 3
     assert len(served.host.sessions) == 0
+
+
+def test_ses_19_sch_7_idle_sessions_of_one_connection_leave_blocks_to_another() -> None:
+    """Neither caller has a name. Four idle sessions of one connection hold all blocks."""
+    with serve("sessions.evict=false", model=scripted(n_blocks=8, max_context=128)) as served, served.frozen():
+        first, second = SessionCalls(served), SessionCalls(served)
+        second.stub = InferenceServiceStub(served.channel())
+        names = [first.prefill([300 + i] * 31).session_id for i in range(4)]
+        assert served.stats().blocks_live == 8
+        # The first one's own work gets no blocks: its sessions keep what they hold.
+        assert refusal(lambda: first.prefill([400] * 31)).reason == "KV_FULL"
+        assert second.prefill([400] * 31).position == 31
+        ended = [reason(lambda name=name: first.step(name)) for name in names[:2]]
+        assert "SESSION_EXPIRED" in ended
+        assert first.step(names[-1]).position == 32

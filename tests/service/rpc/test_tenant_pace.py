@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import pytest
 
+from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
+from support.failed_calls import failed
 from support.gate import ALL_STEPS, HELD, Gate, gate
 from support.served import Served, ask, serve
 
@@ -26,11 +29,12 @@ def held_server(*settings: str) -> Iterator[tuple[Served, Gate]]:
             served.wait_for_rest()
 
 
-def begin(served: Served, tenant: str, n: int) -> list[Any]:
-    """Starts `n` endless generations of one tenant and waits until they are admitted."""
+def begin(served: Served, tenant: str, n: int, channel: grpc.Channel | None = None) -> list[Any]:
+    """Starts `n` endless generations of one tenant, or of a connection, and waits until they are admitted."""
     n_before = served.call(lambda: len(served.host.requests))
-    metadata = (("imp-tenant", tenant),)
-    calls = [served.inference.Generate(ask([HELD, HELD], None), metadata=metadata) for _ in range(n)]
+    metadata = (("imp-tenant", tenant),) if tenant else ()
+    stub = served.inference if channel is None else InferenceServiceStub(channel)
+    calls = [stub.Generate(ask([HELD, HELD], None), metadata=metadata) for _ in range(n)]
     served.wait_until(lambda: len(served.host.requests) == n_before + n, "all are admitted")
     return calls
 
@@ -56,7 +60,7 @@ def step(held: Gate, n_steps: int) -> None:
 
 @pytest.mark.long
 def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_steps() -> None:
-    """It gets a token in every step, and no step exceeds two tenants' shares: 23 rows for the 60 generations."""
+    """It gets a token in every step, and the 60 generations have at most 23 rows in each."""
     with held_server() as (served, held):
         calls = begin(served, "b", 1)
         held.wait()
@@ -65,7 +69,8 @@ def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_ste
         before = told(served)
         step(held, N_STEPS)
         found = told(served) - before
-        assert found == {"a": N_STEPS * (2 * EACH - 1), "b": N_STEPS}
+        # Steps whose rows seem to cost much have fewer of them.
+        assert found["b"] == N_STEPS and N_STEPS <= found["a"] <= N_STEPS * (2 * EACH - 1)
         for call in calls:
             call.cancel()
 
@@ -81,4 +86,25 @@ def test_sch_7_a_tenant_that_finds_every_place_taken_begins_at_once() -> None:
         step(held, 4)
         assert told(served)["b"] >= 2
         for call in calls:
+            call.cancel()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by tenant", "by connection"])
+def test_sch_7_a_caller_that_fills_the_queue_keeps_nobody_out(named: bool) -> None:
+    """Without a name, callers are told apart by their connections."""
+    one, other = ("a", "b") if named else ("", "")
+    metadata = (("imp-tenant", "a"),) if named else ()
+    with held_server("scheduler.max_running=1", "scheduler.max_waiting=4") as (served, held):
+        first, second = served.channel(), served.channel()
+        calls = begin(served, one, 1, first)
+        held.wait()
+        calls += begin(served, one, 4, first)
+        refused = InferenceServiceStub(first).Generate(ask([HELD], 1), metadata=metadata)
+        assert failed(lambda: list(refused)).reason == "QUEUE_FULL"
+        late = begin(served, other, 2, second)
+        step(held, 6)
+        # It has tokens now. The generations before it would take a thousand steps.
+        served.call(served.host.model.client.dispatch)
+        assert served.call(lambda: list(served.host.requests)[5].n_output_tokens) > 0
+        for call in [*calls, *late]:
             call.cancel()

@@ -169,8 +169,7 @@ class OpenAi:
         if len(parsed.requests) == 1:
             return parsed.requests
         host, first = self._host, parsed.requests[0]
-        queued = host.model.client.engine.stats().queued
-        with host.admission.admit(first.num_sequences, queued, call.time_remaining()):
+        with host.admission.admit(call.payer, first.num_sequences, call.time_remaining()):
             return [await self._tokenized(parsed, i, request) for i, request in enumerate(parsed.requests)]
 
     async def _tokenized(self, parsed: ParsedRequest, prompt: int, request: GenerationRequest) -> GenerationRequest:

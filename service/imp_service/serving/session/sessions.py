@@ -29,6 +29,7 @@ class Opening:
     """The options of a new session."""
 
     sampling: SamplingOptions | None = None
+    payer: str = ""
     priority: int = 0
     cache: CacheOptions = DEFAULT_CACHE
     ttl: float | None = None  # seconds; the server's setting where None
@@ -122,7 +123,12 @@ class Sessions:
         if key in self._held:
             raise Refusal("SESSION_BUSY", "another call is opening the session")
         session = EngineSession.open(
-            self._served, opening.sampling, tenant=tenant, priority=opening.priority, cache=opening.cache
+            self._served,
+            opening.sampling,
+            tenant=tenant,
+            payer=opening.payer,
+            priority=opening.priority,
+            cache=opening.cache,
         )
         return self._hold(key, session, opening.cache, self.ttl_of(opening.ttl))
 
