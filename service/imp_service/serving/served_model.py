@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ class ServedModel:
     no_sparse_prefill: str = "no model is loaded"
     # What guesses tokens ahead, in the order of use.
     drafters: tuple[str, ...] = ()
+    # The text of the chat template.
+    template: str = ""
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -46,4 +49,9 @@ class ServedModel:
             constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
             no_sparse_prefill=model.no_sparse_prefill,
             drafters=model.drafters,
+            template=model.text.template_source or "",
         )
+
+    def template_has(self, name: str) -> bool:
+        """Whether the chat template knows a role or a variable."""
+        return re.search(rf"\b{name}\b", self.template) is not None

@@ -18,7 +18,6 @@ from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.chat import ChatCompletion, ChatEvents
 from imp_service.door.openai.completions import Completion, CompletionEvents
 from imp_service.door.openai.events import WAITING
-from imp_service.door.openai.kinds import shown
 from imp_service.door.openai.logprobs import TokenTexts
 from imp_service.door.openai.replies import Head
 from imp_service.door.openai.reply_size import check_size
@@ -38,8 +37,6 @@ T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
 # The hexadecimal digits of the digest that a fingerprint shows.
 FINGERPRINT_DIGITS = 8
-# The most characters of the header that names ignored fields.
-MAX_NAMED = 16
 # Writing the body of more tokens takes too long for the event loop.
 MAX_INLINE_TOKENS = 1024
 
@@ -67,7 +64,7 @@ class OpenAi:
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
-        parsed = await self._read(call, partial(read_chat, has_developer=self._has_developer))
+        parsed = await self._read(call, read_chat)
         head, token_texts = self._head(call, "chatcmpl-"), self._token_texts(parsed)
         if parsed.is_streamed:
             await self._stream(call, parsed, ChatEvents(head, parsed, token_texts))
@@ -85,7 +82,7 @@ class OpenAi:
 
     async def responses(self, call: HttpCall) -> None:
         """A response."""
-        parsed = await self._read(call, partial(read_response, has_developer=self._has_developer))
+        parsed = await self._read(call, read_response)
         response = Response(self._head(call, PREFIX), parsed, self._token_texts(parsed))
         if parsed.is_streamed:
             events = ResponseEvents(response)
@@ -93,11 +90,6 @@ class OpenAi:
             await self._stream(call, parsed, events)
         else:
             await self._gather(call, parsed, WholeResponse(response))
-
-    @property
-    def _has_developer(self) -> bool:
-        """The template knows the role `developer`."""
-        return "developer" in (self._host.model.text.template_source or "")
 
     async def _read(self, call: HttpCall, read: Callable[..., ParsedRequest]) -> ParsedRequest:
         host = self._host
@@ -110,8 +102,7 @@ class OpenAi:
             return parsed
 
         parsed = await read_body(call, host, read_object)
-        if parsed.ignored:
-            call.headers.append(("imp-ignored", ", ".join(map(shown, parsed.ignored[:MAX_NAMED]))))
+        call.name_ignored(parsed.ignored)
         numbers = effective(parsed.requests[0].sampling, host.model.default_sampling)
         listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
         call.headers.append(("imp-sampling", listed or "plain"))
