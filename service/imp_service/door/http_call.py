@@ -15,6 +15,7 @@ from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure
 
 EVENTS = "text/event-stream"
+MOST_TOKENS = "imp-max-tokens"
 # The most fields that a header names.
 MAX_NAMED = 16
 Headers = list[tuple[str, str]]
@@ -61,6 +62,12 @@ class HttpCall(Call):
         """Names in a header what was ignored of the request."""
         if paths:
             self.headers.append(("imp-ignored", ", ".join(map(shown, paths[:MAX_NAMED]))))
+
+    def tell_room(self, n_tokens: int) -> None:
+        """Tells in a header that the output has room for fewer tokens than asked: the least of several prompts."""
+        told = int(dict(self.headers).get(MOST_TOKENS, n_tokens))
+        others = [pair for pair in self.headers if pair[0] != MOST_TOKENS]
+        self.headers = [*others, (MOST_TOKENS, str(min(told, n_tokens)))]
 
     async def write(self, events: bytes) -> None:
         """Sends events of a stream. Waits while the client does not read."""

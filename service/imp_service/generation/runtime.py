@@ -18,7 +18,6 @@ from imp_service.api.options import (
     SamplingOptions,
     SparsePrefillOptions,
     SpeculationOptions,
-    StopOptions,
     seed_of,
 )
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
@@ -122,8 +121,11 @@ class ModelRuntime:
         self.warnings = (*self.warnings, *found)
         _ = self.text.dialect
 
-    def plan(self, request: GenerationRequest) -> GenerationPlan:
-        """A generation ready to be submitted. May be called from any thread."""
+    def plan(self, request: GenerationRequest, *, must_fit: bool = True) -> GenerationPlan:
+        """A generation ready to be submitted. May be called from any thread.
+
+        `must_fit`: more output than the context has room for is refused. Otherwise it ends where the context does.
+        """
         refuse(request_violations(request, self.n_tokens))
         request = self.with_tools(request)
         prompt_ids = self.prompt_ids(request.prompt, begins=True)
@@ -132,7 +134,7 @@ class ModelRuntime:
         sampling = self.sampling_in_force(request.sampling)
         resolved = self.core_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
-        limits, returns = self.limits_of(request), returns_of(request.output)
+        limits, returns = self.limits_of(request, must_fit=must_fit), returns_of(request.output)
         max_draft_tokens, drafters = self.guessing_of(request.speculation)
         sparse = self.sparse_prefill_of(request.sparse_prefill)
 
@@ -183,17 +185,17 @@ class ModelRuntime:
             tokens += map(int, piece)
         return tokens
 
-    def require_room(self, n_prompt: int, stop: StopOptions) -> None:
-        """Raises CONTEXT_TOO_LONG if a prompt and the outputs that must follow it do not fit the context.
+    def require_room(self, n_prompt: int) -> None:
+        """Raises CONTEXT_TOO_LONG for a prompt that does not fit the context.
 
         The engine refuses such a run too. Here nothing has begun.
         """
         if n_prompt > self.max_context:
             raise self._too_long(n_prompt)
-        # The last output is not evaluated, so it needs no position.
-        n_most = self.max_context - n_prompt + 1
-        if stop.max_tokens is not None and stop.max_tokens > n_most:
-            raise self._too_long(n_prompt, room=f", with max_tokens = {stop.max_tokens}")
+
+    def room_after(self, n_prompt: int) -> int:
+        """The most outputs after a prompt. The last one is not evaluated, so it needs no position."""
+        return self.max_context - n_prompt + 1
 
     def require_fitting(self, prompt: Prompt) -> None:
         """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
@@ -214,9 +216,9 @@ class ModelRuntime:
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
 
-    def _too_long(self, n_tokens: int, least: str = "", room: str = "") -> Error:
+    def _too_long(self, n_tokens: int, least: str = "") -> Error:
         details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
-        words = f"a prompt of {least}{n_tokens} tokens{room} exceeds the context of {self.max_context}"
+        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
         return make_error("CONTEXT_TOO_LONG", words, details)
 
     def sampling_in_force(self, asked: SamplingOptions) -> SamplingOptions:
@@ -270,7 +272,7 @@ class ModelRuntime:
             return options
         return SparsePrefillOptions(policy, settings.keep if options.keep is None else options.keep)
 
-    def limits_of(self, request: GenerationRequest) -> RunLimits:
+    def limits_of(self, request: GenerationRequest, *, must_fit: bool = True) -> RunLimits:
         """Returns the conditions that end a generation."""
         stop = request.stop
         ceiling = self.config.settings.limits.max_tokens
@@ -280,7 +282,7 @@ class ModelRuntime:
         return RunLimits(
             max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),
             min_outputs=min(stop.min_tokens, MOST),
-            must_fit=stop.max_tokens is not None,
+            must_fit=must_fit and stop.max_tokens is not None,
             stop_tokens=sorted(set(stop.token_ids)),
             eos_tokens=self.eos_tokens,
             ends_at_eos=not stop.ignore_eos,

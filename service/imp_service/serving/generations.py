@@ -64,6 +64,8 @@ class Wanted:
     id_suffix: str = ""
     # The caller's names of fields in errors; None: those of imp.v1's GenerateRequest.
     rename: Rename | None = None
+    # More output than the context has room for is refused. Otherwise the output ends where the context does.
+    must_fit: bool = True
 
 
 class Generations:
@@ -136,7 +138,7 @@ class Generations:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model, session = self._host.model, wanted.session
         if session is None:
-            return model.plan
+            return partial(model.plan, must_fit=wanted.must_fit)
         held = holds.enter_context(self._host.sessions.use(call.tenant, session.session_id))
         return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 

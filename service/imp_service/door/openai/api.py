@@ -137,7 +137,6 @@ class OpenAi:
 
     @asynccontextmanager
     async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
-        served = self._host.served
         began = self._host.clock()
 
         def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
@@ -145,9 +144,10 @@ class OpenAi:
                 request=request,
                 delivery=self._delivery(parsed),
                 began=began,
-                check_size=lambda n_prompt: check_size(parsed, request, n_prompt, served),
+                check_size=lambda n_prompt: self._check_size(call, parsed, request, n_prompt),
                 id_suffix=f"-{prompt}" if prompt else "",
                 rename=lambda path: parsed.caller_path(path, prompt),
+                must_fit=False,
             )
             return self._generations.running(wanted, call)
 
@@ -162,9 +162,11 @@ class OpenAi:
         host, first = self._host, parsed.requests[0]
         queued = host.model.client.engine.stats().queued
         with host.admission.admit(first.num_sequences, queued, call.time_remaining()):
-            return [await self._tokenized(parsed, i, request) for i, request in enumerate(parsed.requests)]
+            return [await self._tokenized(call, parsed, i, request) for i, request in enumerate(parsed.requests)]
 
-    async def _tokenized(self, parsed: ParsedRequest, prompt: int, request: GenerationRequest) -> GenerationRequest:
+    async def _tokenized(
+        self, call: HttpCall, parsed: ParsedRequest, prompt: int, request: GenerationRequest
+    ) -> GenerationRequest:
         """The generation with its prompt as token ids, if it can run."""
         host, model = self._host, self._host.model
         with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
@@ -173,9 +175,17 @@ class OpenAi:
             ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
             if not ids:
                 raise invalid("prompt", "has no token")
-            model.require_room(len(ids), request.stop)
-            check_size(parsed, request, len(ids), host.served)
+            model.require_room(len(ids))
+            self._check_size(call, parsed, request, len(ids))
         return replace(request, prompt=ids)
+
+    def _check_size(self, call: HttpCall, parsed: ParsedRequest, request: GenerationRequest, n_prompt: int) -> None:
+        """Refuses a reply that could be too large, and says in a header if the output may be shorter than asked."""
+        model = self._host.model
+        check_size(parsed, request, n_prompt, self._host.served)
+        room, asked = model.room_after(n_prompt), request.stop.max_tokens
+        if asked is not None and 0 < room < asked:
+            call.tell_room(room)
 
     def _delivery(self, parsed: ParsedRequest) -> Delivery:
         chunk = self._host.settings.chunk

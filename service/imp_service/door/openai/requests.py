@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from imp_service.api.errors import Violation
 from imp_service.api.options import (
     DENSE,
     CacheOptions,
@@ -376,9 +375,6 @@ def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -
         yield from CHAT.check(request.prompt, "chat", served)
     if stop.max_tokens is not None:
         yield from MAX_TOKENS.check(stop.max_tokens, path("stop.max_tokens"), served)
-        if served.max_context < stop.max_tokens < 2**32:
-            words = f"{stop.max_tokens}, expected at most {served.max_context}, the context of the model"
-            yield Violation(path("stop.max_tokens"), words)
     if stop.time_limit is not None:
         yield from TIME_LIMIT.check(stop.time_limit, path("stop.time_limit"), served)
     if request.output.prompt_logprobs:

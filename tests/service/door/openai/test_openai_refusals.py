@@ -111,7 +111,6 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": -2}, "max_tokens"),
     ({"max_tokens": 2**32}, "max_tokens"),
     ({"max_tokens": 1.0}, "max_tokens"),
-    ({"max_tokens": 4097}, "max_tokens"),
     ({"min_tokens": 5, "max_tokens": 4}, "min_tokens"),
     ({"time_limit": 0}, "time_limit"),
     ({"logit_bias": {"2048": 1}}, "logit_bias[2048]"),
@@ -402,11 +401,11 @@ def test_htp_5_a_prompt_beyond_the_context_tells_both_numbers(http: HttpServed) 
 
 def test_oai_5_clients_that_read_messages_see_that_the_context_is_exceeded(http: HttpServed) -> None:
     # langchain-openai 1.7 raises ContextOverflowError for this message, and litellm 1.106 ContextWindowExceededError.
-    for body in ({"messages": [{"role": "user", "content": "a " * 1000}]}, {"messages": SAID, "max_tokens": 512}):
-        for stream in (False, True):
-            reply = http.client.post(CHAT, {**body, "stream": stream})
-            assert reply.refusal == (400, "context_length_exceeded", None)
-            assert "Input tokens exceed the configured limit" in reply.error["message"]
+    body = {"messages": [{"role": "user", "content": "a " * 1000}]}
+    for stream in (False, True):
+        reply = http.client.post(CHAT, {**body, "stream": stream})
+        assert reply.refusal == (400, "context_length_exceeded", None)
+        assert "Input tokens exceed the configured limit" in reply.error["message"]
 
 
 def test_htp_5_an_unknown_model_is_reported_with_those_that_are_served(http: HttpServed) -> None:
