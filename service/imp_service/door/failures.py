@@ -27,7 +27,8 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "ALREADY_EXISTS": HTTPStatus.CONFLICT,
     "ABORTED": HTTPStatus.CONFLICT,
     "RESOURCE_EXHAUSTED": HTTPStatus.TOO_MANY_REQUESTS,
-    "UNIMPLEMENTED": HTTPStatus.NOT_IMPLEMENTED,
+    # Not 501: the request asks what this model or host cannot do, and the server is not at fault.
+    "UNIMPLEMENTED": HTTPStatus.BAD_REQUEST,
     "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "DEADLINE_EXCEEDED": HTTPStatus.GATEWAY_TIMEOUT,
 }

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 
 from imp_service.door.exchange import JSON, Exchange
 from imp_service.door.failures import body_of, headers_of, status_of
-from imp_service.door.openai.kinds import shown
 from imp_service.serving.calls import Call, caller_has_gone
 from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure
 
 EVENTS = "text/event-stream"
 MOST_TOKENS = "imp-max-tokens"
-# The most fields that a header names.
-MAX_NAMED = 16
 Headers = list[tuple[str, str]]
 
 
@@ -57,11 +54,6 @@ class HttpCall(Call):
     def answer_with(self, body: bytes, content_type: str = JSON, status: HTTPStatus = HTTPStatus.OK) -> None:
         """Sets the whole response. It is sent when the handler has ended."""
         self.body, self.content_type, self.status = body, content_type, status
-
-    def name_ignored(self, paths: Sequence[str]) -> None:
-        """Names in a header what was ignored of the request."""
-        if paths:
-            self.headers.append(("imp-ignored", ", ".join(map(shown, paths[:MAX_NAMED]))))
 
     def tell_room(self, n_tokens: int) -> None:
         """Tells in a header that the output has room for fewer tokens than asked: the least of several prompts."""

@@ -32,14 +32,14 @@ class Tokens:
         """The tokens of a text or of a conversation."""
         reading = await self._read(call, TOKENIZE)
         body = await self._host.workers.run(lambda: self._tokenized(reading), call.n_request_bytes)
-        call.name_ignored(reading.ignored)
+        call.ignore(reading.ignored)
         call.answer_with(body)
 
     async def detokenize(self, call: HttpCall) -> None:
         """The text of tokens."""
         reading = await self._read(call, DETOKENIZE)
         body = await self._host.workers.run(lambda: self._detokenized(reading), call.n_request_bytes)
-        call.name_ignored(reading.ignored)
+        call.ignore(reading.ignored)
         call.answer_with(body)
 
     async def _read(self, call: HttpCall, table: Any) -> Reading:

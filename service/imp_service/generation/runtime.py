@@ -119,7 +119,7 @@ class ModelRuntime:
                 raise
             found = [f"{error}; conversations are refused"]
         self.warnings = (*self.warnings, *found)
-        _ = self.text.dialect
+        _ = self.text.written_tools
 
     def plan(self, request: GenerationRequest, *, must_fit: bool = True) -> GenerationPlan:
         """A generation ready to be submitted. May be called from any thread.
@@ -128,7 +128,8 @@ class ModelRuntime:
         """
         refuse(request_violations(request, self.n_tokens))
         request = self.with_tools(request)
-        prompt_ids = self.prompt_ids(request.prompt, begins=True)
+        hidden: list[bool] = []
+        prompt_ids = self.prompt_ids(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
         if not prompt_ids:
             raise invalid("prompt", "has no token")
         sampling = self.sampling_in_force(request.sampling)
@@ -160,7 +161,13 @@ class ModelRuntime:
 
         fold = self.fold(request, sampling, prompt_ids)
         return GenerationPlan(
-            fold, sequences, submit, len(prompt_ids), request.stop.time_limit, sparse_keep=sparse.keep
+            fold,
+            sequences,
+            submit,
+            len(prompt_ids),
+            request.stop.time_limit,
+            sparse_keep=sparse.keep,
+            hides_tools=bool(hidden),
         )
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
@@ -171,10 +178,12 @@ class ModelRuntime:
 
         return resolve_tools(request, self.text)
 
-    def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
-        """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens."""
+    def prompt_ids(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None = None) -> list[int]:
+        """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens. `on_hidden`: as for
+        TextSide.chat_ids().
+        """
         if isinstance(prompt, str | ChatPrompt):
-            return self._text_ids(prompt, begins=begins)
+            return self._text_ids(prompt, begins=begins, on_hidden=on_hidden)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
             raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
         if len(prompt) > self.max_context:
@@ -204,7 +213,7 @@ class ModelRuntime:
             if n_tokens > self.max_context:
                 raise self._too_long(n_tokens, "at least ")
 
-    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool) -> list[int]:
+    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool, on_hidden: Callable[[], None] | None) -> list[int]:
         """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
         try:
             if isinstance(prompt, str):
@@ -212,7 +221,7 @@ class ModelRuntime:
                 return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
             if not begins:
                 raise invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
-            return self.text.chat_ids(prompt, most=self.max_context)
+            return self.text.chat_ids(prompt, most=self.max_context, on_hidden=on_hidden)
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
 
@@ -322,10 +331,11 @@ class ModelRuntime:
         from imp_service.text.channels.channel_stream import ChannelStream
 
         plan = parse_plan(request, self.text, seed, prompt_ids)
+        table = self.text.channel_table if plan.dialect is self.text.dialect else self.text.calls_table
         shows_special = request.output.special_tokens
 
         def make(index: int, constraint: ConstraintState | None) -> OutputStream:
-            channels = ChannelStream(self.text.channel_table, plan, rules, sequence=index, special_tokens=shows_special)
+            channels = ChannelStream(table, plan, rules, sequence=index, special_tokens=shows_special)
             return ParsedStream(index, request.output, channels, constraint)
 
         return make

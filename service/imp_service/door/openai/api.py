@@ -102,7 +102,7 @@ class OpenAi:
             return parsed
 
         parsed = await read_body(call, host, read_object)
-        call.name_ignored(parsed.ignored)
+        call.ignore(parsed.ignored)
         numbers = effective(parsed.requests[0].sampling, host.model.default_sampling)
         listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
         call.headers.append(("imp-sampling", listed or "plain"))
