@@ -78,6 +78,7 @@ class ModelRuntime:
         """`make_tokenizer` returns the file's tokenizer; without it one is built."""
         self.clock = clock
         self.name = loaded.name
+        self.file_name = loaded.file_name
         self.config = loaded.config
         self.core = loaded.model
         self.weight_files = loaded.files

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imp_service.config.settings import Settings
+from imp_service.serving.model_names import public_name
 from imp_service.text import ConstraintKind
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ServedModel:
             vocab_size=model.vocab_size,
             n_tokens=model.n_tokens,
             max_context=model.max_context,
-            names=(model.name, *settings.model.aliases),
+            names=_names(model, settings),
             # Constrained output needs an end token.
             constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
             no_sparse_prefill=model.no_sparse_prefill,
@@ -55,3 +56,10 @@ class ServedModel:
     def template_has(self, name: str) -> bool:
         """Whether the chat template knows a role or a variable."""
         return re.search(rf"\b{name}\b", self.template) is not None
+
+
+def _names(model: ModelRuntime, settings: Settings) -> tuple[str, ...]:
+    """The name, the aliases, and the name of the file: people know the file that they serve, and not what is in it."""
+    names = (model.name, *settings.model.aliases)
+    is_new = model.file_name and public_name(model.file_name) not in map(public_name, names)
+    return (*names, model.file_name) if is_new else names
