@@ -120,7 +120,8 @@ def _write_text(out: TextIO, text: "TextReport") -> None:
         works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
         fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
         out.write(f"chat template: {fault if text.template_fault else works}\n")
-        plain = "plain (output is content; imp tells the model about tools in words)"
+        tells = "; imp tells the model about tools in words" if text.has_template else ""
+        plain = f"plain (all output is content{tells})"
         calls = plain if text.dialect == "plain" else text.dialect
         out.write(f"dialect: {calls}\n")
     out.write("\nend tokens\n" if text.ends else "\nend tokens: none, a text runs to its limit\n")
