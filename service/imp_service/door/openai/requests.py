@@ -337,14 +337,11 @@ def template_variables(
         "thinking": reading.read("thinking", _is_thinking, None),
     }
     variables: dict[str, Any] = {}
-    for name, effort in efforts.items():
-        if effort is not None:
-            _wish(reading, served, name, variables, {"reasoning_effort": effort})
-            if effort == NO_EFFORT:
-                switches[name] = False
-    for name, is_on in switches.items():
-        if is_on is not None:
-            _wish(reading, served, name, variables, dict.fromkeys(SWITCHES, is_on))
+    for name in {**efforts, **switches}:
+        effort = efforts.get(name)
+        is_on = False if effort == NO_EFFORT else switches.get(name)
+        wanted = {"reasoning_effort": effort, **dict.fromkeys(SWITCHES, is_on)}
+        _wish(reading, served, name, variables, {key: each for key, each in wanted.items() if each is not None})
     variables |= reading.get("chat_template_kwargs", {})
     return json.dumps(variables, ensure_ascii=False) if variables else ""
 
@@ -353,9 +350,8 @@ def _wish(
     reading: Reading, served: ServedModel, name: str, variables: dict[str, Any], wanted: Mapping[str, Any]
 ) -> None:
     """Sets variables of the template. A wish of which the template knows none is ignored."""
-    if not any(map(served.template_has, wanted)):
-        if name not in reading.ignored:
-            reading.ignored.append(name)
+    if wanted and not any(map(served.template_has, wanted)):
+        reading.ignored.append(name)
         return
     for variable, value in wanted.items():
         if variables.setdefault(variable, value) != value:

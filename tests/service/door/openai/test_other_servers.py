@@ -210,6 +210,26 @@ def test_oai_14_thinking_that_the_template_does_not_know_is_listed(http: HttpSer
         assert http.chat(SAID, max_tokens=1, **fields).headers["imp-ignored"] == f'"{name}"'
 
 
+@pytest.mark.parametrize(
+    ("template", "fields", "is_known"),
+    [
+        ("{{ enable_thinking }}", {"reasoning_effort": "none"}, True),
+        ("{{ enable_thinking }}", {"reasoning_effort": "low"}, False),
+        ("{{ reasoning_effort }}", {"think": "high"}, True),
+        ("{{ reasoning_effort }}", {"think": True}, False),
+        ("{{ thinking }}", {"enable_thinking": True}, True),
+    ],
+)
+def test_oai_14_a_wish_is_known_if_the_template_has_one_of_its_variables(
+    tmp_path: Path, template: str, fields: dict[str, Any], is_known: bool
+) -> None:
+    (tmp_path / "chat.jinja").write_text(template + "{{ messages[0].content }}")
+    with serve_http(f"model.overrides.chat_template={tmp_path / 'chat.jinja'}") as http:
+        reply = http.chat("Hi", max_tokens=1, **fields)
+        (name,) = fields
+        assert reply.headers.get("imp-ignored") == (None if is_known else f'"{name}"')
+
+
 def test_oai_14_unknown_members_of_messages_and_tools_are_ignored_and_listed(http: HttpServed) -> None:
     message = {**SAID[0], "id": "msg_1", "reasoning_details": [{"type": "reasoning.text"}]}
     reply = http.chat([message], max_tokens=1)
