@@ -220,6 +220,15 @@ def test_chn_12_a_call_that_a_limit_cuts_is_no_content(name: str) -> None:
         assert joined([stream.feed_all(ids), stream.finish()]).text == text
 
 
+def test_chn_12_reasoning_that_a_limit_cuts_before_a_forced_call_stays_whole() -> None:
+    side = side_of(CHATML)
+    plan = ParsePlan(DIALECTS["hermes"], True, read_tools(TOOLS_JSON), (1,), is_forced=True)
+    stream = ChannelStream(side.tokenizer.table, plan)
+    ids = side.tokenizer.encode("Why not?\n</thi", add_special_tokens=False)
+    found = joined([stream.feed_all(ids), stream.finish(is_cut=True)])
+    assert (found.reasoning, found.text) == ("Why not?\n</thi", "")
+
+
 def test_tol_3_a_dialect_that_is_plain_by_the_settings_refuses_tools_but_not_a_required_call() -> None:
     with imp_service.load(None, "device.threads=1", "model.overrides.dialect=plain") as model:
         talk = [{"role": "user", "content": "Rain?"}]

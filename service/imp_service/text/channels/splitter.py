@@ -66,7 +66,7 @@ class ChannelSplitter:
             self._out += named
             self._emit(PieceKind.HEAD_END)
         else:
-            begins_call = is_cut and (is_call or self._holds_call)
+            begins_call = is_cut and self._held_kind is PieceKind.CONTENT and (is_call or self._holds_call)
             self._emit(PieceKind.MARKER if begins_call else self._held_kind, self._waiting)
         self._held, self._choice = b"", None
         return self._taken()
