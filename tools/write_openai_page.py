@@ -14,6 +14,8 @@ from imp_service.door.openai.fields import (
     RESPONSES,
     TOKENIZE,
     Accepted,
+    Ignored,
+    Means,
     Refused,
     Sets,
     Table,
@@ -31,16 +33,19 @@ _SECTION = re.compile(r"(<!-- fields: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def written(table: Table) -> str:
-    """Returns the rows of a table: fields with an effect, then ignored fields, then refused fields."""
+    """Returns the rows of a table: fields with an effect, then those without one, then refused fields."""
     lines = ["| field | option of imp.v1 | |", "|---|---|---|"]
     lines += [f"| `{name}` | {_option(row)} | {row.about} |" for name, row in table.items() if isinstance(row, Sets)]
     accepted = [f"`{name}` ({row.about})" for name, row in table.items() if isinstance(row, Accepted)]
+    means = [f"`{name}` (`{row.of}`)" for name, row in table.items() if isinstance(row, Means)]
+    ignored = [f"`{name}` ({row.about})" for name, row in table.items() if isinstance(row, Ignored)]
     refused = [f"`{name}`: {row.instead}" for name, row in table.items() if isinstance(row, Refused)]
-    if accepted:
-        lines += [
-            "",
-            "Accepted, but without effect (other values are refused): " + "; ".join(accepted) + ".",
-        ]
+    for words, listed in (
+        ("Other servers' names of these fields", means),
+        ("Accepted, but without effect (other values are refused)", accepted),
+        ("Ignored, and named in the header `imp-ignored`", ignored),
+    ):
+        lines += ["", f"{words}: {'; '.join(listed)}."] if listed else []
     if refused:
         lines += ["", "Refused:", "", *(f"- {line}" for line in refused)]
     return "\n".join(lines) + "\n"

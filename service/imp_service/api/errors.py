@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 FIELD_INVALID = "FIELD_INVALID"
+# What a program can do, where the reason alone does not say it.
+ADVICE: Mapping[str, str] = {
+    "NO_CHAT_TEMPLATE": "generate() continues a text; a model for chat() is one that is made for chats (instruct)",
+}
 
 
 class Error(Exception):
@@ -85,6 +89,11 @@ def error_of(kind: type[E], reason: str, message: str, details: Mapping[str, str
     error.message = message
     error.details = dict(details or {})
     return error
+
+
+def advised(reason: str, message: str, advice: Mapping[str, str] = ADVICE) -> str:
+    """A message with advice for its reader. A server's advice, which is for others, is left out."""
+    return f"{message.partition('; ')[0]}; {advice[reason]}" if reason in advice else message
 
 
 def left_early() -> Error:

@@ -41,6 +41,10 @@ _STATUS = {
     "HUB_PERMISSION": 77,
 }
 _BUG = 70
+# What a person can do on the command line, where the reason alone does not say it.
+_ADVICE = {
+    "NO_CHAT_TEMPLATE": "imp run and imp call generate continue a text; imp chat needs a model for chats (instruct)",
+}
 # For errors of a server, by the name of the gRPC code: a newer server may have reasons that are not listed above.
 _STATUS_OF_CODE = {
     "CANCELLED": INTERRUPTED,
@@ -81,8 +85,11 @@ def describe(error: Exception) -> tuple[str, str]:
     """The reason and the message of an exception that a command raised."""
     reason, message = getattr(error, "reason", None), getattr(error, "message", None)
     if isinstance(reason, str) and isinstance(message, str):
+        from imp_service.api.errors import advised  # imported here: only failures need it
+
         path = getattr(error, "path", None)  # of the text layer: a field, or a key of the model's file
-        return reason, f"{path}: {message}" if isinstance(path, str) else message
+        text = f"{path}: {message}" if isinstance(path, str) else message
+        return reason, advised(reason, text, _ADVICE)
     from imp_service.config.errors import system_refusal  # imported here: only failures need it
 
     if refusal := system_refusal(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +46,10 @@ def read_texts(folder: Path) -> dict[str, bytes]:
     return {name: content for name, content in found.items() if content is not None}
 
 
+# The end of a name of one of several files of a model.
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+
+
 def name_of(file: _core.ModelFile) -> str:
     """Returns the name of a model without a name in its metadata: that of its file or directory."""
     return shown_text(_stem(Path(file.path), file.format)) or "model"
@@ -52,7 +57,7 @@ def name_of(file: _core.ModelFile) -> str:
 
 def _stem(path: Path, file_format: str) -> str:
     if file_format != "safetensors" or not path.stem.startswith("model"):
-        return path.stem
+        return _PART.sub("", path.stem)
     folder = path.absolute().parent
     # The cache of a hub: models--OWNER--NAME/snapshots/REVISION.
     repository = folder.parent.parent.name

@@ -49,6 +49,8 @@ class LoadedModel:
     no_sparse_prefill: str = ""
     # Ids that the draft model must not guess.
     not_shared: tuple[int, ...] = ()
+    # The name of the file or directory, if the settings name a path and no name.
+    file_name: str = ""
     # The engine that start() made.
     running: EngineClient | None = None
 
@@ -123,7 +125,11 @@ def load(
     drafters = drafters_text(config, model.draft, draft_name, model.head)
     not_sparse = no_sparse_prefill(config, has_draft=draft is not None)
     config = _decided(config, model)
-    return LoadedModel(name, facts, model, config, warnings, tuple(file.files), drafters, not_sparse, not_shared)
+    file_name = name_of(file) if settings.model.path is not None and not settings.model.name else ""
+    files = tuple(file.files)
+    return LoadedModel(
+        name, facts, model, config, warnings, files, drafters, not_sparse, not_shared, file_name=file_name
+    )
 
 
 @contextmanager

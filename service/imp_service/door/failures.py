@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 
+from imp_service.api.errors import advised
 from imp_service.door.openai.events import dumps
 from imp_service.serving.errors.error_table import Detail, Retry
 from imp_service.serving.errors.failures import MAX_MESSAGE_BYTES, Failure, shown
@@ -27,7 +28,8 @@ STATUSES: Mapping[str, HTTPStatus] = {
     "ALREADY_EXISTS": HTTPStatus.CONFLICT,
     "ABORTED": HTTPStatus.CONFLICT,
     "RESOURCE_EXHAUSTED": HTTPStatus.TOO_MANY_REQUESTS,
-    "UNIMPLEMENTED": HTTPStatus.NOT_IMPLEMENTED,
+    # Not 501: the request asks what this model or host cannot do, and the server is not at fault.
+    "UNIMPLEMENTED": HTTPStatus.BAD_REQUEST,
     "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "DEADLINE_EXCEEDED": HTTPStatus.GATEWAY_TIMEOUT,
 }
@@ -43,6 +45,10 @@ CODES: Mapping[str, str] = {
 }
 # LangChain and LiteLLM recognize a prompt that is too long by these words of OpenAI's. They ignore the code.
 OPENAI_WORDS: Mapping[str, str] = {"CONTEXT_TOO_LONG": "Input tokens exceed the configured limit"}
+# What a caller of this API can do, where the reason alone does not say it.
+ADVICE: Mapping[str, str] = {
+    "NO_CHAT_TEMPLATE": "continue a text with /v1/completions, or serve a model that is made for chats (instruct)",
+}
 TYPES: Mapping[HTTPStatus, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
@@ -90,7 +96,7 @@ def body_of(failure: Failure, code: str | None = None) -> bytes:
 def _message(failure: Failure) -> str:
     """The message. It names every violation: the body has no other place for them."""
     if len(failure.violations) < 2:
-        return failure.message
+        return advised(failure.reason, failure.message, ADVICE)
     texts: list[str] = []
     n_bytes = 0
     for each in failure.violations:

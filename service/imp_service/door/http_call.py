@@ -14,6 +14,7 @@ from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure
 
 EVENTS = "text/event-stream"
+MOST_TOKENS = "imp-max-tokens"
 Headers = list[tuple[str, str]]
 
 
@@ -53,6 +54,12 @@ class HttpCall(Call):
     def answer_with(self, body: bytes, content_type: str = JSON, status: HTTPStatus = HTTPStatus.OK) -> None:
         """Sets the whole response. It is sent when the handler has ended."""
         self.body, self.content_type, self.status = body, content_type, status
+
+    def tell_room(self, n_tokens: int) -> None:
+        """Tells in a header that the output has room for fewer tokens than asked: the least of several prompts."""
+        told = int(dict(self.headers).get(MOST_TOKENS, n_tokens))
+        others = [pair for pair in self.headers if pair[0] != MOST_TOKENS]
+        self.headers = [*others, (MOST_TOKENS, str(min(told, n_tokens)))]
 
     async def write(self, events: bytes) -> None:
         """Sends events of a stream. Waits while the client does not read."""

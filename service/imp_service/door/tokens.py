@@ -10,7 +10,7 @@ from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.events import dumps
 from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
 from imp_service.door.openai.reading import Reading
-from imp_service.door.openai.requests import documents_of, messages_of, template_variables
+from imp_service.door.openai.requests import chat_variables, documents_of, messages_of
 from imp_service.door.openai.tools import AUTO, read_tools, tools_json
 from imp_service.generation.validate import token_violations
 from imp_service.serving.errors.field_paths import paths_renamed
@@ -31,12 +31,16 @@ class Tokens:
     async def tokenize(self, call: HttpCall) -> None:
         """The tokens of a text or of a conversation."""
         reading = await self._read(call, TOKENIZE)
-        call.answer_with(await self._host.workers.run(lambda: self._tokenized(reading), call.n_request_bytes))
+        body = await self._host.workers.run(lambda: self._tokenized(reading), call.n_request_bytes)
+        call.ignore(reading.ignored)
+        call.answer_with(body)
 
     async def detokenize(self, call: HttpCall) -> None:
         """The text of tokens."""
         reading = await self._read(call, DETOKENIZE)
-        call.answer_with(await self._host.workers.run(lambda: self._detokenized(reading), call.n_request_bytes))
+        body = await self._host.workers.run(lambda: self._detokenized(reading), call.n_request_bytes)
+        call.ignore(reading.ignored)
+        call.answer_with(body)
 
     async def _read(self, call: HttpCall, table: Any) -> Reading:
         host = self._host
@@ -77,11 +81,11 @@ class Tokens:
             with paths_renamed(reading.caller_path):
                 return model.tokenizer.encode_spans(spans, add_special_tokens=reading.get("add_special_tokens", True))
         chat = ChatPrompt(
-            messages=messages_of(reading, has_developer=True),
+            messages=messages_of(reading, self._host.served),
             tools_json=tools_json(reading, reading.read("tools", read_tools, []), AUTO),
             add_generation_prompt=reading.get("add_generation_prompt"),
             continue_final_message=reading.get("continue_final_message"),
-            template_kwargs_json=template_variables(reading),
+            template_kwargs_json=chat_variables(reading, self._host.served),
             documents_json=documents_of(reading),
         )
         reading.refuse()

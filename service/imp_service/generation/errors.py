@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from imp_service.api.errors import invalid
+from imp_service.api.errors import advised, invalid
 from imp_service.core import make_error
 from imp_service.text import FieldInvalid, TextError
 
@@ -18,4 +18,4 @@ def translating_text_errors() -> Iterator[None]:
     except FieldInvalid as error:
         raise invalid(error.path, error.message) from error
     except TextError as error:
-        raise make_error(error.reason, str(error)) from error
+        raise make_error(error.reason, advised(error.reason, str(error))) from error

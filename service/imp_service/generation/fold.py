@@ -240,7 +240,7 @@ class GenerationFold:
         stream.is_delivered = True
         self._ends.append(event)
         self._n_undelivered_ends -= 1
-        rest, (usage, timings, speculation) = stream.rest(), self._totals(event)
+        rest, (usage, timings, speculation) = stream.rest(is_cut=reason != "stop"), self._totals(event)
         return Finished(
             stream.index, reason, match, rest.text, usage, timings, rest.reasoning, rest.tool_calls, speculation
         )

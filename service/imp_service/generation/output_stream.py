@@ -182,8 +182,8 @@ class OutputStream:
         self.n_delivered = first + n
         return Chunk(self.index, first, ids, self._text_of(ids), logprobs, self._candidates.take(n))
 
-    def rest(self) -> Rest:
-        """Returns the text that was held back until the last token."""
+    def rest(self, *, is_cut: bool) -> Rest:
+        """Returns the text that was held back until the last token. `is_cut`: a limit ended the output."""
         return Rest(self.text.finish() if self.text is not None and self._sends_text else "")
 
     def _seek_stop(self, token: int) -> None:

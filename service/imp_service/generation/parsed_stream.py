@@ -39,9 +39,9 @@ class ParsedStream(OutputStream):
         chunk.reasoning, chunk.tool_calls = self._taken.reasoning, self._taken.tool_calls
         return chunk
 
-    def rest(self) -> Rest:
-        """Returns the text that was held back until the last token."""
-        delta = self._channels.finish()
+    def rest(self, *, is_cut: bool) -> Rest:
+        """As in OutputStream."""
+        delta = self._channels.finish(is_cut=is_cut)
         return Rest(delta.text, delta.reasoning, delta.tool_calls)
 
     def _seek_stop(self, token: int) -> None:

@@ -18,7 +18,6 @@ from imp_service.api.options import (
     SamplingOptions,
     SparsePrefillOptions,
     SpeculationOptions,
-    StopOptions,
     seed_of,
 )
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
@@ -79,6 +78,7 @@ class ModelRuntime:
         """`make_tokenizer` returns the file's tokenizer; without it one is built."""
         self.clock = clock
         self.name = loaded.name
+        self.file_name = loaded.file_name
         self.config = loaded.config
         self.core = loaded.model
         self.weight_files = loaded.files
@@ -120,22 +120,24 @@ class ModelRuntime:
                 raise
             found = [f"{error}; conversations are refused"]
         self.warnings = (*self.warnings, *found)
-        _ = self.text.dialect
+        _ = self.text.written_tools
 
-    def plan(self, request: GenerationRequest, *, payer: str = "") -> GenerationPlan:
+    def plan(self, request: GenerationRequest, *, payer: str = "", must_fit: bool = True) -> GenerationPlan:
         """A generation ready to be submitted. May be called from any thread.
 
-        `payer` shares the engine with others; by default the tenant.
+        `payer` shares the engine with others; by default the tenant. `must_fit`: more output than the context has room
+        for is refused. Otherwise it ends where the context does.
         """
         refuse(request_violations(request, self.n_tokens))
         request = self.with_tools(request)
-        prompt_ids = self.prompt_ids(request.prompt, begins=True)
+        hidden: list[bool] = []
+        prompt_ids = self.prompt_ids(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
         if not prompt_ids:
             raise invalid("prompt", "has no token")
         sampling = self.sampling_in_force(request.sampling)
         resolved = self.core_sampling(sampling)
         sequences = [self.client.next_sequence() for _ in range(request.num_sequences)]
-        limits, returns = self.limits_of(request), returns_of(request.output)
+        limits, returns = self.limits_of(request, must_fit=must_fit), returns_of(request.output)
         max_draft_tokens, drafters = self.guessing_of(request.speculation)
         sparse = self.sparse_prefill_of(request.sparse_prefill)
 
@@ -161,7 +163,13 @@ class ModelRuntime:
 
         fold = self.fold(request, sampling, prompt_ids)
         return GenerationPlan(
-            fold, sequences, submit, len(prompt_ids), request.stop.time_limit, sparse_keep=sparse.keep
+            fold,
+            sequences,
+            submit,
+            len(prompt_ids),
+            request.stop.time_limit,
+            sparse_keep=sparse.keep,
+            hides_tools=bool(hidden),
         )
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
@@ -172,10 +180,12 @@ class ModelRuntime:
 
         return resolve_tools(request, self.text)
 
-    def prompt_ids(self, prompt: Prompt, *, begins: bool) -> list[int]:
-        """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens."""
+    def prompt_ids(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None = None) -> list[int]:
+        """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens. `on_hidden`: as for
+        TextSide.chat_ids().
+        """
         if isinstance(prompt, str | ChatPrompt):
-            return self._text_ids(prompt, begins=begins)
+            return self._text_ids(prompt, begins=begins, on_hidden=on_hidden)
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
             raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
         if len(prompt) > self.max_context:
@@ -186,17 +196,17 @@ class ModelRuntime:
             tokens += map(int, piece)
         return tokens
 
-    def require_room(self, n_prompt: int, stop: StopOptions) -> None:
-        """Raises CONTEXT_TOO_LONG if a prompt and the outputs that must follow it do not fit the context.
+    def require_room(self, n_prompt: int) -> None:
+        """Raises CONTEXT_TOO_LONG for a prompt that does not fit the context.
 
         The engine refuses such a run too. Here nothing has begun.
         """
         if n_prompt > self.max_context:
             raise self._too_long(n_prompt)
-        # The last output is not evaluated, so it needs no position.
-        n_most = self.max_context - n_prompt + 1
-        if stop.max_tokens is not None and stop.max_tokens > n_most:
-            raise self._too_long(n_prompt, room=f", with max_tokens = {stop.max_tokens}")
+
+    def room_after(self, n_prompt: int) -> int:
+        """The most outputs after a prompt. The last one is not evaluated, so it needs no position."""
+        return self.max_context - n_prompt + 1
 
     def require_fitting(self, prompt: Prompt) -> None:
         """Raises CONTEXT_TOO_LONG if a text cannot fit, judged by its size alone; takes microseconds."""
@@ -205,7 +215,7 @@ class ModelRuntime:
             if n_tokens > self.max_context:
                 raise self._too_long(n_tokens, "at least ")
 
-    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool) -> list[int]:
+    def _text_ids(self, prompt: str | ChatPrompt, *, begins: bool, on_hidden: Callable[[], None] | None) -> list[int]:
         """The tokens of a text or a conversation. Encoding stops when they exceed the context."""
         try:
             if isinstance(prompt, str):
@@ -213,13 +223,13 @@ class ModelRuntime:
                 return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
             if not begins:
                 raise invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
-            return self.text.chat_ids(prompt, most=self.max_context)
+            return self.text.chat_ids(prompt, most=self.max_context, on_hidden=on_hidden)
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
 
-    def _too_long(self, n_tokens: int, least: str = "", room: str = "") -> Error:
+    def _too_long(self, n_tokens: int, least: str = "") -> Error:
         details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
-        words = f"a prompt of {least}{n_tokens} tokens{room} exceeds the context of {self.max_context}"
+        words = f"a prompt of {least}{n_tokens} tokens exceeds the context of {self.max_context}"
         return make_error("CONTEXT_TOO_LONG", words, details)
 
     def sampling_in_force(self, asked: SamplingOptions) -> SamplingOptions:
@@ -273,7 +283,7 @@ class ModelRuntime:
             return options
         return SparsePrefillOptions(policy, settings.keep if options.keep is None else options.keep)
 
-    def limits_of(self, request: GenerationRequest) -> RunLimits:
+    def limits_of(self, request: GenerationRequest, *, must_fit: bool = True) -> RunLimits:
         """Returns the conditions that end a generation."""
         stop = request.stop
         ceiling = self.config.settings.limits.max_tokens
@@ -283,7 +293,7 @@ class ModelRuntime:
         return RunLimits(
             max_outputs=unset if stop.max_tokens is None else min(stop.max_tokens, MOST),
             min_outputs=min(stop.min_tokens, MOST),
-            must_fit=stop.max_tokens is not None,
+            must_fit=must_fit and stop.max_tokens is not None,
             stop_tokens=sorted(set(stop.token_ids)),
             eos_tokens=self.eos_tokens,
             ends_at_eos=not stop.ignore_eos,
@@ -323,10 +333,11 @@ class ModelRuntime:
         from imp_service.text.channels.channel_stream import ChannelStream
 
         plan = parse_plan(request, self.text, seed, prompt_ids)
+        table = self.text.channel_table if plan.dialect is self.text.dialect else self.text.calls_table
         shows_special = request.output.special_tokens
 
         def make(index: int, constraint: ConstraintState | None) -> OutputStream:
-            channels = ChannelStream(self.text.channel_table, plan, rules, sequence=index, special_tokens=shows_special)
+            channels = ChannelStream(table, plan, rules, sequence=index, special_tokens=shows_special)
             return ParsedStream(index, request.output, channels, constraint)
 
         return make

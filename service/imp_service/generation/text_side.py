@@ -15,6 +15,7 @@ from imp_service.config.settings import TextBounds as TextSettings
 from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer
 from imp_service.text.directory.recognize import is_directory
 from imp_service.text.limits import KIB
+from imp_service.text.templates.chat_prompt import find_violations
 from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat
     from imp_service.text.channels.call_constraint import CallConstraint
     from imp_service.text.channels.dialect import Dialect
+    from imp_service.text.channels.written_tools import WrittenTools
     from imp_service.text.tokens.detokenizer import TokenTable
 
 
@@ -57,17 +59,35 @@ class TextSide:
             file=None if overrides.chat_template is None else _read_template(overrides.chat_template, self._limits),
             name=overrides.chat_template_name,
         )
+        self.is_plain_by_settings = overrides.dialect == "plain"
         self._named_dialect = None if overrides.dialect is None else _named_dialect(overrides.dialect)
 
-    def chat_ids(self, chat: ChatPrompt, *, most: int | None = None) -> list[int]:
+    def chat_ids(
+        self, chat: ChatPrompt, *, most: int | None = None, on_hidden: Callable[[], None] | None = None
+    ) -> list[int]:
         """The tokens of a conversation. The template writes the special tokens; those in messages stay text.
 
-        Raises TooManyTokens as soon as there are more than `most`.
+        `on_hidden` is called if the text lacks a tool that the conversation offers. Raises TooManyTokens as soon as
+        there are more than `most`.
         """
-        return self.tokenizer.encode_spans(self.render(chat).spans, add_special_tokens=False, most=most)
+        rendered = self.render(chat)
+        if on_hidden is not None and chat.tools_json and _lacks_tools(rendered.text, chat):
+            on_hidden()
+        return self.tokenizer.encode_spans(rendered.spans, add_special_tokens=False, most=most)
 
     def render(self, chat: ChatPrompt) -> RenderedChat:
-        """The text of a conversation, written by its template."""
+        """The text of a conversation, written by its template. Where the template has no place for tools, imp writes
+        them into a message.
+        """
+        if not chat.tools_json and not any(each.tool_calls_json or each.role == "tool" for each in chat.messages):
+            return self._rendered(chat)
+        for violation in find_violations(chat):
+            raise violation
+        written = self.written_tools
+        return self._rendered(chat if written is None else written.rewritten(chat))
+
+    def _rendered(self, chat: ChatPrompt) -> RenderedChat:
+        """What the template itself writes."""
         began, n_bytes = time.thread_time(), 0
         try:
             rendered = self.templates.of(chat).render(chat)
@@ -87,14 +107,42 @@ class TextSide:
         """How the model writes reasoning and tool calls. The first use renders a conversation, which takes a moment."""
         from imp_service.text.channels.find_dialect import find_dialect
 
-        return find_dialect(lambda chat: self.render(chat).text, self.tokenizer, self._named_dialect)
+        return find_dialect(lambda chat: self._rendered(chat).text, self.tokenizer, self._named_dialect)
+
+    @cached_property
+    def written_tools(self) -> WrittenTools | None:
+        """How imp tells the model about tools. None: the chat template does."""
+        from imp_service.text.channels.dialects import GENERIC
+        from imp_service.text.channels.find_dialect import shows_system, shows_tools
+        from imp_service.text.channels.written_tools import WrittenTools, writes_json
+
+        def render(chat: ChatPrompt) -> str:
+            return self._rendered(chat).text
+
+        forms = self.dialect.forms
+        if forms and (shows_tools(render) or not writes_json(forms[0])):
+            return None
+        return WrittenTools(self.dialect if forms else GENERIC, shows_system(render))
+
+    @property
+    def calls_dialect(self) -> Dialect:
+        """How the model writes calls in a conversation with tools."""
+        return self.dialect if self.written_tools is None else self.written_tools.dialect
 
     @cached_property
     def channel_table(self) -> TokenTable:
         """The tokenizer's table with the dialect's framing as text."""
+        return self._visible(self.dialect)
+
+    @cached_property
+    def calls_table(self) -> TokenTable:
+        """The same for a conversation with tools."""
+        return self.channel_table if self.calls_dialect is self.dialect else self._visible(self.calls_dialect)
+
+    def _visible(self, dialect: Dialect) -> TokenTable:
         from imp_service.text.channels.channel_stream import visible
 
-        return visible(self.tokenizer.table, self.dialect, self.tokenizer.eos_ids)
+        return visible(self.tokenizer.table, dialect, self.tokenizer.eos_ids)
 
     def compile(self, constraint: Constraint) -> ConstraintProgram:
         """The constraint compiled for this vocabulary. Raises FieldInvalid, also if no text fits it."""
@@ -138,6 +186,16 @@ def build_tokenizer(metadata: Mapping[str, object], settings: Settings) -> Token
             metadata, n_rows=rows, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids
         )
     return Tokenizer.from_metadata(metadata, pre=overrides.pre_tokenizer, end_ids=overrides.eos_token_ids)
+
+
+def _lacks_tools(text: str, chat: ChatPrompt) -> bool:
+    """Whether a prompt has the name of a tool only where its messages have it."""
+    from imp_service.text.channels.tools import read_tools
+
+    # A template may write letters outside of ASCII in another way.
+    names = [tool.name for tool in read_tools(chat.tools_json) if tool.name.isascii()]
+    said = "\0".join(f"{each.content or ''}\0{each.tool_calls_json}\0{each.name}" for each in chat.messages)
+    return any(text.count(name) <= said.count(name) for name in names)
 
 
 def _named_dialect(name: str) -> Dialect:

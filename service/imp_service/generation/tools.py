@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 
-from imp_service.api.errors import Violation, refuse
+from imp_service.api.errors import Violation, invalid, refuse
 from imp_service.api.options import BY_NAME, FORCED, GenerationRequest
-from imp_service.core import make_error
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatPrompt, ConstraintSpec
 from imp_service.text.channels.call_constraint import CallConstraint, Function
@@ -25,12 +24,15 @@ def parse_plan(request: GenerationRequest, text: TextSide, seed: int, prompt_ids
     """How the outputs of a request are parsed."""
     end = text.tokenizer.decode(prompt_ids[-_LAST_TOKENS:], special_tokens=True)
     tools = read_tools(request.prompt.tools_json) if isinstance(request.prompt, ChatPrompt) else None
+    dialect = text.calls_dialect if tools else text.dialect
+    calls = request.constraint if isinstance(request.constraint, CallConstraint) else None
     return ParsePlan(
-        text.dialect,
-        opens_reasoning(text.dialect, end),
+        dialect,
+        opens_reasoning(dialect, end),
         tools,
         (seed, _digest(prompt_ids)),
         ends_after_call=not request.parallel_tool_calls,
+        is_forced=calls is not None and calls.content is None,
     )
 
 
@@ -39,10 +41,8 @@ def _digest(tokens: list[int]) -> str:
 
 
 def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationRequest:
-    """The request with its choice resolved: the template gets the tools or not, and a constraint forces a required
-    call. If the model decides, the output is calls, or content that the request's constraint allows.
-
-    Raises NOT_SUPPORTED_BY_MODEL if the model has no dialect for the tools.
+    """The request with its choice resolved: the model sees the tools or not, and a constraint forces a required call.
+    If the model decides, the output is calls, or content that the request's constraint allows.
     """
     prompt, choice = request.prompt, request.tool_choice
     tools = read_tools(prompt.tools_json) if isinstance(prompt, ChatPrompt) else ()
@@ -51,11 +51,9 @@ def resolve_tools(request: GenerationRequest, text: TextSide) -> GenerationReque
         return replace(request, tool_choice="")
     if choice == "none":
         return replace(request, prompt=replace(prompt, tools_json=""), tool_choice="")
-    if tools and not text.dialect.forms:
-        words = (
-            "tools: imp does not know how this model writes tool calls; model.overrides.dialect may name its dialect"
-        )
-        raise make_error("NOT_SUPPORTED_BY_MODEL", words, {"feature": "tools"})
+    if tools and text.is_plain_by_settings and not _is_forced(choice):
+        words = "model.overrides.dialect is plain, so all output is content: expected a tool_choice that forces a call"
+        raise invalid("chat.tools_json", words)
     if _is_forced(choice):
         calls = _calls(request, prompt, tools, text)
         return replace(request, constraint=calls, tool_choice="", parallel_tool_calls=True)
@@ -70,7 +68,7 @@ def _is_forced(choice: str) -> bool:
 
 
 def _calls(request: GenerationRequest, prompt: ChatPrompt, tools: tuple[Tool, ...], text: TextSide) -> CallConstraint:
-    dialect, choice = text.dialect, request.tool_choice
+    dialect, choice = text.calls_dialect, request.tool_choice
     is_named = choice.startswith(BY_NAME)
     named = [tool for tool in tools if not is_named or tool.name == choice.removeprefix(BY_NAME)]
     return CallConstraint(
@@ -84,7 +82,7 @@ def _calls(request: GenerationRequest, prompt: ChatPrompt, tools: tuple[Tool, ..
 
 def _control_tokens(text: TextSide) -> tuple[tuple[str, int], ...]:
     """The framing texts that are control tokens of the vocabulary."""
-    framing = text.tokenizer.table.special - text.channel_table.special
+    framing = text.tokenizer.table.special - text.calls_table.special
     return tuple((text.tokenizer.token_bytes(token).decode(), token) for token in sorted(framing))
 
 

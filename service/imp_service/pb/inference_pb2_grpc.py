@@ -31,9 +31,10 @@ class InferenceServiceStub(object):
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
     `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
-    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
-    refused call has the two ids in its trailing metadata, so that gRPC may
-    retry it transparently. Trailing response metadata:
+    `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
+    `imp-ignored` if a field of the request has no effect. A refused call has
+    the two ids in its trailing metadata, so that gRPC may retry it
+    transparently. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
@@ -96,9 +97,10 @@ class InferenceServiceServicer(object):
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
     `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
-    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
-    refused call has the two ids in its trailing metadata, so that gRPC may
-    retry it transparently. Trailing response metadata:
+    `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
+    `imp-ignored` if a field of the request has no effect. A refused call has
+    the two ids in its trailing metadata, so that gRPC may retry it
+    transparently. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
@@ -234,9 +236,10 @@ class InferenceService(object):
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
     `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
-    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
-    refused call has the two ids in its trailing metadata, so that gRPC may
-    retry it transparently. Trailing response metadata:
+    `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
+    `imp-ignored` if a field of the request has no effect. A refused call has
+    the two ids in its trailing metadata, so that gRPC may retry it
+    transparently. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 

@@ -35,9 +35,10 @@ class InferenceServiceStub:
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
     `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
-    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
-    refused call has the two ids in its trailing metadata, so that gRPC may
-    retry it transparently. Trailing response metadata:
+    `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
+    `imp-ignored` if a field of the request has no effect. A refused call has
+    the two ids in its trailing metadata, so that gRPC may retry it
+    transparently. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
@@ -82,9 +83,10 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
     `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
-    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
-    refused call has the two ids in its trailing metadata, so that gRPC may
-    retry it transparently. Trailing response metadata:
+    `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
+    `imp-ignored` if a field of the request has no effect. A refused call has
+    the two ids in its trailing metadata, so that gRPC may retry it
+    transparently. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 
@@ -125,9 +127,10 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     Every method reads this request metadata: `traceparent` and `tracestate`
     (W3C), `authorization`, `imp-priority` (int, default 0, higher first) and
     `imp-tenant` (fairness key). Initial response metadata: `imp-request-id`,
-    `imp-instance-id`, and `imp-approximations` if a lossy feature was used. A
-    refused call has the two ids in its trailing metadata, so that gRPC may
-    retry it transparently. Trailing response metadata:
+    `imp-instance-id`, `imp-approximations` if a lossy feature was used, and
+    `imp-ignored` if a field of the request has no effect. A refused call has
+    the two ids in its trailing metadata, so that gRPC may retry it
+    transparently. Trailing response metadata:
     `endpoint-load-metrics-bin` (ORCA) and `grpc-retry-pushback-ms`.
     """
 

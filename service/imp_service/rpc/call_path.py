@@ -20,7 +20,7 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.policies import policy_of
 from imp_service.rpc.replies.encoded import Reply
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.rpc.replies.statuses import TrailingMetadata, status_code, trailing_metadata
+from imp_service.rpc.replies.statuses import TrailingMetadata, message_of, status_code, trailing_metadata
 from imp_service.serving.call_path import Arrival, CallPath
 from imp_service.serving.errors.error_table import MESSAGE_TOO_LARGE
 from imp_service.serving.errors.failures import Failure, drop_frames
@@ -168,7 +168,7 @@ class GrpcTransport:
         trailing = (*trailing_metadata(failure), *self._load())
         if not call.is_admitted:
             trailing = (*trailing, *call.identity)
-        await call.abort(status_code(failure), failure.message, trailing)
+        await call.abort(status_code(failure), message_of(failure), trailing)
 
 
 def _no_load() -> TrailingMetadata:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from imp_service.tables import LIMITS
@@ -12,6 +14,8 @@ from imp_service.telemetry import CallRecord
 
 # The longest time that a request takes from the client to this server.
 TRAVEL_SECONDS = 0.1
+# The most ignored fields that a reply names, and the most bytes of each.
+MAX_NAMED, MAX_NAMED_BYTES = 16, 64
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -32,6 +36,8 @@ class Call(ABC):
     priority: int = 0
     is_admitted: bool = False
     approximations: str = ""
+    # Paths of what was ignored of the request.
+    ignored: list[str] = field(default_factory=list)
     # The size of the latest request message.
     n_request_bytes: int = 0
     # Output tokens that were sent; a drain reports them if it ends the call.
@@ -54,7 +60,13 @@ class Call(ABC):
     def identity(self) -> tuple[tuple[str, str], ...]:
         """Metadata in the head of every reply, including that of a refused call, so it can be retried."""
         pairs = (("imp-request-id", self.request_id), ("imp-instance-id", self.instance_id))
-        return (*pairs, ("imp-approximations", self.approximations)) if self.approximations else pairs
+        lossy = (("imp-approximations", self.approximations),) if self.approximations else ()
+        ignored = ", ".join(map(_quoted, self.ignored[:MAX_NAMED]))
+        return (*pairs, *lossy, *((("imp-ignored", ignored),) if ignored else ()))
+
+    def ignore(self, paths: Iterable[str]) -> None:
+        """Names fields of the request that have no effect. Before the head of the reply is sent."""
+        self.ignored += [path for path in paths if path not in self.ignored]
 
     def approximate(self, feature: str) -> None:
         """Names a lossy feature that takes part in the reply. Before the head of the reply is sent."""
@@ -101,6 +113,12 @@ class Call(ABC):
             self.ending = error
             if not self._is_admitting and self.task is not None:
                 self.task.cancel()
+
+
+def _quoted(path: str) -> str:
+    """A path as a JSON string in ASCII, shortened: callers choose the names of members."""
+    text = json.dumps(path)
+    return text if len(text) <= MAX_NAMED_BYTES else f"{text[:MAX_NAMED_BYTES]}..."
 
 
 def caller_has_gone() -> asyncio.CancelledError:

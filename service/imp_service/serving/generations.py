@@ -21,6 +21,8 @@ from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import planning_bytes
 from imp_service.serving.refusal import Refusal
 
+# The field of tools.
+TOOLS = "chat.tools_json"
 # A whole reply is merged from chunks of this size.
 WHOLE_CHUNK_TOKENS = 64
 
@@ -64,6 +66,8 @@ class Wanted:
     id_suffix: str = ""
     # The caller's names of fields in errors; None: those of imp.v1's GenerateRequest.
     rename: Rename | None = None
+    # More output than the context has room for is refused. Otherwise the output ends where the context does.
+    must_fit: bool = True
 
 
 class Generations:
@@ -91,6 +95,8 @@ class Generations:
                 program = await self._compiled(wanted.request, call)
                 planned = await host.workers.run(partial(plan, wanted.request), self._cost(wanted.request))
                 del program
+                if planned.hides_tools:
+                    self._tell_hidden_tools(wanted, call)
                 wanted.check_size(planned.n_prompt_tokens)
                 refuse_late(call)
                 # Submitted with an abort that came during planning, which then takes effect before the first step.
@@ -99,6 +105,11 @@ class Generations:
                     running.run(generation, planned.n_prompt_tokens)
             async with generation:
                 yield generation
+
+    def _tell_hidden_tools(self, wanted: Wanted, call: Call) -> None:
+        call.ignore([wanted.rename(TOOLS) if wanted.rename else TOOLS])
+        words = "the chat template does not show the model the tools of this conversation"
+        self._host.telemetry.log.warning("tools_hidden", message=words, request_id=call.request_id)
 
     def _submitted(self, planned: GenerationPlan, wanted: Wanted, call: Call) -> GenerationStream:
         host, request = self._host, wanted.request
@@ -135,7 +146,7 @@ class Generations:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
         model, session = self._host.model, wanted.session
         if session is None:
-            return partial(model.plan, payer=call.payer)
+            return partial(model.plan, payer=call.payer, must_fit=wanted.must_fit)
         held = holds.enter_context(self._host.sessions.use(call.tenant, session.session_id))
         return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 

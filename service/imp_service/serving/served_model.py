@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imp_service.config.settings import Settings
+from imp_service.serving.model_names import public_name
 from imp_service.text import ConstraintKind
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class ServedModel:
     no_sparse_prefill: str = "no model is loaded"
     # What guesses tokens ahead, in the order of use.
     drafters: tuple[str, ...] = ()
+    # The text of the chat template.
+    template: str = ""
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -41,9 +45,21 @@ class ServedModel:
             vocab_size=model.vocab_size,
             n_tokens=model.n_tokens,
             max_context=model.max_context,
-            names=(model.name, *settings.model.aliases),
+            names=_names(model, settings),
             # Constrained output needs an end token.
             constraints=ALL_CONSTRAINTS if model.eos_tokens else (),
             no_sparse_prefill=model.no_sparse_prefill,
             drafters=model.drafters,
+            template=model.text.template_source or "",
         )
+
+    def template_has(self, name: str) -> bool:
+        """Whether the chat template knows a role or a variable."""
+        return re.search(rf"\b{name}\b", self.template) is not None
+
+
+def _names(model: ModelRuntime, settings: Settings) -> tuple[str, ...]:
+    """The name, the aliases, and the name of the file: people know the file that they serve, and not what is in it."""
+    names = (model.name, *settings.model.aliases)
+    is_new = model.file_name and public_name(model.file_name) not in map(public_name, names)
+    return (*names, model.file_name) if is_new else names

@@ -65,7 +65,7 @@ def test_oai_5_a_stream_with_its_usage(http: HttpServed, options: dict[str, Any]
     ("change", "kind"),
     [
         ({"temperature": 200}, litellm.BadRequestError),
-        ({"max_tokens": 100_000}, litellm.BadRequestError),
+        ({"max_tokens": -7}, litellm.BadRequestError),
         ({"messages": [{"role": "user", "content": "the " * 20_000}]}, litellm.ContextWindowExceededError),
         ({"model": "openai/gpt-9"}, litellm.NotFoundError),
     ],

@@ -63,5 +63,5 @@ def test_oai_5_a_schema_is_kept(llm: Llm) -> None:
 
 
 def test_oai_5_an_error_is_shown(llm: Llm) -> None:
-    ran = llm("-m", "imp", "-o", "temperature", "2", "-o", "max_tokens", "100000", "Hello")
+    ran = llm("-m", "imp", "-o", "temperature", "2", "the " * 20_000)
     assert ran.returncode != 0 and "context" in ran.stderr.lower(), ran.stderr

@@ -241,13 +241,13 @@ def test_tol_3_values_as_text_refuse_what_text_cannot_be_held_to(tmp_path: Path)
                 model.chat(TALK, tools=tools, tool_choice="required")
 
 
-def test_tol_3_a_model_without_a_dialect_refuses_tools_by_name(tmp_path: Path) -> None:
+def test_tol_3_a_dialect_that_is_plain_by_the_settings_refuses_tools(tmp_path: Path) -> None:
     tools = tools_of(SCHEMAS[1])
-    with model_with(CHATML, tmp_path) as model:
-        for options in ({"parse": True}, {"tool_choice": "auto"}, {"tool_choice": "required"}):
-            with pytest.raises(imp_service.Error) as caught:
+    with model_with(CHATML, tmp_path, "model.overrides.dialect=plain") as model:
+        for options in ({"parse": True}, {"tool_choice": "auto"}):
+            with pytest.raises(imp_service.InvalidArgument) as caught:
                 model.chat(TALK, tools=tools, **options)  # type: ignore[arg-type]
-            assert (caught.value.reason, caught.value.details) == ("NOT_SUPPORTED_BY_MODEL", {"feature": "tools"})
+            assert caught.value.field == "chat.tools_json"
         for options in ({}, {"parse": True, "tool_choice": "none"}):
             assert model.chat(TALK, tools=tools, max_tokens=2, **options).result().token_ids  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from grpc import StatusCode
 from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.core import make_error
 from imp_service.core.errors import KIND_OF_REASON, field_invalid
-from imp_service.rpc.replies.statuses import status_code, step_error, trailing_metadata
+from imp_service.rpc.replies.statuses import message_of, status_code, step_error, trailing_metadata
 from imp_service.serving.errors.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
 from imp_service.serving.errors.failures import Failure, failure_of
 from imp_service.serving.refusal import Refusal
@@ -77,9 +77,10 @@ def test_rpc_40_each_row_on_the_wire(row: DocumentedRow) -> None:
             -1 if row.pushback == "pushback never" else max(1, round(found.retry_seconds * 1000))
         )
     if row.reason != "BUG":
-        assert failure.message == found.message == f"why {row.reason}"
+        assert (failure.message, found.message.partition("; ")[0]) == (f"why {row.reason}", f"why {row.reason}")
     step = step_error(failure)
-    assert (step.code, step.reason, step.message) == (NUMBERS[row.code], row.reason, failure.message)
+    assert (step.code, step.reason, step.message) == (NUMBERS[row.code], row.reason, message_of(failure))
+    assert (message_of(failure) != failure.message) == (row.reason == "NO_CHAT_TEMPLATE")
 
 
 def test_rpc_40_every_reason_of_the_core_has_a_row_or_ends_a_start() -> None:

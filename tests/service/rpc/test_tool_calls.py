@@ -16,6 +16,12 @@ from support.served import Served, serve
 from support.status_details import read_details
 from support.tool_templates import HERMES
 
+IGNORING = """{% for m in messages %}{{ m.role ~ ': ' ~ (m.content or '') ~ '\n' }}{% endfor %}"""
+# Shows its tools only beside a last message of the user, as older templates of Mistral do.
+SOMETIMES = """{% for m in messages %}{% if tools and loop.last and m.role == 'user' %}{{ tools | tojson }}{% endif %}
+{{- m.content or '' }}{% for c in m.tool_calls or [] %}
+{{- '<tool_call>\n{"name": "' + c.function.name + '", "arguments": ' }}{{ c.function.arguments | tojson }}
+{{- '}\n</tool_call>' }}{% endfor %}{% endfor %}"""
 SCHEMA = {
     "type": "object",
     "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -197,14 +203,41 @@ def test_tol_3_a_choice_without_its_tools_names_the_field(served: Served, is_who
     assert details.reason == "FIELD_INVALID" and details.message.startswith(f"{path}: 'required', expected tools")
 
 
-def test_tol_3_a_model_without_a_dialect_refuses_tools() -> None:
-    with serve() as server:
+def test_tol_3_a_dialect_that_is_plain_by_the_settings_refuses_tools() -> None:
+    with serve("model.overrides.dialect=plain") as server:
         with pytest.raises(grpc.RpcError) as caught:
             list(server.inference.Generate(request_with()))
         details = read_details(caught.value.trailing_metadata())
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-        assert (details.reason, details.metadata["feature"]) == ("NOT_SUPPORTED_BY_MODEL", "tools")
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert details.reason == "FIELD_INVALID" and details.message.startswith("chat.tools_json: ")
         assert list(server.inference.Generate(request_with(tool_choice="none")))
+
+
+def test_tol_6_tools_of_a_model_whose_template_ignores_them(tmp_path: Path) -> None:
+    (tmp_path / "chat.jinja").write_text(IGNORING)
+    with serve(f"model.overrides.chat_template={tmp_path / 'chat.jinja'}") as server:
+        for choice in ("required", "function:get_weather"):
+            request = request_with(tool_choice=choice, parallel_tool_calls=False)
+            [sequence] = server.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
+            [call] = sequence.output.tool_calls
+            assert (call.name, sequence.output.text) == ("get_weather", "")
+            assert json.loads(call.arguments_json)["city"] in ("Rome", "Oslo")
+        free = list(server.inference.Generate(request_with()))[-1]
+        hidden = list(server.inference.Generate(request_with(tool_choice="none")))[-1]
+        assert free.finished.usage.prompt_tokens > hidden.finished.usage.prompt_tokens + 50
+
+
+def test_tol_7_a_prompt_without_its_tools_is_named_in_the_head_and_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "chat.jinja").write_text(SOMETIMES)
+    with serve(f"model.overrides.chat_template={tmp_path / 'chat.jinja'}") as server:
+        for reply, is_named in (("", False), ("Go on.", True)):
+            request = request_with(tool_choice="auto")
+            if reply:
+                request.chat.messages.append(types_pb2.ChatMessage(role="assistant", content=reply))
+            call = server.inference.Generate(request)
+            list(call)
+            assert (dict(call.initial_metadata()).get("imp-ignored") == '"chat.tools_json"') == is_named
+        server.wait_until(lambda: '"tools_hidden"' in "".join(server.log_lines()), "the log is written")
 
 
 def test_chn_10_an_assistants_message_without_content_has_null(tmp_path: Path) -> None:

@@ -120,7 +120,9 @@ def _write_text(out: TextIO, text: "TextReport") -> None:
         works = "no (imp run works, imp chat does not)" if not text.has_template else "yes"
         fault = f"broken (imp run works, imp chat does not): {excerpt(text.template_fault, 400)}"
         out.write(f"chat template: {fault if text.template_fault else works}\n")
-        calls = "plain (all output is content)" if text.dialect == "plain" else text.dialect
+        tells = "; imp tells the model about tools in words" if text.has_template else ""
+        plain = f"plain (all output is content{tells})"
+        calls = plain if text.dialect == "plain" else text.dialect
         out.write(f"dialect: {calls}\n")
     out.write("\nend tokens\n" if text.ends else "\nend tokens: none, a text runs to its limit\n")
     rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]

@@ -17,6 +17,7 @@ from ...api.errors import (
     ResourceExhausted,
     StateError,
     Violation,
+    advised,
     error_of,
 )
 from ..failure import CallFailure
@@ -58,7 +59,8 @@ def error_of_failure(failure: CallFailure) -> Error:
         error = FieldsInvalid([Violation(_path_of(v.path), v.description) for v in failure.violations])
     else:
         kind = kind_of(failure.reason, failure.code)
-        error = error_of(kind, failure.reason, failure.text or "no message", failure.metadata)
+        words = advised(failure.reason, failure.text or "no message")
+        error = error_of(kind, failure.reason, words, failure.metadata)
     error.retry_after = failure.retry_after
     return error
 

@@ -18,7 +18,6 @@ from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.chat import ChatCompletion, ChatEvents
 from imp_service.door.openai.completions import Completion, CompletionEvents
 from imp_service.door.openai.events import WAITING
-from imp_service.door.openai.kinds import shown
 from imp_service.door.openai.logprobs import TokenTexts
 from imp_service.door.openai.replies import Head
 from imp_service.door.openai.reply_size import check_size
@@ -38,8 +37,6 @@ T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
 # The hexadecimal digits of the digest that a fingerprint shows.
 FINGERPRINT_DIGITS = 8
-# The most characters of the header that names ignored fields.
-MAX_NAMED = 16
 # Writing the body of more tokens takes too long for the event loop.
 MAX_INLINE_TOKENS = 1024
 
@@ -67,7 +64,7 @@ class OpenAi:
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
-        parsed = await self._read(call, partial(read_chat, has_developer=self._has_developer))
+        parsed = await self._read(call, read_chat)
         head, token_texts = self._head(call, "chatcmpl-"), self._token_texts(parsed)
         if parsed.is_streamed:
             await self._stream(call, parsed, ChatEvents(head, parsed, token_texts))
@@ -85,7 +82,7 @@ class OpenAi:
 
     async def responses(self, call: HttpCall) -> None:
         """A response."""
-        parsed = await self._read(call, partial(read_response, has_developer=self._has_developer))
+        parsed = await self._read(call, read_response)
         response = Response(self._head(call, PREFIX), parsed, self._token_texts(parsed))
         if parsed.is_streamed:
             events = ResponseEvents(response)
@@ -93,11 +90,6 @@ class OpenAi:
             await self._stream(call, parsed, events)
         else:
             await self._gather(call, parsed, WholeResponse(response))
-
-    @property
-    def _has_developer(self) -> bool:
-        """The template knows the role `developer`."""
-        return "developer" in (self._host.model.text.template_source or "")
 
     async def _read(self, call: HttpCall, read: Callable[..., ParsedRequest]) -> ParsedRequest:
         host = self._host
@@ -110,8 +102,7 @@ class OpenAi:
             return parsed
 
         parsed = await read_body(call, host, read_object)
-        if parsed.ignored:
-            call.headers.append(("imp-ignored", ", ".join(map(shown, parsed.ignored[:MAX_NAMED]))))
+        call.ignore(parsed.ignored)
         numbers = effective(parsed.requests[0].sampling, host.model.default_sampling)
         listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
         call.headers.append(("imp-sampling", listed or "plain"))
@@ -146,7 +137,6 @@ class OpenAi:
 
     @asynccontextmanager
     async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
-        served = self._host.served
         began = self._host.clock()
 
         def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
@@ -154,9 +144,10 @@ class OpenAi:
                 request=request,
                 delivery=self._delivery(parsed),
                 began=began,
-                check_size=lambda n_prompt: check_size(parsed, request, n_prompt, served),
+                check_size=lambda n_prompt: self._check_size(call, parsed, request, n_prompt),
                 id_suffix=f"-{prompt}" if prompt else "",
                 rename=lambda path: parsed.caller_path(path, prompt),
+                must_fit=False,
             )
             return self._generations.running(wanted, call)
 
@@ -170,9 +161,11 @@ class OpenAi:
             return parsed.requests
         host, first = self._host, parsed.requests[0]
         with host.admission.admit(call.payer, first.num_sequences, call.time_remaining()):
-            return [await self._tokenized(parsed, i, request) for i, request in enumerate(parsed.requests)]
+            return [await self._tokenized(call, parsed, i, request) for i, request in enumerate(parsed.requests)]
 
-    async def _tokenized(self, parsed: ParsedRequest, prompt: int, request: GenerationRequest) -> GenerationRequest:
+    async def _tokenized(
+        self, call: HttpCall, parsed: ParsedRequest, prompt: int, request: GenerationRequest
+    ) -> GenerationRequest:
         """The generation with its prompt as token ids, if it can run."""
         host, model = self._host, self._host.model
         with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
@@ -181,9 +174,17 @@ class OpenAi:
             ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
             if not ids:
                 raise invalid("prompt", "has no token")
-            model.require_room(len(ids), request.stop)
-            check_size(parsed, request, len(ids), host.served)
+            model.require_room(len(ids))
+            self._check_size(call, parsed, request, len(ids))
         return replace(request, prompt=ids)
+
+    def _check_size(self, call: HttpCall, parsed: ParsedRequest, request: GenerationRequest, n_prompt: int) -> None:
+        """Refuses a reply that could be too large, and says in a header if the output may be shorter than asked."""
+        model = self._host.model
+        check_size(parsed, request, n_prompt, self._host.served)
+        room, asked = model.room_after(n_prompt), request.stop.max_tokens
+        if asked is not None and 0 < room < asked:
+            call.tell_room(room)
 
     def _delivery(self, parsed: ParsedRequest) -> Delivery:
         chunk = self._host.settings.chunk

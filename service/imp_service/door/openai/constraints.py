@@ -14,6 +14,7 @@ from imp_service.door.openai.kinds import (
     known_members,
     members,
     only,
+    only_or_ignored,
     read_members,
     shown,
     text,
@@ -23,7 +24,7 @@ from imp_service.door.openai.kinds import (
 from imp_service.door.openai.reading import Reading
 from imp_service.text import ConstraintKind, ConstraintSpec
 
-FIELDS = ("response_format", "text", "structured_outputs", "grammar")
+FIELDS = ("response_format", "text", "structured_outputs", "grammar", "format")
 SHOWN_KINDS = "text, json_object or json_schema"
 
 
@@ -35,6 +36,7 @@ def read_constraint(reading: Reading) -> ConstraintSpec | None:
         "text": _text,
         "structured_outputs": _structured_outputs,
         "grammar": lambda source: ConstraintSpec(ConstraintKind.GBNF, source),
+        "format": _format,
     }
     found = {name: spec for name in FIELDS if (spec := reading.read(name, readers[name], None)) is not None}
     if len(found) > 1:
@@ -142,6 +144,13 @@ def _inner(value: Mapping[str, Any], name: str, read: Callable[[Any], Any]) -> A
     return within(f".{name}", read, value.get(name))
 
 
+def _format(value: Any) -> ConstraintSpec | None:
+    """Ollama's field: "json", or a JSON Schema."""
+    if isinstance(value, dict):
+        return _json(value)
+    return ConstraintSpec(ConstraintKind.JSON_OBJECT) if only("json", "")(value) else None
+
+
 def _json(value: Any) -> ConstraintSpec:
     if not isinstance(value, str | dict | bool):
         raise expected("a JSON Schema", value)
@@ -170,4 +179,7 @@ FORMATS: Mapping[str, Collection[str]] = {
     "json_schema": ("type", "json_schema"),
 }
 TEXT_FORMATS: Mapping[str, Collection[str]] = {**FORMATS, "json_schema": tuple(TEXT_FORMAT)}
-TEXT: Mapping[str, Callable[[Any], Any]] = {"format": _text_format, "verbosity": only("medium")}
+TEXT: Mapping[str, Callable[[Any], Any]] = {
+    "format": _text_format,
+    "verbosity": only_or_ignored(("medium",), ("low", "high")),
+}

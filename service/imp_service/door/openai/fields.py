@@ -1,7 +1,8 @@
 """The fields of OpenAI's requests as data: what each is, which option of imp it sets, or why it is refused.
 
-Names that vLLM and llama.cpp added, and that clients send through `extra_body`, are rows too. docs/openai.md is made
-from these tables.
+Names of other servers (vLLM, llama-server, Ollama, OpenRouter), which clients send because their users chose another
+server before, are rows too. Such a name does what it means there. If it changes no answer it is ignored, and the reply
+says so. If it would change the answer and imp cannot do it, it is refused. docs/openai.md is made from these tables.
 """
 
 from __future__ import annotations
@@ -37,7 +38,22 @@ class Refused:
     instead: str
 
 
-Row = Sets | Accepted | Refused
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Another server's name of the field `of`, which has a row in the same table."""
+
+    kind: Kind
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A field that changes no answer here, whatever its value. The header `imp-ignored` names it."""
+
+    about: str
+
+
+Row = Sets | Accepted | Refused | Means | Ignored
 Table = Mapping[str, Row]
 
 SAMPLING: Table = {
@@ -97,10 +113,12 @@ WITHOUT_EFFECT: Table = {
     "prompt_cache_key": Accepted(kinds.text, "prefixes are cached by their content"),
     "prompt_cache_retention": Accepted(kinds.text, "cached prefixes stay while the cache has space"),
     "prompt_cache_options": Accepted(kinds.members, "prefixes are cached by their content"),
-    "service_tier": Accepted(kinds.only("auto", "default"), "there is one tier"),
+    "service_tier": Accepted(
+        kinds.only_or_ignored(("auto", "default"), ("flex", "priority", "scale")), "there is one tier"
+    ),
     "store": Accepted(kinds.flag, "answers are never stored"),
     "modalities": Accepted(kinds.only(["text"]), "output is text"),
-    "verbosity": Accepted(kinds.only("medium"), "the model decides"),
+    "verbosity": Accepted(kinds.only_or_ignored(("medium",), ("low", "high")), "the model decides"),
 }
 UNSUPPORTED: Table = {
     "functions": Refused("use `tools`"),
@@ -115,40 +133,139 @@ UNSUPPORTED: Table = {
     "guided_choice": Refused("use `structured_outputs` with `choice`"),
     "guided_grammar": Refused("use `structured_outputs` with `grammar`"),
 }
-COMMON: Table = {**SAMPLING, **STOP, **OUTPUT, **CONSTRAINTS, **SERVING, **WITHOUT_EFFECT, **UNSUPPORTED}
+# Names of other servers, on every path.
+OTHER_SERVERS: Table = {
+    "repeat_penalty": Means(kinds.number, "repetition_penalty"),
+    "typ_p": Means(kinds.number, "typical_p"),
+    "do_sample": Means(kinds.greedy_if_false, "temperature"),
+    "t_max_predict_ms": Means(kinds.milliseconds, "time_limit"),
+    "repeat_last_n": Sets(
+        kinds.window, "sampling.penalty_window", "the penalties look at this many last tokens; -1: all"
+    ),
+    "dry_multiplier": Sets(kinds.number, "sampling.dry.multiplier", "penalizes repeated sequences; 0 is off"),
+    "dry_base": Sets(kinds.number, "sampling.dry.base", "the penalty grows by this factor with each token"),
+    "dry_allowed_length": Sets(kinds.whole, "sampling.dry.allowed_length", "longest repeat without a penalty"),
+    "dry_penalty_last_n": Sets(kinds.window, "sampling.dry.window", "looks at this many last tokens; -1: all"),
+    "dry_sequence_breakers": Sets(kinds.texts, "sampling.dry.breakers", "strings that end a repeat"),
+    "format": Sets(kinds.anything, "", "Ollama's: `json`, or a JSON Schema"),
+    "mirostat": Accepted(kinds.only(0), "imp has no such sampler: use `min_p`"),
+    "tfs_z": Accepted(kinds.only(1, 1.0), "imp has no such sampler: use `min_p`"),
+    "top_a": Accepted(kinds.only(0, 0.0), "imp has no such sampler: use `min_p`"),
+    "top_n_sigma": Accepted(kinds.only(-1, -1.0, 0, 0.0), "imp has no such sampler: use `min_p`"),
+    "xtc_probability": Accepted(kinds.only(0, 0.0), "imp has no such sampler"),
+    "dynatemp_range": Accepted(kinds.only(0, 0.0), "imp has no such sampler: use `temperature`"),
+    "use_beam_search": Accepted(kinds.only(False), "imp samples"),
+    "num_beams": Accepted(kinds.only(1), "imp samples"),
+    "include_reasoning": Accepted(
+        kinds.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
+    ),
+    "reasoning_format": Accepted(
+        kinds.only("auto", "deepseek", "parsed"), "reasoning is never in the text; chats have `reasoning_content`"
+    ),
+    "mirostat_tau": Ignored("only `mirostat` uses it"),
+    "mirostat_eta": Ignored("only `mirostat` uses it"),
+    "xtc_threshold": Ignored("only `xtc_probability` uses it"),
+    "dynatemp_exponent": Ignored("only `dynatemp_range` uses it"),
+    "length_penalty": Ignored("only beam search uses it"),
+    "early_stopping": Ignored("only beam search uses it"),
+    "num_ctx": Ignored("`limits.max_context` of the server's settings is the context"),
+    **dict.fromkeys(
+        ("num_batch", "num_thread", "num_gpu", "main_gpu", "low_vram", "numa", "use_mmap", "use_mlock"),
+        Ignored("the server's settings decide it"),
+    ),
+    "num_keep": Ignored("input beyond the context is refused"),
+    "n_keep": Ignored("input beyond the context is refused"),
+    "transforms": Ignored("input beyond the context is refused"),
+    "keep_alive": Ignored("the model stays loaded"),
+    "id_slot": Ignored("imp has no slots: prefixes are cached by their content"),
+    "cache": Ignored("it is for a gateway's cache"),
+    "provider": Ignored("it is for OpenRouter's choice of a server"),
+    "route": Ignored("it is for OpenRouter's choice of a server"),
+    "timings_per_token": Ignored("`imp_` metrics have the timings"),
+    "return_progress": Ignored("a stream begins with the output"),
+    "backend_sampling": Ignored("imp chooses where it samples"),
+    "client_metadata": Ignored("not used"),
+    "samplers": Refused("imp applies its samplers in one order; leave it out"),
+    "chat_template": Refused("`model.overrides.chat_template` of the server's settings replaces the template"),
+    "options": Refused("put its members into the request itself"),
+}
+COMMON: Table = {
+    **SAMPLING,
+    **STOP,
+    **OUTPUT,
+    **CONSTRAINTS,
+    **SERVING,
+    **WITHOUT_EFFECT,
+    **UNSUPPORTED,
+    **OTHER_SERVERS,
+}
+
+
+def names_of_limit(field: str) -> Table:
+    """Other servers' names of the most tokens of an output."""
+    return {
+        "n_predict": Means(kinds.limit, field),
+        "num_predict": Means(kinds.limit, field),
+        "max_new_tokens": Means(kinds.whole, field),
+    }
+
+
+# Whether the model is to reason, in the words of Ollama, Qwen, and Anthropic.
+THINKING: Table = {
+    "think": Sets(
+        kinds.flag_or_text, "", "whether the model reasons, or how much: variables of the model's chat template"
+    ),
+    "enable_thinking": Sets(kinds.flag, "", "whether the model reasons: variables of the model's chat template"),
+    "thinking": Sets(
+        kinds.members, "", '`{"type": "enabled"}` or `disabled`: whether the model reasons, as `enable_thinking`'
+    ),
+}
 
 CHAT: Table = {
     "messages": Sets(kinds.entries, "chat.messages", "the conversation"),
-    "max_completion_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: up to the context's end"),
+    "max_completion_tokens": Sets(kinds.whole, "stop.max_tokens", "unset or -1: up to the context's end"),
     "max_tokens": Sets(kinds.whole, "stop.max_tokens", "the older name of `max_completion_tokens`"),
     "logprobs": Sets(kinds.flag, "output.logprobs", "log probabilities of the output"),
     "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "candidates of each token; needs `logprobs`"),
     "tools": Sets(kinds.entries, "chat.tools_json", "functions that the model may call"),
     "tool_choice": Sets(kinds.anything, "tool_choice", "`none`, `auto`, `required`, one function, or `allowed_tools`"),
     "parallel_tool_calls": Sets(kinds.flag, "", "false: the output ends after its first call"),
-    "reasoning_effort": Sets(kinds.text, "chat.template_kwargs_json", "a variable of the model's chat template"),
+    "reasoning_effort": Sets(
+        kinds.text, "chat.template_kwargs_json", "a variable of the model's chat template; `none`: no reasoning"
+    ),
+    **THINKING,
+    "reasoning": Sets(kinds.members, "", "OpenRouter's: `effort` as `reasoning_effort`, `enabled` as `think`"),
     "documents": Sets(kinds.entries, "chat.documents_json", "documents that the model's chat template shows the model"),
     "chat_template_kwargs": Sets(kinds.members, "chat.template_kwargs_json", "variables of the model's chat template"),
     "add_generation_prompt": Sets(
         kinds.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
     ),
     "continue_final_message": Sets(kinds.flag, "chat.continue_final_message", "continues the last message"),
+    "best_of": Sets(kinds.whole, "", "only the value of `n`"),
     **COMMON,
+    **names_of_limit("max_tokens"),
+    "echo": Accepted(kinds.only(False), "`/v1/completions` can repeat its prompt"),
+    "raw": Accepted(kinds.only(False), "`/v1/completions` continues a text"),
+    "system": Refused("send a message of role `system`"),
 }
 COMPLETIONS: Table = {
     "prompt": Sets(kinds.anything, "prompt", "a string, token ids, or a list of either"),
-    "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as in OpenAI's API"),
+    "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as in OpenAI's API; -1: no limit"),
     "logprobs": Sets(kinds.number_or_flag, "output.top_logprobs", "log probabilities with this many candidates"),
     "echo": Sets(kinds.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
     "best_of": Sets(kinds.whole, "", "only the value of `n`"),
     **COMMON,
+    **names_of_limit("max_tokens"),
+    **dict.fromkeys(THINKING, Ignored("a text has no chat template")),
+    "raw": Accepted(kinds.only(True), "a text has no chat template: `/v1/chat/completions` uses it"),
+    "system": Refused("use `/v1/chat/completions` with a message of role `system`"),
 }
 RESPONSES: Table = {
     "input": Sets(
         kinds.anything, "chat.messages", "a string, or a list of messages, calls, their outputs and reasoning"
     ),
     "instructions": Sets(kinds.text, "", "the system message, before the input"),
-    "max_output_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: up to the context's end"),
+    "max_output_tokens": Sets(kinds.whole, "stop.max_tokens", "unset or -1: up to the context's end"),
     "include": Sets(
         kinds.texts,
         "",
@@ -160,6 +277,7 @@ RESPONSES: Table = {
     "tool_choice": CHAT["tool_choice"],
     "parallel_tool_calls": CHAT["parallel_tool_calls"],
     "reasoning": Sets(kinds.members, "", "`effort` is a variable of the model's chat template"),
+    **THINKING,
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     **SAMPLING,
     **STOP,
@@ -169,9 +287,14 @@ RESPONSES: Table = {
     "grammar": CONSTRAINTS["grammar"],
     **SERVING,
     **WITHOUT_EFFECT,
+    **OTHER_SERVERS,
+    **names_of_limit("max_output_tokens"),
     "metadata": Sets(kinds.labels, "", "returned with the response"),
     "background": Accepted(kinds.only(False), "a response ends with its call"),
-    "truncation": Accepted(kinds.only("disabled"), "input beyond the context is refused"),
+    "truncation": Accepted(kinds.only_or_ignored(("disabled",), ("auto",)), "input beyond the context is refused"),
+    "raw": Accepted(kinds.only(False), "`/v1/completions` continues a text"),
+    "system": Refused("use `instructions`"),
+    "suffix": UNSUPPORTED["suffix"],
     "access_programs": Refused("leave it out"),
     "background_options": Refused("leave it out: a response ends with its call"),
     "context_management": Refused("send a shorter `input`"),
@@ -194,6 +317,9 @@ TOKENIZE: Table = {
     "messages": CHAT["messages"],
     "tools": CHAT["tools"],
     "documents": CHAT["documents"],
+    "reasoning_effort": CHAT["reasoning_effort"],
+    **THINKING,
+    "reasoning": CHAT["reasoning"],
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     "add_generation_prompt": CHAT["add_generation_prompt"],
     "continue_final_message": CHAT["continue_final_message"],

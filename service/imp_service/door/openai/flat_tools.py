@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.door.openai.kinds import Mismatch, entries, flag, members, read_members, shown, text, within
-from imp_service.door.openai.tools import SHOWN_CHOICES, Choice, by_name, read_allowed
+from imp_service.door.openai.kinds import (
+    Mismatch,
+    entries,
+    flag,
+    ignored,
+    members,
+    read_members,
+    refused,
+    shown,
+    text,
+    within,
+)
+from imp_service.door.openai.tools import SHOWN_CHOICES, Choice, Tool, by_name, read_allowed
 
 FUNCTION = "function"
 READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -15,11 +26,16 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "description": text,
     "parameters": members,
     "strict": flag,
+    FUNCTION: refused("its members belong into the tool itself"),
 }
 
 
-def read_flat_tools(value: Any) -> list[dict[str, Any]]:
-    """The tools in the form of chats. Each must be a function with a name."""
+def read_flat_tools(value: Any) -> list[Tool | None]:
+    """The tools in the form of chats. Each function must have a name.
+
+    Other tools run on the server of OpenAI, or need its format of calls. Agents offer them without being asked, and go
+    on without them. So such a tool is ignored: None.
+    """
     return [within(f"[{i}]", _tool, each) for i, each in enumerate(entries(value))]
 
 
@@ -41,10 +57,10 @@ def _name_of(value: Any) -> str:
     return str(within(".name", text, value.get("name")))
 
 
-def _tool(value: Any) -> dict[str, Any]:
-    kind = members(value).get("type")
-    if kind != FUNCTION:
-        raise Mismatch(f"{shown(kind)} is not supported: declare a function, and run it yourself", ".type")
+def _tool(value: Any) -> Tool | None:
+    if within(".type", text, members(value).get("type")) != FUNCTION:
+        ignored(value)
+        return None
     found = read_members(value, READERS)
     if not found.get("name"):
         raise Mismatch("not set", ".name")

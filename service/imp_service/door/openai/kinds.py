@@ -14,6 +14,12 @@ MAX_SHOWN = 64
 # OpenAI's limits of `metadata`.
 MAX_LABELS, MAX_LABEL_NAME, MAX_LABEL = 16, 64, 512
 
+# Said once in a refusal: users of other people's clients can change the server, but not the client.
+REMEDY = 'with http.unknown_fields = "ignore" the server ignores unknown fields'
+
+# Most tokens of an output that only the context bounds, as in llama-server, LM Studio and Ollama.
+NO_LIMIT = -1
+
 # Takes a value and returns it in the form that imp uses. Raises Mismatch.
 Kind = Callable[[Any], Any]
 
@@ -42,21 +48,30 @@ def within(where: str, read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class _Ignored:
-    """Members of one field that are ignored."""
+    """What is ignored of one field."""
 
-    def __init__(self, field: str, paths: list[str]) -> None:
+    def __init__(self, field: str, paths: list[str], *, unknown: bool) -> None:
         self.paths = paths
+        # Unknown members are ignored.
+        self.unknown = unknown
         # The path of the value that is read, in parts.
         self.place = [field]
+
+    def add(self, member: str = "") -> None:
+        """Adds the value that is read, or its member."""
+        self.paths.append("".join(self.place) + member)
 
 
 _IGNORED: ContextVar[_Ignored | None] = ContextVar("_IGNORED", default=None)
 
 
 @contextmanager
-def unknown_ignored(field: str, paths: list[str]) -> Iterator[None]:
-    """Within the `with` block unknown members of a field are not refused. Their paths are added to `paths`."""
-    token = _IGNORED.set(_Ignored(field, paths))
+def ignored_in(field: str, paths: list[str], *, unknown: bool) -> Iterator[None]:
+    """Within the `with` block the paths of what is ignored of a field are added to `paths`.
+
+    `unknown`: its unknown members are ignored too. Otherwise they are refused.
+    """
+    token = _IGNORED.set(_Ignored(field, paths, unknown=unknown))
     try:
         yield
     finally:
@@ -68,11 +83,17 @@ def known_members(value: Any, known: Collection[str]) -> dict[str, Any]:
     given = {name: each for name, each in members(value).items() if each is not None}
     ignored = _IGNORED.get()
     for name in sorted(given.keys() - set(known)):
-        if ignored is None:
-            raise Mismatch("unknown field", f".{name}")
-        ignored.paths.append(f"{''.join(ignored.place)}.{name}")
+        if ignored is None or not ignored.unknown:
+            raise Mismatch(f"unknown field ({REMEDY})", f".{name}")
+        ignored.add(f".{name}")
         del given[name]
     return given
+
+
+def ignored(value: Any) -> None:
+    """Any value. It is ignored, and the reply names it."""
+    if (found := _IGNORED.get()) is not None:
+        found.add()
 
 
 def expected(what: str, value: object, where: str = "") -> Mismatch:
@@ -100,6 +121,13 @@ def flag(value: Any) -> bool:
     return value
 
 
+def flag_or_text(value: Any) -> bool | str:
+    """true, false or a string."""
+    if not isinstance(value, bool | str):
+        raise expected("true, false or a string", value)
+    return value
+
+
 def number(value: Any) -> float:
     """A number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -117,6 +145,28 @@ def whole(value: Any) -> int:
 def whole_or_all(value: Any) -> int:
     """An integer. -1 is 0: both mean all."""
     return 0 if whole(value) == -1 else whole(value)
+
+
+def limit(value: Any) -> int:
+    """A number of tokens, or NO_LIMIT. Ollama's -2 is all the room of the context, which is the same here."""
+    return NO_LIMIT if whole(value) == -2 else int(value)
+
+
+def window(value: Any) -> int:
+    """The last tokens that a penalty looks at, as in llama-server: -1 is all of them, which imp writes as 0."""
+    if whole(value) == 0:
+        raise Mismatch("0, expected -1 or above 0: without a penalty leave it out, or set repetition_penalty to 1")
+    return 0 if value == -1 else int(value)
+
+
+def milliseconds(value: Any) -> float | None:
+    """A time in seconds. Zero is none."""
+    return number(value) / 1000 or None
+
+
+def greedy_if_false(value: Any) -> int | None:
+    """The temperature of an output that is not sampled."""
+    return None if flag(value) else 0
 
 
 def seed(value: Any) -> int | None:
@@ -209,9 +259,30 @@ def only(*allowed: Any) -> Kind:
     return check
 
 
+def only_or_ignored(allowed: Collection[Any], without_effect: Collection[Any]) -> Kind:
+    """One of the allowed values, or one that is ignored, and the reply names it."""
+    known = only(*allowed, *without_effect)
+
+    def check(value: Any) -> Any:
+        if known(value) in allowed:
+            return value
+        return ignored(value)
+
+    return check
+
+
 def anything(value: Any) -> Any:
     """Any value."""
     return value
+
+
+def refused(instead: str) -> Kind:
+    """A reader that refuses every value, and names what to use in its place."""
+
+    def refuse(value: Any) -> None:
+        raise Mismatch(f"not supported: {instead}")
+
+    return refuse
 
 
 def number_or_flag(value: Any) -> int | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.door.openai.kinds import Mismatch, entries, expected, members, read_members, text, within
+from imp_service.door.openai.kinds import Mismatch, entries, expected, members, read_members, refused, text, within
 from imp_service.text import ChatMessage
 
 TEXT_PARTS = ("text", "input_text", "output_text")
@@ -62,15 +62,6 @@ def _tool_calls(value: Any) -> str:
     return json.dumps(entries(value), ensure_ascii=False) if entries(value) else ""
 
 
-def _refused(instead: str) -> Callable[[Any], None]:
-    """A reader that refuses every value, and names what to use in its place."""
-
-    def refuse(value: Any) -> None:
-        raise Mismatch(f"not supported: {instead}")
-
-    return refuse
-
-
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "role": text,
     "content": content_of,
@@ -81,6 +72,6 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "annotations": entries,
     "reasoning_content": text,
     "reasoning": text,
-    "audio": _refused("messages are text"),
-    "function_call": _refused("use tool_calls"),
+    "audio": refused("messages are text"),
+    "function_call": refused("use tool_calls"),
 }

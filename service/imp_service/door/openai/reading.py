@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from imp_service.api.errors import FieldsInvalid, Violation
-from imp_service.door.openai.fields import Accepted, Refused, Sets, Table
-from imp_service.door.openai.kinds import Mismatch, unknown_ignored
+from imp_service.door.openai.fields import Accepted, Ignored, Means, Refused, Sets, Table
+from imp_service.door.openai.kinds import REMEDY, Mismatch, ignored_in, shown
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import refuse_findings
 from imp_service.serving.rules.kinds import Finding
@@ -33,12 +32,14 @@ class Reading:
     def __init__(self, body: Mapping[str, Any], table: Table, *, ignores_unknown: bool) -> None:
         self.values: dict[str, Any] = {}
         self.violations: list[Violation] = []
-        # Fields and members that were ignored, as the settings allow.
+        # Fields, members and values that were ignored: those without effect here, and as the settings say unknown ones.
         self.ignored: list[str] = []
         self._unknown: list[Violation] = []
         self._refusals: list[Refusal] = []
         # Option -> the caller's name of the field that set it.
         self._names: dict[str, str] = {}
+        # Field -> the caller's name of it, which may be that of another server.
+        self._spelled: dict[str, str] = {}
         self._table = table
         self._ignores_unknown = ignores_unknown
         for name, value in body.items():
@@ -55,13 +56,18 @@ class Reading:
         for name, value in self.values.items():
             row = self._table[name]
             option = row.option if isinstance(row, Sets) else ""
-            if option.startswith(f"{group}."):
-                found[option.removeprefix(f"{group}.")] = value
+            own_group, _, own_name = option.rpartition(".")
+            if own_group == group:
+                found[own_name] = value
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a field, or `default` if it is unset."""
         return self.values.get(name, default)
+
+    def spelled(self, name: str) -> str:
+        """The caller's name of a field."""
+        return self._spelled.get(name, name)
 
     def wrong(self, path: str, message: str) -> None:
         """Adds a violation. `path` begins with the caller's name of a field."""
@@ -72,12 +78,15 @@ class Reading:
         if name not in self.values and not any(_is_in(name, each.path) for each in self.violations):
             self.wrong(name, "not set")
 
-    def read(self, name: str, read: Callable[[Any], T], default: T) -> T:
-        """The field read further by `read`, which raises Mismatch. `default` if it is unset or wrong."""
+    def read(self, name: str, read: Callable[[Any], T], default: T, *, ignores_unknown: bool = False) -> T:
+        """The field read further by `read`, which raises Mismatch. `default` if it is unset or wrong.
+
+        `ignores_unknown`: its unknown members are ignored whatever the settings say.
+        """
         if name not in self.values:
             return default
         try:
-            with unknown_ignored(name, self.ignored) if self._ignores_unknown else nullcontext():
+            with ignored_in(name, self.ignored, unknown=ignores_unknown or self._ignores_unknown):
                 return read(self.values[name])
         except Mismatch as mismatch:
             self.wrong(f"{name}{mismatch.where}", mismatch.message)
@@ -127,15 +136,29 @@ class Reading:
             if value not in ([], {}, ""):
                 self.wrong(name, f"not supported: {row.instead}")
             return
+        if isinstance(row, Ignored):
+            self.ignored.append(name)
+            return
         try:
-            read = row.kind(value)
+            with ignored_in(name, self.ignored, unknown=self._ignores_unknown):
+                read = row.kind(value)
         except Mismatch as mismatch:
             why = f" ({row.about})" if isinstance(row, Accepted) else ""
             self.wrong(f"{name}{mismatch.where}", f"{mismatch.message}{why}")
             return
-        if read is None:
+        if read is not None:
+            self._set(row.of if isinstance(row, Means) else name, read, name)
+
+    def _set(self, field: str, value: object, name: str) -> None:
+        """Sets a field that the caller calls `name`."""
+        if self.values.get(field, value) != value:
+            before = self.spelled(field)
+            given, other = (shown(each) for each in (value, self.values[field]))
+            self.wrong(name, f"means {field} = {given}, expected the value of {before}, {other}")
             return
-        self.values[name] = read
+        self.values[field] = value
+        self._spelled[field] = name
+        row = self._table[field]
         if isinstance(row, Sets) and row.option:
             self._names[row.option] = name
 
@@ -146,7 +169,8 @@ class Reading:
         is_hinted = len(self._unknown) < MAX_HINTS
         close = get_close_matches(name[:MAX_NAME], known, n=1) if is_hinted else ()
         hint = f", did you mean {close[0]}?" if close else ""
-        self._unknown.append(Violation(path, f"unknown field{hint}"))
+        remedy = "" if self._unknown else f" ({REMEDY})"
+        self._unknown.append(Violation(path, f"unknown field{hint}{remedy}"))
 
 
 def _is_in(name: str, path: str) -> bool:

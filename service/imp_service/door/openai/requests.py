@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from imp_service.api.errors import Violation
 from imp_service.api.options import (
     DENSE,
     CacheOptions,
+    DryOptions,
     GenerationRequest,
     OutputOptions,
     Prompt,
@@ -21,7 +21,19 @@ from imp_service.api.options import (
 )
 from imp_service.door.openai import fields
 from imp_service.door.openai.constraints import read_constraint
-from imp_service.door.openai.kinds import Mismatch, expected, flag, known_members, token_ids, within
+from imp_service.door.openai.kinds import (
+    NO_LIMIT,
+    Mismatch,
+    expected,
+    flag,
+    ignored,
+    known_members,
+    only,
+    read_members,
+    text,
+    token_ids,
+    within,
+)
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
@@ -50,6 +62,18 @@ MAX_PROMPTS = 64
 SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
 COMPLETION_TOKENS = 16
+# Variables by which templates know whether the model is to reason: Qwen's and GLM's; DeepSeek's and Granite's.
+SWITCHES = ("enable_thinking", "thinking")
+# The effort of a model that does not reason.
+NO_EFFORT = "none"
+# OpenRouter's object. The reasoning is always sent, and its length is the model's choice.
+ROUTED_REASONING: Mapping[str, Callable[[Any], Any]] = {
+    "effort": text,
+    "enabled": flag,
+    "exclude": ignored,
+    "max_tokens": ignored,
+    "summary": ignored,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +111,18 @@ class ParsedRequest:
         return f"prompt[{prompt}]" if found == "prompt" and len(self.requests) > 1 else found
 
 
-def read_chat(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, has_developer: bool, ignores_unknown: bool
-) -> ParsedRequest:
+def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> ParsedRequest:
     """A chat completion. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
     reading.require("messages")
-    messages = messages_of(reading, has_developer=has_developer)
+    messages = messages_of(reading, served)
     choice = reading.read("tool_choice", read_tool_choice, AUTO)
     chat = ChatPrompt(
         messages=messages,
         tools_json=tools_json(reading, reading.read("tools", read_tools, []), choice),
         add_generation_prompt=reading.get("add_generation_prompt"),
         continue_final_message=reading.get("continue_final_message"),
-        template_kwargs_json=template_variables(reading, reading.get("reasoning_effort")),
+        template_kwargs_json=chat_variables(reading, served),
         documents_json=documents_of(reading),
     )
     _one_limit(reading)
@@ -111,10 +133,16 @@ def read_chat(
     return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)])
 
 
-def messages_of(reading: Reading, *, has_developer: bool) -> tuple[ChatMessage, ...]:
+def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...]:
     """The messages of a chat; none if they are unset or wrong. Errors about them get the caller's names."""
     no_messages: tuple[ChatMessage, ...] = ()
-    messages = reading.read("messages", lambda value: read_messages(value, has_developer=has_developer), no_messages)
+    has_developer = served.template_has("developer")
+    messages = reading.read(
+        "messages",
+        lambda value: read_messages(value, has_developer=has_developer),
+        no_messages,
+        ignores_unknown=True,
+    )
     reading.set_prompt_by("messages")
     for i, message in enumerate(messages):
         if message.tool_calls_json:
@@ -134,8 +162,6 @@ def read_completion(
     for i, prompt in enumerate(prompts):
         where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
         reading.add(_prompt_findings(reading, prompt, where, served))
-    if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
-        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
     reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
     logprobs = reading.get("logprobs")
     scores_prompt = reading.get("echo", False) and logprobs is not None
@@ -210,10 +236,16 @@ def generation_of(
         output = replace(output, prompt_logprobs=True, prompt_token_ids=True, top_logprobs=n_top)
     if reading.get("return_token_ids"):
         output = replace(output, prompt_token_ids=True)
+    if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
+        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
     stop = {"time_limit": served.settings.limits.request_time.total_seconds(), **reading.options("stop")}
+    if stop.get("max_tokens") == NO_LIMIT:
+        stop["max_tokens"] = None
     sampling = reading.options("sampling")
     if sampling.get("top_p") == 0:
         sampling["top_p"] = SMALLEST_TOP_P
+    if dry := reading.options("sampling.dry"):
+        sampling["dry"] = DryOptions(**dry)
     request = GenerationRequest(
         prompt=prompt,
         sampling=SamplingOptions(**sampling),
@@ -272,7 +304,7 @@ def _one_limit(reading: Reading) -> None:
     """`max_tokens` and `max_completion_tokens` are two names of one option."""
     old, new = reading.get("max_tokens"), reading.get("max_completion_tokens")
     if old is not None and new is not None and old != new:
-        reading.wrong("max_tokens", f"{old}, expected the value of max_completion_tokens, {new}")
+        reading.wrong(reading.spelled("max_tokens"), f"{old}, expected the value of max_completion_tokens, {new}")
 
 
 def documents_of(reading: Reading) -> str:
@@ -281,12 +313,55 @@ def documents_of(reading: Reading) -> str:
     return json.dumps(documents, ensure_ascii=False) if documents else ""
 
 
-def template_variables(reading: Reading, effort: str | None = None) -> str:
-    """The variables of the chat template, as JSON. `effort` is how much the model is to reason."""
-    variables = dict(reading.get("chat_template_kwargs", {}))
-    if effort is not None:
-        variables.setdefault("reasoning_effort", effort)
+def chat_variables(reading: Reading, served: ServedModel) -> str:
+    """The variables of a chat's template, as JSON. OpenAI has the effort in a field, OpenRouter in an object."""
+    no_wishes: dict[str, Any] = {}
+    routed = reading.read("reasoning", lambda value: read_members(value, ROUTED_REASONING), no_wishes)
+    efforts = {"reasoning_effort": reading.get("reasoning_effort"), "reasoning.effort": routed.get("effort")}
+    return template_variables(reading, served, efforts, {"reasoning.enabled": routed.get("enabled")})
+
+
+def template_variables(
+    reading: Reading, served: ServedModel, efforts: Mapping[str, str | None], switches: Mapping[str, bool | None]
+) -> str:
+    """The variables of the chat template, as JSON.
+
+    `efforts` and `switches` say how much and whether the model is to reason, by the fields that said so.
+    """
+    think = reading.get("think")
+    efforts = {**efforts, "think": think if isinstance(think, str) else None}
+    switches = {
+        **switches,
+        "think": None if think is None else think is not False and think != NO_EFFORT,
+        "enable_thinking": reading.get("enable_thinking"),
+        "thinking": reading.read("thinking", _is_thinking, None),
+    }
+    variables: dict[str, Any] = {}
+    for name in {**efforts, **switches}:
+        effort = efforts.get(name)
+        is_on = False if effort == NO_EFFORT else switches.get(name)
+        wanted = {"reasoning_effort": effort, **dict.fromkeys(SWITCHES, is_on)}
+        _wish(reading, served, name, variables, {key: each for key, each in wanted.items() if each is not None})
+    variables |= reading.get("chat_template_kwargs", {})
     return json.dumps(variables, ensure_ascii=False) if variables else ""
+
+
+def _wish(
+    reading: Reading, served: ServedModel, name: str, variables: dict[str, Any], wanted: Mapping[str, Any]
+) -> None:
+    """Sets variables of the template. A wish of which the template knows none is ignored."""
+    if wanted and not any(map(served.template_has, wanted)):
+        reading.ignored.append(name)
+        return
+    for variable, value in wanted.items():
+        if variables.setdefault(variable, value) != value:
+            reading.wrong(name, f"means {variable} = {json.dumps(value)}, but another field says the opposite")
+            return
+
+
+def _is_thinking(value: Any) -> bool:
+    found = read_members(value, {"type": only("enabled", "disabled", "adaptive", "auto"), "budget_tokens": ignored})
+    return bool(found.get("type") != "disabled")
 
 
 def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -> Iterator[Finding]:
@@ -296,9 +371,6 @@ def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -
         yield from CHAT.check(request.prompt, "chat", served)
     if stop.max_tokens is not None:
         yield from MAX_TOKENS.check(stop.max_tokens, path("stop.max_tokens"), served)
-        if served.max_context < stop.max_tokens < 2**32:
-            words = f"{stop.max_tokens}, expected at most {served.max_context}, the context of the model"
-            yield Violation(path("stop.max_tokens"), words)
     if stop.time_limit is not None:
         yield from TIME_LIMIT.check(stop.time_limit, path("stop.time_limit"), served)
     if request.output.prompt_logprobs:

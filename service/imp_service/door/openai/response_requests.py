@@ -8,12 +8,12 @@ from typing import Any
 
 from imp_service.api.options import OutputOptions
 from imp_service.door.openai import fields
-from imp_service.door.openai.flat_tools import read_flat_choice, read_flat_tools
+from imp_service.door.openai.flat_tools import FUNCTION, read_flat_choice, read_flat_tools
 from imp_service.door.openai.items import InputMessage, read_input
-from imp_service.door.openai.kinds import Mismatch, only, read_members, shown
+from imp_service.door.openai.kinds import Mismatch, only, only_or_ignored, read_members, shown
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.requests import Caller, ParsedRequest, generation_of, parsed_request, template_variables
-from imp_service.door.openai.tools import AUTO, tools_json
+from imp_service.door.openai.tools import AUTO, Tool, tools_json
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 
@@ -23,28 +23,35 @@ ENCRYPTED = "reasoning.encrypted_content"
 # Only `effort` has an effect. The other members have none in imp.
 REASONING = {
     "effort": only("none", "minimal", "low", "medium", "high", "xhigh", "max"),
-    "summary": only("auto"),
-    "generate_summary": only("auto"),
+    "summary": only_or_ignored(("auto",), ("concise", "detailed")),
+    "generate_summary": only_or_ignored(("auto",), ("concise", "detailed")),
     "mode": only("standard"),
     "context": only("auto"),
 }
 
 
 def read_response(
-    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, has_developer: bool, ignores_unknown: bool
+    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
 ) -> ParsedRequest:
     """A response. Raises FieldsInvalid with everything that is wrong."""
     reading = Reading(body, fields.RESPONSES, ignores_unknown=ignores_unknown)
     reading.require("input")
     no_input: list[InputMessage] = []
-    conversation = reading.read("input", lambda value: read_input(value, has_developer=has_developer), no_input)
+    has_developer = served.template_has("developer")
+    conversation = reading.read(
+        "input", lambda value: read_input(value, has_developer=has_developer), no_input, ignores_unknown=True
+    )
     no_reasoning: dict[str, Any] = {}
     reasoning = reading.read("reasoning", lambda value: read_members(value, REASONING), no_reasoning)
     choice = reading.read("tool_choice", read_flat_choice, AUTO)
+    no_tools: list[Tool | None] = []
+    tools = reading.read("tools", read_flat_tools, no_tools, ignores_unknown=True)
+    # The response repeats what the model was offered.
+    reading.values["tools"] = [{"type": FUNCTION, **tool[FUNCTION]} for tool in tools if tool is not None]
     chat = ChatPrompt(
         messages=_messages(reading, conversation),
-        tools_json=tools_json(reading, reading.read("tools", read_flat_tools, []), choice, ".function"),
-        template_kwargs_json=template_variables(reading, reasoning.get("effort")),
+        tools_json=tools_json(reading, tools, choice, ".function"),
+        template_kwargs_json=template_variables(reading, served, {"reasoning.effort": reasoning.get("effort")}, {}),
     )
     request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
     return replace(parsed_request(reading, [request]), repeats_answer=True, token_by_token=request.output.logprobs)

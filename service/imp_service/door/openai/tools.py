@@ -28,7 +28,7 @@ class Choice:
 AUTO = Choice()
 
 
-def read_tools(value: Any) -> list[Tool]:
+def read_tools(value: Any) -> list[Tool | None]:
     """The tools. Each must be a function with a name."""
     for i, tool in enumerate(entries(value)):
         if members(tool).get("type") != "function":
@@ -66,13 +66,15 @@ def read_allowed(value: Any, name_of: Callable[[Any], str]) -> Choice:
     return Choice(mode, tuple(within(f".tools[{i}]", _function, each, name_of) for i, each in enumerate(listed)))
 
 
-def tools_json(reading: Reading, tools: Sequence[Tool], choice: Choice, inner: str = "") -> str:
+def tools_json(reading: Reading, tools: Sequence[Tool | None], choice: Choice, inner: str = "") -> str:
     """The tools that the model may call, as JSON. `inner`: the caller's tools have no such member."""
-    known = [tool["function"]["name"] for tool in tools]
+    known = [None if tool is None else tool["function"]["name"] for tool in tools]
     for name in choice.allowed or ():
         if name not in known:
             reading.wrong("tool_choice", f"{shown(name)} is not a function of tools")
-    shown_ids = [i for i, name in enumerate(known) if choice.allowed is None or name in choice.allowed]
+    shown_ids = [
+        i for i, name in enumerate(known) if name is not None and (choice.allowed is None or name in choice.allowed)
+    ]
     for place, i in enumerate(shown_ids):
         reading.set_by(f"chat.tools_json[{place}]{inner}", f"tools[{i}]")
     return json.dumps([tools[i] for i in shown_ids], ensure_ascii=False) if shown_ids else ""

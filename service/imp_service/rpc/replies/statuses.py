@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import grpc
 from google.protobuf.message import Message
 
+from imp_service.api.errors import advised
 from imp_service.pb.inference_pb2 import StepError
 from imp_service.rpc.replies.status_details import (
     bad_request,
@@ -28,6 +30,10 @@ NEVER_MS = -1
 SOONEST_MS = 1
 # gRPC waits for a pushback in silence, however long it is. A longer wait is the caller's decision.
 LONGEST_PUSHBACK = 10.0  # seconds
+# What a caller of this API can do, where the reason alone does not say it.
+ADVICE: Mapping[str, str] = {
+    "NO_CHAT_TEMPLATE": "send `text` in place of `chat`, or serve a model that is made for chats (instruct)",
+}
 
 TrailingMetadata = tuple[tuple[str, str | bytes], ...]
 
@@ -37,13 +43,18 @@ def status_code(failure: Failure) -> grpc.StatusCode:
     return grpc.StatusCode[failure.row.code]
 
 
+def message_of(failure: Failure) -> str:
+    """The message of the status."""
+    return advised(failure.reason, failure.message, ADVICE)
+
+
 def trailing_metadata(failure: Failure) -> TrailingMetadata:
     """The details of the status, and the pushback."""
     if not failure.row.has_reason:
         return ()
     details = [error_info(failure.reason, failure.metadata)]
     details += [_detail(detail, failure) for detail in failure.row.details if not _is_left_out(detail, failure)]
-    packed = packed_status(status_code(failure).value[0], failure.message, details)
+    packed = packed_status(status_code(failure).value[0], message_of(failure), details)
     trailing: TrailingMetadata = ((DETAILS_KEY, packed),)
     pushback_ms = _pushback_ms(failure)
     return trailing if pushback_ms is None else (*trailing, (PUSHBACK_KEY, str(pushback_ms)))
@@ -51,7 +62,7 @@ def trailing_metadata(failure: Failure) -> TrailingMetadata:
 
 def step_error(failure: Failure) -> StepError:
     """The failure as a message, for one session of a batched step or one request of a stream."""
-    return StepError(code=status_code(failure).value[0], reason=failure.reason, message=failure.message)
+    return StepError(code=status_code(failure).value[0], reason=failure.reason, message=message_of(failure))
 
 
 def _pushback_ms(failure: Failure) -> int | None:

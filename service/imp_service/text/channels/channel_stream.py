@@ -54,6 +54,8 @@ class ParsePlan:
     origin: tuple[int | str, ...]
     # The output ends after its first complete call.
     ends_after_call: bool = False
+    # The output can only be calls.
+    is_forced: bool = False
 
 
 def visible(table: TokenTable, dialect: Dialect, ends: frozenset[int]) -> TokenTable:
@@ -112,6 +114,7 @@ class ChannelStream:
         ids = CallIds(plan.dialect.ids, (*plan.origin, sequence))
         self._calls = CallWriter(plan.tools or (), ids, plan.dialect.notation)
         self._ends_after_call = plan.ends_after_call
+        self._is_forced = plan.is_forced
         self._reasoning_count = ReasoningCount()
         self._n_outputs = 0
         self._has_ended = False
@@ -127,11 +130,11 @@ class ChannelStream:
         """The delta of several outputs together. Not for a stream that seeks its end."""
         return self._delta(self._splitter.feed(b"".join([self._text_of(each) for each in token_ids])))
 
-    def finish(self) -> ChannelDelta:
-        """The text that was held back. Call it after the last token."""
+    def finish(self, *, is_cut: bool = False) -> ChannelDelta:
+        """The text that was held back. Call it after the last token. `is_cut`: a limit ended the output."""
         if self._has_ended:
             return ChannelDelta()
-        delta = self._delta(self._splitter.finish())
+        delta = self._delta(self._splitter.finish(is_cut=is_cut, is_call=self._is_forced))
         if not self._has_ended:
             delta.text += self._content.finish()
             delta.reasoning += self._reasoning.decode(b"", True)

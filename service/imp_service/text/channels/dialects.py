@@ -13,6 +13,23 @@ _TOOL_CALL = Marker("<tool_call>", before=1)
 # Everything is content.
 PLAIN = Dialect("plain")
 
+# For models whose template writes no call: imp tells them this form. A model that knows another one often writes the
+# object alone.
+GENERIC = Dialect(
+    "generic",
+    forms=(
+        CallForm(
+            begin=_TOOL_CALL,
+            head=' { "name" : "$name" , "arguments" : ',
+            tails=(" }",),
+            end=" </tool_call>",
+            after_end=1,
+        ),
+        CallForm(begin=None, head=' { "name" : "$name" , "arguments" : ', tails=(" }",)),
+        CallForm(begin=None, head=' { "name" : "$name" , "parameters" : ', tails=(" }",)),
+    ),
+)
+
 _ROWS = (
     Dialect(
         # Qwen2.5, Qwen3, Hermes, Granite 4, SmolLM3.

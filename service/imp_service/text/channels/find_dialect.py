@@ -51,6 +51,23 @@ def named_dialect(name: str) -> Dialect:
     return DIALECTS[name]
 
 
+def shows_tools(render: Render) -> bool:
+    """Whether a chat template shows the model its tools."""
+    return _shows(render, ChatPrompt((_QUESTION,), TOOLS_JSON), _NAME)
+
+
+def shows_system(render: Render) -> bool:
+    """Whether a chat template shows the model a system message."""
+    return _shows(render, ChatPrompt((ChatMessage("system", _NAME), _QUESTION)), _NAME)
+
+
+def _shows(render: Render, chat: ChatPrompt, text: str) -> bool:
+    try:
+        return text in render(chat)
+    except TextError:
+        return False
+
+
 def opens_reasoning(dialect: Dialect, prompt: str) -> bool:
     """Whether the prompt ends with an open reasoning block."""
     return dialect.reasoning is not None and prompt.rstrip().endswith(dialect.reasoning.begin.text)

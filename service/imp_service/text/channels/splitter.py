@@ -55,14 +55,19 @@ class ChannelSplitter:
             data = self._reader(data)
         return self._taken()
 
-    def finish(self) -> list[Piece]:
-        """The bytes that were held back. Call it at the end. A call with a complete name is reported."""
+    def finish(self, *, is_cut: bool = False, is_call: bool = False) -> list[Piece]:
+        """The bytes that were held back. Call it at the end. A call with a complete name is reported.
+
+        `is_cut`: a limit ended the output, so what may begin a call is taken for one. `is_call`: the output can be
+        nothing else.
+        """
         named = None if self._choice is None else self._choice.named()
         if named is not None:
             self._out += named
             self._emit(PieceKind.HEAD_END)
         else:
-            self._emit(self._held_kind, self._waiting)
+            begins_call = is_cut and self._held_kind is PieceKind.CONTENT and (is_call or self._holds_call)
+            self._emit(PieceKind.MARKER if begins_call else self._held_kind, self._waiting)
         self._held, self._choice = b"", None
         return self._taken()
 
@@ -70,6 +75,14 @@ class ChannelSplitter:
     def n_held(self) -> int:
         """The number of bytes that are held back."""
         return len(self._waiting)
+
+    @property
+    def _holds_call(self) -> bool:
+        """Whether the bytes that are held back begin with the marker of a call, or with a part of it."""
+        if self._choice is not None and self._choice.marker:
+            return True
+        begins = [text.encode() for form in self._forms if form.begin for text in form.begin.forms]
+        return bool(self._waiting.strip(b"\n")) and any(begin.startswith(self._waiting) for begin in begins)
 
     @property
     def _waiting(self) -> bytes:

@@ -117,8 +117,8 @@ def test_oai_7_native_calls_come_with_their_index(http: HttpServed) -> None:
 
 def test_oai_7_an_error_has_a_message_that_it_can_show(http: HttpServed) -> None:
     """Open WebUI shows `error.message`."""
-    reply = http.client.post("/v1/chat/completions", body(QUESTION, stream=False, max_tokens=100_000))
-    assert reply.refusal == (400, "field_invalid", "max_tokens") and "100000" in reply.error["message"]
+    reply = http.client.post("/v1/chat/completions", body(QUESTION, stream=False, temperature=200))
+    assert reply.refusal == (400, "field_invalid", "temperature") and "200" in reply.error["message"]
     other = http.client.post("/v1/chat/completions", {**body(QUESTION, stream=True), "model": "gone"})
     assert (other.status, other.error["code"]) == (404, "model_not_found")
 

@@ -336,7 +336,7 @@ def test_htp_2_one_prompt_that_fails_fails_all(http: HttpServed) -> None:
     [
         ([[300] * 8, [300] * 600], {"max_tokens": 4}, "context_length_exceeded"),
         ([[300] * 8, "the " * 3000], {"max_tokens": 4}, "context_length_exceeded"),
-        ([[300] * 8, [300] * 500], {"max_tokens": 100}, "context_length_exceeded"),
+        ([[300] * 8, [300] * 513], {"max_tokens": 1}, "context_length_exceeded"),
     ],
 )
 def test_oai_13_every_prompt_is_checked_before_a_stream_begins(

@@ -164,7 +164,7 @@ def test_oai_3_errors_have_their_class_code_and_param(client: OpenAI, error: Any
 def test_oai_3_oai_2_embeddings_are_refused(client: OpenAI) -> None:
     with pytest.raises(openai.APIStatusError) as raised:
         client.embeddings.create(model=MODEL, input="x")
-    assert (raised.value.status_code, raised.value.code) == (501, "not_supported_by_model")
+    assert (raised.value.status_code, raised.value.code) == (400, "not_supported_by_model")
 
 
 @pytest.mark.long

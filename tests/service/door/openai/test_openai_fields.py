@@ -11,7 +11,7 @@ from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
-from imp_service.door.openai.fields import CHAT, COMPLETIONS, RESPONSES, Accepted, Refused, Sets, Table
+from imp_service.door.openai.fields import CHAT, COMPLETIONS, RESPONSES, THINKING, Accepted, Refused, Sets, Table
 from support.http_served import HttpServed, serve_http
 
 PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
@@ -66,6 +66,13 @@ COMMON: Mapping[str, Case] = {
     "cache_salt": Case("other"),
     "cache_prompt": Case(False),
     "max_tokens": Case(3),
+    "repeat_last_n": Case(1, {**FEW, "repetition_penalty": 3}),
+    "dry_multiplier": Case(9, {**FEW, "dry_allowed_length": 0}),
+    "dry_base": Case(9, {**FEW, "dry_allowed_length": 0, "dry_multiplier": 0.1}),
+    "dry_allowed_length": Case(0, {**FEW, "dry_multiplier": 9}),
+    "dry_penalty_last_n": Case(1, {**FEW, "dry_multiplier": 9, "dry_allowed_length": 0}),
+    "dry_sequence_breakers": Case([*"aiou."], {**FEW, "dry_multiplier": 9, "dry_allowed_length": 0}),
+    "format": Case("json"),
 }
 REFUSED_BY_RESPONSES = {name for name, row in RESPONSES.items() if not isinstance(row, Sets)}
 CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
@@ -78,6 +85,7 @@ CASES: Mapping[str, tuple[Table, Mapping[str, Case]]] = {
             "logprobs": Case(True),
             "top_logprobs": Case(3, {"logprobs": True}),
             "add_generation_prompt": Case(False),
+            "best_of": Case(2, refusal=(400, "field_invalid")),
             "continue_final_message": Case(
                 True, {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}]}
             ),
@@ -121,6 +129,7 @@ ELSEWHERE = {
     "documents",
     "reasoning_effort",
     "reasoning",
+    *THINKING,
     "tools",
     "tool_choice",
     "parallel_tool_calls",
@@ -199,19 +208,37 @@ ALWAYS_ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "prompt_cache_key": (["x"], 7),
     "prompt_cache_retention": (["24h"], 7),
     "prompt_cache_options": ([{}], "x"),
-    "service_tier": (["auto", "default"], "flex"),
+    "service_tier": (["auto", "default"], "fast"),
     "store": ([False, True], "yes"),
     "modalities": ([["text"]], ["text", "audio"]),
-    "verbosity": (["medium"], "low"),
+    "verbosity": (["medium"], "none"),
+    "mirostat": ([0], 1),
+    "tfs_z": ([1, 1.0], 0.5),
+    "top_a": ([0, 0.0], 0.5),
+    "top_n_sigma": ([-1, -1.0, 0, 0.0], 2),
+    "xtc_probability": ([0, 0.0], 0.5),
+    "dynatemp_range": ([0, 0.0], 0.5),
+    "use_beam_search": ([False], True),
+    "num_beams": ([1], 2),
+    "include_reasoning": ([True], "x"),
+    "reasoning_format": (["auto", "deepseek", "parsed"], "raw"),
 }
-CHAT_ANYWAY = {**ALWAYS_ANYWAY, "metadata": ([{"a": "b"}, {}], "x")}
+CHAT_ANYWAY = {
+    **ALWAYS_ANYWAY,
+    "metadata": ([{"a": "b"}, {}], "x"),
+    "echo": ([False], True),
+    "raw": ([False], True),
+}
+TEXT_ANYWAY = {**CHAT_ANYWAY, "raw": ([True], False)}
+del TEXT_ANYWAY["echo"]
 ANYWAY: Mapping[str, Mapping[str, tuple[list[Any], Any]]] = {
     "/v1/chat/completions": CHAT_ANYWAY,
-    "/v1/completions": CHAT_ANYWAY,
+    "/v1/completions": TEXT_ANYWAY,
     "/v1/responses": {
         **ALWAYS_ANYWAY,
         "background": ([False], True),
-        "truncation": (["disabled"], "auto"),
+        "raw": ([False], True),
+        "truncation": (["disabled"], "none"),
         "stream_options": ([{}], {"include_usage": True}),
     },
 }
@@ -266,7 +293,7 @@ NESTED: list[tuple[str, dict[str, Any], list[str]]] = [
         "/v1/responses",
         {
             "input": [{"role": "user", "content": "x", "nosuch": 1}],
-            "reasoning": {"effort": "low", "nosuch": {}},
+            "reasoning": {"summary": "auto", "nosuch": {}},
             "text": {"nosuch": 1},
         },
         ["input[0].nosuch", "reasoning.nosuch", "text.nosuch"],

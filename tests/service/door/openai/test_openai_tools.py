@@ -157,17 +157,21 @@ def test_chn_11_reasoning_tokens_are_counted_in_chats_and_responses(http: HttpSe
     assert http.chat("Hello", max_tokens=2).json["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0}
 
 
-SHOWING = """{% for d in documents or [] %}{{ d.title }} {% endfor %}{% for m in messages %}
-{{- '(' + m.content + ')' if m.content is defined else 'null' }}{{ m.thinking or '' }}{% endfor %}"""
+SHOWING = """{% if tools %}{{ tools | tojson }}{% endif %}
+{%- for d in documents or [] %}{{ d.title }} {% endfor %}{% for m in messages %}
+{{- '(' + m.content + ')' if m.content is defined else 'null' }}{{ m.thinking or '' }}{% for c in m.tool_calls or [] %}
+{{- '<tool_call>\n{"name": "' + c.function.name + '", "arguments": ' }}{{ c.function.arguments | tojson }}
+{{- '}\n</tool_call>' }}{% endfor %}{% endfor %}"""
 
 
 def test_chn_10_null_content_reasoning_and_documents_reach_the_template(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_text(SHOWING)
     calls = [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
+    written = '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
     said: list[tuple[dict[str, Any], str]] = [
-        ({"content": None, "tool_calls": calls}, "null"),
-        ({"tool_calls": calls}, "null"),
-        ({"content": "", "tool_calls": calls}, "()"),
+        ({"content": None, "tool_calls": calls}, f"null{written}"),
+        ({"tool_calls": calls}, f"null{written}"),
+        ({"content": "", "tool_calls": calls}, f"(){written}"),
         ({"content": "a", "reasoning_content": "why"}, "(a)why"),
         ({"content": "a", "reasoning": "why"}, "(a)why"),
     ]

@@ -65,6 +65,19 @@ def test_ply_2_the_figures_are_those_of_the_api(http: HttpServed, visit: Any) ->
 
 
 @pytest.mark.long
+def test_ply_2_oai_16_a_limit_beyond_the_context_ends_with_the_context_and_says_so(visit: Any) -> None:
+    with serve_http(NO_END, "limits.max_context=128") as http, visit(http) as it:
+        it.set(seed=1, max_tokens=4096)
+        it.ask(SKY)
+        assert it.answer == asked(http, SKY, seed=1)
+        assert "the model’s context of 128 tokens is full" in it.page.locator(".answer .soft").last.text_content()
+        it.say("sky " * 200)
+        problem = it.page.get_by_role("alert")
+        expect(problem).to_contain_text("The conversation is longer than the model can read.")
+        expect(problem).not_to_contain_text("max_tokens")
+
+
+@pytest.mark.long
 def test_ply_2_an_answer_grows_and_stops_when_it_is_stopped(visit: Any) -> None:
     with serve_http(NO_END, model=scripted(**ENDLESS)) as http, visit(http) as it:
         for stop in (lambda: it.button("Stop").click(), lambda: it.page.keyboard.press("Escape")):
