@@ -5,6 +5,7 @@ from __future__ import annotations
 from imp_service.config import Settings
 from imp_service.config.derived import constraint_bytes, most_received_bytes
 from imp_service.config.host import memory_limit
+from imp_service.config.settings import Limits
 
 # Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.
 PROCESS_BYTES = 96 * 1024**2
@@ -14,7 +15,7 @@ LARGE_TEXT_BYTES = 128 * 1024
 TOKENIZING_BYTES = 160
 # A waiting text is in memory twice: in its message, and as a Python string.
 WAITING_COPIES = 2
-# Messages of the largest size that are received and sent at once.
+# Messages of the largest size in memory at once: half of them are being received, half are being sent.
 MESSAGES = 8
 
 
@@ -25,9 +26,14 @@ def reserve_bytes(settings: Settings) -> int:
         PROCESS_BYTES
         + TOKENIZING_BYTES * (limits.max_prompt_bytes + text.threads * min(LARGE_TEXT_BYTES, limits.max_prompt_bytes))
         + WAITING_COPIES * settings.scheduler.max_waiting_bytes
-        + MESSAGES * most_received_bytes(limits)
+        + 2 * one_way_bytes(limits)
         + constraint_bytes(text)
     )
+
+
+def one_way_bytes(limits: Limits) -> int:
+    """The most bytes of large messages that are being received at once, and of those that are being sent."""
+    return MESSAGES // 2 * most_received_bytes(limits)
 
 
 def has_room_for_text(settings: Settings) -> bool:

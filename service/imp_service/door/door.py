@@ -72,6 +72,7 @@ class Door:
             call.has_read_body = not route.has_body
             try:
                 await (route.answer(call, part) if part else route.answer(call))  # type: ignore[call-arg]
+                reply.grow(len(call.body or b""))
             except UnknownFields:
                 call.error_code = "unknown_parameter"
                 raise
@@ -82,7 +83,8 @@ class Door:
 
         method = Method("", route.name, "unary").path
         arrival = Arrival(method, route.policy, route.name, exchange.peer, _metadata(exchange))
-        await self._path.run(arrival, HttpTransport(exchange, cors), answer)
+        with self._host.sending.message() as reply:
+            await self._path.run(arrival, HttpTransport(exchange, cors), answer)
 
 
 def _given_id(exchange: Exchange) -> str:
