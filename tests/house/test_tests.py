@@ -32,7 +32,7 @@ AT_LEAST = {
     "image": 9,
     "model": 170,
     "parity": 48,
-    "service": 1580,
+    "service": 1990,
     "soak": 2,
     "tensor": 13,
 }

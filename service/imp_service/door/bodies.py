@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from imp_service.api.errors import invalid
+from imp_service.core.reserve import LARGE_TEXT_BYTES
 from imp_service.door.http_call import HttpCall
 from imp_service.serving.host import Host
 from imp_service.text.strict_json import parse_strict_json
@@ -22,7 +23,13 @@ async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any
     call.has_read_body = True
     call.n_request_bytes = len(content)
 
-    return await host.workers.run_light_if_large(lambda: read(parse_object(content, most)), len(content))
+    def parse() -> T:
+        return read(parse_object(content, most))
+
+    if len(content) <= LARGE_TEXT_BYTES:
+        return await host.workers.run_light_if_large(parse, len(content))
+    # It may take as much memory as tokenizing does, so a large body takes its turn with the large texts.
+    return await host.workers.run(parse, len(content))
 
 
 def parse_object(content: bytes, max_bytes: int) -> Mapping[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +15,15 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.core.reserve import one_way_bytes
+from imp_service.door import bodies
 from imp_service.door.failures import CODES
 from imp_service.door.probes import Probes
 from imp_service.door.server import make_routes
 from imp_service.rpc.server import INFERENCE, MODEL, TOKENIZER
+from imp_service.text import strict_json
 from support.failed_calls import failed
 from support.http_served import HttpServed, serve_http
+from support.loop_holds import LOOP_THREAD
 from support.raw_http import head
 from support.raw_http2 import (
     DATA,
@@ -273,3 +278,46 @@ def test_htp_13_rpc_35_replies_of_grpc_that_nobody_reads_count_too() -> None:
         for connection in kept:
             connection.send(frame(WINDOW_UPDATE, b"\0\xff\xff\xff"), frame(WINDOW_UPDATE, b"\0\xff\xff\xff", stream=1))
         http.served.wait_until(lambda: unread(http) == 0, "the replies are sent")
+
+
+def test_htp_14_rpc_30_health_is_answered_between_the_pieces_of_a_large_body(
+    http: HttpServed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_asked: list[int] = []
+    whole = strict_json._LongValues._parsed
+
+    def asking(values: Any, first: int, end: int, before: str, after: str) -> object:
+        assert threading.current_thread().name != LOOP_THREAD, "a piece is parsed on the event loop"
+        n_asked.append(end - first)
+        assert http.client.get("/health").status == 200
+        return whole(values, first, end, before, after)
+
+    monkeypatch.setattr(strict_json._LongValues, "_parsed", asking)
+    ids = json.dumps([5] * 60_000).encode()
+    text = json.dumps("a\n" * 70_000).encode()
+    for body in (b'{"tokens":' + ids + b"}", b'{"prompt":' + text + b"}"):
+        assert http.client.post("/detokenize" if b"tokens" in body[:9] else "/tokenize", body).status in (200, 400)
+    assert len(n_asked) > 15 and max(n_asked) < 2 * strict_json.PIECE_CHARS
+
+
+def test_htp_14_large_bodies_are_parsed_one_at_a_time(http: HttpServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take as much memory as the plan has for one large text."""
+    parsing, most = 0, 0
+    entering = threading.Lock()
+    whole = bodies.parse_object
+
+    def counting(content: bytes, max_bytes: int) -> Any:
+        nonlocal parsing, most
+        with entering:
+            parsing += 1
+            most = max(most, parsing)
+        value = whole(content, max_bytes)
+        with entering:
+            parsing -= 1
+        return value
+
+    monkeypatch.setattr(bodies, "parse_object", counting)
+    body = json.dumps({"tokens": [5] * 80_000}).encode()
+    with ThreadPoolExecutor(6) as clients:
+        replies = list(clients.map(lambda _: http.client.post("/detokenize", body).status, range(6)))
+    assert replies == [200] * 6 and most == 1
