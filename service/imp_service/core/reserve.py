@@ -17,16 +17,21 @@ TOKENIZING_BYTES = 160
 WAITING_COPIES = 2
 # Messages of the largest size in memory at once: half of them are being received, half are being sent.
 MESSAGES = 8
+# A connection: its objects, its head, what has arrived and is not read yet, and a small message.
+CONNECTION_BYTES = 64 * 1024
+# gRPC and HTTP.
+TRANSPORTS = 2
 
 
 def reserve_bytes(settings: Settings) -> int:
-    """The reserved bytes, from the settings in [limits], [scheduler] and [text]."""
+    """The reserved bytes, from the settings in [limits], [scheduler], [text] and [connection]."""
     limits, text = settings.limits, settings.text
     return (
         PROCESS_BYTES
         + TOKENIZING_BYTES * (limits.max_prompt_bytes + text.threads * min(LARGE_TEXT_BYTES, limits.max_prompt_bytes))
         + WAITING_COPIES * settings.scheduler.max_waiting_bytes
         + 2 * one_way_bytes(limits)
+        + TRANSPORTS * settings.connection.max_connections * CONNECTION_BYTES
         + constraint_bytes(text)
     )
 

@@ -19,20 +19,21 @@ MAX_DEPTH = 64
 async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any]], T]) -> T:
     """The result of `read` on the body's object. Raises FieldsInvalid, also if the body is not a JSON object."""
     most = host.settings.limits.max_message_bytes
-    content = await call.exchange.read_body(most)
-    call.has_read_body = True
-    call.n_request_bytes = len(content)
+    with host.receiving.message() as message:
+        content = await call.exchange.read_body(most, message)
+        call.has_read_body = True
+        call.n_request_bytes = len(content)
 
-    def parse() -> T:
-        return read(parse_object(content, most))
+        def parse() -> T:
+            return read(parse_object(content, most))
 
-    if len(content) <= LARGE_TEXT_BYTES:
-        return await host.workers.run_light_if_large(parse, len(content))
-    # It may take as much memory as tokenizing does, so a large body takes its turn with the large texts.
-    return await host.workers.run(parse, len(content))
+        if len(content) <= LARGE_TEXT_BYTES:
+            return await host.workers.run_light_if_large(parse, len(content))
+        # It may take as much memory as tokenizing does, so a large body takes its turn with the large texts.
+        return await host.workers.run(parse, len(content))
 
 
-def parse_object(content: bytes, max_bytes: int) -> Mapping[str, Any]:
+def parse_object(content: bytes | bytearray, max_bytes: int) -> Mapping[str, Any]:
     """The JSON object in a body. Raises FieldsInvalid."""
     try:
         text = content.decode()
