@@ -17,6 +17,8 @@ TOKENIZING_BYTES = 160
 WAITING_COPIES = 2
 # Messages of the largest size in memory at once: half of them are being received, half are being sent.
 MESSAGES = 8
+# Calls of gRPC that receive their request at once, each of which may take the largest message, and calls of health.
+READING_CALLS, READING_HEALTH = 4, 2
 # A connection: its objects, its head, what has arrived and is not read yet, and a small message.
 CONNECTION_BYTES = 64 * 1024
 # gRPC and HTTP.
@@ -31,6 +33,7 @@ def reserve_bytes(settings: Settings) -> int:
         + TOKENIZING_BYTES * (limits.max_prompt_bytes + text.threads * min(LARGE_TEXT_BYTES, limits.max_prompt_bytes))
         + WAITING_COPIES * settings.scheduler.max_waiting_bytes
         + 2 * one_way_bytes(limits)
+        + (READING_CALLS + READING_HEALTH) * most_received_bytes(limits)
         + TRANSPORTS * settings.connection.max_connections * CONNECTION_BYTES
         + constraint_bytes(text)
     )

@@ -17,7 +17,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.api.errors import invalid
+from imp_service.core.reserve import READING_CALLS, READING_HEALTH
 from imp_service.rpc.call import GrpcCall
+from imp_service.rpc.message_gate import MessageGate
 from imp_service.rpc.policies import policy_of
 from imp_service.rpc.replies.encoded import Encoded, Reply
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
@@ -53,6 +55,8 @@ class GrpcCallPath:
         self._host = host
         self._path = CallPath(host, authentication)
         self._methods: set[str] = set()
+        # Health never waits for the requests of others.
+        self._gate, self._health_gate = MessageGate(READING_CALLS), MessageGate(READING_HEALTH)
 
     def register(self, server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
         """Serves the methods of `service`. The servicer has a coroutine of each method's name.
@@ -92,8 +96,10 @@ class GrpcCallPath:
         # Messages are parsed here, so that a malformed one fails like any other bad request.
         parse = self._parser(descriptor)
 
+        gate = self._health_gate if policy.is_health else self._gate
+
         async def read_one(call: GrpcCall) -> Reply | None:
-            content = await call.context.read()
+            content = await gate.read(call)
             if content is grpc.aio.EOF:
                 raise invalid("request", "found no message, expected one")
             reply = await method(parse(content, call), call)
