@@ -32,7 +32,7 @@ AT_LEAST = {
     "image": 9,
     "model": 170,
     "parity": 48,
-    "service": 1985,
+    "service": 2050,
     "soak": 2,
     "tensor": 13,
 }

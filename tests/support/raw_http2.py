@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import struct
@@ -84,6 +85,11 @@ class RawConnection:
         while part := self._read(65536):
             content += part
         return content
+
+    def shut(self) -> None:
+        """Ends what other threads read and send."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection without GOAWAY."""

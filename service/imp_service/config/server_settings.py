@@ -58,6 +58,9 @@ class Http:
         timedelta(seconds=10),
         "longest wait for a request's head, and for each next part of its body",
     )
+    body_timeout: timedelta = key(
+        Duration("10ms", "1h"), timedelta(seconds=60), "longest time for a whole body, of a request or of an answer"
+    )
     idle_timeout: timedelta = key(
         Duration("10ms", "24h"), timedelta(seconds=75), "close an unused connection after this"
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from imp_service.api.errors import invalid
+from imp_service.core.reserve import LARGE_TEXT_BYTES
 from imp_service.door.http_call import HttpCall
 from imp_service.serving.host import Host
 from imp_service.text.strict_json import parse_strict_json
@@ -18,14 +19,21 @@ MAX_DEPTH = 64
 async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any]], T]) -> T:
     """The result of `read` on the body's object. Raises FieldsInvalid, also if the body is not a JSON object."""
     most = host.settings.limits.max_message_bytes
-    content = await call.exchange.read_body(most)
-    call.has_read_body = True
-    call.n_request_bytes = len(content)
+    with host.receiving.message() as message:
+        content = await call.exchange.read_body(most, message)
+        call.has_read_body = True
+        call.n_request_bytes = len(content)
 
-    return await host.workers.run_light_if_large(lambda: read(parse_object(content, most)), len(content))
+        def parse() -> T:
+            return read(parse_object(content, most))
+
+        if len(content) <= LARGE_TEXT_BYTES:
+            return await host.workers.run_light_if_large(parse, len(content))
+        # It may take as much memory as tokenizing does, so a large body takes its turn with the large texts.
+        return await host.workers.run(parse, len(content))
 
 
-def parse_object(content: bytes, max_bytes: int) -> Mapping[str, Any]:
+def parse_object(content: bytes | bytearray, max_bytes: int) -> Mapping[str, Any]:
     """The JSON object in a body. Raises FieldsInvalid."""
     try:
         text = content.decode()

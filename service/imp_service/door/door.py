@@ -8,10 +8,10 @@ from http import HTTPStatus
 
 from imp_service.door.exchange import Exchange
 from imp_service.door.failures import error_body
-from imp_service.door.guard import Guard, HeadRefused, check_body_head
+from imp_service.door.guard import Guard, HeadRefused, check_body_head, no_place
 from imp_service.door.http_call import Headers, HttpCall, HttpTransport
 from imp_service.door.openai.reading import UnknownFields
-from imp_service.door.routes import Route, Routes
+from imp_service.door.routes import PROBE, Route, Routes
 from imp_service.serving.call_path import Arrival, CallPath, new_request_id
 from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
@@ -50,6 +50,8 @@ class Door:
                 await exchange.reply(HTTPStatus.NO_CONTENT, [*cors, *self._guard.preflight(exchange.headers)], b"")
                 return
             route, part = self._routes.find(exchange.method, exchange.path)
+            if exchange.is_spare and route.policy is not PROBE:
+                raise no_place(self._host.settings.connection.max_connections)
             if route.has_body:
                 check_body_head(exchange.headers, self._host.settings.limits.max_message_bytes)
             await self._run(exchange, route, part, cors)
@@ -72,6 +74,7 @@ class Door:
             call.has_read_body = not route.has_body
             try:
                 await (route.answer(call, part) if part else route.answer(call))  # type: ignore[call-arg]
+                reply.grow(len(call.body or b""))
             except UnknownFields:
                 call.error_code = "unknown_parameter"
                 raise
@@ -82,7 +85,8 @@ class Door:
 
         method = Method("", route.name, "unary").path
         arrival = Arrival(method, route.policy, route.name, exchange.peer, _metadata(exchange))
-        await self._path.run(arrival, HttpTransport(exchange, cors), answer)
+        with self._host.sending.message() as reply:
+            await self._path.run(arrival, HttpTransport(exchange, cors), answer)
 
 
 def _given_id(exchange: Exchange) -> str:

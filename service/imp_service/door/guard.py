@@ -145,5 +145,12 @@ def too_large(max_bytes: int) -> HeadRefused:
     return HeadRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "message_too_large", message, closes=True)
 
 
+def no_place(max_connections: int) -> HeadRefused:
+    """The error on a connection that only probes may use."""
+    message = f"connection.max_connections = {max_connections} connections are open, further ones are for /health"
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    return HeadRefused(status, "too_many_connections", message, [("retry-after", "1")], closes=True)
+
+
 def _unsupported(message: str) -> HeadRefused:
     return HeadRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, closes=True)

@@ -8,6 +8,7 @@ import math
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
@@ -15,10 +16,11 @@ from aiohttp import HttpVersion10, web
 from aiohttp.web_protocol import RequestHandler
 
 from imp_service.config.server_settings import Http
-from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers
+from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
 from imp_service.door.failures import error_body
-from imp_service.door.guard import HeadRefused, too_large
+from imp_service.door.guard import HeadRefused
 from imp_service.door.host_names import split_target
+from imp_service.serving.message_memory import HeldMessage
 
 Handle = Callable[[Exchange], Awaitable[None]]
 
@@ -27,6 +29,11 @@ MAX_HEADERS = 100
 # After a response to a request whose body is not read, the rest is thrown away for so long. If the connection closed at
 # once, the client's system could drop the response before the client has read it.
 LINGER_SECONDS = 2.0
+# The most bytes that one read takes from a connection.
+RECEIVED_BYTES = 16 * 1024
+# Connections beyond connection.max_connections that only probes may use, and how long one waits for its head.
+SPARE_PLACES = 16
+SPARE_SECONDS = 2.0
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # aiohttp would report requests that it cannot parse, which are the client's fault.
 QUIET = logging.getLogger("imp.http")
@@ -37,8 +44,7 @@ QUIET.propagate = False
 class AiohttpExchange(Exchange):
     """An exchange over aiohttp."""
 
-    def __init__(self, request: web.BaseRequest, timeout: float) -> None:
-        """`timeout`: the most seconds without a byte while a body is received, or while the rest of one is sent."""
+    def __init__(self, request: web.BaseRequest, connection: Connection, times: Times) -> None:
         self.method = request.method
         # The path as received, neither decoded nor normalized.
         authority, self.path = split_target(request.raw_path.partition("?")[0])
@@ -51,7 +57,11 @@ class AiohttpExchange(Exchange):
         self.pairs = tuple(pairs)
         self.headers: Mapping[str, str] = dict(reversed(self.pairs))
         self._request = request
-        self._timeout = timeout
+        self._connection = connection
+        self.is_spare = connection.is_spare
+        self.times = times
+        # When the client must have read a whole response.
+        self._read_by = math.inf
         self.response: web.StreamResponse | None = None
         self._watch: asyncio.TimerHandle | None = None
 
@@ -59,33 +69,27 @@ class AiohttpExchange(Exchange):
     def has_begun(self) -> bool:
         return self.response is not None
 
-    async def read_body(self, max_bytes: int) -> bytes:
-        pieces: list[bytes] = []
-        n_bytes = 0
+    async def read_body(self, max_bytes: int, message: HeldMessage) -> bytearray:
         self._ask_for_body()
-        while True:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    piece = await self._request.content.readany()
-            except TimeoutError:
-                raise HeadRefused(
-                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly", closes=True
-                ) from None
-            except (ValueError, web.HTTPException, OSError) as error:
-                raise HeadRefused(
-                    HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True
-                ) from error
-            if not piece:
-                return b"".join(pieces)
-            n_bytes += len(piece)
-            if n_bytes > max_bytes:
-                raise too_large(max_bytes)
-            pieces.append(piece)
+        self._connection.body_since = asyncio.get_running_loop().time()
+        try:
+            return await super().read_body(max_bytes, message)
+        finally:
+            self._connection.body_since = None
+
+    async def _next_part(self) -> bytes:
+        try:
+            return await self._request.content.readany()
+        except (ValueError, web.HTTPException, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True) from error
 
     async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:
         response = web.Response(status=status, body=body)
         response.headers.update(headers)
         await self._send(response, closes=closes)
+        self._read_by = asyncio.get_running_loop().time() + self.times.body
         await self.end()
 
     async def begin(self, status: HTTPStatus, headers: Headers) -> None:
@@ -108,15 +112,16 @@ class AiohttpExchange(Exchange):
             self._stop_watching()
 
     def _watch_reading(self, n_before: float) -> None:
-        """Ends the connection if its client reads nothing for `timeout`. `n_before`: unsent bytes at the last look."""
+        """Ends the connection if its client reads nothing for a while. `n_before`: unsent bytes at the last look."""
         self._stop_watching()
         transport = self._request.transport
         if transport is None:
             return
         n_unsent = transport.get_write_buffer_size()
-        if n_unsent < n_before:
-            loop = asyncio.get_running_loop()
-            self._watch = loop.call_later(self._timeout, self._watch_reading, n_unsent or math.inf)
+        now = asyncio.get_running_loop().time()
+        if n_unsent < n_before and now < self._read_by:
+            look = min(now + self.times.part, self._read_by)
+            self._watch = asyncio.get_running_loop().call_at(look, self._watch_reading, n_unsent or math.inf)
         else:
             transport.abort()
 
@@ -134,7 +139,7 @@ class AiohttpExchange(Exchange):
     async def _send(self, response: web.StreamResponse, *, closes: bool) -> None:
         response.headers.setdefault("content-type", JSON)
         response.headers.update(FIXED_HEADERS)
-        if closes:
+        if closes or self.is_spare:
             response.force_close()
         self.response = response
         await response.prepare(self._request)
@@ -146,20 +151,34 @@ class Connection(RequestHandler):
     def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
+        self.is_spare = False
+        # When the body of the current request began, while it is incomplete.
+        self.body_since: float | None = None
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not self._server.has_room:
+        place = self._server.place_for(self)
+        if place is None:
             # aiohttp never sees it.
             transport.abort()  # type: ignore[attr-defined]
             self._server = None  # type: ignore[assignment]
             return
+        self.is_spare = place is Place.SPARE
+        # What arrives at once is in memory before anything counts it.
+        transport.max_size = RECEIVED_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
         self._wait_for_head()
+
+    def give_way(self) -> None:
+        """Closes at once, for another connection."""
+        self.body_since = None
+        if self.transport is not None:
+            self.transport.abort()
 
     def connection_lost(self, error: BaseException | None) -> None:
         self._stop_waiting()
         if self._server is not None:
+            self._server.forget(self)
             super().connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
@@ -193,7 +212,9 @@ class Connection(RequestHandler):
         return response
 
     def _wait_for_head(self) -> None:
-        self._head_timer = self._loop.call_later(self._server.head_timeout, self._give_up)
+        seconds = self._server.times.part
+        seconds = min(SPARE_SECONDS, seconds) if self.is_spare else seconds
+        self._head_timer = self._loop.call_later(seconds, self._give_up)
 
     def _stop_waiting(self) -> None:
         if self._head_timer is not None:
@@ -204,14 +225,26 @@ class Connection(RequestHandler):
         self.force_close()
 
 
-class Server(web.Server):
-    """Makes the connections of one listener, up to a number."""
+class Place(Enum):
+    """What a connection may be used for."""
 
-    def __init__(self, handle: Handle, settings: Http, max_connections: int, max_field_bytes: int) -> None:
+    ANY = "any"
+    SPARE = "spare"
+
+
+class Server(web.Server):
+    """Makes the connections of one listener, up to a number. Spare ones beyond it are for probes alone."""
+
+    def __init__(
+        self, handle: Handle, settings: Http, max_connections: int, max_field_bytes: int, n_spare: int = SPARE_PLACES
+    ) -> None:
         super().__init__(self._answer, handler_cancellation=True)
         self._handle = handle
-        self.head_timeout = settings.head_timeout.total_seconds()
+        self.times = Times.of(settings)
         self._max_connections = max_connections
+        self._n_spare = n_spare
+        # In the order in which they came.
+        self._spare: dict[Connection, None] = {}
         self._options: dict[str, Any] = {
             "keepalive_timeout": settings.idle_timeout.total_seconds(),
             "max_line_size": MAX_LINE_BYTES,
@@ -221,18 +254,50 @@ class Server(web.Server):
             "access_log": None,
             "logger": QUIET,
             "lingering_time": LINGER_SECONDS,
+            # aiohttp stops reading at twice as much.
+            "read_bufsize": RECEIVED_BYTES,
         }
 
     def __call__(self) -> Connection:
         return Connection(self, loop=self._loop, **self._options)
 
-    @property
-    def has_room(self) -> bool:
-        """One more connection is allowed."""
-        return len(self._connections) < self._max_connections
+    def place_for(self, connection: Connection) -> Place | None:
+        """The place of a new connection; None: there is none.
+
+        If all are taken, one whose body has been incomplete for too long gives way, and so does the oldest spare one.
+        """
+        if len(self._connections) - len(self._spare) < self._max_connections:
+            return Place.ANY
+        slow = self._slowest()
+        if slow is not None:
+            slow.give_way()
+            return Place.ANY
+        if not self._n_spare:
+            return None
+        if len(self._spare) >= self._n_spare:
+            oldest = next(iter(self._spare))
+            del self._spare[oldest]
+            oldest.give_way()
+        self._spare[connection] = None
+        return Place.SPARE
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._spare.pop(connection, None)
+
+    def _slowest(self) -> Connection | None:
+        """The connection whose body has been incomplete for longest, if that is longer than a part may take."""
+        before = self._loop.time() - self.times.part
+        slow = [
+            each
+            for each in self._connections
+            if isinstance(each, Connection) and each.body_since is not None and each.body_since < before
+        ]
+        return min(slow, key=lambda each: each.body_since or 0.0, default=None)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        exchange = AiohttpExchange(request, self.head_timeout)
+        assert isinstance(request.protocol, Connection)  # narrows: the server made it
+        exchange = AiohttpExchange(request, request.protocol, self.times)
         await self._handle(exchange)
         assert exchange.response is not None  # every request is answered
         await exchange.end()
@@ -250,7 +315,7 @@ class Listener:
 
     async def start(self) -> None:
         """Accepts connections from now on."""
-        handshake = None if self._tls is None else self._web.head_timeout
+        handshake = None if self._tls is None else self._web.times.part
         self._server = await asyncio.get_running_loop().create_server(
             self._web, sock=self._listening, ssl=self._tls, ssl_handshake_timeout=handshake
         )

@@ -136,16 +136,16 @@ class HttpServer:
             await listener.start()
 
     def _listener(self, bound: Bound) -> Listener:
-        from imp_service.door.listener import Listener, Server
+        from imp_service.door.listener import SPARE_PLACES, Listener, Server
 
         settings = self._host.settings
         limit = settings.limits.max_metadata_bytes
         guard = Guard(settings.http.hosts, settings.http.origins, bound.address.is_local, limit)
-        routes, n_connections, tls = self._routes, settings.connection.max_connections, self._tls
+        routes, n_connections, tls, n_spare = self._routes, settings.connection.max_connections, self._tls, SPARE_PLACES
         if bound.is_for_metrics:
-            routes, n_connections, tls = self._scraped, MAX_SCRAPERS, None
+            routes, n_connections, tls, n_spare = self._scraped, MAX_SCRAPERS, None, 0
         door = Door(self._host, self._access.authentication, routes, guard)
-        server = Server(door.answer, settings.http, n_connections, limit)
+        server = Server(door.answer, settings.http, n_connections, limit, n_spare)
         return Listener(bound.listening, server, tls if bound.address.socket_path is None else None)
 
     async def _until_serving(self, seconds: float) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any
 
-from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers
-from imp_service.door.guard import HeadRefused, too_large
+from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -24,8 +23,7 @@ REQUEST_ID = "x-request-id"
 class AsgiExchange(Exchange):
     """Made for each request."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, body_timeout: float) -> None:
-        """`body_timeout`: the longest wait for more of a body, in seconds."""
+    def __init__(self, scope: Scope, receive: Receive, send: Send, times: Times) -> None:
         self.method = scope["method"]
         raw = scope.get("raw_path") or scope["path"].encode()
         # Without the application's prefix.
@@ -38,7 +36,8 @@ class AsgiExchange(Exchange):
         self.is_http_1_1 = scope["http_version"] == "1.1"
         self._receive = receive
         self._send = send
-        self._timeout = body_timeout
+        self.times = times
+        self._has_body = True
         self._has_begun = False
         self._has_ended = False
 
@@ -46,23 +45,15 @@ class AsgiExchange(Exchange):
     def has_begun(self) -> bool:
         return self._has_begun
 
-    async def read_body(self, max_bytes: int) -> bytes:
-        body = bytearray()
-        while True:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    message = await self._receive()
-            except TimeoutError:
-                raise HeadRefused(
-                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly"
-                ) from None
+    async def _next_part(self) -> bytes:
+        while self._has_body:
+            message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise asyncio.CancelledError("the client has left")
-            body += message.get("body", b"")
-            if len(body) > max_bytes:
-                raise too_large(max_bytes)
-            if not message.get("more_body", False):
-                return bytes(body)
+            self._has_body = message.get("more_body", False)
+            if part := message.get("body", b""):
+                return bytes(part)
+        return b""
 
     async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:
         length = [("content-length", str(len(body)))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from imp_service.door.door import Door
+from imp_service.door.exchange import Times
 from imp_service.door.guard import Guard
 from imp_service.door.routes import Routes
 from imp_service.door.server import api_routes
@@ -21,11 +22,11 @@ class HttpSide:
         # Every client of the proxy reaches the replica, so only the names in http.hosts are accepted.
         guard = Guard(settings.http.hosts, settings.http.origins, False, settings.limits.max_metadata_bytes)
         self._door = Door(host, authentication, Routes(api_routes(host)), guard)
-        self._body_timeout = settings.http.head_timeout.total_seconds()
+        self._times = Times.of(settings.http)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends exactly one response. Cancelling it, as when the client disconnects, cancels the call."""
-        exchange = AsgiExchange(scope, receive, send, self._body_timeout)
+        exchange = AsgiExchange(scope, receive, send, self._times)
 
         async def run() -> None:
             await self._door.answer(exchange)

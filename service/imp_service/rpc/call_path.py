@@ -6,6 +6,7 @@ replies with `call.write` if the method streams. Handlers are built from the des
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
@@ -16,9 +17,11 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from imp_service.api.errors import invalid
+from imp_service.core.reserve import READING_CALLS, READING_HEALTH
 from imp_service.rpc.call import GrpcCall
+from imp_service.rpc.message_gate import MessageGate
 from imp_service.rpc.policies import policy_of
-from imp_service.rpc.replies.encoded import Reply
+from imp_service.rpc.replies.encoded import Encoded, Reply
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
 from imp_service.rpc.replies.statuses import TrailingMetadata, message_of, status_code, trailing_metadata
 from imp_service.serving.call_path import Arrival, CallPath
@@ -52,6 +55,8 @@ class GrpcCallPath:
         self._host = host
         self._path = CallPath(host, authentication)
         self._methods: set[str] = set()
+        # Health never waits for the requests of others.
+        self._gate, self._health_gate = MessageGate(READING_CALLS), MessageGate(READING_HEALTH)
 
     def register(self, server: grpc.aio.Server, service: ServiceDescriptor, servicer: object) -> None:
         """Serves the methods of `service`. The servicer has a coroutine of each method's name.
@@ -91,11 +96,14 @@ class GrpcCallPath:
         # Messages are parsed here, so that a malformed one fails like any other bad request.
         parse = self._parser(descriptor)
 
+        gate = self._health_gate if policy.is_health else self._gate
+
         async def read_one(call: GrpcCall) -> Reply | None:
-            content = await call.context.read()
+            content = await gate.read(call)
             if content is grpc.aio.EOF:
                 raise invalid("request", "found no message, expected one")
-            return await method(parse(content, call), call)
+            reply = await method(parse(content, call), call)
+            return None if reply is None else self._held(reply)
 
         # Registered as a stream, since one message or many look the same on the wire. So the checks of the caller run
         # before the message is read, and a call without a message ends: grpc.aio would leave it open.
@@ -119,6 +127,16 @@ class GrpcCallPath:
         }
         make, behavior = makers[kind]
         return cast(Handler, make(behavior))
+
+    def _held(self, reply: Reply) -> Encoded:
+        """A reply of a call that does not stream. It counts as a message until gRPC has sent it."""
+        encoded = Encoded(reply.SerializeToString())
+        message = self._host.sending.message()
+        message.grow(len(encoded.content))
+        sending = asyncio.current_task()
+        assert sending is not None  # narrows: a handler runs in a task, which ends once the reply is sent
+        sending.add_done_callback(lambda _: message.close())
+        return encoded
 
     def _parser(self, descriptor: MethodDescriptor) -> Parse:
         from_string = GetMessageClass(descriptor.input_type).FromString

@@ -12,8 +12,8 @@ from imp_service.config.address import Address
 from imp_service.config.derived import most_received_bytes
 from imp_service.serving.listening import ListenError, check_all, claimed
 
-# gRPC's default. A larger window would only take memory.
-STREAM_WINDOW_BYTES = 64 * 1024
+# What a client may send of a request that is not read yet. While it is read, the window grows to the message's size.
+STREAM_WINDOW_BYTES = 16 * 1024
 HANDSHAKE_SECONDS = 10
 # Clients that ping at the least interval are sometimes early.
 PING_TOLERANCE = 0.9

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from imp_service.api.errors import invalid
 from imp_service.generation import ModelRuntime
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import GrpcCall
@@ -14,14 +12,11 @@ from imp_service.rpc.requests.check_request import checked
 from imp_service.rpc.requests.read_requests import read_chat
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.host import Host
-from imp_service.serving.prompt_cost import ID_BYTES, reading_bytes
+from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced
+from imp_service.serving.prompt_cost import ids_bytes, reading_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import FieldInvalid, TextSpan, Tokenizer
 
-# Ids in one call of a library, which holds Python's lock.
-SLICE = 4096
-# A tag and a length.
-FRAME_BYTES = 6
 RESULTS = pb.TokenizeResponse.DESCRIPTOR.fields_by_name["results"].number
 TEXTS, RAW = (pb.DetokenizeResponse.DESCRIPTOR.fields_by_name[name].number for name in ("texts", "raw"))
 PROMPT = pb.ApplyChatTemplateResponse.DESCRIPTOR.fields_by_name["text"].number
@@ -37,13 +32,13 @@ class TokenizerServicer:
     async def Tokenize(self, request: pb.TokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         tokenizer = self._host.model.tokenizer
-        n_bytes = sum(len(text.encode()) for text in request.texts)
+        n_bytes = sum(reading_bytes(text, renders_quickly=True) for text in request.texts)
         return await self._host.workers.run(lambda: tokenize(request, tokenizer, served), n_bytes)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
         served = await checked(request, call.n_request_bytes, self._host)
         tokenizer = self._host.model.tokenizer
-        n_bytes = ID_BYTES * sum(len(item.ids) for item in request.token_ids)
+        n_bytes = ids_bytes(sum(len(item.ids) for item in request.token_ids))
         return await self._host.workers.run(lambda: detokenize(request, tokenizer, served), n_bytes)
 
     async def ApplyChatTemplate(self, request: pb.ApplyChatTemplateRequest, call: GrpcCall) -> Encoded:  # noqa: N802
@@ -87,16 +82,13 @@ def tokenized(text: str, request: pb.TokenizeRequest, tokenizer: Tokenizer) -> I
 
 def detokenize(request: pb.DetokenizeRequest, tokenizer: Tokenizer, served: ServedModel) -> Encoded:
     """Detokenizes each list of ids to text and to the exact bytes."""
-    lengths = tokenizer.table.token_bytes
-    size = ReplySize("token_ids", served)
-    # Checked first: a few ids may have long texts.
-    for item in request.token_ids:
-        for ids in sliced(item.ids):
-            size.add(2 * sum(len(lengths[token_id]) for token_id in ids))
+    # Checked first: the reply has each text twice.
+    check_text_size("token_ids", (item.ids for item in request.token_ids for _ in range(2)), tokenizer, served)
     pieces, texts = Pieces(), Pieces()
     size = ReplySize("token_ids", served)
     for item in request.token_ids:
-        raw = list(size.counted(tokenizer.decode_parts(sliced(item.ids), special_tokens=request.special_tokens)))
+        parts = tokenizer.decode_parts(sliced(item.ids), special_tokens=request.special_tokens)
+        raw = list(size.counted(parts))
         texts.add_field(TEXTS, size.counted(as_utf8(raw)))
         pieces.add_field(RAW, raw)
     return Pieces.of(texts, pieces).joined()
@@ -104,10 +96,7 @@ def detokenize(request: pb.DetokenizeRequest, tokenizer: Tokenizer, served: Serv
 
 def as_utf8(raw: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes as UTF-8 text. Each maximal ill-formed part becomes one U+FFFD."""
-    decoder = getincrementaldecoder("utf-8")("replace")
-    for piece in raw:
-        yield decoder.decode(piece).encode()
-    yield decoder.decode(b"", final=True).encode()
+    return (piece.encode() for piece in as_text(raw))
 
 
 def apply_chat_template(request: pb.ApplyChatTemplateRequest, model: ModelRuntime, served: ServedModel) -> Encoded:
@@ -120,33 +109,3 @@ def apply_chat_template(request: pb.ApplyChatTemplateRequest, model: ModelRuntim
             for piece in size.counted([pb.ApplyChatTemplateResponse(token_ids=ids).SerializeToString()]):
                 pieces.add(piece)
     return pieces.joined()
-
-
-class ReplySize:
-    """Counts the bytes of a reply. Raises if they exceed the limit of a message."""
-
-    def __init__(self, path: str, served: ServedModel) -> None:
-        """`path` is the field that the error names."""
-        self._path = path
-        self._most = served.settings.limits.max_message_bytes
-        self._n_bytes = 0
-
-    def add(self, n_bytes: int) -> None:
-        """Adds bytes. Raises FIELD_INVALID if the reply is too large to be sent."""
-        self._n_bytes += n_bytes
-        if self._n_bytes > self._most:
-            words = f"the reply has more than limits.max_message_bytes = {self._most} bytes"
-            raise invalid(self._path, words)
-
-    def counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The same pieces, each counted, and once the bytes of a field's header."""
-        self.add(FRAME_BYTES)
-        for piece in pieces:
-            self.add(len(piece))
-            yield piece
-
-
-def sliced(items: Sequence[int]) -> Iterator[Sequence[int]]:
-    """A sequence in slices: one call over all of it would block every other thread of Python."""
-    for first in range(0, len(items), SLICE):
-        yield items[first : first + SLICE]

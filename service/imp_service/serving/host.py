@@ -11,6 +11,7 @@ from imp_service import __version__
 from imp_service.config import Config
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
+from imp_service.core.reserve import one_way_bytes
 from imp_service.generation import ModelRuntime
 from imp_service.serving.admission import Admission
 from imp_service.serving.background import BackgroundThreads
@@ -19,6 +20,7 @@ from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
 from imp_service.serving.load_meter import LoadMeter
+from imp_service.serving.message_memory import MessageMemory
 from imp_service.serving.reload import Reload
 from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
@@ -63,6 +65,9 @@ class Host:
         self.calls = RunningCalls()
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls, self.telemetry.log)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)
+        most = one_way_bytes(self.settings.limits)
+        self.receiving = MessageMemory("bodies that are being received", most)
+        self.sending = MessageMemory("replies that are not read yet", most)
         self.constraints = ConstraintQueue()
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self.requests = Requests(wall)

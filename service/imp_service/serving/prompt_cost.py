@@ -24,7 +24,12 @@ def reading_bytes(prompt: Prompt, *, renders_quickly: bool) -> int:
     if isinstance(prompt, ChatPrompt):
         n_bytes = chat_bytes(prompt)
         return n_bytes if renders_quickly else max(SMALL_BYTES, n_bytes)
-    return ID_BYTES * len(prompt)
+    return ids_bytes(len(prompt))
+
+
+def ids_bytes(n_ids: int) -> int:
+    """The cost of reading so many ids."""
+    return ID_BYTES * n_ids
 
 
 def chat_bytes(chat: ChatPrompt) -> int:

@@ -251,7 +251,7 @@ def test_the_sizes_are_explained_above_the_documents(call):
         head = out[: out.index("---\n")].splitlines()
         assert (len(head), {line[0] for line in head}) == (n_lines, {"#"})
         assert ("make it smaller" in "".join(head)) is (not words)
-    assert re.fullmatch(r"# Memory: weights .+, kv 1\.0 MiB, scratch .+, logits .+, reserve 541 MiB;", head[0])
+    assert re.fullmatch(r"# Memory: weights .+, kv 1\.0 MiB, scratch .+, logits .+, reserve 653 MiB;", head[0])
 
 
 def test_kubectl_reads_the_stream(call, tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +17,8 @@ from imp_service.serving.security.identity_files import Identity
 from imp_service.serving.security.reloaded_files import ReloadedFiles
 from support.certificates import make_certificate
 from support.http_served import HttpServed, serve_http
-from support.raw_http import chat_head, exchange
+from support.patience import HANGS_AFTER
+from support.raw_http import chat_head, exchange, head, send_on
 
 LINES = {
     "all-roles": "data,read,admin *",
@@ -178,3 +181,63 @@ def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: 
         ca.write_bytes(new.cert)
         reread_identity(http)
         assert [is_let_in(each) for each in (old, new, None)] == [False, True, False]
+
+
+@contextmanager
+def resumable(http: HttpServed, session: ssl.SSLSession | None = None) -> Iterator[ssl.SSLSocket]:
+    """Yields a connection that offers the session, after a request: TLS 1.3 sends tickets with the first data."""
+    assert http._tls is not None
+    plain = socket.create_connection(("127.0.0.1", http.address.port), HANGS_AFTER)
+    with plain, http._tls.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+        assert send_on(connection, head(), 1).status == 200
+        yield connection
+
+
+VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+
+
+@VERSIONS
+@pytest.mark.parametrize("reloads", [False, True])
+def test_htp_8_w25_no_resumed_session_outlives_its_authority(
+    tmp_path: Path, version: ssl.TLSVersion, reloads: bool
+) -> None:
+    """With client certificates no session is resumed by a ticket; none at all once the authority has changed."""
+    authority, old, new = make_certificate("authority"), make_certificate("old"), make_certificate("new")
+    (tmp_path / "server").mkdir()
+    cert, key = make_certificate("imp", authority).write(tmp_path / "server")
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(old.cert)
+    client = make_certificate("client", old)
+    context = trusting(authority.cert)
+    context.minimum_version = context.maximum_version = version
+    context.load_cert_chain(*client.write(tmp_path))
+    credentials = grpc.ssl_channel_credentials(authority.cert, client.key, client.cert)
+    settings = (f"tls.cert={cert}", f"tls.key={key}", f"tls.client_ca={ca}")
+    with serve_http(*settings, credentials=credentials, tls=context) as http:
+        http.served.is_checked = False  # the client's certificate is of the old authority
+        with resumable(http) as first:
+            session = first.session
+        if not reloads:
+            assert session is None or not session.has_ticket
+            with resumable(http, session) as second:
+                assert not (second.session_reused and version is ssl.TLSVersion.TLSv1_3)
+            return
+        ca.write_bytes(new.cert)
+        reread_identity(http)
+        # In TLS 1.3 a client learns at its first read that it was refused.
+        with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)), resumable(http, session):
+            pass
+
+
+@VERSIONS
+def test_htp_8_without_client_certificates_sessions_are_resumed(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    authority = make_certificate("authority")
+    cert, key = make_certificate("imp", authority).write(tmp_path)
+    context = trusting(authority.cert)
+    context.minimum_version = context.maximum_version = version
+    settings = (f"tls.cert={cert}", f"tls.key={key}")
+    with serve_http(*settings, credentials=grpc.ssl_channel_credentials(authority.cert), tls=context) as http:
+        with resumable(http) as first:
+            session = first.session
+        with resumable(http, session) as second:
+            assert second.session_reused

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from imp_service.config import load as load_config
+from imp_service.core.reserve import CONNECTION_BYTES, one_way_bytes, reserve_bytes
+from imp_service.door.listener import SPARE_PLACES
 from support.http_served import HttpServed, serve_http
 from support.patience import HANGS_AFTER
-from support.raw_http import chat, chat_head, exchange, head, send_on
+from support.raw_http import RawReply, chat, chat_head, exchange, head, send_on
 
 MODELS = "GET /v1/models HTTP/1.1"
 CHAT = "POST /v1/chat/completions HTTP/1.1"
@@ -303,24 +307,134 @@ def test_htp_6_a_dripping_head_on_a_used_connection_is_closed() -> None:
         assert connection.recv(1) == b""
 
 
-def test_htp_6_no_more_connections_than_the_limit() -> None:
+def test_htp_6_beyond_the_limit_of_connections_only_health_is_answered() -> None:
     with serve_http("connection.max_connections=8") as http:
         kept = [http.socket() for _ in range(8)]
         for each in kept:
             assert send_on(each, head(), 1).status == 200
+        # More than the spare connections: each gives way to the next.
+        silent = [http.socket() for _ in range(3 * SPARE_PLACES)]
         for _ in range(20):
-            with http.socket() as refused:
-                assert send_on(refused, head()).statuses == []
+            health = exchange(http, head("GET /health HTTP/1.1"))
+            assert (health.status, health.has_closed) == (200, True)
+            assert exchange(http, head("GET /health/live HTTP/1.1")).status == 200
+            other = exchange(http, head())
+            assert (other.status, other.error["code"], other.has_closed) == (503, "too_many_connections", True)
+            assert exchange(http, chat()).status == 503
+        listener = http.http._listeners[0]
+        assert len(listener._web.connections) <= 8 + SPARE_PLACES
         assert send_on(kept[0], head(), 1).status == 200
         kept.pop().close()
         give_up = time.monotonic() + HANGS_AFTER
-        while True:
-            with http.socket() as another:
-                if send_on(another, head(), 1).statuses == [200]:
-                    break
+        while exchange(http, head(), 1).statuses != [200]:
             assert time.monotonic() < give_up, "no place became free"
+        for each in (*kept, *silent):
+            each.close()
+
+
+def test_htp_6_a_whole_body_has_a_limit_of_time() -> None:
+    """A byte comes within each head_timeout."""
+    times = ("http.head_timeout=10s", "http.body_timeout=60s")
+    with serve_http(*times) as http, http.served.frozen(), http.socket() as connection:
+        connection.sendall(chat_head(1000))
+        http.served.wait_until(lambda: http.served.host.calls.n_requests == 1, "the body is waited for")
+        (found,) = http.http._listeners[0]._web.connections
+        for n in range(1, 12):
+            n_read = found._current_request.content.total_bytes
+            connection.sendall(b" ")
+            http.served.wait_until(lambda n=n_read: found._current_request.content.total_bytes > n, "it has arrived")
+            http.served.jump(5)
+            assert http.served.host.calls.n_requests == 1, n
+        http.served.jump(6)
+        answered = connection.recv(65536)
+        assert b" 408 " in answered and b"request_timeout" in answered
+
+
+def test_htp_6_slow_bodies_give_way_when_all_connections_are_taken() -> None:
+    times = ("http.head_timeout=10s", "http.body_timeout=1h", "connection.max_connections=8")
+    with serve_http(*times) as http, http.served.frozen():
+        slow = [http.socket() for _ in range(8)]
+        for each in slow:
+            each.sendall(chat_head(1000))
+        web = http.http._listeners[0]._web
+        http.served.wait_until(lambda: all(each.body_since is not None for each in web.connections), "all are slow")
+        http.served.wait_until(lambda: len(web.connections) == 8, "all are connected")
+        assert exchange(http, head()).status == 503
+        for seconds in (6, 6):
+            for each in slow:
+                each.sendall(b" ")
+            http.served.wait_until(
+                lambda: all(each._current_request.content.total_bytes for each in web.connections), "they go on"
+            )
+            http.served.jump(seconds)
+        with http.socket() as honest:
+            assert send_on(honest, head(), 1).status == 200
+            assert send_on(honest, head(), 1).status == 200
+            assert len(web.connections) <= 8
+        for each in slow:
+            each.close()
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_htp_15_incomplete_bodies_take_no_more_than_the_plan_has(is_chunked: bool) -> None:
+    with serve_http("limits.max_message_bytes=256KiB", "http.head_timeout=10m", "http.body_timeout=10m") as http:
+        memory, most = http.served.host.receiving, one_way_bytes(http.served.host.settings.limits)
+        part = b'{"prompt":"' + b"a" * 200 * 1024
+        length = "Transfer-Encoding: chunked" if is_chunked else "Content-Length: 262144"
+        begun = b"%x\r\n" % 262144 if is_chunked else b""
+        kept, refused = [], []
+        for _ in range(2 * most // len(part)):
+            connection = http.socket()
+            connection.sendall(head("POST /v1/completions HTTP/1.1", JSON, length) + begun + part)
+            kept.append(connection)
+        http.served.wait_until(lambda: memory.n_bytes + 256 * 1024 > most, "no further body has room")
+        assert memory.n_bytes <= most
+        refused = [each for each in kept if select.select([each], [], [], 0.2)[0]]
+        assert refused
+        answer = RawReply(refused[0].recv(65536), False)
+        assert (answer.status, answer.error["code"]) == (429, "rate_limit_exceeded")
+        assert b"\r\nretry-after: 1\r\n" in answer.content and b"connection: close" in answer.content.lower()
+        # A small body needs no room.
+        assert http.complete(max_tokens=1).status == 200
         for each in kept:
             each.close()
+        http.wait_for_rest()
+        assert memory.n_bytes == 0
+        assert http.complete("a " * 50_000, max_tokens=1).refusal[1] == "context_length_exceeded"
+
+
+def test_htp_15_a_response_has_a_limit_of_time_for_its_reader() -> None:
+    """It reads something within each head_timeout."""
+    settings = ("http.head_timeout=10s", "http.body_timeout=25s", "limits.max_message_bytes=16MiB")
+    with serve_http(*settings) as http, http.served.frozen():
+        tokenizer = http.served.host.model.tokenizer
+        plain = sorted(set(range(2047)) - tokenizer.special_ids)
+        longest = max(plain, key=lambda token: len(tokenizer.token_bytes(token)))
+        ids = json.dumps({"tokens": [longest] * 800_000}).encode()
+        form = (JSON, f"Content-Length: {len(ids)}")
+        with http.socket(receive_buffer=4096) as connection:
+            connection.sendall(head("POST /detokenize HTTP/1.1", *form) + ids)
+            sending = http.served.host.sending
+            http.served.wait_until(lambda: sending.n_bytes > 0, "the answer is sent")
+            (found,) = http.http._listeners[0]._web.connections
+            http.served.wait_until(lambda: found._paused, "its buffers are full")
+            for _ in range(2):
+                n_unsent = found.transport.get_write_buffer_size()
+                while found.transport.get_write_buffer_size() == n_unsent:
+                    connection.recv(65536)
+                http.served.jump(9)
+                assert sending.n_bytes > 0
+            http.served.jump(9)
+            http.served.wait_until(lambda: sending.n_bytes == 0, "it was cut off")
+
+
+def test_htp_15_the_plan_counts_connections() -> None:
+    def planned(*settings: str) -> int:
+        return reserve_bytes(load_config(None, settings).settings)
+
+    few, many = planned("connection.max_connections=8"), planned("connection.max_connections=1008")
+    assert many - few == 2 * 1000 * CONNECTION_BYTES  # gRPC and HTTP
 
 
 @pytest.mark.long

@@ -76,7 +76,8 @@ HTTP_EFFECTS: dict[str, Effect] = {
     "http.public_metrics": Effect(
         "true", over_http(lambda served: served.http._routes.find("GET", "/metrics")[0].policy.is_health), False, True
     ),
-    "http.head_timeout": Effect("3s", seconds_of(lambda server: server.head_timeout), 10.0, 3.0),
+    "http.head_timeout": Effect("3s", seconds_of(lambda server: server.times.part), 10.0, 3.0),
+    "http.body_timeout": Effect("3s", seconds_of(lambda server: server.times.body), 60.0, 3.0),
     "http.idle_timeout": Effect("5s", seconds_of(lambda server: server._options["keepalive_timeout"]), 75.0, 5.0),
     "http.heartbeat": Effect("2s", heartbeat, 10.0, 2.0),
 }

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any
 
+from imp_service.generation.validate import token_pieces
 from imp_service.tables import LIMITS
 
 MAX_SHOWN = 64
@@ -103,8 +105,21 @@ def expected(what: str, value: object, where: str = "") -> Mismatch:
 
 def shown(value: object) -> str:
     """A JSON value, shortened for an error message."""
-    text = json.dumps(value)
+    text = json.dumps(_shortened(value, [MAX_SHOWN]))
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def _shortened(value: object, room: list[int]) -> object:
+    """As much of a JSON value as can be shown: writing all of a large one takes long. `room`: the parts left."""
+    room[0] -= 1
+    if isinstance(value, str):
+        return value[: MAX_SHOWN + 1]
+    if isinstance(value, list):
+        return [_shortened(each, room) for each in islice(value, max(1, room[0]))]
+    if isinstance(value, dict):
+        some = islice(value.items(), max(1, room[0]))
+        return {key[: MAX_SHOWN + 1]: _shortened(each, room) for key, each in some}
+    return value
 
 
 def text(value: Any) -> str:
@@ -226,7 +241,8 @@ def text_or_texts(value: Any) -> tuple[str, ...]:
 
 def token_ids(value: Any) -> tuple[int, ...]:
     """A list of token ids. Whether the vocabulary has them is checked with the option that they become."""
-    if set(map(type, entries(value))) - {int}:
+    # In pieces: one call over a long list would block every other thread.
+    if any(set(map(type, piece)) != {int} for _, piece in token_pieces(entries(value))):
         i = next(i for i, each in enumerate(value) if type(each) is not int)
         raise expected("a token id", value[i], f"[{i}]")
     return tuple(value)

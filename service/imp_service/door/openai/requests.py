@@ -46,6 +46,7 @@ from imp_service.serving.rules.generation_rules import (
     CONSTRAINT_SOURCE,
     MAX_TOKENS,
     N_TOP_LOGPROBS,
+    PROMPT_BYTES,
     PROMPT_IDS,
     PROMPT_LOGPROBS,
     PROMPT_TEXT,
@@ -162,6 +163,9 @@ def read_completion(
     for i, prompt in enumerate(prompts):
         where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
         reading.add(_prompt_findings(reading, prompt, where, served))
+    if len(prompts) > 1:
+        n_bytes = sum(len(prompt.encode()) for prompt in prompts if isinstance(prompt, str))
+        reading.add(PROMPT_BYTES.check(n_bytes, "prompt", served))
     reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
     logprobs = reading.get("logprobs")
     scores_prompt = reading.get("echo", False) and logprobs is not None

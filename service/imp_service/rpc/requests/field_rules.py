@@ -23,7 +23,6 @@ from imp_service.serving.rules.kinds import (
     Number,
     Rule,
     Seconds,
-    Text,
     Texts,
     TokenIds,
 )
@@ -32,7 +31,6 @@ from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 
 HOUR = 3600.0
 MAX_STEP_TOKENS = 256
-MAX_INPUTS = 256
 MAX_ABORTED = 1024
 
 
@@ -266,8 +264,8 @@ RULES: Mapping[str, MessageRules] = {
     "EmbedRequest": MessageRules(
         {
             "model": values.MODEL,
-            "texts": Texts((0, MAX_INPUTS), values.PROMPT_TEXT, values.prompt_bytes),
-            "token_ids": Inputs(MAX_INPUTS, PROMPT_IDS),
+            "texts": Texts((0, values.MAX_INPUTS), values.PROMPT_TEXT, values.prompt_bytes),
+            "token_ids": Inputs(values.MAX_INPUTS, PROMPT_IDS),
             "normalize": ANYTHING,
         },
         (whole.one_kind_of_input,),
@@ -282,7 +280,7 @@ RULES: Mapping[str, MessageRules] = {
             "offsets": ANYTHING,
         },
         (
-            whole.always("texts", Texts((1, MAX_INPUTS), Text(0, values.prompt_bytes), values.prompt_bytes)),
+            whole.always("texts", values.TOKENIZED_TEXTS),
             whole.offsets_of_ids,
         ),
     ),

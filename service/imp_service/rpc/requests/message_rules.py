@@ -11,13 +11,11 @@ from imp_service.generation.validate import mask_violations, sampling_violations
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.rpc.requests.read_requests import read_sampling, read_sparse_prefill, read_stop
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.rules.generation_rules import CONSTRAINT_KIND, PROMPT_LOGPROBS
+from imp_service.serving.rules.generation_rules import CONSTRAINT_KIND, DETOKENIZED, PROMPT_LOGPROBS
 from imp_service.serving.rules.kinds import Finding, Rule
 from imp_service.serving.served_model import ServedModel
 
 MessageRule = Callable[[Any, str, ServedModel], Iterator[Finding]]
-
-MAX_DETOKENIZED = 1024 * 1024
 
 
 def under(path: str, field: str) -> str:
@@ -154,7 +152,6 @@ def offsets_of_ids(request: tokenizer_pb2.TokenizeRequest, path: str, served: Se
 
 
 def detokenized_ids(request: tokenizer_pb2.DetokenizeRequest, path: str, served: ServedModel) -> Iterator[Finding]:
-    """At most MAX_DETOKENIZED ids in all lists."""
+    """A bound on the ids of all lists together."""
     n_ids = sum(len(item.ids) for item in request.token_ids)
-    if n_ids > MAX_DETOKENIZED:
-        yield Violation(under(path, "token_ids"), f"{n_ids} ids in all, expected at most {MAX_DETOKENIZED}")
+    yield from DETOKENIZED.check(range(n_ids), under(path, "token_ids"), served)

@@ -89,6 +89,8 @@ REQUEST_ID, MODEL = Name(), ModelName()
 # The messages of a conversation are counted first: too many are not read one by one.
 CHAT_MESSAGES, CHAT = Entries(1, MAX_MESSAGES), Chat()
 PROMPT_TEXT = Text(1, prompt_bytes)
+# All texts of a request with several prompts.
+PROMPT_BYTES = AtMost(prompt_bytes, "limits.max_prompt_bytes")
 PROMPT_IDS = TokenIds((1, None))
 SALT = Text(0, up_to(MAX_SALT_BYTES))
 TOOL_CHOICE = ToolChoice()
@@ -111,3 +113,9 @@ PROMPT_LOGPROBS = Feature(
 )
 CHUNK_TOKENS = Number(Bounds(1, 1024, whole=True))
 CHUNK_DELAY = Seconds(0, up_to(10))
+
+MAX_INPUTS = 256
+TOKENIZED_TEXT = Text(0, prompt_bytes)
+TOKENIZED_TEXTS = Texts((1, MAX_INPUTS), TOKENIZED_TEXT, prompt_bytes)
+# The ids of all lists together.
+DETOKENIZED = Entries(0, 1024 * 1024)

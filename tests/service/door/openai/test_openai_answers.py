@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from imp_service import GenerationRequest, __version__
+from imp_service.config import load as load_config
 from imp_service.door.openai.events import dumps
 from imp_service.door.openai.running import replies_of
-from imp_service.door.tokens import PIECE, json_list
+from imp_service.door.tokens import JsonList
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
+from imp_service.serving.large_replies import SLICE, ReplySize, sliced
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.served_model import ServedModel
 from support.gate import ALL_STEPS, HELD, gate
 from support.generations import Output, Result, in_one, saying, spelled, vocabulary
 from support.http_served import HttpServed, serve_http
@@ -500,7 +503,10 @@ def test_oai_1_top_k_of_minus_one_keeps_all_tokens(http: HttpServed) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-@pytest.mark.parametrize("n", [0, 1, PIECE, 2 * PIECE + 3])
+@pytest.mark.parametrize("n", [0, 1, SLICE, 2 * SLICE + 3])
 def test_rpc_30_a_long_list_is_written_in_pieces(n: int) -> None:
     for values in ([*range(n)], ["\u2028,]"] * n):
-        assert json.loads(json_list(values)) == values
+        written = JsonList(ReplySize("tokens", ServedModel(load_config().settings)))
+        for piece in sliced(values):
+            written.add(piece)
+        assert json.loads(written.joined()) == values
