@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,9 +159,9 @@ class Served:
         self._channels.append(raw)
         return admin_pb2_grpc.AdminServiceStub(checked(raw))
 
-    @property
+    @cached_property
     def inference(self) -> inference_pb2_grpc.InferenceServiceStub:
-        """A stub on a new channel."""
+        """A stub whose calls share one connection: without a tenant, they are one caller's."""
         return inference_pb2_grpc.InferenceServiceStub(self.channel())
 
     def _detokenize(self, ids: Sequence[int], special_tokens: bool) -> str:

@@ -444,7 +444,7 @@ def test_cmd_12_other_encodings(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("options", "shown"), [((), "[bold]"), (("--plain",), "[**bold**]")])
 def test_cmd_13_an_answer_is_markdown_unless_plain(options: tuple[str, ...], shown: str, tmp_path: Path) -> None:
-    with conversation(tmp_path, Scripted().generate, *options) as terminal:
+    with conversation(tmp_path, Scripted().generate, "--verbose", *options) as terminal:
         terminal.type("**bold**\r")
         terminal.read_until("\x1b[?2004l")
         text = terminal.read_until("request")
@@ -496,6 +496,7 @@ def test_cmd_2_what_a_server_refuses_for_now_keeps_the_conversation(tmp_path: Pa
 def test_cmd_2_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
     listen = ("--listen", f"unix://{tmp_path}/imp.sock")
     words = ("call", "chat", "--target", listen[1], "--max-tokens", "8", "--temperature", "0", "--attempts", "1")
+    words = (*words, "--verbose")
     (tmp_path / "person").mkdir()
     with server_process(tmp_path, *listen) as first:
         first.wait_until_ready()

@@ -178,7 +178,7 @@ def unreachable(*_: object) -> None:
     ("words", "status", "said"),
     [
         (("hf:own/many:Q4_K_M",), 65, "HUB_INVALID: own/many:m-Q4_K_M.gguf: its header does not end"),
-        (("hf:own/many",), 64, "expected one of these"),
+        (("hf:own/many:Q2_K",), 64, "no such file or type, expected one of these"),
         (("hf:own/none",), 66, "HUB_NOT_FOUND"),
         (("--check", "hf:own/one"), 64, "--check: reads the whole file, download it first: imp pull own/one"),
     ],

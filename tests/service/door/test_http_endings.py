@@ -70,7 +70,7 @@ def test_htp_10_every_reason_has_its_status_code_and_retry(
     row = ERRORS[reason]
     details = dict.fromkeys(row.metadata, "1")
 
-    def fail(model: ModelRuntime, request: object, *, must_fit: bool) -> None:
+    def fail(model: ModelRuntime, request: object, **how: object) -> None:
         raise Refusal(reason, "injected", details, 2.5 if Detail.RETRY_INFO in row.details else None)
 
     monkeypatch.setattr(ModelRuntime, "plan", fail)
@@ -92,7 +92,7 @@ def test_htp_10_every_reason_has_its_status_code_and_retry(
 
 
 def test_htp_10_a_bug_tells_only_the_request(http_: HttpServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(model: ModelRuntime, request: object, *, must_fit: bool) -> None:
+    def fail(model: ModelRuntime, request: object, **how: object) -> None:
         raise RuntimeError("of the inside")
 
     monkeypatch.setattr(ModelRuntime, "plan", fail)
@@ -102,7 +102,7 @@ def test_htp_10_a_bug_tells_only_the_request(http_: HttpServed, monkeypatch: pyt
 
 
 def test_htp_10_what_can_never_fit_is_not_repeated(http_: HttpServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(model: ModelRuntime, request: object, *, must_fit: bool) -> None:
+    def fail(model: ModelRuntime, request: object, **how: object) -> None:
         raise make_error("KV_FULL", "too large", {"needed": "9", "available": "1", "total": "4"})
 
     monkeypatch.setattr(ModelRuntime, "plan", fail)

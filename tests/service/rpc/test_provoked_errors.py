@@ -93,7 +93,7 @@ class Provoker:
         """Raises an error that only a fault brings, where a prompt is read."""
         served = self.server()
 
-        def fail(model: ModelRuntime, request: object) -> None:
+        def fail(model: ModelRuntime, request: object, **how: object) -> None:
             raise error
 
         with self.patch.context() as patch:
@@ -333,7 +333,7 @@ def check_row(row: DocumentedRow, call: FailedCall) -> None:
     if row.pushback:
         delay = details.retry_seconds or 0
         is_left_to_caller = row.pushback == "pushback never" or delay > LONGEST_PUSHBACK
-        assert details.pushback_ms == (-1 if is_left_to_caller else math.ceil(1000 * delay))
+        assert details.pushback_ms == (-1 if is_left_to_caller else max(1, math.ceil(1000 * delay)))
     # A refusal is trailers-only, so that it may be retried. An error of a running stream comes after its headers.
     told, silent = (call.initial, call.trailing) if row.reason == "NON_FINITE" else (call.trailing, call.initial)
     assert {"imp-request-id", "imp-instance-id"} <= told.keys()

@@ -303,7 +303,6 @@ def test_ses_19_sch_7_idle_sessions_of_one_connection_leave_blocks_to_another() 
         assert served.stats().blocks_live == 8
         # The first one's own work gets no blocks: its sessions keep what they hold.
         assert refusal(lambda: first.prefill([400] * 31)).reason == "KV_FULL"
-        assert second.prefill([400] * 31).position == 31
-        ended = [reason(lambda name=name: first.step(name)) for name in names[:2]]
-        assert "SESSION_EXPIRED" in ended
-        assert first.step(names[-1]).position == 32
+        assert second.prefill([400] * 31).output.position == 31
+        assert reason(lambda: first.step(names[0])) == "SESSION_EXPIRED"
+        assert [first.step(name).position for name in names[1:]] == [32] * 3

@@ -72,7 +72,7 @@ def test_g5_an_unknown_status():
     pool.shutdown()
 
 def test_g6_a_prompt_in_a_status(served, monkeypatch):
-    def refuse(model, request):
+    def refuse(model, request, **how):
         raise Refusal("QUEUE_FULL", f"no room for {request.prompt}", {"bound": "scheduler.max_waiting"})
     monkeypatch.setattr(ModelRuntime, "plan", refuse)
     with pytest.raises(grpc.RpcError):

@@ -369,18 +369,23 @@ def test_oai_13_a_batch_may_have_more_prompts_than_the_queue_has_places(waiting:
 
 
 def test_oai_13_a_batch_does_not_fill_the_queue_twice() -> None:
-    """The engine is stopped: the batch fills the queue, and others are refused."""
+    """The engine is stopped: the batch fills the queue, and others of its tenant are refused."""
+
+    def complete(small: HttpServed, prompt: Any, max_tokens: int) -> Any:
+        body = {"prompt": prompt, "max_tokens": max_tokens}
+        return small.client.post("/v1/completions", body, **{"imp-tenant": "a"})
+
     with (
         gate() as held,
         serve_http("scheduler.max_waiting=2", model=held.model()) as small,
         ThreadPoolExecutor() as pool,
     ):
-        first = pool.submit(small.complete, [HELD - 2], max_tokens=4)
+        first = pool.submit(complete, small, [HELD - 2], 4)
         held.wait()
-        batch = pool.submit(small.complete, [[300], [301], [302], [303]], max_tokens=2)
+        batch = pool.submit(complete, small, [[300], [301], [302], [303]], 2)
         small.served.wait_until(lambda: len(small.served.host.requests) == 3, "the batch fills the queue")
         for prompt in ([300], [[300], [301]]):
-            assert small.complete(prompt, max_tokens=1).refusal[:2] == (429, "rate_limit_exceeded")
+            assert complete(small, prompt, 1).refusal[:2] == (429, "rate_limit_exceeded")
         held.open(ALL_STEPS)
         assert first.result().status == 200
         assert [choice["index"] for choice in batch.result().json["choices"]] == [0, 1, 2, 3]

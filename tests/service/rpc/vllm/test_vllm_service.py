@@ -191,7 +191,10 @@ def test_gwy_3_roles_decide_who_may_call_what(guarded: Served) -> None:
     # A missing method needs no role, but it needs a token.
     assert codes_of(guarded, bearer("all")) == {"OK": READS | RUNS | PROBE, "UNIMPLEMENTED": LEFT_OUT}
     assert codes_of(guarded, bearer("read")) == {"OK": READS | PROBE, refused: RUNS, "UNIMPLEMENTED": LEFT_OUT}
-    assert codes_of(guarded, bearer("data")) == {"OK": RUNS | PROBE, refused: READS, "UNIMPLEMENTED": LEFT_OUT}
+    # Who generates may ask what the model can do.
+    both = {"GetModelInfo"}
+    found = codes_of(guarded, bearer("data"))
+    assert found == {"OK": RUNS | PROBE | both, refused: READS - both, "UNIMPLEMENTED": LEFT_OUT}
     assert codes_of(guarded) == {"OK": PROBE, "UNAUTHENTICATED": READS | RUNS | LEFT_OUT}
 
 
