@@ -96,8 +96,15 @@ def test_txt_30_an_unknown_filter_in_a_condition_is_a_warning_at_start(tmp_path:
         assert rendered.text == "hello"
 
 
+# Shows the tools, and writes calls in a form that imp reads.
+TOOL_USE = (
+    "tools {{ tools }}{% for message in messages %}{{ message.content }}{% for call in message.tool_calls or [] %}"
+    "<tool_call>\n{{ call.function | tojson }}\n</tool_call>{% endfor %}{% endfor %}"
+)
+
+
 def test_txt_30_a_chat_with_tools_takes_the_files_template_for_them(tmp_path: Path) -> None:
-    path = demo_with_keys(tmp_path / "tools.gguf", Key("tokenizer.chat_template.tool_use", STRING, "tools {{ tools }}"))
+    path = demo_with_keys(tmp_path / "tools.gguf", Key("tokenizer.chat_template.tool_use", STRING, TOOL_USE))
     request = tokenizer_pb2.ApplyChatTemplateRequest(chat=CHAT.chat)
     with_tools = tokenizer_pb2.ApplyChatTemplateRequest(chat=CHAT.chat)
     with_tools.chat.tools_json = TOOLS

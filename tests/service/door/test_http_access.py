@@ -186,9 +186,10 @@ def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: 
 @contextmanager
 def resumable(http: HttpServed, session: ssl.SSLSession | None = None) -> Iterator[ssl.SSLSocket]:
     """Yields a connection that offers the session, after a request: TLS 1.3 sends tickets with the first data."""
-    assert http._tls is not None
+    context = http._tls
+    assert isinstance(context, ssl.SSLContext)
     plain = socket.create_connection(("127.0.0.1", http.address.port), HANGS_AFTER)
-    with plain, http._tls.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+    with plain, context.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
         assert send_on(connection, head(), 1).status == 200
         yield connection
 

@@ -241,7 +241,7 @@ def test_txt_22_t38_nesting() -> None:
         return '{"items":' * (depth - 1) + "{}" + "}" * (depth - 1)
 
     COMPILER.compile(ConstraintSpec(ConstraintKind.JSON_SCHEMA, nested(64)))
-    assert "65" in _refusal(ConstraintKind.JSON_SCHEMA, nested(65)).message
+    assert "nested more than 64" in _refusal(ConstraintKind.JSON_SCHEMA, nested(65)).message
     _refusal(ConstraintKind.JSON_SCHEMA, "[" * 60_000)
     for kind, head in ((ConstraintKind.REGEX, ""), (ConstraintKind.GBNF, "root ::= ")):
         atom = "a" if kind is ConstraintKind.REGEX else '"a"'
