@@ -59,7 +59,6 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
   state_.scorer = std::move(scorer);
-  state_.scheduler.pace_by(speculation_.costs());
   if (options.sparse_prefill && state_.scorer == nullptr) {
     throw FieldInvalid("sparse_prefill", "1, expected 0: there is no draft model");
   }

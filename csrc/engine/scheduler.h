@@ -8,7 +8,6 @@
 #include "engine/engine_options.h"
 #include "engine/kv_blocks.h"
 #include "engine/sequence.h"
-#include "engine/speculation/row_costs.h"
 #include "engine/tenants.h"
 
 namespace imp {
@@ -44,17 +43,15 @@ struct StepPlan {
   void clear();
 };
 
-// A pure object: no clock, no thread, no device. next_step depends only on earlier calls, the given time and the costs
-// of rows. They change the pace of a sequence, never its tokens.
+// A pure object: no clock, no thread, no device. next_step depends only on earlier calls and the given time.
 //
 // Continuous batching with chunked prefill (Sarathi-Serve, "Taming Throughput-Latency Tradeoff in LLM Inference with
 // Sarathi-Serve"). A step decodes every runnable sequence and spends the remaining rows on prefill chunks. A step with
 // decode rows takes few prefill rows, so that the time between two tokens of a sequence stays about the same.
 //
-// If several tenants have work, the decode rows of a step are bounded: for each of n tenants decode_per_tenant rows, or
-// as many as the tenant with the fewest sequences wants, whichever is more. They are fewer if such a step takes more
-// than n times as long as one with only that tenant's rows, so that it keeps 1/n of its pace. Each tenant gets an equal
-// part of these rows. Rows that a tenant does not want go to the others. The sequences of a tenant take turns.
+// If several tenants have work, the decode rows of a step are bounded: for each tenant decode_per_tenant rows, or as
+// many as the tenant with the fewest sequences wants, whichever is more. Each tenant gets an equal part of these rows.
+// Rows that a tenant does not want go to the others. The sequences of a tenant take turns.
 //
 // Admission is in order of priority, then of the service that the tenants have had (least first), then of arrival. A
 // run that has waited for max_wait goes first. At most max_running sequences run, and one less than there are slots of
@@ -70,9 +67,6 @@ class Scheduler {
  public:
   // At most max_logits_rows rows of a step have logits.
   Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks);
-
-  // The costs, which outlive it, decide how many rows of other tenants leave a tenant its part of the time.
-  void pace_by(const RowCosts& costs) noexcept { costs_ = &costs; }
 
   // Queues the sequence's run for admission. Its siblings wait with it.
   void enqueue(Sequence& sequence, std::int64_t now_ns);
@@ -121,7 +115,6 @@ class Scheduler {
   void choose_decodes(int n_slots);
   void find_busy_tenants();
   int rows_per_tenant() noexcept;
-  int affordable_rows(int fewest) const;
   int n_reserved(int n_slots, int each) const noexcept;
   void distribute_rows(int n_rows);
   void choose_sequences();
@@ -171,7 +164,6 @@ class Scheduler {
   EngineOptions options_;
   int max_logits_rows_;
   KvBlocks& blocks_;
-  const RowCosts* costs_ = nullptr;  // null: unknown
   Tenants tenants_;
   std::vector<Sequence*> running_;        // by priority, then order
   std::vector<Sequence*> waiting_;        // in no order

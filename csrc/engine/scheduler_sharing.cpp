@@ -57,24 +57,7 @@ int Scheduler::rows_per_tenant() noexcept {
     ++n_generating;
   }
   pacing_rows_ *= std::max(1, n_generating);
-  return options_.decode_per_tenant == 0 ? options_.step_tokens : std::max(fewest, affordable_rows(fewest));
-}
-
-// The rows of each tenant, such that a step takes at most n times as long as one with `fewest` rows, for n tenants.
-int Scheduler::affordable_rows(int fewest) const {
-  const int most = std::max(options_.decode_per_tenant, fewest);
-  if (costs_ == nullptr || !costs_->is_measured()) return most;
-  double n_held = 0;
-  for (const Sequence* sequence : decodes_) n_held += sequence->held;
-  n_held /= std::max(1.0, static_cast<double>(decodes_.size()));
-  const auto n_tenants = static_cast<int>(busy_tenants_.size());
-  const double most_ns = n_tenants * costs_->step_ns(fewest, fewest * n_held);
-  const auto fits = [&](int each) {
-    const int n_rows = each * n_tenants;
-    return costs_->step_ns(n_rows, n_rows * n_held) <= most_ns;
-  };
-  const auto choices = std::views::iota(fewest + 1, most + 1);
-  return fewest + static_cast<int>(std::ranges::partition_point(choices, fits) - choices.begin());
+  return options_.decode_per_tenant == 0 ? options_.step_tokens : std::max(options_.decode_per_tenant, fewest);
 }
 
 // Slots of the step that running generations leave to other tenants' prompts and waiting steps: at most half of them. A

@@ -88,31 +88,6 @@ def test_sch_7_rows_of_a_step_are_equal_parts_and_what_one_leaves_goes_to_others
     assert {tenant: n / len(steps) for tenant, n in total.items()} == rows
 
 
-@pytest.mark.parametrize(
-    ("row_ns", "rows"),
-    [
-        (0, 24),  # rows cost nothing: the bound of decode_per_tenant
-        (100, 10),  # a step of 10 rows takes twice as long as one of 1
-        (1000, 2),  # a row costs as much as the rest of a step: each tenant has one
-    ],
-)
-def test_sch_7_rows_that_cost_much_leave_another_tenant_half_of_its_pace(row_ns: int, rows: int) -> None:
-    bench = make_bench()
-    tenant_of = generate(bench, a=60, b=1)
-    for _ in range(40):
-        for n_rows in range(1, 25):
-            bench.learn_cost(n_rows, 800 + row_ns * n_rows)
-    steps = rows_of_steps(bench, 40)
-    assert {step.total() for step in steps} == {rows}
-    assert all(by_tenant(tenant_of, step)["b"] == 1 for step in steps)
-    # Tenants with as many sequences each are not slowed down by one another's cost.
-    equal = make_bench()
-    generate(equal, a=30, b=30)
-    for n_rows in range(1, 61):
-        equal.learn_cost(n_rows, 800 + row_ns * n_rows)
-    assert {step.total() for step in rows_of_steps(equal, 4)} == {60}
-
-
 def test_sch_7_without_a_bound_a_step_that_is_full_is_shared_all_the_same() -> None:
     """More sequences need a row than a step has: tenants get equal parts, and every sequence advances."""
     bench = make_bench(max_running=32, decode_per_tenant=0)

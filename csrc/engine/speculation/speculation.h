@@ -44,8 +44,6 @@ class Speculation {
   void count(const Step& step);
   // Measures a completed step, which took step_ns.
   void learn(const Step& step, std::int64_t step_ns);
-  // What the rows of a step cost.
-  const RowCosts& costs() const noexcept { return control_.costs(); }
   // Shows a complete step to the drafters.
   void observe(Step& step);
   // Makes the same block copies in the drafters' caches.
@@ -81,7 +79,6 @@ class Speculation {
   int n_to_ask(Sequence& sequence);
   void make_proposal(Sequence& sequence, DraftedEvent& event);
   int n_outputs_left(const Sequence& sequence) const noexcept;
-  void learn_costs(const Step& step, double step_ns) noexcept;
   void charge(const Step& step);
   Sequence* running_sequence(const StepRow& row);
   int n_writable(const Sequence& sequence) const noexcept;

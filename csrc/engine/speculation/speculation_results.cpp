@@ -69,7 +69,7 @@ void Speculation::count(const Step& step) {
 }
 
 void Speculation::learn(const Step& step, std::int64_t step_ns) {
-  if (drafters_.empty()) return learn_costs(step, static_cast<double>(step_ns));
+  if (drafters_.empty()) return;
   const std::int64_t draft_ns = std::exchange(draft_ns_, 0);
   state_.stats.draft_ns += draft_ns;
   if (step.n_decode_rows == 0) return control_.costs().add_prompt(step.n_prefill_rows, static_cast<double>(step_ns));
@@ -84,15 +84,6 @@ void Speculation::learn(const Step& step, std::int64_t step_ns) {
                      .draft_ns = static_cast<double>(draft_ns),
                      .is_held_back = step.is_held_back});
   charge(step);
-}
-
-// Without drafters: what rows cost is also what tenants' shares of a step depend on.
-void Speculation::learn_costs(const Step& step, double step_ns) noexcept {
-  if (step.n_decode_rows == 0) return control_.costs().add_prompt(step.n_prefill_rows, step_ns);
-  if (step.n_prefill_rows > 0) return;
-  double n_held = 0;
-  for (const StepRow& row : step.rows) n_held += row.first_position;
-  control_.costs().add(step.n_decode_rows, n_held, step_ns);
 }
 
 void Speculation::charge(const Step& step) {

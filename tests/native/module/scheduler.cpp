@@ -23,12 +23,7 @@ class SchedulerBench {
   SchedulerBench(const EngineOptions& options, int block_tokens)
       : blocks_({.n_blocks = options.n_blocks, .block_tokens = block_tokens, .prefix_cache = false},
                 keyed_block_hash({1, 2})),
-        scheduler_(options, options.step_tokens, blocks_) {
-    scheduler_.pace_by(costs_);
-  }
-
-  // Steps of so many rows take so long.
-  void learn_cost(int n_rows, double ns) { costs_.add(n_rows, 0, ns); }
+        scheduler_(options, options.step_tokens, blocks_) {}
 
   SequenceId enqueue(std::int64_t now_ns, int n_tokens, int n_outputs, std::int32_t priority, const std::string& tenant,
                      bool session) {
@@ -125,7 +120,6 @@ class SchedulerBench {
   }
 
   KvBlocks blocks_;
-  RowCosts costs_;
   Scheduler scheduler_;
   StepPlan plan_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
@@ -158,7 +152,6 @@ void register_testing_scheduler(py::module_& module) {
            py::kw_only(), py::arg("priority") = 0, py::arg("tenant") = "", py::arg("session") = false)
       .def("extend", py::overload_cast<SequenceId, int, int, std::int64_t>(&SchedulerBench::extend), py::arg("id"),
            py::arg("n_tokens"), py::arg("n_outputs"), py::arg("now_ns"))
-      .def("learn_cost", &SchedulerBench::learn_cost)
       .def("pause", &SchedulerBench::pause)
       .def("close", &SchedulerBench::close)
       .def("next_step", &SchedulerBench::next_step)
