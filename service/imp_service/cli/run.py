@@ -9,6 +9,7 @@ from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.sampling import (
     add_constraint_options,
+    add_length_option,
     add_sampling_options,
     given_sampling,
     option_of,
@@ -49,15 +50,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def add_output_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "-n",
-        "--max-tokens",
-        metavar="N",
-        type=int,
-        action=Once,
-        help=f"most tokens to write (default: {ANSWER_TOKENS} for an answer, {CONTINUATION_TOKENS} for a text that is "
-        f"continued; built-in model: {BUILT_IN_TOKENS})",
-    )
+    add_length_option(parser, f"built-in model: {BUILT_IN_TOKENS}")
     add_sampling_options(parser, "of the model")
     add_constraint_options(parser)
     parser.add_argument("--verbose", action="store_true", help="after each answer, show its tokens and their speed")

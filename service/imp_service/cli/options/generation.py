@@ -3,11 +3,11 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.arguments import Once, duration
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.sampling import (
     add_constraint_options,
+    add_length_option,
     add_sampling_options,
     given_sampling,
     number_names,
@@ -23,15 +23,7 @@ def add_generation_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--model", metavar="NAME", action=Once, help="the served name of the model (default: the served model)"
     )
-    parser.add_argument(
-        "-n",
-        "--max-tokens",
-        metavar="N",
-        type=int,
-        action=Once,
-        help=f"most tokens to write (default: {ANSWER_TOKENS} for an answer, "
-        f"{CONTINUATION_TOKENS} for a text that is continued; with --json what the context holds)",
-    )
+    add_length_option(parser, "with --json what the context holds")
     add_sampling_options(parser, "the server's")
     parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; repeatable")
     add_constraint_options(parser)

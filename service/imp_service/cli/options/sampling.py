@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import NamedTuple
 
+from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError
 
@@ -22,6 +23,19 @@ def add_sampling_options(parser: ArgumentParser, default: str) -> None:
         )
     parser.add_argument(
         "--seed", metavar="S", type=int, action=Once, help="the same seed gives the same text (default: a new one)"
+    )
+
+
+def add_length_option(parser: ArgumentParser, exception: str) -> None:
+    """-n; `exception` says where another default holds."""
+    parser.add_argument(
+        "-n",
+        "--max-tokens",
+        metavar="N",
+        type=int,
+        action=Once,
+        help=f"most tokens to write (default: {ANSWER_TOKENS} for an answer, {CONTINUATION_TOKENS} for a text that is "
+        f"continued; {exception})",
     )
 
 
