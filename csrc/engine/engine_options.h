@@ -77,7 +77,7 @@ inline constexpr EngineField kEngineFields[] = {
      "0: no limit"},
     {"decode_per_tenant", &EngineOptions::decode_per_tenant, "scheduler.decode_per_tenant", 0, 4096,
      "sequences of each tenant that generate in one step while several tenants have work; 0: "
-     "no limit"},
+     "no limit, and no steps for one tenant"},
     {"max_wait_ms", &EngineOptions::max_wait_ms, "scheduler.max_wait", 1, 24 * 3600 * 1000,
      "a request that waited this long is served before any priority"},
     {"tenant_share", &EngineOptions::tenant_share, "scheduler.tenant_share", 0.01, 1,

@@ -114,7 +114,10 @@ void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
   ++n_steps_;
   Budget budget{options_.step_tokens, max_logits_rows_, options_.max_running};
   limit_sequences(budget, plan);
-  choose_decodes(budget.sequences);
+  while (choose_decodes(now_ns, budget.sequences) != nullptr) {
+    plan_decodes(budget, plan);
+    if (!plan.rows.empty()) return;  // else its sequences find no block
+  }
   plan_decodes(budget, plan);
   limit_prefill_rows(budget, plan);
   plan_prefills(now_ns, budget, plan);
@@ -220,6 +223,7 @@ void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
   plan.n_logits_rows += n_logits_rows;
   if (!sequence.scheduling.is_chosen) sequence.scheduling.turn = next_turn_++;
   charge(sequence, n_rows);
+  own_steps_.add_rows(*sequence.scheduling.tenant, n_rows, sequence.n_left() == 1);
 }
 
 Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& plan) {

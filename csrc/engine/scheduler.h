@@ -7,6 +7,7 @@
 
 #include "engine/engine_options.h"
 #include "engine/kv_blocks.h"
+#include "engine/own_steps.h"
 #include "engine/sequence.h"
 #include "engine/tenants.h"
 
@@ -51,7 +52,8 @@ struct StepPlan {
 //
 // If several tenants have work, the decode rows of a step are bounded: for each tenant decode_per_tenant rows, or as
 // many as the tenant with the fewest sequences wants, whichever is more. Each tenant gets an equal part of these rows.
-// Rows that a tenant does not want go to the others. The sequences of a tenant take turns.
+// Rows that a tenant does not want go to the others. The sequences of a tenant take turns. If such steps are too slow
+// for a tenant, it gets steps of its own between them.
 //
 // Admission is in order of priority, then of the service that the tenants have had (least first), then of arrival. A
 // run that has waited for max_wait goes first. At most max_running sequences run, and one less than there are slots of
@@ -112,7 +114,7 @@ class Scheduler {
 
   bool have_blocks_for_decodes() const;
   bool admission_displaces_nobody() const noexcept;
-  void choose_decodes(int n_slots);
+  const Tenant* choose_decodes(std::int64_t now_ns, int n_slots);
   void find_busy_tenants();
   int rows_per_tenant() noexcept;
   int n_reserved(int n_slots, int each) const noexcept;
@@ -165,6 +167,7 @@ class Scheduler {
   int max_logits_rows_;
   KvBlocks& blocks_;
   Tenants tenants_;
+  OwnSteps own_steps_;
   std::vector<Sequence*> running_;        // by priority, then order
   std::vector<Sequence*> waiting_;        // in no order
   std::vector<Sequence*> idle_sessions_;  // idle sessions, in no order
@@ -178,7 +181,8 @@ class Scheduler {
   std::uint64_t next_order_ = 0;
   std::uint64_t next_turn_ = 0;
   std::uint64_t n_steps_ = 0;
-  int pacing_rows_ = 0;  // set by choose_decodes: the decode rows that limit the prefill rows
+  std::int64_t last_step_ns_ = 0;  // when next_step was last called
+  int pacing_rows_ = 0;            // set by choose_decodes: the decode rows that limit the prefill rows
   std::uint64_t n_preemptions_ = 0;
   bool starved_ = false;  // a running generation lacked a block and nobody could be preempted
 

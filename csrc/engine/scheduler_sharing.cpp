@@ -1,23 +1,31 @@
 // Fairness between tenants: chooses the sequences that decode in a step.
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include "engine/scheduler.h"
 
 namespace imp {
 
-void Scheduler::choose_decodes(int n_slots) {
+// Returns the tenant that has the step for itself; null: all share it.
+const Tenant* Scheduler::choose_decodes(std::int64_t now_ns, int n_slots) {
   find_busy_tenants();
   const int each = rows_per_tenant();
   const std::int64_t n_rows =
       std::min<std::int64_t>(n_slots - n_reserved(n_slots, each), std::int64_t{each} * std::ssize(busy_tenants_));
   distribute_rows(static_cast<int>(n_rows));
+  const std::int64_t step_ns = now_ns - std::exchange(last_step_ns_, now_ns);
+  const Tenant* own = options_.decode_per_tenant > 0 ? own_steps_.choose(busy_tenants_, step_ns) : nullptr;
+  for (Tenant* tenant : busy_tenants_) {
+    if (own != nullptr && tenant != own) tenant->n_rows = 0;
+  }
   choose_sequences();
   // Waiting steps get rows of their own: they may find no slot, and must not take rows from running sequences.
   for (Tenant* tenant : busy_tenants_) {
     tenant->n_rows = each;
     tenant->n_wanting = tenant->n_stepping = tenant->n_prompts = 0;
   }
+  return own;
 }
 
 // Finds the tenants with work for this step.

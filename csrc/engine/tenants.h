@@ -9,6 +9,16 @@
 
 namespace imp {
 
+// What a tenant has had of the time of steps.
+struct TenantPace {
+  std::int64_t lacking_ns = 0;  // what it lacks of its equal part
+  std::int64_t alone_ns = 0;    // estimate: the time of a step with alone_rows rows of its own; 0: unknown
+  int alone_rows = 0;
+  std::uint64_t step = 0;  // the last step with rows of the tenant, and these rows
+  int n_decode_rows = 0;
+  int n_prefill_rows = 0;
+};
+
 struct Tenant {
   std::uint64_t served = 0;  // tokens evaluated for it; idle time earns no credit
   int n_waiting = 0;
@@ -20,6 +30,7 @@ struct Tenant {
   int n_rows = 0;             // rows it may still use
   std::uint64_t turn_at = 0;  // the last step that gave it a remaining row
   std::uint64_t full_at = 0;  // the step in which its next run found no slot
+  TenantPace pace;
   bool active() const noexcept { return n_waiting + n_running > 0; }
 };
 

@@ -52,6 +52,11 @@ def told(served: Served) -> Counter[str]:
     return served.call(count)
 
 
+def all_have_begun(served: Served) -> bool:
+    served.call(served.host.model.client.dispatch)
+    return served.call(lambda: all(request.n_output_tokens > 0 for request in served.host.requests))
+
+
 def step(held: Gate, n_steps: int) -> None:
     for _ in range(n_steps):
         held.open()
@@ -60,16 +65,20 @@ def step(held: Gate, n_steps: int) -> None:
 
 @pytest.mark.long
 def test_sch_3_sch_7_one_generation_beside_sixty_of_another_tenant_has_short_steps() -> None:
-    """It gets a token in every step, and the 60 generations have 23 rows in each."""
+    """It gets a token in every step. The 60 generations have 23 rows in each step that is not its own."""
     with held_server() as (served, held):
         calls = begin(served, "b", 1)
         held.wait()
         calls += begin(served, "a", 60)
-        step(held, 12)  # all have begun
+        while not all_have_begun(served):
+            step(held, 8)
         before = told(served)
         step(held, N_STEPS)
         found = told(served) - before
-        assert found == {"a": N_STEPS * (2 * EACH - 1), "b": N_STEPS}
+        assert found["b"] == N_STEPS
+        n_shared, rest = divmod(found["a"], 2 * EACH - 1)
+        assert (rest, found.keys()) == (0, {"a", "b"})
+        assert 1 <= n_shared <= N_STEPS
         for call in calls:
             call.cancel()
 
