@@ -11,7 +11,7 @@ import pytest
 
 from imp_service.api.errors import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
-from imp_service.rpc.replies.statuses import status_code, trailing_metadata
+from imp_service.rpc.replies.statuses import ADVICE, message_of, status_code, trailing_metadata
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.errors.failures import Failure
 from support.patience import BUILD_SECONDS, HANGS_AFTER
@@ -32,7 +32,7 @@ def fail(request: GenerateRequest, context: grpc.ServicerContext) -> Iterator[Ge
     # Without pushback: another test checks that it makes clients wait.
     trailing = tuple(pair for pair in trailing_metadata(failure) if pair[0] == "grpc-status-details-bin")
     context.set_trailing_metadata(trailing)
-    context.abort(status_code(failure), failure.message)
+    context.abort(status_code(failure), message_of(failure))
     yield GenerateResponse()
 
 
@@ -40,9 +40,10 @@ def told(reason: str) -> tuple[str, list[str]]:
     """Returns the line that a client prints for a failure, and the lines for its fields."""
     row = ERRORS[reason]
     named = f" {reason}" if row.has_reason else ""
+    advice = f"; {ADVICE[reason]}" if reason in ADVICE else ""
     fields = ["  stop.max_tokens: 0, expected more", "  text: not this"]
     has_fields = Detail.BAD_REQUEST in row.details
-    return f"{row.code}{named}: what happened: {reason} 100 %", fields if has_fields else []
+    return f"{row.code}{named}: what happened: {reason} 100 %{advice}", fields if has_fields else []
 
 
 def forms() -> list[str]:

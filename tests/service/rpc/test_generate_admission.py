@@ -100,16 +100,18 @@ def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() ->
         ]
     }
     with held_up("scheduler.max_running=1", "scheduler.max_waiting=1") as (served, held, _):
-        waiting = served.inference.Generate(ask([300], 2))
+        # One tenant on two connections: another would get a place of its own in the queue.
+        metadata = (("imp-tenant", "a"),)
+        waiting = served.inference.Generate(ask([300], 2), metadata=metadata)
         served.wait_until(lambda: len(served.host.requests) == 2, "one waits")
-        refusal = failed(lambda: list(served.inference.Generate(ask([301], 2))))
+        refusal = failed(lambda: list(served.inference.Generate(ask([301], 2), metadata=metadata)))
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
         assert not any(key.startswith("imp-") for key in refusal.initial)
         assert refusal.trailing["imp-instance-id"] == served.host.instance_id
         assert refusal.trailing["imp-request-id"]
         assert (refusal.details.pushback_ms, refusal.details.retry_seconds) == (1000, 1.0)
         retrying = served.channel(("grpc.service_config", json.dumps(policy)))
-        stream = inference_pb2_grpc.InferenceServiceStub(retrying).Generate(ask([302], 2))
+        stream = inference_pb2_grpc.InferenceServiceStub(retrying).Generate(ask([302], 2), metadata=metadata)
         served.wait_until(lambda: refused_so_far(served) >= 2, "refused twice")
         held.open(ALL_STEPS)
         assert result_of(list(stream)).output.ids == [303, 304]
