@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,9 @@ class Tree:
         )
         (root / "pytest.ini").write_text("[pytest]\naddopts = -ra -p no:cacheprovider\n")
 
-    def stage(self, name: str, script: str, tier: str = "gate") -> None:
+    def stage(self, name: str, script: str, tier: str = "gate", needs: Sequence[str] = ()) -> None:
         with (self.root / ".ci" / "stages.toml").open("a") as table:
-            table.write(f'[[stage]]\nname = "{name}"\ndoes = "does {name}"\ntier = "{tier}"\n')
+            table.write(f'[[stage]]\nname = "{name}"\ndoes = "does {name}"\ntier = "{tier}"\nneeds = {list(needs)}\n')
         (self.root / ".ci" / "stages" / f"{name}.sh").write_text(f'source "$(dirname "$0")/../lib.sh"\n{script}\n')
 
     def tests(self, **files: str) -> None:
@@ -131,6 +132,27 @@ def test_hon_20_a_killed_test_process_fails_the_run_and_is_not_run_again(tree: T
     assert ("test_killed.py::test_killed" if options else "end       killed by SIGKILL") in told
     assert ("crashed while running" if options else "0 failed, 1 of 3 collected tests ran") in told
     assert "rerun     none" in told
+
+
+def test_hon_20_a_full_run_goes_on_after_a_failed_stage_and_names_all_failures(tree: Tree) -> None:
+    tree.tests(good=GOOD, broken=BROKEN)
+    tree.stage("first", "echo first ran", "full")
+    tree.stage("suite", "counted suite test_broken.py", "full")
+    tree.stage("package", "echo never", "full", ["suite"])
+    tree.stage("image", "echo never", "full", ["package"])
+    tree.stage("arm", "false", "full")
+    tree.stage("last", "counted last test_good.py", "full", ["first"])
+    status, output = tree.run("full")
+    start = output.index("== FAILED: suite, arm\n")
+    assert status == 1
+    assert "never" not in output
+    assert "1 passed" in output and "s  last" in output
+    end = output[start:].splitlines()
+    assert len(end) <= MOST_LINES
+    assert "  test_broken.py::test_broken: AssertionError: a wrong sum" in end
+    assert "arm  false" in end
+    assert "not run, because they need a failed stage: package, image" in end
+    assert f"log  {tree.root / 'build' / 'ci' / 'log.txt'}" in end
 
 
 def test_hon_20_a_killed_script_fails_the_run(tree: Tree) -> None:

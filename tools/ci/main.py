@@ -14,7 +14,7 @@ from types import FrameType
 from ci import changes, report
 from ci.runner import Ended, Interrupted, Workplace, run_stage
 from ci.skips import undecided
-from ci.stages import TIERS, Plan, Stage, plan_names, plan_tier, read_stages
+from ci.stages import TIERS, Plan, Planned, Stage, plan_names, plan_tier, read_stages
 
 
 def main(words: Sequence[str], root: Path) -> int:
@@ -59,19 +59,34 @@ class Run:
         self._began = time.time()
 
     def run(self) -> int:
-        """Runs the stages until one fails; returns the exit status."""
+        """Runs the stages; returns the exit status. The gate stops at a failure, the longer tiers find all of them."""
         self._prepare()
+        failed: list[Ended] = []
+        absent: list[str] = []  # these did not run, because a stage that they need failed
         for planned in self._plan.planned:
-            began = time.time()
-            try:
-                ended = run_stage(self._place, planned)
-            except Interrupted as interrupted:
-                ended = Ended(planned.stage.name, began, time.time() - began, 1, why=f"interrupted by {interrupted}")
-            if not ended.passed:
-                self._say(*report.failure(self._place, ended))
-                return self._close(1)
+            if {*absent, *(ended.name for ended in failed)}.intersection(planned.stage.needs):
+                absent.append(planned.stage.name)
+                continue
+            ended = self._run_stage(planned)
             self._ended.append(ended)
-        return self._close(self._judge())
+            if not ended.passed:
+                failed.append(ended)
+                self._say(*report.failure(self._place, ended))
+                if ended.is_interrupted or self._plan.stops_at_failure:
+                    return self._close(1)
+        if not failed:
+            return self._close(self._judge())
+        self._section("seconds of each stage", report.times(self._ended, time.time() - self._began))
+        self._say("", *report.failures(self._place, failed, absent))
+        return self._close(1)
+
+    def _run_stage(self, planned: Planned) -> Ended:
+        began = time.time()
+        try:
+            return run_stage(self._place, planned)
+        except Interrupted as interrupted:
+            why = f"interrupted by {interrupted}"
+            return Ended(planned.stage.name, began, time.time() - began, 1, why=why, is_interrupted=True)
 
     def _prepare(self) -> None:
         shutil.rmtree(self._place.folder, ignore_errors=True)

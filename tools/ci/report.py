@@ -36,11 +36,26 @@ def failure(place: Workplace, ended: Ended) -> list[str]:
     lines = [f"== FAILED: stage {ended.name}, after {ended.seconds:.0f} s", ""]
     lines.append(f"command   {ended.command or f'bash .ci/stages/{ended.name}.sh'}"[:MOST_WIDTH])
     lines.append(f"end       {ended.why or describe(ended.status)}")
-    for path, record in _records(place, since=ended.began):
+    for path, record in _records(place, ended):
         if record.failed or not record.is_complete:
             lines += _tests(place, path, record)
     lines += [f"log       {place.log}", "", *_log_tail(place.log)]
     return lines
+
+
+def failures(place: Workplace, failed: Sequence[Ended], absent: Sequence[str]) -> list[str]:
+    """Returns the end of a run that went on after a failed stage: all failed stages and their tests, in short."""
+    lines = [f"== FAILED: {', '.join(ended.name for ended in failed)}", ""]
+    for ended in failed:
+        lines.append(f"{ended.name}  {ended.command or ended.why or describe(ended.status)}"[:MOST_WIDTH])
+        records = [record for _, record in _records(place, ended)]
+        tests = [(test, record.texts[test]) for record in records for test in record.failed]
+        shown = max(1, MOST_TESTS // len(failed))
+        lines += [f"  {test}: {text}"[:MOST_WIDTH] for test, text in tests[:shown]]
+        lines += [f"  and {len(tests) - shown} more"] if len(tests) > shown else []
+    if absent:
+        lines.append(f"not run, because they need a failed stage: {', '.join(absent)}")
+    return [*lines, f"log  {place.log}"]
 
 
 def _tests(place: Workplace, path: Path, record: Record) -> list[str]:
@@ -61,10 +76,10 @@ def _outcome_again(place: Workplace, path: Path, test: str) -> str:
     return read_record(place.reports / f"{path.stem}.again.jsonl").outcomes.get(test, "")
 
 
-def _records(place: Workplace, since: float = 0) -> list[tuple[Path, Record]]:
-    """Returns the records of first tries."""
+def _records(place: Workplace, ended: Ended | None = None) -> list[tuple[Path, Record]]:
+    """Returns the records of first tries, of one stage or of all."""
     paths = sorted(path for path in place.reports.glob("*.jsonl") if not path.name.endswith(".again.jsonl"))
-    return [(path, read_record(path)) for path in paths if path.stat().st_mtime >= since]
+    return [(path, read_record(path)) for path in paths if ended is None or ended.has_written(path)]
 
 
 def _log_tail(log: Path) -> list[str]:

@@ -36,10 +36,15 @@ class Ended:
     command: str = ""
     # Why the stage was ended from outside.
     why: str = ""
+    is_interrupted: bool = False
 
     @property
     def passed(self) -> bool:
         return self.status == 0 and not self.why
+
+    def has_written(self, path: Path) -> bool:
+        """Whether the file was last written while the stage ran."""
+        return self.began <= path.stat().st_mtime <= self.began + self.seconds + 1
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,11 @@ class Plan:
     is_tier: bool = True
 
     @property
+    def stops_at_failure(self) -> bool:
+        """Whether the stages after a failed one do not run."""
+        return not self.is_tier or self.tier == "gate"
+
+    @property
     def whole(self) -> set[str]:
         """The names of the stages that run whole."""
         return {each.stage.name for each in self.planned if each.is_whole}
