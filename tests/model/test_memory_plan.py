@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from imp_service import _core
 from imp_service import _testing as core
 from support.forward_runs import load
+from support.patience import HANGS_AFTER
 from support.tiny_models import tiny
 
 MIB = 1 << 20
@@ -233,3 +236,20 @@ def test_kv_6_a_context_that_the_cache_cannot_hold_is_lowered_and_said(tmp_path:
     assert loaded.warnings == ["max_context is 160, not 4096: the KV cache holds no more"]
     assert {fact["name"]: fact["value"] for fact in loaded.facts}["max_context"] == "160"
     assert load(tiny("llama"), tmp_path).max_context == 512
+
+
+def test_kv_5_a_page_of_the_cache_takes_memory_after_its_first_use() -> None:
+    """Only the first pages of each layer are touched early: a large cache that is idle takes hardly any memory."""
+    script = (
+        "import os, time, imp_service\n"
+        "from pathlib import Path\n"
+        "resident = lambda: int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
+        "with imp_service.load(None, 'kv.bytes=64MiB') as model: small = resident()\n"
+        "with imp_service.load(None, 'kv.bytes=2GiB') as model:\n"
+        "    time.sleep(1)\n"
+        "    print(resident() - small)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER, check=True
+    )
+    assert int(ran.stdout) < 96 * MIB

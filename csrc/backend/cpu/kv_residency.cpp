@@ -1,4 +1,4 @@
-// Touches the pages of the KV cache early, the same blocks of every layer at a time, in block order.
+// Touches the first pages of the KV cache early, those of each layer.
 #include "backend/cpu/kv_residency.h"
 
 #include <algorithm>
@@ -18,8 +18,7 @@ namespace imp::cpu {
 #if defined(__linux__) && defined(MADV_POPULATE_WRITE)
 namespace {
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
-constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+constexpr std::size_t kBytesOfLayer = std::size_t{2} << 20;  // of K, and of V: one huge page
 
 // False if the system refuses.
 bool populate(std::span<std::byte> memory) {
@@ -34,19 +33,10 @@ void populate_first_blocks(const CpuKvPool& pool, const std::stop_token& stop) {
   constexpr int kNice = 10;
   setpriority(PRIO_PROCESS, 0, kNice);  // on Linux for the calling thread only
   const KvGeometry& geometry = pool.geometry();
-  std::size_t block_bytes = 1;  // of the largest layer
   for (int layer = 0; layer < geometry.n_layers(); ++layer) {
-    block_bytes = std::max({block_bytes, pool.k_block(layer, 0).size(), pool.v_block(layer, 0).size()});
-  }
-  const int step = static_cast<int>(std::max<std::size_t>(1, kPieceBytes / block_bytes));
-  std::size_t done = 0;
-  for (std::int32_t block = 0; block < geometry.n_blocks && done < kMaxBytes; block += step) {
-    const auto n_blocks = static_cast<std::size_t>(std::min(step, geometry.n_blocks - block));
-    for (int layer = 0; layer < geometry.n_layers(); ++layer) {
-      for (const std::span<std::byte> first : {pool.k_block(layer, block), pool.v_block(layer, block)}) {
-        if (stop.stop_requested() || !populate({first.data(), n_blocks * first.size()})) return;
-        done += n_blocks * first.size();
-      }
+    for (const std::span<std::byte> block : {pool.k_block(layer, 0), pool.v_block(layer, 0)}) {
+      const std::size_t n_bytes = static_cast<std::size_t>(geometry.n_blocks) * block.size();
+      if (stop.stop_requested() || !populate({block.data(), std::min(n_bytes, kBytesOfLayer)})) return;
     }
   }
 }
