@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from os import PathLike
 
-    from imp_service.api.async_generation import AsyncGeneration
+    from imp_service.api.async_generation import AsyncGeneration, AsyncGenerations
     from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
     from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
     from imp_service.api.errors import (
@@ -64,11 +64,12 @@ if TYPE_CHECKING:
     from imp_service.client.model.async_client import AsyncClient
     from imp_service.client.model.client import Client
     from imp_service.config import ConfigError
-    from imp_service.generation import Generation, LanguageModel, Session
+    from imp_service.generation import Generation, Generations, LanguageModel, Session
 
 __all__ = [
     "AsyncClient",
     "AsyncGeneration",
+    "AsyncGenerations",
     "CacheOptions",
     "Candidate",
     "ChatMessage",
@@ -87,6 +88,7 @@ __all__ = [
     "Generation",
     "GenerationRequest",
     "GenerationResult",
+    "Generations",
     "InternalError",
     "InvalidArgument",
     "LanguageModel",
