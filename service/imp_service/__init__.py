@@ -16,8 +16,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from os import PathLike
+    from typing import Never
 
-    from imp_service.api.async_generation import AsyncGeneration
+    from imp_service.api.async_generation import AsyncGeneration, AsyncGenerations
     from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
     from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
     from imp_service.api.errors import (
@@ -64,11 +65,12 @@ if TYPE_CHECKING:
     from imp_service.client.model.async_client import AsyncClient
     from imp_service.client.model.client import Client
     from imp_service.config import ConfigError
-    from imp_service.generation import Generation, LanguageModel, Session
+    from imp_service.generation import Generation, Generations, LanguageModel, Session
 
 __all__ = [
     "AsyncClient",
     "AsyncGeneration",
+    "AsyncGenerations",
     "CacheOptions",
     "Candidate",
     "ChatMessage",
@@ -87,6 +89,7 @@ __all__ = [
     "Generation",
     "GenerationRequest",
     "GenerationResult",
+    "Generations",
     "InternalError",
     "InvalidArgument",
     "LanguageModel",
@@ -130,31 +133,32 @@ _CLIENT = {
 }
 
 
-def load(path: str | PathLike[str] | None = None, *settings: str, config: str | None = None) -> LanguageModel:
-    """Loads a model file, or the built-in model.
+def load(
+    path: str | PathLike[str] | None = None,
+    *settings: str,
+    config: str | None = None,
+    progress: bool | None = None,
+    **unknown: Never,
+) -> LanguageModel:
+    """Loads a model, or the built-in one.
 
-    `settings` are texts such as "device.threads=2", as the command line's --set takes them. `config` names an imp.conf.
-    Raises an Error if the file cannot be used, and a ConfigError if a setting cannot.
+    `path` is that of a file or a folder, the name of a downloaded model such as "Qwen3-0.6B-GGUF", or
+    "hf:OWNER/NAME:TYPE", which is downloaded unless it is in the cache. `settings` are texts such as
+    "device.threads=2", as the command line's --set takes them. `config` names an imp.conf. `progress` shows a download
+    and a long load on stderr; None: on a terminal and in a notebook. Raises an Error if the model cannot be used, and a
+    ConfigError if a setting cannot.
 
     >>> with imp_service.load(None, "device.threads=1", "limits.max_context=256") as model:
     ...     model.max_context
     256
     """
-    from os import fspath
+    if unknown:
+        from imp_service.library.unknown_settings import unknown_setting
 
-    from imp_service.config import load as load_config
-    from imp_service.config.select import select_model
-    from imp_service.generation import load_model
-    from imp_service.generation.errors import translating_text_errors
+        raise unknown_setting(unknown)
+    from imp_service.library.load import load_named
 
-    chosen = load_config(config, settings)
-    if path is not None:
-        chosen = select_model(chosen, fspath(path))
-    with translating_text_errors():
-        runtime = load_model(chosen)
-        from imp_service.generation import LanguageModel
-
-        return LanguageModel(runtime)
+    return load_named(path, settings, config, progress)
 
 
 def __dir__() -> list[str]:

@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "rpc": {"rpc", "api", "pb", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
     "door": {"door", "api", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
     "server": {"server", "rpc", "door", "serving", "generation", "core", "config"},
+    "library": {"library", "api", "cli", "generation", "config"},
     "ray_app": {"ray_app", "rpc", "door", "pb", "serving", "config"},
     "cli": {
         "cli",

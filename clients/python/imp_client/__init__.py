@@ -61,11 +61,13 @@ if TYPE_CHECKING:
     from .client.model.async_session import AsyncSession
     from .client.model.client import Client
     from .client.model.generation import Generation
+    from .client.model.generations import AsyncGenerations, Generations
     from .client.model.session import Session
 
 __all__ = [
     "AsyncClient",
     "AsyncGeneration",
+    "AsyncGenerations",
     "AsyncSession",
     "CacheOptions",
     "Candidate",
@@ -84,6 +86,7 @@ __all__ = [
     "Generation",
     "GenerationRequest",
     "GenerationResult",
+    "Generations",
     "InternalError",
     "InvalidArgument",
     "LoadReport",
@@ -118,9 +121,11 @@ __all__ = [
 _LATE = {
     "AsyncClient": "async_client",
     "AsyncGeneration": "async_generation",
+    "AsyncGenerations": "generations",
     "AsyncSession": "async_session",
     "Client": "client",
     "Generation": "generation",
+    "Generations": "generations",
     "Session": "session",
 }
 

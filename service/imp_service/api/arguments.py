@@ -9,8 +9,10 @@ from typing import Any
 
 from .chat_prompt import ChatMessage, ChatPrompt
 from .constraint_spec import ConstraintKind, ConstraintSpec
+from .content_parts import NO_TEXT, text_member
 from .errors import invalid
-from .keywords import as_json, keyword_of, parameters_of, take
+from .json_classes import schema_of
+from .keywords import keyword_of, parameters_of, take
 from .options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions
 
 ABSENT = ChatMessage("", "")
@@ -26,6 +28,7 @@ CHAT_PARAMETERS = [each for each in parameters_of(ChatPrompt(())) if each.name !
 SAMPLING_PARAMETERS = parameters_of(SamplingOptions())
 STEP_PARAMETERS = [*parameters_of(DEFAULT_STEP), *SAMPLING_PARAMETERS]
 Message = ChatMessage | Mapping[str, Any]
+Conversation = str | Sequence[Message] | ChatPrompt
 
 
 def request_of(prompt: Prompt | GenerationRequest, options: dict[str, Any]) -> GenerationRequest:
@@ -65,13 +68,14 @@ def token_ids_of(token_ids: Sequence[int]) -> Sequence[int]:
     return token_ids
 
 
-def chat_of(messages: Sequence[Message] | ChatPrompt, options: dict[str, Any]) -> ChatPrompt:
-    """A conversation with these keywords."""
+def chat_of(messages: Conversation, options: dict[str, Any]) -> ChatPrompt:
+    """A conversation with these keywords. A text is the user's first message."""
     if isinstance(messages, ChatPrompt):
         return take(messages, options)
-    if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence):
-        raise invalid("chat.messages", f"{type(messages).__name__}, expected a list of messages")
-    return take(ChatPrompt(tuple(_message_of(f"chat.messages[{i}]", each) for i, each in enumerate(messages))), options)
+    listed: Any = [ChatMessage("user", messages)] if isinstance(messages, str) else messages
+    if isinstance(listed, bytes | Mapping) or not isinstance(listed, Sequence):
+        raise invalid("chat.messages", f"{type(listed).__name__}, expected a question or a list of messages")
+    return take(ChatPrompt(tuple(_message_of(f"chat.messages[{i}]", each) for i, each in enumerate(listed))), options)
 
 
 def _message_of(path: str, message: Message) -> ChatMessage:
@@ -81,6 +85,8 @@ def _message_of(path: str, message: Message) -> ChatMessage:
         raise invalid(path, f"{type(message).__name__}, expected a ChatMessage or a dict")
     # None is an absent field. An assistant's message without content, as one of tool calls alone, keeps it.
     given = {name: value for name, value in message.items() if value is not None}
+    if isinstance(parts := given.get("content"), list | tuple):
+        given["content"] = "".join(_text_of(f"{path}.content[{i}]", part) for i, part in enumerate(parts))
     made = take(ABSENT, given)
     for name in given:
         expected = ", ".join(map(keyword_of, fields(ABSENT)))
@@ -95,6 +101,19 @@ def _message_of(path: str, message: Message) -> ChatMessage:
     return made
 
 
+def _text_of(path: str, part: object) -> str:
+    """The text of a part of a message's content."""
+    if not isinstance(part, Mapping):
+        raise invalid(path, f"{type(part).__name__}, expected a dict with type and text")
+    member = text_member(part.get("type"))
+    if member is None:
+        raise invalid(f"{path}.type", f"{part.get('type')!r} {NO_TEXT}")
+    text = part.get(member)
+    if not isinstance(text, str):
+        raise invalid(f"{path}.{member}", f"{type(text).__name__}, expected a text")
+    return text
+
+
 def _constraint_of(options: dict[str, Any]) -> ConstraintSpec | None:
     given = {kind: options.pop(kind.value) for kind in ConstraintKind if kind.value in options}
     chosen = {kind: value for kind, value in given.items() if value not in (None, False)}
@@ -105,5 +124,5 @@ def _constraint_of(options: dict[str, Any]) -> ConstraintSpec | None:
             return ConstraintSpec(kind, choices=tuple(value))
         if kind is ConstraintKind.JSON_OBJECT:
             return ConstraintSpec(kind)
-        return ConstraintSpec(kind, as_json(value) if kind is ConstraintKind.JSON_SCHEMA else value)
+        return ConstraintSpec(kind, schema_of(value) if kind is ConstraintKind.JSON_SCHEMA else value)
     return None

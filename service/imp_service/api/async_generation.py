@@ -1,4 +1,4 @@
-"""A generation for an asyncio task. In a module of its own, because importing asyncio takes long."""
+"""Generations for an asyncio task. In a module of its own, because importing asyncio takes long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from .errors import left_early
 from .replies import GenerationResult, Reply
@@ -14,15 +14,8 @@ from .replies import GenerationResult, Reply
 T = TypeVar("T")
 
 
-class Generation(Protocol):
-    """A generation that waits in the thread of its reader."""
-
-    def __next__(self) -> Reply: ...
-
-    def __iter__(self) -> Iterator[Reply]: ...
-
-    def result(self) -> GenerationResult:
-        """Waits for the end."""
+class Waiting(Protocol):
+    """One generation or several, which wait in the thread of their reader."""
 
     def results(self) -> list[GenerationResult]:
         """Waits for the end."""
@@ -34,30 +27,29 @@ class Generation(Protocol):
         """Ends it and drops what was not read."""
 
 
-class AsyncGeneration(AsyncIterator[Reply]):
-    """The same for a task of asyncio. A thread does what waits, so the event loop goes on. Begins when it is read.
+class Generation(Waiting, Protocol):
+    """One generation."""
 
-    Cancelling the task ends the generation within one step.
+    def __next__(self) -> Reply: ...
 
-    >>> async def tell():
-    ...     async for reply in model.generate_async("Once upon a time", max_tokens=8, temperature=0):
-    ...         print(reply.text, end="")
-    >>> asyncio.run(tell())
-    , in a little house near the farm
-    """
+    def __iter__(self) -> Iterator[Reply]: ...
 
-    def __init__(self, begin: Callable[[], Generation]) -> None:
+    def result(self) -> GenerationResult:
+        """Waits for the end."""
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+class InThread(Generic[W]):
+    """Waits in a thread of its own, so the event loop goes on. Begins when it is read."""
+
+    def __init__(self, begin: Callable[[], W]) -> None:
         self._begin = begin
-        self._generation: Generation | None = None
+        self._generation: W | None = None
         self._thread = ThreadPoolExecutor(1, "imp-generation")
         self._is_left = False
         self._closed: Future[None] | None = None
-
-    async def __anext__(self) -> Reply:
-        reply = None if self._is_left else await self._in_thread(lambda: next(self._begun(), None))
-        if reply is None:
-            raise StopAsyncIteration
-        return reply
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,9 +59,14 @@ class AsyncGeneration(AsyncIterator[Reply]):
     ) -> None:
         await self.aclose()
 
-    async def result(self) -> GenerationResult:
-        """As `Generation.result()`."""
-        return await self._in_thread(lambda: self._begun().result())
+    def __repr__(self) -> str:
+        state = "left" if self._is_left else "not begun" if self._generation is None else "begun"
+        return f"<{type(self).__name__}, {state}: {self._how}>"
+
+    @property
+    def _how(self) -> str:
+        """How to get the output."""
+        raise NotImplementedError
 
     async def results(self) -> list[GenerationResult]:
         """As `Generation.results()`."""
@@ -79,7 +76,7 @@ class AsyncGeneration(AsyncIterator[Reply]):
         """Cancels what still runs. Replies not yet read are dropped."""
         await asyncio.shield(asyncio.wrap_future(self._leave()))
 
-    def _begun(self) -> Generation:
+    def _begun(self) -> W:
         if self._generation is None:
             self._generation = self._begin()
             if self._is_left:  # meanwhile
@@ -108,3 +105,45 @@ class AsyncGeneration(AsyncIterator[Reply]):
     def _close(self) -> None:
         if self._generation is not None:
             self._generation.close()
+
+
+class AsyncGeneration(InThread[Generation], AsyncIterator[Reply]):
+    """A generation for a task of asyncio. A thread does what waits, so the event loop goes on. Begins when it is read.
+
+    Cancelling the task ends the generation within one step.
+
+    >>> async def tell():
+    ...     async for reply in model.generate_async("Once upon a time", max_tokens=8, temperature=0):
+    ...         print(reply.text, end="")
+    >>> asyncio.run(tell())
+    , in a little house near the farm
+    """
+
+    async def __anext__(self) -> Reply:
+        reply = None if self._is_left else await self._in_thread(lambda: next(self._begun(), None))
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
+
+    @property
+    def _how(self) -> str:
+        return "read it by `async for`, or await its result()"
+
+    async def result(self) -> GenerationResult:
+        """As `Generation.result()`."""
+        return await self._in_thread(lambda: self._begun().result())
+
+
+class AsyncGenerations(InThread[Waiting]):
+    """Generations of several prompts for a task of asyncio. They begin when the results are awaited.
+
+    Cancelling the task ends all of them.
+
+    >>> asked = model.generate_async(["Once upon a time", "The weather today"], max_tokens=3, temperature=0)
+    >>> [result.text for result in asyncio.run(asked.results())]
+    [', in a', ' is snowy.']
+    """
+
+    @property
+    def _how(self) -> str:
+        return "await its results()"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import Field, fields, replace
 from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
+
+from .other_names import ADVICE, SAME
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +38,22 @@ def as_json(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def unknown_keyword(function: str, name: str, advice: str) -> TypeError:
+    """The error of a keyword that a function does not have."""
+    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{advice}")
+
+
+def advice_on(name: str, known: Collection[str]) -> str:
+    """What to write in place of an unknown keyword, as the end of a sentence; empty if nobody knows."""
+    if advice := ADVICE.get(name):
+        return f": {advice}"
+    from difflib import get_close_matches
+
+    same = SAME.get(name)
+    close = " or ".join(map(repr, [same] if same in known else get_close_matches(name, known)))
+    return f". Did you mean {close}?" if close else ""
+
+
 def takes_options(*groups: Iterable[inspect.Parameter]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """For a function with **options: its signature names them, and any other name is a TypeError."""
 
@@ -50,7 +68,7 @@ def takes_options(*groups: Iterable[inspect.Parameter]) -> Callable[[Callable[P,
         def checked(*arguments: P.args, **options: P.kwargs) -> R:
             for name in options:
                 if name not in known:
-                    raise _unknown(function.__name__, name, known)
+                    raise unknown_keyword(function.__name__, name, advice_on(name, known))
             return function(*arguments, **options)
 
         checked.__signature__ = signature.replace(parameters=list(known.values()))  # type: ignore[attr-defined]
@@ -70,11 +88,3 @@ def parameters_of(options: object) -> list[inspect.Parameter]:
         )
         for field in fields(options)  # type: ignore[arg-type]  # a dataclass
     ]
-
-
-def _unknown(function: str, name: str, known: Iterable[str]) -> TypeError:
-    from difflib import get_close_matches
-
-    close = " or ".join(map(repr, get_close_matches(name, known)))
-    hint = f". Did you mean {close}?" if close else ""
-    return TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from .errors import left_early
+from .json_classes import read_json
 from .options import SamplingOptions, seed_of
+from .shown import html_of, quoted, tokens_text
 from .tool_calls import ToolCallDelta, joined_calls
 
 FinishReason = Literal["stop", "max_tokens", "context_full", "time_limit", "aborted", "cancelled"]
@@ -85,6 +87,9 @@ class Started:
         """Empty. Every reply has a text, so that a caller can join them."""
         return ""
 
+    def __str__(self) -> str:
+        return self.text
+
 
 @dataclass(slots=True)
 class Chunk:
@@ -104,6 +109,9 @@ class Chunk:
     candidates: list[list[Candidate]]
     reasoning: str = ""
     tool_calls: Sequence[ToolCallDelta] = ()
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +182,16 @@ class Finished:
     tool_calls: Sequence[ToolCallDelta] = ()
     speculation: SpeculationReport | None = None
 
+    def __str__(self) -> str:
+        return self.text
+
 
 Reply = Started | Chunk | Finished
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GenerationResult:
-    """One whole output. Each tool call is one delta, with all of it.
+    """One whole output. Each tool call is one delta, with all of it. Printed, it is its text.
 
     `usage`, `timings` and `speculation` are of all sequences together.
     """
@@ -204,6 +215,44 @@ class GenerationResult:
     def seed(self) -> int:
         """The seed in use. A request with this seed repeats the output."""
         return seed_of(self.sampling)
+
+    def parse(self, kind: Any = None) -> Any:
+        """The text, which is JSON, as a value; with a class of pydantic as an object of it.
+
+        Raises ValueError, also if the output ended before the JSON did.
+        """
+        try:
+            return read_json(self.text, kind)
+        except ValueError as error:
+            if self.finish_reason == "stop":
+                raise
+            raise ValueError(f"the text is not whole: the output was ended by {self.finish_reason}") from error
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        calls = "".join(f" {each.name}({each.arguments})" for each in self.tool_calls)
+        return f"<GenerationResult {quoted(self.text)}{calls}: {self._figures}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For IPython. Within a list it is one line."""
+        is_alone = len(printer.stack) == 1
+        printer.text(f"{self._shown}\n— {self._figures}" if is_alone else repr(self))
+
+    def _repr_html_(self) -> str:
+        return html_of(self._shown, self._figures)
+
+    @property
+    def _shown(self) -> str:
+        """The text and the calls, for a notebook."""
+        return "\n".join([*([self.text] if self.text else []), *(f"{c.name}({c.arguments})" for c in self.tool_calls)])
+
+    @property
+    def _figures(self) -> str:
+        seconds = self.timings.queue + self.timings.prefill + self.timings.decode
+        time = f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+        return f"{tokens_text(len(self.token_ids))} in {time}, ended by {self.finish_reason}"
 
 
 def results_of(replies: Sequence[Reply]) -> list[GenerationResult]:
@@ -242,9 +291,9 @@ def _whole_calls(replies: Sequence[Chunk | Finished]) -> Sequence[ToolCallDelta]
     return joined_calls([call for each in replies for call in each.tool_calls])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StepOutput:
-    """The output of a session at one step. The sampled token is pending: not yet held."""
+    """The output of a session at one step. The sampled token is pending: not yet held. Printed, it is its text."""
 
     position: int
     token_id: int | None
@@ -261,3 +310,23 @@ class StepOutput:
     def scores(self) -> TokenScores:
         """The scores of the tokens that it evaluated, if requested. Each call converts them again."""
         return self.held_scores.whole()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        end = ", the end" if self.eos else ""
+        return f"<StepOutput {quoted(self.text)}: token {self.token_id}{end}; {tokens_text(self.position)} held>"
+
+
+def progress_text(replies: Sequence[Reply], *, is_open: bool, result: str = "result()") -> str:
+    """How far a generation is, and how to get its output."""
+    n_tokens = sum(len(each.token_ids) for each in replies if isinstance(each, Chunk))
+    match replies:
+        case [*_, Finished(usage=Usage())] as whole:
+            first = results_of(whole)[0]
+            return f"{quoted(first.text)}, ended by {first.finish_reason}; {result} has all of it"
+        case _ if is_open:
+            return f"{tokens_text(n_tokens)} read so far; {result}.text waits for the whole text"
+        case _:
+            return f"closed or failed after {tokens_text(n_tokens)}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from .options import SamplingOptions
+from .shown import model_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class ModelInfo:
     supports_logits: bool
     drafters: Sequence[str] = ()  # what guesses tokens ahead, in the order of use
     supports_sparse_prefill: bool = False
+
+
+def info_text(info: ModelInfo) -> str:
+    """The model's name and size."""
+    return model_text(info.name, info.parameters, info.weight_format, info.max_context)
 
 
 @dataclass(frozen=True, slots=True)

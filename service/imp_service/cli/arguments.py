@@ -25,19 +25,11 @@ _FOREIGN_COMMANDS = {
     "download": "imp pull downloads a model",
     "generate": "imp run --raw continues a text",
 }
-_GPU = "imp uses the CPU unless device.kind says otherwise: --set device.kind=cuda (docs/cuda.md)"
 _HTTP = "write --http HOST:PORT, or --listen HOST:PORT for gRPC"
-# Options of llama.cpp, vLLM and Ollama: what imp has in their place, and the option that a command then has.
+# Options of other tools that are no settings: what imp has in their place, and the option that a command then has.
 _FOREIGN_OPTIONS = {
     **dict.fromkeys(("--port", "--host"), (_HTTP, "--http")),
-    **dict.fromkeys(("-ngl", "--n-gpu-layers", "--gpu-layers", "--gpu", "--gpus"), (_GPU, "--set")),
-    **dict.fromkeys(("--ctx-size", "--max-model-len", "--n-ctx"), ("write --context N", "--context")),
-    **dict.fromkeys(("-t", "--threads"), ("write --set device.threads=N", "--set")),
-    **dict.fromkeys(("-np", "--parallel", "--max-num-seqs"), ("write --set scheduler.max_running=N", "--set")),
     **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), ("write -m hf:OWNER/NAME:TYPE", "--model")),
-    **dict.fromkeys(("--alias", "--served-model-name"), ("write --set model.name=NAME", "--set")),
-    "--chat-template-file": ("write --set model.overrides.chat_template=FILE", "--set"),
-    "--gpu-memory-utilization": ("write --set kv.bytes=SIZE for the memory of the cache", "--set"),
 }
 
 
@@ -107,9 +99,24 @@ def refuse_foreign_options(parser: ArgumentParser, words: Sequence[str]) -> None
     known = set(_options(parser))
     for word in words[: words.index("--")] if "--" in words else words:
         name = word.partition("=")[0]
-        advice, option = _FOREIGN_OPTIONS.get(name, ("", ""))
-        if option in known and name not in known:
+        if name in known or not name.startswith("-"):
+            continue
+        advice, option = _FOREIGN_OPTIONS.get(name) or _of_setting(name)
+        if option in known:
             raise UsageError(parser.prog, f"unrecognized arguments: {name}; {advice}")
+
+
+def _of_setting(name: str) -> tuple[str, str]:
+    """The advice on an option that is a setting, and the option that a command then has; empty for other options."""
+    from imp_service.config.foreign_names import CONTEXT, FOREIGN_NAMES  # imported here: few command lines need it
+
+    found = FOREIGN_NAMES.get(name.lstrip("-").replace("-", "_"))
+    if found is None:
+        return "", ""
+    if found.key == CONTEXT:
+        return "write --context N", "--context"
+    remark = f"; {found.remark}" if found.remark else ""
+    return f"write --set {found.key}={found.value}{remark}", "--set"
 
 
 class Once(Action):

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service import __version__
+from imp_service.api.shown import count_text
 from imp_service.cli.failure import warning_line
-from imp_service.cli.output import bytes_text, count_text
+from imp_service.cli.output import bytes_text
 from imp_service.cli.terminal import print_note
 
 if TYPE_CHECKING:

@@ -14,9 +14,11 @@ from imp_service.cli.options.settings import (
     add_model_option,
     add_set_option,
     context_assignments,
+    downloaded_model,
 )
 
 if TYPE_CHECKING:
+    from imp_service.cli.hub.get import HubModel
     from imp_service.config import Config
     from imp_service.deploy import Base, Fetch, Filling, Rule, Sizing
 
@@ -39,8 +41,8 @@ def configure(parser: ArgumentParser) -> None:
     kind.add_argument("--standalone", action="store_true", help="a separate service (this is the default)")
     kind.add_argument("--sidecar", action="store_true", help="imp as a sidecar in the pod of an application")
     what = (
-        "the model file to size for; pods find a file of this name in their volume, or download hf:OWNER/NAME:TYPE "
-        "when they start (default: the built-in demo)"
+        "the model file to size for; pods find a file of this name in their volume, or download hf:OWNER/NAME:TYPE, "
+        "or a model that is downloaded here, when they start (default: the built-in demo)"
     )
     add_model_option(parser, what, as_word=True)
     add_context_option(parser)
@@ -187,20 +189,31 @@ def _readable_model(arguments: Namespace) -> "Iterator[tuple[str | None, Fetch |
 
     Of a model of a hub only headers are read. With a claim or an image the pods download nothing.
     """
+    with _of_hub(arguments.model or "") as (reference, model):
+        if model is None:
+            yield arguments.model, None, None
+            return
+        from imp_service.cli.hub.hub import other_endpoint
+        from imp_service.deploy import Fetch
+
+        inside = "" if model.choice.name == "." else model.choice.files[0].name
+        fetch = Fetch(reference, model.commit, model.choice.n_bytes, other_endpoint())
+        yield str(model.path), None if arguments.model_claim or arguments.model_image else fetch, inside
+
+
+@contextmanager
+def _of_hub(word: str) -> "Iterator[tuple[str, HubModel | None]]":
+    """What pods download for a word that names a model of a hub, or a downloaded one; no model for other words."""
     from imp_service.cli.hub.reference import PREFIX
 
-    word = arguments.model or ""
     if not word.startswith(PREFIX):
-        yield arguments.model, None, None
+        found = downloaded_model(word)
+        yield "" if found is None else str(found.reference), found
         return
-    from imp_service.cli.hub.hub import other_endpoint
     from imp_service.cli.hub.remote import current_model
-    from imp_service.deploy import Fetch
 
     with current_model(word) as model:
-        inside = "" if model.choice.name == "." else model.choice.files[0].name
-        fetch = Fetch(word.removeprefix(PREFIX), model.commit, model.choice.n_bytes, other_endpoint())
-        yield str(model.path), None if arguments.model_claim or arguments.model_image else fetch, inside
+        yield word.removeprefix(PREFIX), model
 
 
 def _without_repeats(rules: "list[Rule]") -> "list[Rule]":

@@ -31,15 +31,19 @@ QUIET_SECONDS = 0.5
 
 
 class LoadingLine:
-    """Shows the progress of a slow load if stderr is a terminal. Called between reads, so Ctrl-C can end a load."""
+    """Shows the progress of a slow load, by default if stderr is a terminal.
 
-    def __init__(self) -> None:
+    Called between reads, so Ctrl-C can end a load.
+    """
+
+    def __init__(self, *, is_shown: bool | None = None) -> None:
         self._begin = time.monotonic()
+        self._is_shown = sys.stderr.isatty() if is_shown is None else is_shown
         self._shown = -1
 
     def __call__(self, done: int, total: int) -> None:
         percent = 100 * done // max(1, total)
-        if sys.stderr.isatty() and percent != self._shown and time.monotonic() - self._begin > QUIET_SECONDS:
+        if self._is_shown and percent != self._shown and time.monotonic() - self._begin > QUIET_SECONDS:
             self._shown = percent
             sys.stderr.write(f"\rloading {percent:3} %")
             sys.stderr.flush()

@@ -29,6 +29,11 @@ class AsyncConnection:
         self._started: set[asyncio.Task[None]] = set()
 
     @property
+    def address(self) -> str:
+        """The server, as gRPC names it."""
+        return self._target.address
+
+    @property
     def channel(self) -> grpc.aio.Channel:
         """A channel belongs to the event loop that runs when it is made, so the first call makes it."""
         if self._is_closed:

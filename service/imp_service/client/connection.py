@@ -43,6 +43,11 @@ class Connection:
         self.channel.close()
 
     @property
+    def address(self) -> str:
+        """The server, as gRPC names it."""
+        return self._target.address
+
+    @property
     def has_started(self) -> bool:
         """Whether a call of start() runs."""
         return bool(self._started)

@@ -125,4 +125,4 @@ def _advice_on_name(typed: str) -> str | None:
 
 def _download(repository: str, file: str | None = None) -> str:
     named = repository if file is None else f"{repository}:{file}"
-    return f"imp pull {named}, or -m hf:{named}"
+    return f"imp pull {named}, or write hf:{named} in its place"

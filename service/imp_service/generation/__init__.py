@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imp_service.generation.engine_session import EngineSession
-    from imp_service.generation.generation import Generation
+    from imp_service.generation.generation import Generation, Generations
     from imp_service.generation.language_model import LanguageModel
     from imp_service.generation.loading import finish_load, load_model
     from imp_service.generation.runtime import ModelRuntime
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EngineSession",
     "Generation",
+    "Generations",
     "LanguageModel",
     "ModelRuntime",
     "Session",
@@ -24,6 +25,7 @@ __all__ = [
 _MODULES = {
     "EngineSession": "engine_session",
     "Generation": "generation",
+    "Generations": "generation",
     "LanguageModel": "language_model",
     "ModelRuntime": "runtime",
     "Session": "session",

@@ -48,7 +48,7 @@ class EngineSession:
     ) -> None:
         self._text = text
         self._payer = payer
-        self._is_open = True
+        self.is_open = True
         self.runtime = runtime
         self.sequence = sequence
         self.position = position
@@ -88,7 +88,7 @@ class EngineSession:
         return cls(runtime, sequence, SessionText(runtime.tokenizer), in_force, payer=payer or tenant)
 
     def __del__(self) -> None:
-        if getattr(self, "_is_open", False):
+        if getattr(self, "is_open", False):
             self.close()
 
     def plan(self, request: GenerationRequest, *, keeps_sampler: bool | None = None) -> GenerationPlan:
@@ -219,8 +219,8 @@ class EngineSession:
         The engine answers to the ticket. With a ticket of the caller it raises if the engine has stopped.
         """
         client = self.runtime.client
-        if self._is_open:
-            self._is_open = False
+        if self.is_open:
+            self.is_open = False
             if not client.is_closed:
                 with suppress(*(ENGINE_STOPPED if ticket == UNASKED else ())):
                     client.engine.close(ticket, self.sequence)

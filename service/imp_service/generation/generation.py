@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from imp_service.api.errors import invalid
-from imp_service.api.replies import GenerationResult, Reply, results_of
+from imp_service.api.replies import GenerationResult, Reply, progress_text, results_of
+from imp_service.api.several import Several
+from imp_service.core import EngineClient, Error
 from imp_service.generation.run import GenerationPlan, GenerationRun
-from imp_service.generation.runtime import ModelRuntime
+from imp_service.generation.runtime import Clock, ModelRuntime
 
 
 class Generation(Iterator[Reply]):
@@ -25,8 +29,12 @@ class Generation(Iterator[Reply]):
     'max_tokens'
     """
 
-    def __init__(self, runtime: ModelRuntime, plan: GenerationPlan) -> None:
+    def __init__(
+        self, runtime: ModelRuntime, plan: GenerationPlan, peers: Callable[[], Generations | None] = lambda: None
+    ) -> None:
+        """`peers` are the generations that go on while this one is waited for, as long as somebody holds them."""
         self._client = runtime.client
+        self._peers = peers
         self._clock = runtime.clock
         self._deadline = None if plan.time_limit is None else runtime.clock() + plan.time_limit
         self._replies: list[Reply] = []
@@ -58,6 +66,14 @@ class Generation(Iterator[Reply]):
         run = getattr(self, "_run", None)
         if run is not None:
             run.leave()
+
+    def __repr__(self) -> str:
+        return f"<Generation: {progress_text(self._replies, is_open=self._run is not None)}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still runs. Replies may wait to be read."""
+        return self._run is not None and self._run.is_open
 
     def result(self) -> GenerationResult:
         """Waits for the end and returns the whole output, with what was read before.
@@ -103,15 +119,79 @@ class Generation(Iterator[Reply]):
             self._client.wait(run.has_settled)
 
     def _wait(self, run: GenerationRun) -> None:
-        """Until there is something to read, or the time limit has passed."""
-        try:
-            remaining = None if self._deadline is None else max(0.0, self._deadline - self._clock())
-            self._client.wait(lambda: run.has_events, remaining)
-            if self._deadline is not None and self._clock() >= self._deadline:
-                self._deadline = None
-                run.end("time_limit")
-        except BaseException:
-            self._run = None
-            run.leave()
-            raise
+        """Until there is something to read, of this one or of a peer, or the time limit has passed."""
+        peers = self._peers()
+        if peers is not None:
+            peers._wait()
+            return
+        _wait_for_any(self._client, self._clock, [self])
         run.absorb()
+
+    def _end_if_late(self) -> None:
+        if self._deadline is not None and self._clock() >= self._deadline and self._run is not None:
+            self._deadline = None
+            self._run.end("time_limit")
+
+    def _absorb(self) -> None:
+        """Folds what has come. An error is kept for the reader."""
+        if self._run is not None:
+            try:
+                self._run.absorb()
+            except Error as error:
+                self._run.failure = error
+
+    def _leave(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.leave()
+
+
+class Generations(Several[Generation]):
+    """Generations of several prompts, in their order: they run in one batch. For one thread.
+
+    Each has the tokens that its prompt has alone. `results()` waits for all; or iterate over them, or take one by its
+    index. If there are many, later ones begin when earlier ones have ended.
+
+    >>> generations = model.generate(["Once upon a time", "The weather today"], max_tokens=8, temperature=0)
+    >>> [result.text for result in generations.results()]
+    [', in a little house near the farm', ' is snowy. Snow is falling']
+    """
+
+    def __init__(self, runtime: ModelRuntime, plans: Sequence[GenerationPlan]) -> None:
+        scheduler, peers = runtime.config.settings.scheduler, weakref.ref(self)
+        begins = [partial(Generation, runtime, plan, peers) for plan in plans]
+        # Half of the queue is left to other callers.
+        super().__init__(begins, scheduler.max_running + scheduler.max_waiting // 2)
+        self._client, self._clock = runtime.client, runtime.clock
+        with self._client.together():
+            self._begin()
+
+    def _go_on(self, least: int) -> None:
+        self._begin()
+        if len(self._begun) < least:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Until one of them has something to read. Then all take what has come, and further ones begin."""
+        running = [each for each in self._open if each.is_open]
+        _wait_for_any(self._client, self._clock, running)
+        for each in running:
+            each._absorb()
+        self._begin()
+
+
+def _wait_for_any(client: EngineClient, clock: Clock, generations: Sequence[Generation]) -> None:
+    """Until one of them has something to read, or a time limit has passed."""
+    runs = [each._run for each in generations if each._run is not None]
+    deadlines = [each._deadline for each in generations if each._deadline is not None]
+    try:
+        client.wait(
+            lambda: any(run.has_events for run in runs),
+            max(0.0, min(deadlines) - clock()) if deadlines else None,
+        )
+        for each in generations:
+            each._end_if_late()
+    except BaseException:
+        for each in generations:
+            each._leave()
+        raise

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from imp_service.api.arguments import (
     CHAT_PARAMETERS,
     GENERATION_PARAMETERS,
     SAMPLING_PARAMETERS,
-    Message,
+    Conversation,
     chat_of,
     request_of,
     sampling_of,
@@ -21,17 +21,19 @@ from imp_service.api.errors import refuse
 from imp_service.api.keywords import parameters_of, take, takes_options
 from imp_service.api.options import DEFAULT_CACHE, CacheOptions, GenerationRequest, Prompt, SamplingOptions, SessionStep
 from imp_service.api.replies import StepOutput
+from imp_service.api.several import Prompts, naming_prompt, requests_of
+from imp_service.api.shown import model_text
 from imp_service.core import Error
+from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import translating_text_errors
-from imp_service.generation.generation import Generation
+from imp_service.generation.generation import Generation, Generations
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.session import Session, decode_together
 from imp_service.generation.validate import token_violations
-from imp_service.text import ChatPrompt
 
 if TYPE_CHECKING:
-    from imp_service.api.async_generation import AsyncGeneration
+    from imp_service.api.async_generation import AsyncGeneration, AsyncGenerations
 
 
 class LanguageModel:
@@ -53,6 +55,14 @@ class LanguageModel:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        model = self._runtime
+        if model.client.is_closed:
+            return f"<LanguageModel {self.name}, closed>"
+        shown = model_text(self.name, count_parameters(model.core), weight_format(model.core), self.max_context)
+        device = model.config.settings.device
+        return f"<LanguageModel {shown}, {device.kind}, {device.threads} thread{'' if device.threads == 1 else 's'}>"
 
     @property
     def name(self) -> str:
@@ -93,10 +103,16 @@ class LanguageModel:
         """Frees the model. Calls that still wait for it raise an error with the reason CANCELLED."""
         self._runtime.close()
 
+    @overload
+    def generate(self, prompt: Prompt | GenerationRequest, **options: Any) -> Generation: ...
+    @overload
+    def generate(self, prompt: Prompts, **options: Any) -> Generations: ...
     @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS)
-    def generate(self, prompt: Prompt | GenerationRequest, **options: Any) -> Generation:
+    def generate(self, prompt: Prompt | GenerationRequest | Prompts, **options: Any) -> Generation | Generations:
         """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result.
+
+        A list of texts, or of lists of ids, is several prompts, which run in one batch: ask for the results.
 
         >>> for reply in model.generate("Once upon a time", max_tokens=8, temperature=0):
         ...     print(reply.text, end="")
@@ -106,34 +122,48 @@ class LanguageModel:
         >>> model.generate("Is the sky blue? ", choices=["yes", "no"]).result().text in ("yes", "no")
         True
         """
-        return self._begin(request_of(prompt, options))
+        asked = requests_of(prompt, options)
+        return self._begin_all(asked) if isinstance(asked, list) else self._begin(asked)
 
     @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
-    def chat(self, messages: Sequence[Message] | ChatPrompt, **options: Any) -> Generation:
-        """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
+    def chat(self, messages: Conversation, **options: Any) -> Generation:
+        """The next message of a conversation, or the answer to a question. A message is a `ChatMessage`, or a dict.
 
         `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
 
         >>> messages = [{"role": "user", "content": "What is 2 plus 2?"}]
         >>> model.chat(messages, max_tokens=20, temperature=0).result().text
         '2 plus 2 is 4.'
+        >>> model.chat("What is 2 plus 2?", max_tokens=20, temperature=0).result().text
+        '2 plus 2 is 4.'
         """
         return self._begin(request_of(chat_of(messages, options), options))
 
+    @overload
+    def generate_async(self, prompt: Prompt | GenerationRequest, **options: Any) -> AsyncGeneration: ...
+    @overload
+    def generate_async(self, prompt: Prompts, **options: Any) -> AsyncGenerations: ...
     @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS)
-    def generate_async(self, prompt: Prompt | GenerationRequest, **options: Any) -> AsyncGeneration:
+    def generate_async(
+        self, prompt: Prompt | GenerationRequest | Prompts, **options: Any
+    ) -> AsyncGeneration | AsyncGenerations:
         """As generate(), for `async for`.
 
         >>> asyncio.run(model.generate_async("Once upon a time", max_tokens=8, temperature=0).result()).text
         ', in a little house near the farm'
         """
-        return self._begin_async(request_of(prompt, options))
+        asked = requests_of(prompt, options)
+        if not isinstance(asked, list):
+            return self._begin_async(asked)
+        from imp_service.api.async_generation import AsyncGenerations
+
+        return AsyncGenerations(lambda: self._begin_all(asked))
 
     @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
-    def chat_async(self, messages: Sequence[Message] | ChatPrompt, **options: Any) -> AsyncGeneration:
+    def chat_async(self, messages: Conversation, **options: Any) -> AsyncGeneration:
         """As chat(), for `async for`.
 
         >>> asyncio.run(model.chat_async([{"role": "user", "content": "Hello"}], max_tokens=8).result()).finish_reason
@@ -192,6 +222,14 @@ class LanguageModel:
     @translating_text_errors()
     def _begin(self, request: GenerationRequest) -> Generation:
         return Generation(self._runtime, self._runtime.plan(request))
+
+    @translating_text_errors()
+    def _begin_all(self, requests: Sequence[GenerationRequest]) -> Generations:
+        plans = []
+        for i, request in enumerate(requests):
+            with naming_prompt(i), translating_text_errors():
+                plans.append(self._runtime.plan(request))
+        return Generations(self._runtime, plans)
 
     def _begin_async(self, request: GenerationRequest) -> AsyncGeneration:
         from imp_service.api.async_generation import AsyncGeneration

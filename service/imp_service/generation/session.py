@@ -19,6 +19,7 @@ from imp_service.api.options import (
     seed_of,
 )
 from imp_service.api.replies import StepOutput
+from imp_service.api.shown import session_text
 from imp_service.core import DoneEvent, Error, Event, FailedEvent, make_error
 from imp_service.generation.engine_session import EngineSession
 from imp_service.generation.errors import translating_text_errors
@@ -49,6 +50,9 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<Session: {session_text(self.position, self.seed, is_open=self._inner.is_open)}>"
 
     @property
     def position(self) -> int:

@@ -226,7 +226,7 @@ def test_get_7_an_unknown_name_says_how_to_pull(inspect: Run, command: str) -> N
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Qwen/Qwen3-0.6B-GGUF", "imp pull Qwen/Qwen3-0.6B-GGUF, or -m hf:Qwen/Qwen3-0.6B-GGUF"),
+        ("Qwen/Qwen3-0.6B-GGUF", "imp pull Qwen/Qwen3-0.6B-GGUF, or write hf:Qwen/Qwen3-0.6B-GGUF in its place"),
         ("qwen3:8b", "imp pull OWNER/NAME:TYPE"),
         ("https://huggingface.co/a/b/blob/main/x.gguf", "imp pull a/b:x.gguf"),
         ("qwen3", "imp pull OWNER/NAME:TYPE"),

@@ -117,7 +117,7 @@ KINDS = {
     "home": _kind("~/m.gguf", _nothing, MISSING, "only a shell replaces ~"),
     "URL": _kind("https://models.example/m.gguf", _nothing, MISSING, "is a URL, expected a file or a folder"),
     "name and tag": _kind("qwen3:0.6b", _nothing, MISSING, "is a name with a tag"),
-    "repository": _kind("Qwen/Qwen3-0.6B", _nothing, MISSING, "imp pull Qwen/Qwen3-0.6B, or -m hf:Qwen/Qwen3-0.6B"),
+    "repository": _kind("Qwen/Qwen3-0.6B", _nothing, MISSING, "imp pull Qwen/Qwen3-0.6B, or write hf:Qwen/Qwen3-0.6B"),
     "FIFO": _kind("pipe", os.mkfifo, MISSING, "is a pipe, expected a regular file"),
     "socket": _kind("sock", _socket, MISSING, "sock: "),
     "device": _kind("/dev/zero", _nothing, MISSING, "is a device, expected a regular file"),

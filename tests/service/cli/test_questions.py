@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from imp_service.models import demo_model_path
 from imp_service.pb.inference_pb2 import GenerateRequest
 from support.command_line import demo_with_keys, error_lines
+from support.pods import pod_of, stream_documents
 from support.scripted_server import scripted_server, story
-from support.stand_in_hub import Hub, stand_in_hub
+from support.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 QUESTION = "What is imp?"
 GREEDY = ("--temperature", "0", "-n", "16", "--set", "device.threads=1")
@@ -68,7 +70,10 @@ def test_cmd_19_a_system_message_precedes_the_question(call) -> None:
         (("llama3.2", "hi"), 'if llama3.2 is part of a question, quote all of it: "llama3.2 hi"'),
         (("Why", "is", "the", "sky", "blue?"), 'if Why is part of a question, quote all of it: "Why is the sky blue?"'),
         (("llama3.2",), "imp pull OWNER/NAME:TYPE downloads one"),
-        (("Qwen/Qwen3-0.6B-GGUF", "hi"), "imp pull Qwen/Qwen3-0.6B-GGUF, or -m hf:Qwen/Qwen3-0.6B-GGUF"),
+        (
+            ("Qwen/Qwen3-0.6B-GGUF", "hi"),
+            "imp pull Qwen/Qwen3-0.6B-GGUF, or write hf:Qwen/Qwen3-0.6B-GGUF in",
+        ),
         (("qwen3:8b", "hi"), "imp pull OWNER/NAME:TYPE downloads one"),
     ],
 )
@@ -167,3 +172,18 @@ def test_cmd_21_a_downloaded_model_is_found_by_its_name_without_a_network(imp: C
     status, out, err = run("run", "two", QUESTION)
     assert (status, out) == (66, "")
     assert "two: no single downloaded model, expected one of own/two:m-Q4_0.gguf, own/two:m-Q8_0.gguf" in err
+
+
+def test_cmd_21_manifests_and_a_unit_are_of_a_downloaded_model(imp: Callable, hub: Hub, tmp_path: Path) -> None:
+    def run(*words: str, endpoint: str = "http://127.0.0.1:1") -> str:
+        done = imp(*words, HF_ENDPOINT=endpoint, HF_HUB_DISABLE_XET="1", HF_HOME=str(tmp_path / "home"))
+        assert done.returncode == 0, done.stderr.decode()
+        return str(done.stdout.decode())
+
+    run("pull", "own/two:Q4_0", endpoint=hub.address)
+    pod = pod_of(stream_documents(run("k8s", "TWO", "--image", "r.example/imp:1")))
+    assert pod["initContainers"][0]["args"] == ["pull", "own/two:m-Q4_0.gguf", "--revision", COMMIT, "--to", "/model"]
+    claimed = pod_of(stream_documents(run("k8s", "two", "--image", "r.example/imp:1", "--model-claim", "models")))
+    assert "initContainers" not in claimed
+    [start] = [line for line in run("systemd", "own/two").splitlines() if line.startswith("ExecStart=")]
+    assert re.search(rf"{tmp_path}/home/hub/models--own--two/snapshots/{COMMIT}/m-Q4_0.gguf", start)

@@ -83,7 +83,9 @@ def test_lib_1_the_package_shows_its_names_and_no_other() -> None:
         _ = imp_service.GenerationRun  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["LanguageModel", "Session", "Generation", "AsyncGeneration"])
+@pytest.mark.parametrize(
+    "name", ["LanguageModel", "Session", "Generation", "Generations", "AsyncGeneration", "AsyncGenerations"]
+)
 def test_lib_1_what_the_service_uses_is_not_shown(name: str) -> None:
     public = {each for each in dir(getattr(imp_service, name)) if not each.startswith("_")}
     inner = {"client", "core", "text", "config", "plan", "submit_step", "fold_step", "finish_step", "sequence"}
@@ -226,10 +228,11 @@ def test_lib_5_a_generation_that_was_left_has_no_result(model: LanguageModel) ->
 
 
 BAD_MESSAGES: dict[str, Any] = {
-    "chat.messages": "Hello",
+    "chat.messages": {"role": "user", "content": "Hello"},
     "chat.messages[0]": ["Hello"],
     "chat.messages[1].contents": [ChatMessage("user", "a"), {"role": "user", "content": "b", "contents": "c"}],
-    "chat.messages[0].content": [{"role": "user", "content": ["a"]}],
+    "chat.messages[0].content": [{"role": "user", "content": 7}],
+    "chat.messages[0].content[0]": [{"role": "user", "content": ["a"]}],
     "chat.messages[0].role": [{"content": "a"}],
 }
 

@@ -87,7 +87,7 @@ def _health(arguments: Namespace) -> int:
 
 
 def _model_rows(model: "GetModelInfoResponse") -> list[tuple[str, str]]:
-    from imp_service.cli.output import count_text
+    from imp_service.api.shown import count_text
     from imp_service.cli.sampling_text import sampling_line
 
     names = ", ".join((model.model, *model.aliases))

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models
 from imp_service.cli.hub.choose import Choice, choices_of, choose, models_of, require_whole
-from imp_service.cli.hub.hub import Repository, download, read_repository
-from imp_service.cli.hub.reference import Reference, read_reference
+from imp_service.cli.hub.hub import Repository, Told, download, read_repository
+from imp_service.cli.hub.reference import PREFIX, Reference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
 
 
@@ -20,12 +20,18 @@ class HubModel(NamedTuple):
     path: Path
     choice: Choice
     commit: str
+    repository: str
+
+    @property
+    def reference(self) -> Reference:
+        """Names this model and no other of the repository."""
+        return Reference(self.repository, None if self.choice.name == "." else self.choice.name)
 
 
-def get_model(word: str, revision: str | None = None, folder: Path | None = None) -> Path:
+def get_model(word: str, revision: str | None = None, folder: Path | None = None, *, told: Told = Told.ALL) -> Path:
     """The path of the downloaded model.
 
-    Raises CommandError. If the reference is ambiguous, prints the possible models first.
+    Raises CommandError. If the reference is ambiguous, prints the possible models first, or names them in the error.
     """
     reference = read_reference(word)
     try:
@@ -34,35 +40,41 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
         cached = cached_folder(reference, revision)
         if error.reason != "HUB_UNREACHABLE" or cached is None or folder is not None:
             raise
-        print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
+        if told is Told.ALL:
+            print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
         repository = Repository(cached_files(cached), None, cached.name)
-        choice = only_choice(word, reference, repository)
+        choice = only_choice(word, reference, repository, told)
         if not _is_whole(cached, choice):
             raise CommandError("HUB_UNREACHABLE", f"{error.message}; the cache has only a part of the model") from None
         return path_in(cached, choice)
-    choice = only_choice(word, reference, repository)
-    paths = download(reference, choice, revision, folder)
+    choice = only_choice(word, reference, repository, told)
+    paths = download(reference, choice, revision, folder, told)
     if choice.name != ".":
         return paths[0]
     return next(path.parent for file, path in zip(choice.files, paths, strict=True) if "/" not in file.name)
 
 
-def only_choice(word: str, reference: Reference, repository: Repository) -> Choice:
+def only_choice(word: str, reference: Reference, repository: Repository, told: Told = Told.ALL) -> Choice:
     """The model that the reference names. If there are several, prints them and raises CommandError."""
     choices = choices_of(repository.files)
     found = choose(choices, reference.wanted)
     if len(found) == 1:
         require_whole(found[0])
-        if reference.wanted is None and (n := len(models_of(choices))) > 1:
+        if told is Told.ALL and reference.wanted is None and (n := len(models_of(choices))) > 1:
             others = f"imp pull {reference.repository} --list shows the others"
             print(f"— {found[0].name} of {n} models; {others}.", file=sys.stderr, flush=True)
         return found[0]
     shown = found or choices
-    write_choices(repository, shown)
+    if told is Told.ALL:
+        write_choices(repository, shown)
     if not shown:
         raise CommandError("HUB_NOT_FOUND", f"{word}: found neither GGUF nor safetensors files")
-    problem = "expected one of these" if found else "no such file or type, expected one of these"
-    raise CommandError("USAGE", f"{word}: {problem}, such as {reference.repository}:{shown[0].name}")
+    problem = "" if found else "no such file or type, "
+    if told is Told.ALL:
+        expected = f"expected one of these, such as {reference.repository}:{shown[0].name}"
+    else:
+        expected = f"expected one of {', '.join(f'{PREFIX}{reference.repository}:{each.name}' for each in shown)}"
+    raise CommandError("USAGE", f"{word}: {problem}{expected}")
 
 
 def path_in(folder: Path, choice: Choice) -> Path:
@@ -77,10 +89,10 @@ def find_cached(word: str) -> HubModel | None:
     found = [] if folder is None else choose(choices_of(cached_files(folder)), reference.wanted)
     if folder is None or len(found) != 1 or not _is_whole(folder, found[0]):
         return None
-    return HubModel(path_in(folder, found[0]), found[0], folder.name)
+    return HubModel(path_in(folder, found[0]), found[0], folder.name, reference.repository)
 
 
-def find_downloaded(name: str) -> Path | None:
+def find_downloaded(name: str) -> HubModel | None:
     """The downloaded model that NAME or OWNER/NAME names, perhaps with :TYPE or :FILE; None if there is none.
 
     Upper and lower case are alike. Uses no network. Raises CommandError if the name fits several models.
@@ -94,7 +106,7 @@ def find_downloaded(name: str) -> Path | None:
     }
     found = [find_cached(f"{repository}{colon}{wanted}") for repository in sorted(repositories)]
     if len(found) == 1 and found[0] is not None:
-        return found[0].path
+        return found[0]
     if not repositories:
         return None
     names = ", ".join(sorted(str(reference) for reference in known if reference.repository in repositories))

@@ -7,12 +7,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from huggingface_hub import HfApi, constants, errors, hf_hub_download
 from huggingface_hub.hf_api import ModelInfo
-from huggingface_hub.utils.tqdm import disable_progress_bars
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from imp_service.cli.atomic_file import require_regular, write_atomically
 from imp_service.cli.failure import CommandError
@@ -26,6 +29,14 @@ T = TypeVar("T")
 _ENDPOINT = "https://huggingface.co"
 _BLOCK_BYTES = 4 * 1024**2
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Told(Enum):
+    """What the user sees of a download."""
+
+    ALL = "digests, remarks and tables, and bars on a terminal"
+    BARS = "bars, where there is a terminal or a notebook"
+    NOTHING = "errors alone"
 
 
 class Repository(NamedTuple):
@@ -82,18 +93,39 @@ def _digest(value: object) -> str:
     return digest
 
 
-def download(reference: Reference, choice: Choice, revision: str | None, folder: Path | None) -> list[Path]:
+def download(
+    reference: Reference, choice: Choice, revision: str | None, folder: Path | None, told: Told = Told.ALL
+) -> list[Path]:
     """The files of the choice, in the hub's cache or in `folder`. Raises CommandError and OSError."""
-    if not sys.stderr.isatty():
-        disable_progress_bars()
     check_answers()
-    return [_download(reference, file, revision, folder) for file in choice.files]
+    with _bars(is_shown=told is Told.BARS or (told is Told.ALL and sys.stderr.isatty())):
+        return [_download(reference, file, revision, folder, told) for file in choice.files]
 
 
-def _download(reference: Reference, file: HubFile, revision: str | None, folder: Path | None) -> Path:
+@contextmanager
+def _bars(*, is_shown: bool) -> Iterator[None]:
+    """Without bars of the library within the `with` block, unless they are shown."""
+    if is_shown or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def _shown_bar() -> dict[str, Any]:
+    """The option for a bar that is shown whatever stderr is, such as in a notebook. Early versions do not have it."""
+    has_option = "tqdm_class" in signature(hf_hub_download).parameters
+    return {"tqdm_class": import_module("tqdm.auto").tqdm} if has_option else {}
+
+
+def _download(reference: Reference, file: HubFile, revision: str | None, folder: Path | None, told: Told) -> Path:
     before = None if folder is None else _found(folder / file.name)
     with errors_of(f"{reference.repository}:{file.name}"):
-        path = Path(hf_hub_download(reference.repository, file.name, revision=revision, local_dir=folder))
+        shown = _shown_bar() if told is Told.BARS else {}
+        path = Path(hf_hub_download(reference.repository, file.name, revision=revision, local_dir=folder, **shown))
     if file.sha256 is None:
         return path
     digest = _sha256(path)
@@ -109,7 +141,8 @@ def _download(reference: Reference, file: HubFile, revision: str | None, folder:
             fate = "it is removed"
         raise CommandError("HUB_CORRUPT", f"{file.name}: SHA-256 {digest}, expected {file.sha256}; {fate}")
     _write_digest(path, digest)
-    print(f"{digest}  {file.name}", file=sys.stderr, flush=True)
+    if told is Told.ALL:
+        print(f"{digest}  {file.name}", file=sys.stderr, flush=True)
     return path
 
 

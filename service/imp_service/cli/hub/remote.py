@@ -59,7 +59,7 @@ def _headers(word: str, repository: Repository, choice: Choice) -> Iterator[HubM
     with TemporaryDirectory(prefix="imp-headers-") as folder:
         for file in choice.files:
             _write(Path(folder) / file.name, _RemoteFile(reference, file, repository.commit))
-        yield HubModel(path_in(Path(folder), choice), choice, repository.commit)
+        yield HubModel(path_in(Path(folder), choice), choice, repository.commit, reference.repository)
 
 
 class _RemoteFile:

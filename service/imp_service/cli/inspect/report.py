@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from imp_service.api.shown import count_text
 from imp_service.cli.banner import describe_weights
 from imp_service.cli.failure import warning_line
-from imp_service.cli.output import bytes_text, count_text, memory_text, write_table
+from imp_service.cli.output import bytes_text, memory_text, write_table
 from imp_service.cli.sampling_text import sampling_rows
 from imp_service.config.toml import excerpt
 

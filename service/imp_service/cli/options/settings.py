@@ -12,6 +12,7 @@ from imp_service.cli.failure import warning_line
 if TYPE_CHECKING:
     from argparse import _MutuallyExclusiveGroup
 
+    from imp_service.cli.hub.get import HubModel
     from imp_service.config import Config
     from imp_service.config.sources import Assignment
 
@@ -168,18 +169,20 @@ def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" 
 
 def find_downloaded_model(arguments: Namespace, config: "Config | None" = None) -> None:
     """If the model is the name of a downloaded one, and no name of [models], makes the argument its path."""
+    if arguments.model is not None and (found := downloaded_model(arguments.model, config)) is not None:
+        arguments.model = str(found.path)
+
+
+def downloaded_model(typed: str, config: "Config | None" = None) -> "HubModel | None":
+    """The downloaded model that a word names; None for a path, a name of [models] and any other word."""
     from imp_service.config.select import names_entry
     from imp_service.core.checkpoint import may_name_model
 
-    typed = arguments.model
-    if typed is None or not may_name_model(typed) or os.path.lexists(typed):
-        return
-    if config is not None and names_entry(config, typed):
-        return
+    if not may_name_model(typed) or os.path.lexists(typed) or (config is not None and names_entry(config, typed)):
+        return None
     from imp_service.cli.hub.get import find_downloaded
 
-    if (path := find_downloaded(typed)) is not None:
-        arguments.model = str(path)
+    return find_downloaded(typed)
 
 
 def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...api.arguments import (
     CHAT_PARAMETERS,
     GENERATION_PARAMETERS,
     SAMPLING_PARAMETERS,
-    Message,
+    Conversation,
     chat_of,
     request_of,
     sampling_of,
 )
-from ...api.chat_prompt import ChatPrompt
 from ...api.errors import Error
 from ...api.keywords import parameters_of, take, takes_options
 from ...api.options import (
@@ -30,6 +29,7 @@ from ...api.options import (
 )
 from ...api.replies import StepOutput
 from ...api.reports import LoadReport, ModelInfo
+from ...api.several import Prompts, requests_of
 from ...pb.inference_pb2 import GenerateResponse
 from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
@@ -41,6 +41,7 @@ from ..messages.replies import read_load, read_model_info
 from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .async_generation import AsyncGeneration
 from .async_session import AsyncSession, AsyncSessionServer, decode_together
+from .generations import AsyncGenerations
 from .reception import Reception
 from .session_state import SessionState
 
@@ -71,6 +72,9 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self._connection.address}: its methods that wait are coroutines>"
+
     async def close(self) -> None:
         """Closes the connection. Whoever still waits for a reply gets an error with the reason CANCELLED."""
         self._sessions.release_dropped()
@@ -88,18 +92,28 @@ class AsyncClient:
             reply = await self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout)
             return read_load(reply.load)
 
-    @takes_options(GENERATION_PARAMETERS)
+    @overload
     def generate(
         self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
-    ) -> AsyncGeneration:
-        """Continues a text, token ids or a conversation. Read it by `async for`, or await its result()."""
-        return self._begin(request_of(prompt, options), timeout)
+    ) -> AsyncGeneration: ...
+    @overload
+    def generate(self, prompt: Prompts, *, timeout: float | None = None, **options: Any) -> AsyncGenerations: ...
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, prompt: Prompt | GenerationRequest | Prompts, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration | AsyncGenerations:
+        """Continues a text, token ids or a conversation. Read it by `async for`, or await its result().
+
+        A list of texts, or of lists of ids, is several prompts, which run in one batch: await the results().
+        """
+        asked = requests_of(prompt, options)
+        if isinstance(asked, list):
+            return AsyncGenerations([self._begin(each, timeout) for each in asked])
+        return self._begin(asked, timeout)
 
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
-    def chat(
-        self, messages: Sequence[Message] | ChatPrompt, *, timeout: float | None = None, **options: Any
-    ) -> AsyncGeneration:
-        """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
+    def chat(self, messages: Conversation, *, timeout: float | None = None, **options: Any) -> AsyncGeneration:
+        """The next message of a conversation, or the answer to a question. A message is a `ChatMessage`, or a dict.
 
         `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
         """

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from ...api.replies import GenerationResult, Reply
+from ...api.replies import GenerationResult, Reply, progress_text
 from ...pb.inference_pb2 import GenerateResponse
 from ..async_connection import AsyncReplies
 from ..messages.errors import translating_call_failures
@@ -50,6 +50,11 @@ class AsyncGeneration(AsyncIterator[Reply]):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def __repr__(self) -> str:
+        is_open = not self._is_over
+        text = progress_text(self._reception.replies, is_open=is_open, result="(await result())")
+        return f"<AsyncGeneration: {text}>"
 
     async def result(self) -> GenerationResult:
         """Waits for the end and returns the whole output, with what was read before."""

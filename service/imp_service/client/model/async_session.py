@@ -15,6 +15,7 @@ from ...api.errors import Error
 from ...api.keywords import take, takes_options
 from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions, SessionStep, StepOptions
 from ...api.replies import StepOutput
+from ...api.shown import session_text
 from ...pb import inference_pb2 as pb
 from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ..async_connection import AsyncConnection, AsyncReplies
@@ -131,6 +132,10 @@ class AsyncSession:
     def __del__(self) -> None:
         if hasattr(self, "_state"):
             self._server.dropped.append(self._state)
+
+    def __repr__(self) -> str:
+        is_open = self._state.is_open or not self.position
+        return f"<AsyncSession: {session_text(self.position, self.seed, is_open=is_open)}>"
 
     @property
     def position(self) -> int:

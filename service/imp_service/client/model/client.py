@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...api.arguments import (
     CHAT_PARAMETERS,
     GENERATION_PARAMETERS,
     SAMPLING_PARAMETERS,
-    Message,
+    Conversation,
     chat_of,
     request_of,
     sampling_of,
 )
-from ...api.chat_prompt import ChatPrompt
 from ...api.errors import Error
 from ...api.keywords import parameters_of, take, takes_options
 from ...api.options import (
@@ -29,7 +28,8 @@ from ...api.options import (
     with_seed,
 )
 from ...api.replies import StepOutput
-from ...api.reports import LoadReport, ModelInfo
+from ...api.reports import LoadReport, ModelInfo, info_text
+from ...api.several import Prompts, requests_of
 from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ...pb.model_pb2_grpc import ModelServiceStub
@@ -39,12 +39,13 @@ from ..messages.errors import translating_call_failures
 from ..messages.replies import read_load, read_model_info
 from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .generation import Generation
+from .generations import Generations
 from .reception import Reception
 from .session import Session, SessionServer, decode_together
 from .session_state import SessionState
 
 if TYPE_CHECKING:
-    from ...api.async_generation import AsyncGeneration
+    from ...api.async_generation import AsyncGeneration, AsyncGenerations
 
 
 class Client:
@@ -70,6 +71,12 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        """It makes no call: the model is shown once it is known."""
+        info: ModelInfo | None = self.__dict__.get("_info")
+        known = "" if info is None else f", {info_text(info)}"
+        return f"<Client of {self._connection.address}{known}>"
 
     def close(self) -> None:
         """Closes the connection. Calls that still wait for a reply raise an error with the reason CANCELLED."""
@@ -122,34 +129,51 @@ class Client:
         """How busy the server is."""
         return read_load(self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout).load)
 
-    @takes_options(GENERATION_PARAMETERS)
+    @overload
     def generate(
         self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
-    ) -> Generation:
-        """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result."""
-        return self._begin(request_of(prompt, options), timeout)
+    ) -> Generation: ...
+    @overload
+    def generate(self, prompt: Prompts, *, timeout: float | None = None, **options: Any) -> Generations: ...
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, prompt: Prompt | GenerationRequest | Prompts, *, timeout: float | None = None, **options: Any
+    ) -> Generation | Generations:
+        """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result.
+
+        A list of texts, or of lists of ids, is several prompts, which run in one batch: ask for the results.
+        """
+        asked = requests_of(prompt, options)
+        return self._begin_all(asked, timeout) if isinstance(asked, list) else self._begin(asked, timeout)
 
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
-    def chat(
-        self, messages: Sequence[Message] | ChatPrompt, *, timeout: float | None = None, **options: Any
-    ) -> Generation:
-        """The next message of a conversation. A message is a `ChatMessage`, or a dict with its fields.
+    def chat(self, messages: Conversation, *, timeout: float | None = None, **options: Any) -> Generation:
+        """The next message of a conversation, or the answer to a question. A message is a `ChatMessage`, or a dict.
 
         `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
         """
         return self._begin(request_of(chat_of(messages, options), options), timeout)
 
-    @takes_options(GENERATION_PARAMETERS)
+    @overload
     def generate_async(
         self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
-    ) -> AsyncGeneration:
+    ) -> AsyncGeneration: ...
+    @overload
+    def generate_async(self, prompt: Prompts, *, timeout: float | None = None, **options: Any) -> AsyncGenerations: ...
+    @takes_options(GENERATION_PARAMETERS)
+    def generate_async(
+        self, prompt: Prompt | GenerationRequest | Prompts, *, timeout: float | None = None, **options: Any
+    ) -> AsyncGeneration | AsyncGenerations:
         """As generate(), for `async for`. A thread waits for each; `connect_async` needs none."""
-        return self._begin_async(request_of(prompt, options), timeout)
+        asked = requests_of(prompt, options)
+        if not isinstance(asked, list):
+            return self._begin_async(asked, timeout)
+        from ...api.async_generation import AsyncGenerations
+
+        return AsyncGenerations(lambda: self._begin_all(asked, timeout))
 
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
-    def chat_async(
-        self, messages: Sequence[Message] | ChatPrompt, *, timeout: float | None = None, **options: Any
-    ) -> AsyncGeneration:
+    def chat_async(self, messages: Conversation, *, timeout: float | None = None, **options: Any) -> AsyncGeneration:
         """As chat(), for `async for`."""
         return self._begin_async(request_of(chat_of(messages, options), options), timeout)
 
@@ -208,6 +232,9 @@ class Client:
         self._sessions.release_dropped()
         messages = self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
         return Generation(messages, reception)
+
+    def _begin_all(self, requests: Sequence[GenerationRequest], timeout: float | None) -> Generations:
+        return Generations([partial(self._begin, request, timeout) for request in requests])
 
     def _begin_async(self, request: GenerationRequest, timeout: float | None) -> AsyncGeneration:
         from ...api.async_generation import AsyncGeneration

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from ...api.replies import GenerationResult, Reply
+from ...api.replies import GenerationResult, Reply, progress_text
 from ...pb.inference_pb2 import GenerateResponse
 from ..connection import Replies
 from ..failure import CallFailure
@@ -40,6 +40,15 @@ class Generation(Iterator[Reply]):
     def __del__(self) -> None:
         if hasattr(self, "_replies"):
             self.close()
+
+    def __repr__(self) -> str:
+        reception = self._reception
+        return f"<Generation: {progress_text(reception.replies, is_open=not reception.is_left)}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may come of the server."""
+        return not (self._reception.is_left or self._reception.is_whole)
 
     def result(self) -> GenerationResult:
         """Waits for the end and returns the whole output, with what was read before."""

@@ -19,13 +19,16 @@ class Reception:
     def __init__(self, request: GenerationRequest) -> None:
         self._n_sequences = request.num_sequences
         self._order = StreamOrder(request.num_sequences, keeps_match=request.stop.include_match)
-        self._replies: list[Reply] = []
+        # What came, in order.
+        self.replies: list[Reply] = []
         self._asked_at = time.monotonic()
         self._started_at = 0.0
         # The caller has ended it, and still reads.
         self.is_cancelled = False
         # Nobody reads it any more.
         self.is_left = False
+        # The end has come.
+        self.is_whole = False
         # Tokens that the continued session holds in the end.
         self.position: int | None = None
 
@@ -34,7 +37,7 @@ class Reception:
         self._order.check(message)
         reply = read_reply(message)
         if reply is not None:
-            self._replies.append(reply)
+            self.replies.append(reply)
         if message.finished.HasField("position"):
             self.position = message.finished.position
         if isinstance(reply, Started):
@@ -44,17 +47,18 @@ class Reception:
     def end(self) -> None:
         """Checks that nothing is missing, after a status OK."""
         self._order.end()
+        self.is_whole = True
 
     @property
     def started(self) -> Started | None:
         """The first reply."""
-        first = self._replies[0] if self._replies else None
+        first = self.replies[0] if self.replies else None
         return first if isinstance(first, Started) else None
 
     @property
     def n_tokens(self) -> int:
         """Tokens that came, over all sequences."""
-        return sum(len(each.token_ids) for each in self._replies if isinstance(each, Chunk))
+        return sum(len(each.token_ids) for each in self.replies if isinstance(each, Chunk))
 
     @property
     def n_prompt_tokens(self) -> int:
@@ -64,10 +68,10 @@ class Reception:
     @property
     def last_token(self) -> int | None:
         """The last token that came, unless it ended the sequence."""
-        last = self._replies[-1] if self._replies else None
+        last = self.replies[-1] if self.replies else None
         if isinstance(last, Finished) and last.match is not None:
             return None
-        chunks = (each for each in reversed(self._replies) if isinstance(each, Chunk))
+        chunks = (each for each in reversed(self.replies) if isinstance(each, Chunk))
         return next((each.token_ids[-1] for each in chunks), None)
 
     def cancelled(self) -> Iterator[Reply]:
@@ -79,7 +83,7 @@ class Reception:
         started = self.started
         if started is None:
             raise left_early()
-        ended = {each.index for each in self._replies if isinstance(each, Finished)}
+        ended = {each.index for each in self.replies if isinstance(each, Finished)}
         left = [index for index in range(self._n_sequences) if index not in ended]
         for index in left:
             is_last = index == left[-1]
@@ -93,12 +97,12 @@ class Reception:
                 usage if is_last else None,
                 Timings(queue=0.0, prefill=waited, decode=ran) if is_last else None,
             )
-            self._replies.append(reply)
+            self.replies.append(reply)
             yield reply
 
     def results(self) -> list[GenerationResult]:
         """The output of each sequence. Raises CANCELLED if the end has not come."""
-        return results_of(self._replies)
+        return results_of(self.replies)
 
     def result(self) -> GenerationResult:
         """The output of the only sequence."""

@@ -6,11 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from imp_service.api.content_parts import NO_TEXT, text_member
 from imp_service.door.openai.kinds import Mismatch, entries, expected, members, read_members, refused, text, within
 from imp_service.text import ChatMessage
-
-TEXT_PARTS = ("text", "input_text", "output_text")
-NO_TEXT = "is not supported: messages are text"
 
 
 def read_messages(value: list[Any], *, has_developer: bool) -> tuple[ChatMessage, ...]:
@@ -51,11 +49,10 @@ def content_of(value: Any) -> str:
 
 def _part(value: Any) -> str:
     kind = members(value).get("type")
-    if kind == "refusal":
-        return str(within(".refusal", text, value.get("refusal")))
-    if kind not in TEXT_PARTS:
+    member = text_member(kind)
+    if member is None:
         raise Mismatch(f"{json.dumps(kind)} {NO_TEXT}", ".type")
-    return str(within(".text", text, value.get("text")))
+    return str(within(f".{member}", text, value.get(member)))
 
 
 def _tool_calls(value: Any) -> str:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -48,7 +48,7 @@ def told(result: GenerationResult) -> str:
     Without times and guesses, whose number depends on times.
     """
     usage = Usage(result.usage.prompt_tokens, 0, result.usage.output_tokens)
-    return repr(replace(result, timings=NO_TIME, usage=usage, speculation=None))
+    return repr(asdict(replace(result, timings=NO_TIME, usage=usage, speculation=None)))
 
 
 GENERATIONS: dict[str, dict[str, Any]] = {

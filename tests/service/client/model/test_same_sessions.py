@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -37,7 +37,8 @@ NO_TIME = Timings(0, 0, 0)
 def told(output: StepOutput) -> str:
     """Returns an output without its times, and its scores."""
     scores = output.scores
-    return repr((replace(output, timings=NO_TIME, cached_tokens=0, held_scores=None), scores))  # type: ignore[arg-type]
+    whole = replace(output, timings=NO_TIME, cached_tokens=0, held_scores=None)  # type: ignore[arg-type]
+    return repr((asdict(whole), scores))
 
 
 def loop_of_steps(model: Any) -> list[str]:

@@ -1,0 +1,145 @@
+"""Questions and parts of content in conversations of the library, and names that other tools have for its options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import imp_service
+from imp_service import ChatMessage, ChatPrompt, FieldsInvalid, LanguageModel
+from imp_service.api.arguments import GROUPS, chat_of
+from imp_service.api.keywords import keyword_of
+from imp_service.api.other_names import ADVICE, SAME
+from imp_service.door.openai.fields import CHAT, COMPLETIONS, Means, Row, Sets
+from imp_service.door.openai.kinds import Mismatch
+from imp_service.door.openai.messages import content_of
+
+QUESTION = "What is 2 plus 3?"
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    with imp_service.load(None, "device.threads=1") as loaded:
+        yield loaded
+
+
+def test_lib_11_a_question_is_a_message_of_the_user(model: LanguageModel) -> None:
+    assert chat_of(QUESTION, {}) == ChatPrompt((ChatMessage("user", QUESTION),))
+    messages = [{"role": "user", "content": QUESTION}]
+    expected = model.chat(messages, max_tokens=12, temperature=0).result().token_ids
+    assert model.chat(QUESTION, max_tokens=12, temperature=0).result().token_ids == expected
+    assert model.chat("What is 4 plus 4?", max_tokens=12, temperature=0).result().token_ids != expected
+
+
+PARTS: dict[str, list[dict[str, Any]]] = {
+    "one": [{"type": "text", "text": "Hello"}],
+    "several": [
+        {"type": "text", "text": "What is "},
+        {"type": "input_text", "text": "3"},
+        {"type": "output_text", "text": "?"},
+    ],
+    "a refusal": [{"type": "refusal", "refusal": "No."}],
+    "other members": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_lib_11_parts_of_content_are_the_text_that_http_reads(case: str) -> None:
+    found = chat_of([{"role": "user", "content": PARTS[case]}], {})
+    assert found.messages == (ChatMessage("user", content_of(PARTS[case])),)
+    assert found.messages[0].content == "".join(each.get("text", each.get("refusal")) for each in PARTS[case])
+
+
+NO_TEXT = "is not supported: messages are text"
+WRONG_PARTS: dict[str, tuple[Any, str]] = {
+    "an image": (
+        {"type": "image_url", "image_url": {"url": "a"}},
+        ".type: 'image_url' is not supported: messages are text",
+    ),
+    "no type": ({"text": "a"}, ".type: None is not supported: messages are text"),
+    "no text": ({"type": "text"}, ".text: NoneType, expected a text"),
+    "no dict": ("a", ": str, expected a dict with type and text"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PARTS)
+def test_lib_11_a_part_that_is_no_text_is_refused_as_http_does(model: LanguageModel, case: str) -> None:
+    part, message = WRONG_PARTS[case]
+    with pytest.raises(FieldsInvalid) as caught:
+        model.chat([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}])
+    assert caught.value.message == f"chat.messages[0].content[1]{message}"
+    with pytest.raises(Mismatch):
+        content_of([part])
+
+
+def advice(model: LanguageModel, name: str) -> str:
+    """Returns what the error of chat() says after the name."""
+    options: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError) as caught:
+        model.chat(QUESTION, **options)
+    return str(caught.value).partition(repr(name))[2]
+
+
+def option_of(row: Row, table: dict[str, Row]) -> str:
+    """Returns the option of imp that a field sets, with its group."""
+    while isinstance(row, Means):
+        row = table[row.of]
+    return row.option if isinstance(row, Sets) else ""
+
+
+KEYWORDS = inspect.signature(LanguageModel.chat).parameters
+# The fields that HTTP has for options, unless they are keywords too.
+FIELDS = sorted(
+    {name for table in (CHAT, COMPLETIONS) for name, row in table.items() if isinstance(row, Sets | Means)}
+    - KEYWORDS.keys()
+    # What the address says: the path, and what only a stream of events has.
+    - {"prompt", "stream_options"}
+)
+
+
+def test_lib_2_the_library_has_advice_for_every_field_of_http(model: LanguageModel) -> None:
+    assert len(FIELDS) > 30
+    assert [name for name in FIELDS if not advice(model, name)] == []
+
+
+@pytest.mark.parametrize("table", [CHAT, COMPLETIONS], ids=["chat", "completions"])
+def test_lib_2_the_advice_names_the_option_that_the_field_sets(model: LanguageModel, table: Any) -> None:
+    named = {}
+    for name in table.keys() & set(FIELDS):
+        group, _, option = option_of(table[name], table).rpartition(".")
+        known = {each.name: keyword_of(each) for each in fields(GROUPS[group])} if group in GROUPS else {}
+        named |= {name: known[option]} if option in known else {}
+    assert named.keys() >= {"repeat_penalty", "do_sample", "max_new_tokens", "include_stop_str_in_output"}
+    assert {name: keyword for name, keyword in named.items() if keyword not in advice(model, name)} == {}
+
+
+def test_lib_2_names_of_other_tools_are_no_keywords_and_what_they_mean_is() -> None:
+    assert not {*SAME, *ADVICE} & {*KEYWORDS, "timeout"} - {"tools", "documents", "messages"}
+    assert set(SAME.values()) <= KEYWORDS.keys()
+    assert not SAME.keys() & ADVICE.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    {
+        "stream": "iterate over the generation",
+        "temp": "'temperature'",
+        "do_sample": "temperature=0",
+        "response_format": "json_schema=SCHEMA",
+        "guided_json": "'json_schema'",
+        "n": "'num_sequences'",
+        "stop_sequences": "'stop'",
+        "max_length": "'max_tokens'",
+        "repeat_penalty": "'repetition_penalty'",
+        "sampling_params": "each option is a keyword",
+        "enable_thinking": "template_kwargs",
+        "schema": "'json_schema'",
+    }.items(),
+)
+def test_lib_2_habits_of_other_tools_are_answered(model: LanguageModel, name: str, expected: str) -> None:
+    assert expected in advice(model, name)
