@@ -192,7 +192,9 @@ void add_ropes(Sheet& sheet, const ModelConfig& config) {
   if (rope.scaling.kind == RopeScalingKind::linear) return;
   sheet.add("rope_original_context", rope.scaling.original_context);
   if (rope.scaling.kind == RopeScalingKind::longrope || rope.scaling.kind == RopeScalingKind::dynamic) {
-    return sheet.add("rope_context", rope.scaling.context);
+    sheet.add("rope_context", rope.scaling.context);
+    return sheet.add_text("rope_frequencies",
+                          rope.scaling.is_beyond_original() ? "of long contexts" : "of the original context");
   }
   if (rope.scaling.kind == RopeScalingKind::wavelength) {
     sheet.add("rope_low_freq_factor", rope.scaling.low_freq_factor);

@@ -105,6 +105,11 @@ CONTEXTS: dict[str, tuple[dict[str, Any], int, int]] = {
     "longrope_beyond": (LONGROPE, 200, 64),
     "dynamic_within": ({"rope_type": "dynamic", "factor": 4.0}, 512, 700),
     "dynamic_beyond": ({"rope_type": "dynamic", "factor": 4.0}, 700, 512),
+    "dynamic_with_an_original": (
+        {"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": 128},
+        512,
+        700,
+    ),
 }
 
 

@@ -63,11 +63,15 @@ void read_magnitude(FactReader& facts, const std::string& at, RopeScaling& scali
 void read_hf_scaling(FactReader& facts, const std::string& at, RopeScaling& scaling) {
   scaling.kind = hf_scaling_kind(facts, at);
   scaling.original_context = facts.config.trained_context;
-  // Phi-3 states it outside the section.
-  facts.find_count("rope_original_context", "original_max_position_embeddings", model_limits::kContext,
-                   scaling.original_context);
-  facts.find_count("rope_original_context", at + "original_max_position_embeddings", model_limits::kContext,
-                   scaling.original_context);
+  // Phi-3 states it outside the section. Dynamic scaling begins after max_position_embeddings, whatever this says.
+  for (const std::string& section : {std::string(), at}) {
+    const std::string key = section + "original_max_position_embeddings";
+    if (scaling.kind == RopeScalingKind::dynamic) {
+      facts.ignore(key);
+    } else {
+      facts.find_count("rope_original_context", key, model_limits::kContext, scaling.original_context);
+    }
+  }
   const bool has_factor = facts.find_number("rope_scaling_factor", at + "factor", scaling.factor);
   if (!has_factor && (scaling.kind == RopeScalingKind::yarn || scaling.kind == RopeScalingKind::longrope)) {
     scaling.factor = static_cast<double>(facts.config.trained_context) / scaling.original_context;
