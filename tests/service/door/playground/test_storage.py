@@ -199,7 +199,7 @@ def test_ply_7_full_storage_is_reported_and_harms_nothing(http: HttpServed, visi
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("text", ["", "{", '{"form": 99, "turns": 3}', "null"])
+@pytest.mark.parametrize("text", ["", "{", '{"form": 99, "turns": 3}', '{"form": 1}', "null"])
 def test_ply_7_what_another_version_stored_is_left_alone(http: HttpServed, visit: Any, text: str) -> None:
     with visit(http) as it:
         it.page.evaluate("text => { localStorage['impChat:old'] = text; sessionStorage.impOpen = 'old' }", text)

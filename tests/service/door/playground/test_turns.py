@@ -97,8 +97,13 @@ def test_ply_8_an_answer_cut_by_a_limit_continues_as_the_longer_answer(http: Htt
     with visit(http) as it:
         it.set(max_tokens=5, temperature=0, seed=1)
         it.ask(STORY)
-        it.button("Continue").click()
+        it.ask(WHO)
+        it.page.get_by_role("button", name="Continue").first.click()
         expect(it.page.get_by_text("2 of 2")).to_be_visible()
+        # The turns after it stay.
+        assert it.page.locator(".asked p").all_text_contents() == [STORY, WHO]
+        it.button("Delete").click()
+        it.button("Delete this turn?").click()
         longer = http.chat(STORY, max_tokens=10, temperature=0, seed=1).choice["message"]["content"]
         assert it.answer == longer
         it.button("Tokens").click()

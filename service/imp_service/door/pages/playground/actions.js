@@ -75,12 +75,12 @@ function canContinue({ text, problem, end, reason, usage, request: { body } }) {
 	const isFull = usage?.total_tokens >= model.size
 	return !!text && !body.response_format && !isFull && (!!problem || end === EDITED || reason !== 'stop')
 }
+// Later turns stay: they follow from what was there.
 function goOnFromEnd(turn) {
 	const answer = now(turn), limit = Number(inputs.max_tokens.value)
 	if (answer.isWhole && answer.n && !answer.thought) return goOnFrom(turn, all(answer), limit)
 	const { prompt: _, max_tokens, ...body } = answer.request.body
 	const messages = [...messagesTo(turn.text, turns.slice(0, turns.indexOf(turn))), { role: 'assistant', content: answer.text }]
-	cut(turn)
 	run(turn, { path: '/v1/chat/completions', body: { ...body, ...limit && { max_tokens: limit }, messages, continue_final_message: true } }, { before: answer.text, view: answer.view })
 }
 

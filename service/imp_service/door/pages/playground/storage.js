@@ -21,7 +21,7 @@ function stored(id) {
 	for (const shelf of shelves()) {
 		try {
 			const record = JSON.parse(shelf[CHAT + id] ?? null)
-			if (record?.form === FORM) return record
+			if (record?.form === FORM && record.turns.length) return record
 		} catch {}
 	}
 }

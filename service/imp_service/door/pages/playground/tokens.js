@@ -74,12 +74,12 @@ function watch(turn) {
 // The answer up to a token, another token in its place, and what the model says then.
 function goOn(turn, at, candidate) {
 	const entries = all(now(turn)), limit = inputs.max_tokens.value
+	cut(turn)
 	goOnFrom(turn, [...entries.slice(0, at), { ...candidate, top_logprobs: entries[at].top_logprobs }], limit && Math.max(1, limit - at - 1))
 }
 // What the model says after the first tokens of an answer.
 function goOnFrom(turn, kept, limit) {
 	const answer = now(turn), { messages, response_format, continue_final_message, prompt: _, ...body } = answer.request.body
 	const prompt = [...answer.prompt, ...kept.map(each => each.token_id)]
-	cut(turn)
 	run(turn, { path: '/v1/completions', body: { ...body, prompt, max_tokens: limit || model.size - prompt.length + 1 } }, { kept, prompt: answer.prompt, view: answer.view })
 }
