@@ -79,6 +79,20 @@ def test_ply_8_a_connection_that_breaks_is_reported_in_words(visit: Any) -> None
 
 
 @pytest.mark.long
+def test_ply_8_a_stream_without_its_end_is_a_broken_connection(http: HttpServed, visit: Any) -> None:
+    """A proxy may end a stream as if it were complete."""
+    event = 'data: {"choices": [{"delta": {"content": "Half an"}}]}\n\n'
+    with visit(http) as it:
+        it.page.route(
+            "**/v1/chat/completions", lambda route: route.fulfill(body=event, content_type="text/event-stream")
+        )
+        it.say(WHO)
+        expect(it.page.get_by_role("alert")).to_have_text(BROKEN)
+        expect(it.page.locator(".reply")).to_have_text("Half an")
+        expect(it.button("Continue")).to_be_visible()
+
+
+@pytest.mark.long
 def test_ply_8_a_server_that_is_killed_is_reported_in_words(tmp_path: Path, visit: Any) -> None:
     with server_process(tmp_path, "--http", "0", settings=LONG) as server:
         (address,) = server.wait_until_ready()["http"]
