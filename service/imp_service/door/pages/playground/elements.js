@@ -24,10 +24,7 @@ function icon(name) {
 	return picture
 }
 // A button that shows an icon, and whose name is also its tooltip.
-function iconButton(name, picture, onclick) {
-	const made = make('button', { type: 'button', className: 'icon', title: name, ariaLabel: name, onclick }, icon(picture))
-	return made
-}
+const iconButton = (name, picture, onclick) => make('button', { type: 'button', className: 'icon', title: name, ariaLabel: name, onclick }, icon(picture))
 // What cannot be undone takes two presses.
 function twice(made, question, act) {
 	const { ariaLabel, title } = made, inner = [...made.childNodes]

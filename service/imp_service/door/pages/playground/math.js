@@ -47,10 +47,7 @@ class Formula {
 	at = 0
 	depth = 0
 	alphabet = ''
-	constructor(source, isBlock) {
-		this.tokens = source.match(LATEX) ?? []
-		this.isBlock = isBlock
-	}
+	constructor(source) { this.tokens = source.match(LATEX) ?? [] }
 	refuse() { throw new SyntaxError('no formula that is known here') }
 	get next() {
 		while (/^\s/.test(this.tokens[this.at])) this.at++
@@ -227,7 +224,7 @@ class Formula {
 function formula(source, isBlock = false) {
 	if (!source.trim() || source.length > LONGEST_FORMULA) return null
 	try {
-		return el('math', { display: isBlock ? 'block' : 'inline', alttext: source.trim() }, ...new Formula(source, isBlock).whole())
+		return el('math', { display: isBlock ? 'block' : 'inline', alttext: source.trim() }, ...new Formula(source).whole())
 	} catch (error) {
 		if (error instanceof SyntaxError) return null
 		throw error
