@@ -27,6 +27,8 @@ EVENTS: Mapping[str, type[BaseModel]] = {
 }
 # vLLM and others send it, and clients that show it expect this name.
 ALWAYS = frozenset({"reasoning_content"})
+# vLLM's length of the context, and imp's defaults.
+MODEL_EXTRAS = {"max_model_len", "max_output_tokens", "default_sampling", "default_sampling_origins"}
 
 
 def check_answer(path: str, content: bytes, asked: Mapping[str, Any]) -> BaseModel:
@@ -63,8 +65,8 @@ def check_error(body: Any) -> None:
 
 
 def check_model(entry: dict[str, Any]) -> None:
-    """Raises if an entry of /v1/models does not match the SDK's type, except for vLLM's `max_model_len`."""
-    assert extras_of(Model.model_validate_json(json.dumps(entry), strict=True)) == {"max_model_len"}
+    """Raises if an entry of /v1/models does not match the SDK's type. It may have more fields."""
+    assert extras_of(Model.model_validate_json(json.dumps(entry), strict=True)) == MODEL_EXTRAS
 
 
 def _check(kind: type[BaseModel], found: Any, asked: Mapping[str, Any]) -> BaseModel:

@@ -12,6 +12,7 @@ from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.events import dumps
 from imp_service.serving.host import Host
 from imp_service.serving.model_names import public_name, require_served
+from imp_service.tables import SAMPLER_FIELDS
 
 
 class Models:
@@ -44,12 +45,17 @@ class Models:
         return tuple(map(public_name, self._host.served.names))
 
     def _entry(self, name: str) -> dict[str, Any]:
+        model = self._host.model
         return {
             "id": name,
             "object": "model",
             "created": int(self._host.started_at),
             "owned_by": "imp",
-            "max_model_len": self._host.model.max_context,
+            "max_model_len": model.max_context,
+            # What a request without these fields gets.
+            "max_output_tokens": self._host.settings.limits.max_tokens or None,
+            "default_sampling": {field: getattr(model.default_sampling, field) for field in SAMPLER_FIELDS},
+            "default_sampling_origins": dict(model.default_sampler.origins),
         }
 
     def _answer(self, call: HttpCall, value: object) -> None:

@@ -36,6 +36,13 @@ def biggest(n):
 | a_b  | 1 |
 
 > See [the docs](https://docs.python.org/3/) or https://example.com/a_b.
+
+- [x] Sort
+- [ ] Test
+
+With $n > 1$ it takes
+
+$$\\sum_{k=1}^{n} \\log_2 k \\approx \\frac{n}{2} \\sqrt{n}$$
 """
 # Milliseconds until an action of the browser counts as a hang, and so does a state that a test expects.
 HANGS_AFTER_MS = HANGS_AFTER / 2 * 1000
@@ -64,6 +71,8 @@ class Visit:
     console: list[str] = field(default_factory=list)
     # All addresses that it requested, of this origin and of others.
     asked: list[str] = field(default_factory=list)
+    # The bodies that it sent.
+    bodies: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("console", self._heard)
@@ -73,6 +82,16 @@ class Visit:
     def open(self) -> None:
         """Loads the page, or reloads it."""
         self.page.goto(f"{self.origin}/")
+
+    def reload(self) -> None:
+        """Reloads the page as its user does, and waits for the model."""
+        self.page.reload()
+        expect(self.page.locator("#model")).not_to_be_empty()
+
+    def list_conversations(self) -> list[str]:
+        """Opens the list of conversations, and returns their titles."""
+        self.page.locator("#list").click()
+        return list(self.page.locator("#chatlist li > :first-child span").all_text_contents())
 
     def say(self, text: str) -> None:
         """Sends a message."""
@@ -86,9 +105,13 @@ class Visit:
         self.page.locator(".turn").nth(n_before).get_by_role("button", name="Same again").wait_for()
 
     def set(self, **parameters: Any) -> None:
-        """Sets parameters by the id of their field."""
+        """Sets parameters by the id of their field. In a narrow window they are in a drawer."""
+        if is_in_drawer := self.page.locator("#tune").is_visible():
+            self.page.locator("#tune").click()
         for name, value in parameters.items():
             self.page.locator(f"#{name}").fill(str(value))
+        if is_in_drawer:
+            self.button("Close").click()
 
     def button(self, name: str) -> Any:
         """Returns the button with this name, and the last of several."""
@@ -103,6 +126,11 @@ class Visit:
         return self.page.locator(".reply").last.text_content() or ""
 
     @property
+    def figures(self) -> str:
+        """Returns the line about the last answer, and what it hides."""
+        return str(self.page.locator(".figures").last.text_content())
+
+    @property
     def left_origin(self) -> list[str]:
         """Returns the requested addresses of other origins."""
         return [url for url in self.asked if not url.startswith((f"{self.origin}/", "data:"))]
@@ -112,6 +140,8 @@ class Visit:
 
     def _requested(self, request: Request) -> None:
         self.asked.append(request.url)
+        if request.method == "POST":
+            self.bodies.append(request.post_data_json)
 
 
 Open = Callable[..., Any]
@@ -146,7 +176,7 @@ def sample() -> str:
 def formatted(sample: str) -> Iterator[HttpServed]:
     """A server whose model answers "Hi" with the sample."""
     table = [*[0] * (TOKENS_OF_HI - 1), *spelled(sample), min(vocabulary().eos_ids)]
-    with serve_http("model.overrides.default_sampling.temperature=0", model=saying(table)) as it:
+    with serve_http("model.overrides.default_sampling.temperature=0", model=saying(table, max_context=2048)) as it:
         yield it
 
 

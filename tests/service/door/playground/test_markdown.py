@@ -60,6 +60,17 @@ SLOW = {
     "underscores": "_a_" * 10_000,
     "strikes": "~~a" * 10_001,
     "spaces": " " * 10_000 + "x",
+    "dollars": "$a " * 10_000,
+    "formulas": "$a$ " * 5_000,
+    "parentheses of formulas": "\\(" * 10_000,
+    "brackets of formulas": "\\[\n" * 10_000,
+    "deep formula": "$" + "\\frac{" * 300 + "$ x",
+    "wide formula": "$" + "\\begin{matrix}" * 130 + "$ x",
+    "quotes in code": "```\n" + "\"'" * 10_000,
+    "comments in code": "```js\n" + "/*" * 20_000,
+    "words in code": "```py\n" + "if 1 " * 12_000,
+    "lines in code": "```py\n" + "'''\n" * 15_000,
+    "tasks": "- [ ] a\n" * 5_000,
 }
 
 

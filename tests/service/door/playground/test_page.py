@@ -13,7 +13,7 @@ import imp_service
 from support.http_served import HttpServed, serve_http
 
 PARTS = Path(imp_service.__file__).parent / "door" / "pages" / "playground"
-MOST_BYTES = 48 * 1024
+MOST_BYTES = 96 * 1024
 
 
 def policy_of(http: HttpServed) -> dict[str, str]:

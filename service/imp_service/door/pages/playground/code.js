@@ -8,11 +8,13 @@ const python = value => {
 // Each message on a line of its own.
 const lines = (value, write) => value?.[0]?.role ? `[\n${value.map(each => `      ${write(each)}`).join(',\n')}\n    ]` : write(value)
 const json = body => `{\n${Object.entries(body).map(([name, value]) => `    "${name}": ${lines(value, each => JSON.stringify(each))}`).join(',\n')}\n  }`
+// Fields that OpenAI's client does not know.
+const OWN = ['top_k', 'min_p', 'continue_final_message']
 const CODE = {
 	curl: ({ path, body }) => `curl ${location.origin}${path} \\\n  -H 'content-type: application/json' \\\n${key && '  -H "authorization: Bearer $IMP_KEY" \\\n'}  -d '${json(body).replaceAll("'", "'\\''")}'`,
-	python({ body: { top_k, min_p, ...body } }) {
-		const extra = { ...top_k !== undefined && { top_k }, ...min_p !== undefined && { min_p } }
-		const fields = { ...body, ...Object.keys(extra).length && { extra_body: extra } }
+	python({ body }) {
+		const of = isOwn => Object.fromEntries(Object.entries(body).filter(([name]) => OWN.includes(name) === isOwn)), extra = of(true)
+		const fields = { ...of(false), ...Object.keys(extra).length && { extra_body: extra } }
 		const [kind, text] = body.messages ? ['chat.completions', 'message.content'] : ['completions', 'text']
 		return `${key && 'import os\n\n'}from openai import OpenAI\n\nclient = OpenAI(base_url=${python(location.origin + '/v1')}, api_key=${key ? 'os.environ["IMP_KEY"]' : '"none"'})\nanswer = client.${kind}.create(\n${Object.entries(fields).map(([name, value]) => `    ${name}=${lines(value, python)},\n`).join('')})\nprint(answer.choices[0].${text})`
 	},
@@ -37,10 +39,10 @@ async function copy(text, by) {
 		area.remove()
 		by.focus()
 	}
-	const old = by.textContent
-	by.textContent = 'Copied'
+	by.old ??= [...by.childNodes]
+	by.replaceChildren(by.firstElementChild ? icon('done') : 'Copied')
 	$('news').textContent = 'Copied'
 	await sleep(1200)
-	by.textContent = old
+	by.replaceChildren(...by.old)
 	$('news').textContent = ''
 }

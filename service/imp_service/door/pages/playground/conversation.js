@@ -5,15 +5,20 @@ let turns = [], running, preferred = 'formatted'
 const now = turn => turn.answers[turn.at]
 const all = answer => [...answer.kept, ...answer.entries]
 const textOf = entries => new TextDecoder().decode(new Uint8Array(entries.flatMap(each => each.bytes)))
+const STOPPED = 'you stopped it', LEFT = 'you left it'
+const isOver = answer => !!(answer.end || answer.problem)
+const turnNode = () => make('section', { className: 'turn' })
 
+// The messages up to a question. A turn without an answer, such as one that failed, is not sent.
+function messagesTo(text, before) {
+	const { value: system } = inputs.system
+	const said = before.filter(turn => now(turn).text).flatMap(turn => [{ role: 'user', content: turn.text }, { role: 'assistant', content: now(turn).text }])
+	return [...system ? [{ role: 'system', content: system }] : [], ...said, { role: 'user', content: text }]
+}
 function send(text) {
 	const fields = chosen()
 	if (!fields || running || !text.trim()) return false
-	const { value: system } = inputs.system
-	const messages = system ? [{ role: 'system', content: system }] : []
-	for (const turn of turns) messages.push({ role: 'user', content: turn.text }, { role: 'assistant', content: now(turn).text })
-	messages.push({ role: 'user', content: text })
-	const turn = { text, answers: [], at: 0, node: make('section', { className: 'turn' }) }
+	const messages = messagesTo(text, turns), turn = { text, answers: [], at: 0, node: turnNode() }
 	turns.push(turn)
 	$('talk').append(turn.node)
 	$('hello').hidden = true
@@ -21,14 +26,15 @@ function send(text) {
 	return true
 }
 
-async function run(turn, request, { kept = [], prompt = [], view } = {}) {
+// Adds an answer that begins with `before`; `kept` are its tokens, if they are known.
+async function run(turn, request, { kept = [], before = textOf(kept), prompt = [], view } = {}) {
 	view ??= request.body.response_format ? 'plain' : preferred
-	const answer = { request, kept, prompt, view, entries: [], text: textOf(kept), thought: '', n: 0, end: '', note: '' }
+	const answer = { request, kept, before, prompt, view, isWhole: before === textOf(kept), entries: [], text: before, thought: '', n: 0, end: '', note: '' }
 	turn.at = turn.answers.push(answer) - 1
 	const stopper = running = new AbortController()
 	const stopped = new Promise((_, fail) => { stopper.signal.onabort = () => fail(stopper.signal.reason) })
 	$('go').textContent = 'Stop'
-	draw(turn)
+	update(turn)
 	reveal(turn)
 	try {
 		await Promise.race([ready, stopped])
@@ -44,14 +50,16 @@ async function run(turn, request, { kept = [], prompt = [], view } = {}) {
 		}
 		answer.end = endOf(answer)
 	} catch (error) {
-		if (stopper.signal.aborted) answer.end = 'you stopped it'
+		if (stopper.signal.aborted) answer.end = stopper.signal.reason
 		else answer.problem = error
 	}
-	if (answer.kept.length && !request.body.stop) answer.text = textOf(all(answer))
+	if (kept.length && answer.isWhole && !request.body.stop) answer.text = textOf(all(answer))
 	running = undefined
 	$('go').textContent = 'Send'
+	// Another conversation may be shown now.
+	if (!turns.includes(turn)) return answer
 	const follows = isInView(turn)
-	draw(turn)
+	update(turn)
 	if (follows) reveal(turn)
 	return answer
 }
@@ -78,13 +86,14 @@ function endOf({ reason, n, usage, request: { body } }) {
 	if (n >= body.max_tokens && usage.total_tokens < model.size) return `it reached your limit of ${sum(body.max_tokens, 'token')}`
 	return usage.total_tokens >= model.size ? `the model’s context of ${sum(model.size, 'token')} is full` : 'it reached a limit of the server'
 }
+// A line about an answer, and the details.
 function figures({ n, usage, first, last, began, end, request, problem }) {
-	if (problem && !first) return ''
-	if (!first) return end ? `No token: ${end}.` : 'Waiting for the first token…'
-	// Many tokens may come at once: of a short answer the time of all of it says more.
-	const rate = 1000 * (n > 10 * first.n ? (n - first.n) / (last - first.at) : n / (last - began))
-	const speed = `${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s · first token in ${Math.round(first.at - began)} ms`
-	if (!end) return `${sum(n, 'token')} · ${speed}`
+	if (problem && !first) return ['']
+	if (!first) return [end === EDITED ? 'You wrote it.' : end ? `No token: ${end}.` : 'Waiting for the first token…']
+	// Many tokens may come at once: of a short answer, the time of all of it says more.
+	const rate = 1000 * (n > 10 * first.n && last - first.at > 100 ? (n - first.n) / (last - first.at) : n / (last - began))
+	const line = `${sum(n, 'token')} · ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s`
+	if (!end) return [line]
 	const { prompt_tokens: p, prompt_tokens_details: { cached_tokens: c } } = usage
-	return `${p} prompt tokens (${c} cached) + ${n} output · ${speed} · ${end} · seed ${request.body.seed}`
+	return [`${line} · ${end}`, `${sum(p, 'prompt token')} (${c} cached) + ${n} output · first token in ${Math.round(first.at - began)} ms · seed ${request.body.seed}`]
 }

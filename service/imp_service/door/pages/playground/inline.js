@@ -1,6 +1,6 @@
 'use strict'
-// The pieces of a paragraph: what is escaped, code, an address, where a link begins and ends, emphasis.
-const PIECE = /\\[\\`*_~#|<>.!+-]|`+|<?(https?:\/\/[^\s<>`"]+)>?|!?\[|\](?:\(<?(https?:\/\/[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*)>?(?: +"[^"\n]*")?\))?|\*+|_+|~~/gi
+// The pieces of a paragraph: what is escaped, where a formula begins, code, an address, where a link begins and ends, emphasis.
+const PIECE = /\\[\\`*_~#|<>.!+$-]|\\[([]|\$\$?|`+|<?(https?:\/\/[^\s<>`"]+)>?|!?\[|\](?:\(<?(https?:\/\/[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*)>?(?: +"[^"\n]*")?\))?|\*+|_+|~~/gi
 // After an address, these belong to the sentence.
 const TAIL = '.,;:!?*_~\'])'
 const isLink = ({ mark }) => mark?.endsWith('[')
@@ -56,7 +56,8 @@ function inline(source) {
 		open.put(source.slice(at, found?.index))
 		if (!found) return open.finish()
 		const [piece, address, target] = found, { index } = found
-		if (piece[0] === '\\') open.put(piece.slice(1))
+		if (CLOSERS[piece]) PIECE.lastIndex = putFormula(open, source, index, piece)
+		else if (piece[0] === '\\') open.put(piece.slice(1))
 		else if (piece[0] === '`') {
 			if (lastRun[piece.length] > index) PIECE.lastIndex = putCode(open, source, PIECE.lastIndex, piece)
 			else open.put(piece)
@@ -66,6 +67,16 @@ function inline(source) {
 		else if (piece === '~~') open.find(({ mark }) => mark === piece) ? open.put(open.end(piece)) : open.begin(piece, 's')
 		else emphasize(open, piece, source[index - 1] ?? ' ', source[PIECE.lastIndex] ?? ' ')
 	}
+}
+// A formula, and where it ends. One that cannot be drawn is shown as it was written.
+function putFormula(open, source, at, opener) {
+	const end = formulaEnd(source, at, opener), written = source.slice(at, end)
+	if (!end) {
+		open.put(opener)
+		return at + opener.length
+	}
+	open.put(formula(written.slice(opener.length, -opener.length), opener === '$$' || opener === '\\[') ?? make('code', { textContent: written }))
+	return end
 }
 // Code up to the next run of as many backticks, and where it ends.
 function putCode(open, source, at, ticks) {

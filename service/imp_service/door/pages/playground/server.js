@@ -7,6 +7,8 @@ const WORDS = {
 	rate_limit_exceeded: 'The server is busy. Try again in a moment.',
 	draining: 'The server is stopping.', aborted: 'Somebody with access to the server ended this answer.',
 }
+const SILENT = 'The server does not answer. Is it still running?'
+const BROKEN = 'The connection broke before the answer was complete. Is the server still running? What had arrived is kept.'
 function problem({ code, message, param } = {}, status = '') {
 	const text = message ? message[0].toUpperCase() + message.slice(1) : `The server answered ${status}`
 	return Object.assign(Error(`${WORDS[code] ?? 'The server could not do this.'} ${text}.`), { code, param })
@@ -26,12 +28,12 @@ function askKey() {
 		}
 	})
 }
+// A browser's own words for a connection that failed say little.
+const inWords = (work, words, signal) => work.catch(error => { throw signal?.aborted ? error : Error(words) })
 async function call(path, body, signal) {
 	for (;;) {
 		const headers = { 'content-type': 'application/json', ...key && { authorization: `Bearer ${key}` } }
-		const reply = await fetch(path, { method: body ? 'POST' : 'GET', headers, body, signal }).catch(error => {
-			throw signal?.aborted ? error : Error('The server does not answer. Is it still running?')
-		})
+		const reply = await inWords(fetch(path, { method: body ? 'POST' : 'GET', headers, body, signal }), SILENT, signal)
 		if (reply.ok) return reply
 		const { error } = await reply.json().catch(() => ({}))
 		if (reply.status === 401) await askKey()
@@ -43,11 +45,12 @@ const connect = () => ready = begin()
 async function begin() {
 	for (;;) {
 		try {
-			const { data: [{ id, max_model_len: size }] } = await (await call(MODELS)).json()
+			const { data: [{ id, max_model_len: size, max_output_tokens: most, default_sampling: sampling, default_sampling_origins: origins }] } = await (await call(MODELS)).json()
 			model = { id, size }
-			$('model').textContent = $('name').textContent = id
+			$('model').textContent = $('model').title = $('name').textContent = id
 			document.title = `${id} · imp`
 			$('state').textContent = ''
+			showDefaults({ size, most, sampling, origins })
 			return
 		} catch (error) {
 			$('state').textContent = error.code === 'loading' ? 'The model is loading…' : error.message
@@ -59,13 +62,16 @@ async function* events({ path, body }, signal) {
 	const look = { stream: true, stream_options: { include_usage: true, continuous_usage_stats: true }, return_token_ids: true }
 	const scores = body.messages ? { logprobs: true, top_logprobs: 5 } : { logprobs: 5 }
 	const reply = await call(path, JSON.stringify({ ...body, ...look, ...scores }), signal)
+	const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader()
 	let rest = ''
-	for await (const piece of chunks(reply.body.pipeThrough(new TextDecoderStream()).getReader())) {
-		const lines = (rest + piece).split('\n')
+	for (let isDone; !isDone;) {
+		const { done, value } = await inWords(reader.read(), BROKEN, signal)
+		if (done) throw Error(BROKEN)
+		const lines = (rest + value).split('\n')
 		rest = lines.pop()
-		for (const line of lines) if (line.startsWith('data: {')) yield JSON.parse(line.slice(6))
+		for (const line of lines) {
+			if (line.startsWith('data: {')) yield JSON.parse(line.slice(6))
+			isDone ||= line.startsWith('data: [DONE]')
+		}
 	}
-}
-async function* chunks(reader) {
-	for (let next; !(next = await reader.read()).done;) yield next.value
 }

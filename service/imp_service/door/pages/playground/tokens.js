@@ -8,7 +8,7 @@ const shown = ({ token, bytes }) => token.includes('\ufffd')
 	? bytes.map(each => each.toString(16).padStart(2, '0')).join(' ')
 	: token.replaceAll(' ', '␣').replaceAll('\n', '↵').replaceAll('\t', '⇥')
 function addTokens(reply, answer) {
-	const entries = all(answer), done = !!(answer.end || answer.problem)
+	const entries = all(answer), done = isOver(answer)
 	reply.decoder ??= new TextDecoder()
 	for (let i = reply.children.length; i < entries.length; i++) {
 		const stream = !(done && i === entries.length - 1)
@@ -52,7 +52,8 @@ function watch(turn) {
 		card.style.left = `${Math.max(0, Math.min(left - box.left - 12, box.width - card.offsetWidth))}px`
 	}
 	const of = event => event.target.closest('.token')
-	reply.onpointerover = event => of(event) && show(of(event))
+	// Not pointerover: a token that comes to be under a resting pointer is not pointed at.
+	reply.onpointermove = event => of(event) && show(of(event))
 	reply.addEventListener('focusin', event => of(event) && show(of(event)))
 	reply.onclick = event => of(event)?.focus()
 	node.onpointerleave = () => node.contains(document.activeElement) || close()
@@ -72,11 +73,13 @@ function watch(turn) {
 }
 // The answer up to a token, another token in its place, and what the model says then.
 function goOn(turn, at, candidate) {
-	const answer = now(turn), entries = all(answer)
-	const kept = [...entries.slice(0, at), { ...candidate, top_logprobs: entries[at].top_logprobs }]
-	const { messages, response_format, prompt: _, max_tokens, ...body } = answer.request.body
-	const prompt = [...answer.prompt, ...kept.map(each => each.token_id)]
-	const most = inputs.max_tokens.value ? Math.max(1, inputs.max_tokens.value - kept.length) : model.size - prompt.length + 1
+	const entries = all(now(turn)), limit = inputs.max_tokens.value
 	cut(turn)
-	run(turn, { path: '/v1/completions', body: { ...body, prompt, max_tokens: most } }, { kept, prompt: answer.prompt, view: 'tokens' })
+	goOnFrom(turn, [...entries.slice(0, at), { ...candidate, top_logprobs: entries[at].top_logprobs }], limit && Math.max(1, limit - at - 1))
+}
+// What the model says after the first tokens of an answer.
+function goOnFrom(turn, kept, limit) {
+	const answer = now(turn), { messages, response_format, continue_final_message, prompt: _, ...body } = answer.request.body
+	const prompt = [...answer.prompt, ...kept.map(each => each.token_id)]
+	run(turn, { path: '/v1/completions', body: { ...body, prompt, max_tokens: limit || model.size - prompt.length + 1 } }, { kept, prompt: answer.prompt, view: answer.view })
 }
