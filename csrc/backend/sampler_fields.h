@@ -10,8 +10,7 @@
 
 namespace imp {
 
-// All fields except the lists and the seed, each resolved. An initial value is the default if neither a request,
-// imp.conf nor the model's file sets one; it leaves the distribution unchanged.
+// All fields except the lists and the seed, each resolved. An initial value leaves the distribution unchanged.
 struct SamplerValues {
   float temperature = 1;
   std::int32_t top_k = 0;

@@ -76,8 +76,7 @@ inline constexpr EngineField kEngineFields[] = {
      "most prompt tokens in a step for each sequence that generates in it, but 24 at least; "
      "0: no limit"},
     {"decode_per_tenant", &EngineOptions::decode_per_tenant, "scheduler.decode_per_tenant", 0, 4096,
-     "sequences of each tenant that generate in one step while several tenants have work; 0: "
-     "no limit, and no steps for one tenant"},
+     "sequences of each tenant in a step that tenants share; 0: no limit, and no steps for one tenant"},
     {"max_wait_ms", &EngineOptions::max_wait_ms, "scheduler.max_wait", 1, 24 * 3600 * 1000,
      "a request that waited this long is served before any priority"},
     {"tenant_share", &EngineOptions::tenant_share, "scheduler.tenant_share", 0.01, 1,

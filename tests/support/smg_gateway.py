@@ -14,15 +14,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from support.command_line import clean_environment
+from support.http_calls import HttpClient
 from support.patience import HANGS_AFTER
 from support.ray_serve import free_ports
 from support.server_process import ServerProcess, server_process
-
-if TYPE_CHECKING:
-    from support.http_calls import HttpClient
 
 LOOK_AGAIN = 0.1
 

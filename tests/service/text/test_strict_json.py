@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import tracemalloc
 from typing import Any
 
@@ -14,6 +15,12 @@ from imp_service.text.errors import FieldInvalid
 from imp_service.text.strict_json import MAX_PARTS, parse_strict_json
 
 MOST = 4 * 1024**2
+# Of an array that begins at character 7 and has 9,000 numbers. Python 3.13 has a message of its own for it.
+TRAILING_COMMA = (
+    "Expecting value at character 18007"
+    if sys.version_info < (3, 13)
+    else "Illegal trailing comma before end of array at character 18006"
+)
 
 
 def parsed(text: str) -> object:
@@ -106,7 +113,7 @@ def test_htp_14_a_long_string_without_end_is_no_json(tail: str) -> None:
     ("text", "said"),
     [
         ('{"a": [' + "1," * 9000 + "x]}", f"Expecting value at character {7 + 18000}"),
-        ('{"a": [' + "1," * 9000 + "]}", f"Expecting value at character {7 + 18000}"),
+        ('{"a": [' + "1," * 9000 + "]}", TRAILING_COMMA),
         ('{"a": [' + "1," * 9000 + '1], "b": x}', f"Expecting value at character {7 + 18000 + 9}"),
         ('{"a": [' + "1," * 9000 + "1e999]}", "number 1e999 is out of range"),
         ('{"a": [' + "1," * 9000 + "NaN]}", "NaN is not JSON"),
