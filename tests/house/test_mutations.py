@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -70,25 +71,40 @@ def test_hon_16_what_may_matter_is_changed_and_nothing_else(source: Path) -> Non
     assert {change for change in changed if "def f" in change} == {"def f(a: int, b: bool = False) -> int | None:"}
 
 
-def test_hon_16_a_mutant_lives_in_the_import_and_the_file_stays_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def breakable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MutatedImport:
+    """The import of a package whose number becomes 0."""
     package = tmp_path / "breakable"
     package.mkdir()
     (package / "__init__.py").write_text("from breakable.part import TWO\n")
     part = package / "part.py"
     part.write_text("TWO = 1 + 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    finders = list(sys.meta_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     [mutation] = [each for each in mutations_of(part) if each.replacement == " - "]
+    return MutatedImport(mutation, package)
+
+
+def test_hon_16_a_mutant_lives_in_the_import_and_the_file_stays_as_it_is(breakable: MutatedImport) -> None:
+    finders = list(sys.meta_path)
     try:
-        MutatedImport(mutation, package).install()
+        breakable.install()
         assert importlib.import_module("breakable").TWO == 0
     finally:
         sys.meta_path[:] = finders
         for name in ("breakable", "breakable.part"):
             sys.modules.pop(name, None)
     assert importlib.import_module("breakable").TWO == 2
+
+
+def test_hon_16_a_process_that_a_test_starts_has_the_mutant_too(
+    breakable: MutatedImport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = [sys.executable, "-c", "import breakable; print(breakable.TWO)"]
+    assert subprocess.check_output(show, text=True) == "2\n"
+    monkeypatch.setenv("IMP_MUTANT", "")  # puts it back afterwards
+    breakable.install_in_children()
+    assert subprocess.check_output(show, text=True) == "0\n"
 
 
 def test_hon_16_lines_that_run_at_import_are_distinguished_from_those_of_functions(source: Path) -> None:

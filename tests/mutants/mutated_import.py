@@ -1,10 +1,13 @@
-"""Imports one module from changed source, and every other module as usual."""
+"""Imports one module from changed source, and every other module as usual, also in processes that a test starts."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -12,11 +15,15 @@ from types import CodeType, ModuleType
 
 from mutants.mutations import Mutation
 
+# Holds the sitecustomize.py of the processes that a trial starts.
+CHILDREN = Path(__file__).resolve().parent / "children"
+
 
 class MutatedImport(MetaPathFinder):
     """A finder for the module that a mutation changes. It must be the first finder."""
 
     def __init__(self, mutation: Mutation, package: Path) -> None:
+        self._mutation, self._package = mutation, package
         self._path = mutation.path
         self._name = module_name(mutation.path, package)
         self._loader = _Loader(self._name, mutation)
@@ -25,6 +32,13 @@ class MutatedImport(MetaPathFinder):
         """Installs the finder. The module must not have been imported before."""
         assert self._name not in sys.modules, self._name
         sys.meta_path.insert(0, self)
+
+    def install_in_children(self) -> None:
+        """Installs the finder in every Python process that this one starts; `children/sitecustomize.py` does so."""
+        fields = asdict(self._mutation) | {"path": str(self._path)}
+        os.environ["IMP_MUTANT"] = json.dumps({"mutation": fields, "package": str(self._package)})
+        others = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(CHILDREN), *([others] if others else [])])
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != self._name:
@@ -50,6 +64,13 @@ class _Loader(SourceLoader):
         # Compiles without the cache file, which belongs to the unchanged source.
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
+
+
+def install_for_children(text: str) -> None:
+    """Installs the finder that the environment variable IMP_MUTANT describes."""
+    found = json.loads(text)
+    fields = found["mutation"] | {"path": Path(found["mutation"]["path"])}
+    MutatedImport(Mutation(**fields), Path(found["package"])).install()
 
 
 def module_name(path: Path, package: Path) -> str:

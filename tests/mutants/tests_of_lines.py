@@ -14,6 +14,8 @@ import pytest
 from mutants.mutations import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
+# It becomes another user, who cannot write the record.
+LEFT_OUT = "tests/service/cli/test_model_paths.py::test_cmd_1_m47_each_command_on_a_file_that_may_not_be_read"
 
 
 class TestsOfLines:
@@ -65,23 +67,23 @@ class TestsOfLines:
 
 
 def record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
-    """Runs the tests under coverage. Keeps the records of other tests."""
+    """Runs the tests under coverage, each path in a process of its own. Keeps the records of other tests."""
     data_file.parent.mkdir(parents=True, exist_ok=True)
-    process = multiprocessing.get_context("spawn").Process(target=_record, args=(data_file, package, rooms, tests))
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise SystemExit("the tests did not run")
+    for path in tests:
+        process = multiprocessing.get_context("spawn").Process(target=_record, args=(data_file, package, rooms, path))
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(f"the tests of {path} did not run")
 
 
-def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
+def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: str) -> None:
     os.chdir(ROOT)
     os.environ["COVERAGE_FILE"] = str(data_file)
     seconds_file = _seconds_file(data_file)
     known = json.loads(seconds_file.read_text()) if seconds_file.exists() else {}
     clock = _Clock()
     options = [
-        "--all",
         "-n0",
         # Otherwise pytest-cov acts as the master of several processes and names no tests.
         "--dist=no",
@@ -92,8 +94,9 @@ def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequenc
         "--cov-context=test",
         "--cov-report=",
         "--cov-append",
+        f"--deselect={LEFT_OUT}",
     ]
-    code = pytest.main([*options, *(f"--cov={package / room}" for room in rooms), *tests], plugins=[clock])
+    code = pytest.main([*options, *(f"--cov={package / room}" for room in rooms), tests], plugins=[clock])
     seconds_file.write_text(json.dumps(known | clock.seconds, indent=0))
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise SystemExit(int(code))
@@ -115,4 +118,4 @@ class _Clock:
 
 
 def _seconds_file(data_file: Path) -> Path:
-    return data_file.with_suffix(".seconds.json")
+    return data_file.with_name("seconds_of_tests.json")

@@ -98,7 +98,9 @@ def _run_tests(
         os.dup2(nothing, stream)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     if mutation is not None:
-        MutatedImport(mutation, package).install()
+        finder = MutatedImport(mutation, package)
+        finder.install()
+        finder.install_in_children()
     reporter = _Reporter(connection)
     code = pytest.main([*QUIET, f"--timeout={SECONDS_OF_ONE_TEST}", *words], plugins=[reporter])
     if code == pytest.ExitCode.OK:
