@@ -346,6 +346,25 @@ def test_htp_5_an_unknown_field_is_reported_with_the_nearest_name(http: HttpServ
     assert reply.refusal == (400, "unknown_parameter", "promt")
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "right"),
+    [
+        (CHAT, {"prompt": "x"}, "`messages`"),
+        (CHAT, {"input": "x"}, "`messages`"),
+        (COMPLETIONS, {"messages": SAID}, "`/v1/chat/completions`"),
+        (COMPLETIONS, {"input": "x"}, "`prompt`"),
+        ("/v1/responses", {"messages": SAID}, "`input`"),
+    ],
+    ids=name_of,
+)
+def test_htp_5_the_input_of_another_path_is_answered_with_the_right_one(
+    http: HttpServed, path: str, body: dict[str, Any], right: str
+) -> None:
+    reply = http.client.post(path, body)
+    (name,) = body
+    assert reply.refusal == (400, INVALID, name) and right in reply.error["message"], reply.error
+
+
 SCHEMA = {"name": "n", "description": "d", "schema": {"const": 1}, "strict": None}
 
 
