@@ -346,6 +346,13 @@ def test_htp_5_an_unknown_field_is_reported_with_the_nearest_name(http: HttpServ
     assert reply.refusal == (400, "unknown_parameter", "promt")
 
 
+@pytest.mark.parametrize("name", ["function_calling", "kv_transfer_params", "thinking_budget_tokens"])
+def test_htp_5_no_field_that_is_refused_or_does_nothing_is_proposed(http: HttpServed, name: str) -> None:
+    reply = http.chat(SAID, **{name: 1})
+    assert reply.refusal == (400, "unknown_parameter", name)
+    assert "did you mean" not in reply.error["message"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "right"),
     [
