@@ -53,10 +53,12 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
     model = f"{tmp_path}/here/tiny-Q8_0.gguf"
     assert err.splitlines() == [
         LINK,
-        f'— {model}. Next: imp run {model} "…", imp chat {model} or imp serve {model}',
+        f'— Next: imp run {model} "…"; imp chat, imp serve and imp inspect take the same name.',
     ]
     assert (tmp_path / "here" / "tiny-Q8_0.gguf.sha256").read_text() == f"{LINK}\n"
-    assert "Q8_0" in out and sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
+    head, *_, verdict = out.splitlines()
+    assert head.startswith("tiny-Q8_0.gguf: gguf, ") and verdict.startswith("fits in ") and len(out.splitlines()) < 8
+    assert sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
         ".cache",
         "tiny-Q8_0.gguf",
         "tiny-Q8_0.gguf.sha256",
@@ -76,9 +78,9 @@ def test_get_1_what_to_type_next_comes_last(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_get_1_the_line_to_serve_a_model_of_the_cache_has_its_name(pull, tmp_path: Path) -> None:
     status, _, err = pull("own/one:tiny-Q8_0.gguf", HF_HOME=str(tmp_path / "home"))
-    assert status == 0 and err.splitlines()[-1].endswith(" or imp serve hf:own/one:tiny-Q8_0.gguf")
+    assert status == 0 and '— Next: imp run hf:own/one:tiny-Q8_0.gguf "…"; ' in err.splitlines()[-1]
     status, _, err = pull("own/one", "--revision", "main", HF_HOME=str(tmp_path / "home"))
-    assert status == 0 and f" or imp serve {tmp_path}/home/" in err
+    assert status == 0 and f"— Next: imp run {tmp_path}/home/" in err
 
 
 BLOCK = 10 * 1024**2  # the library keeps whole blocks of an interrupted download
