@@ -289,6 +289,7 @@ def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
     assert pull("hf:own/one", command="rm")[0] == 0
     assert pull(command="ls")[1] == ""
     assert pull("own/one", command="rm")[0] == 66
+    assert "one: not in the cache, imp ls lists what is" in pull("one", command="rm")[2]
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
 
 
@@ -402,6 +403,18 @@ def test_get_8_a_listing_of_a_wrong_form_is_an_error_of_the_hub(hub: Hub, in_pro
     for revision in ("../../x", "/x", "a/../b"):
         with pytest.raises(CommandError, match=r"USAGE: .*: expected a branch"):
             read_repository(Reference("own/one", None), revision)
+
+
+def test_get_5_rm_takes_the_name_alone_if_it_is_that_of_one_repository(pull, hub: Hub) -> None:
+    hub.repositories["our/many"] = {"m-Q8_0.gguf": MODEL + b" "}
+    for word in ("own/many:Q8_0", "own/one", "our/many"):
+        pull(word)
+    assert pull("many", command="rm")[::2] == (64, "imp: error: USAGE: many: expected one of our/many, own/many\n")
+    assert pull("ONE:q8_0", command="rm")[::2] == (0, "— 4.0 MB freed.\n")
+    assert [line.split()[0] for line in pull(command="ls")[1].splitlines()[1:]] == [
+        "hf:our/many:m-Q8_0.gguf",
+        "hf:own/many:m-Q8_0.gguf",
+    ]
 
 
 def test_get_5_rm_leaves_what_others_use(pull, hub: Hub, tmp_path: Path) -> None:
