@@ -73,7 +73,7 @@ std::string model_in_directory(const std::string& directory) {
   if (!index && safetensors.empty()) {
     refuse_pytorch(where, names);
     throw ModelError(Reason::MODEL_MISSING,
-                     where + "is a directory without a model, expected one of safetensors files");
+                     where + "is a directory without a model, expected safetensors files or one GGUF file");
   }
   if (index) return at(kIndex);
   if (single) return at(kSingle);

@@ -31,6 +31,7 @@ try {
   process.stdout.write("\n");
 } catch (error) {
   if (!(error instanceof OpenAI.APIError)) throw error;
-  console.error(`${error.code}: ${error.message}`); // programs test the code
+  // Programs test the code. A server that cannot be reached gives none.
+  console.error(error.code ? `${error.code}: ${error.message}` : error.message);
   process.exitCode = 1;
 }

@@ -40,7 +40,8 @@ def main(base_url="http://127.0.0.1:8000/v1", prompt="Who are you?", max_tokens=
     try:
         chat(base_url, prompt, int(max_tokens), float(seconds))
     except openai.APIError as error:  # programs test the code
-        print(f"{error.code}: {error.message}", file=sys.stderr)
+        # A server that cannot be reached gives none.
+        print(f"{error.code}: {error.message}" if error.code else error.message, file=sys.stderr)
         return 1
     return 0
 

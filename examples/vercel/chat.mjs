@@ -34,8 +34,12 @@ try {
   console.error(`[${(await result.usage).outputTokens} tokens]`);
   process.stdout.write("\n");
 } catch (error) {
-  if (!APICallError.isInstance(error)) throw error;
-  const { code, message } = JSON.parse(error.responseBody).error;
-  console.error(`${code}: ${message}`); // programs test the code
+  if (!APICallError.isInstance(error) && !error.cause) throw error;
+  if (error.responseBody) {
+    const { code, message } = JSON.parse(error.responseBody).error;
+    console.error(`${code}: ${message}`); // programs test the code
+  } else {
+    console.error((error.cause ?? error).message); // the server cannot be reached
+  }
   process.exitCode = 1;
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import grpc
 import pytest
 
@@ -41,10 +43,22 @@ def test_oai_3_an_example_prints_the_answer(client, base_url, answer, run):
 @pytest.mark.long
 @pytest.mark.parametrize("client", CLIENTS)
 def test_oai_3_an_example_tells_a_failure_by_its_code(client, base_url, run):
-    result = run(client, "chat", base_url, QUESTION, "-2")
+    # The limit of time: the AI SDK checks the one of tokens itself.
+    result = run(client, "chat", base_url, QUESTION, str(MAX_TOKENS), "-1")
     assert (result.returncode, result.stdout.strip()) == (1, "")
     assert result.stderr.startswith("field_invalid: ")
-    assert "tokens: -2, expected " in result.stderr
+    assert "time_limit: -1" in result.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", CLIENTS)
+def test_oai_3_an_example_tells_in_a_line_that_no_server_is_there(client, run):
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))  # without `listen`
+        result = run(client, "chat", f"http://127.0.0.1:{unheard.getsockname()[1]}/v1", QUESTION)
+    assert (result.returncode, result.stdout.strip()) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert "connect" in line.lower() and not line.startswith(("None", "undefined")), line
 
 
 @pytest.mark.long

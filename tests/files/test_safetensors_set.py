@@ -249,7 +249,7 @@ def test_config_keys_do_not_multiply(tmp_path: Path) -> None:
 
 
 def test_m46_m82_directories(tmp_path: Path) -> None:
-    refused(tmp_path, "MODEL_MISSING", "is a directory without a model")
+    refused(tmp_path, "MODEL_MISSING", "is a directory without a model, expected safetensors files or one GGUF file")
     for name in ("consolidated.00.pth", "pytorch_model-00001-of-00002.bin", "pytorch_model.bin"):
         (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(100))
         found = f"has PyTorch's {name}, expected safetensors or GGUF: convert it with save_pretrained() of transformers"

@@ -30,6 +30,9 @@ _HTTP = "write --http HOST:PORT, or --listen HOST:PORT for gRPC"
 _FOREIGN_OPTIONS = {
     **dict.fromkeys(("--port", "--host"), (_HTTP, "--http")),
     **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), ("write -m hf:OWNER/NAME:TYPE", "--model")),
+    **dict.fromkeys(("-p", "--prompt"), ("write the prompt as the last word", "--raw")),
+    **dict.fromkeys(("-i", "-cnv", "--interactive", "--conversation"), ("imp chat holds a conversation", "--raw")),
+    "--format": ("write --json-schema FILE", "--json-schema"),
 }
 
 
@@ -66,8 +69,11 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         found = _NO_CHOICE.search(message)
-        if found is not None and found[1] in _FOREIGN_COMMANDS and "serve" in found[2]:
-            raise UsageError(self.prog, f"{found[1]}: unknown command; {_FOREIGN_COMMANDS[found[1]]}")
+        if found is not None and message.startswith("argument COMMAND: "):
+            advice = _FOREIGN_COMMANDS.get(found[1])
+            raise UsageError(
+                self.prog, f"{found[1]}: unknown command{self._nearest(message) if advice is None else f'; {advice}'}"
+            )
         raise UsageError(self.prog, message + self._nearest(message))
 
     def _nearest(self, message: str) -> str:
@@ -79,7 +85,8 @@ class Parser(ArgumentParser):
             wrong = found[1]
         elif found := _NO_CHOICE.search(message):
             wrong, known = found[1], _QUOTED.findall(found[2])
-        close = get_close_matches(wrong, known, n=1) if wrong else ()
+        begins = [name for name in known if wrong and len(wrong) > 2 and name.startswith(wrong)]
+        close = begins[:1] or (get_close_matches(wrong, known, n=1, cutoff=0.7) if wrong else ())
         return "".join(f"; did you mean {name}?" for name in close)
 
 
@@ -101,9 +108,17 @@ def refuse_foreign_options(parser: ArgumentParser, words: Sequence[str]) -> None
         name = word.partition("=")[0]
         if name in known or not name.startswith("-"):
             continue
-        advice, option = _FOREIGN_OPTIONS.get(name) or _of_setting(name)
+        advice, option = _FOREIGN_OPTIONS.get(name) or _of_keyword(name) or _of_setting(name)
         if option in known:
             raise UsageError(parser.prog, f"unrecognized arguments: {name}; {advice}")
+
+
+def _of_keyword(name: str) -> tuple[str, str] | None:
+    """The advice on an option that is a keyword of the library, and that option; None for other options."""
+    from imp_service.api.other_names import SAME  # imported here: few command lines need it
+
+    keyword = SAME.get(name.lstrip("-").replace("-", "_")) if name.startswith("--") else None
+    return None if keyword is None else (f"write {(option := '--' + keyword.replace('_', '-'))}", option)
 
 
 def _of_setting(name: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from imp_service.cli.version import PrintVersion
 
 HELP = "help"
 _HELP_OPTIONS = ("-h", "--help")
-EXAMPLES = ('imp run model.gguf "Why is the sky blue?"', "imp serve", 'imp call "What is 2 plus 3?"', "imp help serve")
+EXAMPLES = ('imp run model.gguf "Why is the sky blue?"', "imp serve", 'imp call "What is imp?"', "imp help serve")
 
 
 def parse(words: Sequence[str]) -> tuple[Command, Namespace]:

@@ -117,7 +117,8 @@ def run(arguments: Namespace) -> int:
     texts = fill(base, filling)
     sys.stdout.write("".join(f"# {line}\n" for line in _comments(filling.name or base.name, sizing, filling)))
     sys.stdout.write("".join(f"---\n{text}" for text in texts))
-    for warning in (*sizing.report.warnings, *(f"{image} is a placeholder" for image in placeholders(texts))):
+    unnamed = (f"{image} is a placeholder, {option} names yours" for image, option in placeholders(texts).items())
+    for warning in (*sizing.report.warnings, *unnamed):
         print(warning_line(warning), file=sys.stderr)
     return 0
 

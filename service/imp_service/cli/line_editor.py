@@ -18,7 +18,7 @@ from imp_service.cli.typed_history import open_history
 
 PROMPT = "> "
 CONTINUED = ". "
-ENDS = "Ctrl-C again ends, so do /exit and Ctrl-D."
+ENDS = "Ctrl-C again ends; so do /exit and Ctrl-D."
 
 
 class LineEditor:

@@ -38,7 +38,9 @@ def run(arguments: Namespace) -> int:
     is_found_by_name = arguments.to is None and arguments.revision is None
     model = f"{PREFIX}{read_reference(arguments.reference)}" if is_found_by_name else str(path)
     inspect, words = parse(["inspect", str(path)])
+    words.is_brief = True
     status = inspect.module().run(words)
     sys.stdout.flush()  # what to type next comes last
-    print(f'— {path}. Next: imp run {model} "…", imp chat {model} or imp serve {model}', file=sys.stderr, flush=True)
+    others = "imp chat, imp serve and imp inspect take the same name"
+    print(f'— Next: imp run {model} "…"; {others}.', file=sys.stderr, flush=True)
     return status

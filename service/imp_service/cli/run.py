@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The built-in model rarely ends a story by itself.
 BUILT_IN_TOKENS = 256
 EXAMPLES = (
-    'imp run "What is 2 plus 3?"',
+    'imp run "What is imp?"',
     'imp run model.gguf --system "Be brief." "Why is the sky blue?"',
     'imp run model.gguf --raw --temperature 0 -n 100 "The sky is blue because"',
     'imp run model.gguf --json-schema schema.json "Describe a cat."',

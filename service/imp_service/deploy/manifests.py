@@ -67,11 +67,14 @@ def fill(base: Base, filling: Filling) -> list[str]:
     return [_written(conf_map), *filled]
 
 
-def placeholders(texts: Sequence[str]) -> list[str]:
-    """Images that are still placeholders."""
+def placeholders(texts: Sequence[str]) -> dict[str, str]:
+    """Images that are still placeholders, with the option of `imp k8s` that names another."""
     pod = workload([yaml.safe_load(text) for text in texts])["spec"]["template"]["spec"]
-    images = [container["image"] for _, container in containers_of(pod)]
-    return [image for image in dict.fromkeys(images) if image.startswith(PLACEHOLDER)]
+    return {
+        container["image"]: "--image" if container["name"] == "imp" else "--app-image"
+        for _, container in containers_of(pod)
+        if container["image"].startswith(PLACEHOLDER)
+    }
 
 
 def _is_fixed(replicas: tuple[int, int] | None) -> bool:

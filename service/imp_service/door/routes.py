@@ -26,7 +26,8 @@ PUBLIC = Policy("anyone", is_health=True)
 # /metrics on the listener of metrics, which has no tokens.
 SCRAPED = Policy("anyone", is_health=True, is_public=True)
 
-OLLAMA = "/api/"
+# How the paths of other APIs begin, and whose they are.
+OTHER_APIS = {"/api/": "Ollama's", "/v1/messages": "Anthropic's", "/completion": "llama-server's own"}
 
 Handler = Callable[[HttpCall], Awaitable[None]]
 # Called with the part of the path that `{id}` matched.
@@ -91,7 +92,12 @@ class Routes:
         for prefix, by_method in self._by_prefix.items():
             if path.startswith(prefix) and len(path) > len(prefix):
                 return by_method, path.removeprefix(prefix)
-        hint = (
-            "; imp does not have Ollama's API: set the client to an OpenAI base URL" if path.startswith(OLLAMA) else ""
-        )
-        raise HeadRefused(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing at this path{hint}")
+        raise HeadRefused(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing at this path{self._hint(path)}")
+
+    def _hint(self, path: str) -> str:
+        """What the client's base URL may be instead."""
+        within = max((each for each in self._by_path if len(each) > 1 and each in path), key=len, default="")
+        if within:
+            return f", did you mean {within}?"
+        whose = next((owner for start, owner in OTHER_APIS.items() if path.startswith(start)), "")
+        return f"; imp does not have {whose} API: set the client to an OpenAI base URL" if whose else ""

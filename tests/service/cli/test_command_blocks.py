@@ -38,6 +38,7 @@ NOT_RUN = {
     r"(IMP_TESTING=ON )?pip install .*": "installs what is under test: .ci/run runs the test command, word by word",
     r"python3 -m venv \.venv && .*": "makes an environment, which the tests have; .ci/run makes one likewise",
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
+    r"imp (run|chat|serve) Qwen3-0\.6B-GGUF.*": "needs that model; test_questions.py names one likewise",
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
     r"podman (build|run) .*": "needs podman and the network; tests/image builds the image with buildah",

@@ -459,7 +459,7 @@ def test_cmd_3_ctrl_c_at_the_prompt_asks_once(tmp_path: Path) -> None:
         for _ in range(2):  # a message in between resets the count
             terminal.wait_until_it_waits()
             terminal.type(CTRL_C)
-            terminal.read_until("Ctrl-C again ends, so do /exit and Ctrl-D.")
+            terminal.read_until("Ctrl-C again ends; so do /exit and Ctrl-D.")
             terminal.read_until(PROMPT)
             terminal.type("hello\r")
             terminal.read_until("[hello]")

@@ -86,7 +86,7 @@ def test_cmd_6_each_example_is_a_command_line(prog: str, example: str, capfd) ->
     ("words", "line"),
     [
         ([], "no command, expected COMMAND; imp help lists them"),
-        (["help", "cnfig"], "invalid choice: 'cnfig'"),
+        (["help", "cnfig"], "cnfig: unknown command; did you mean config?"),
         (["call", "model.gguf"], "PROMPT: model.gguf is a model file, and this asks a server; use imp run model.gguf"),
         (["run", "--raw", "--system", "Be brief.", "Once"], "--system: given together with --raw"),
         (["ps"], "ps: unknown command; imp top watches a running server"),

@@ -131,7 +131,7 @@ def test_the_built_in_model_needs_no_volume_and_placeholders_are_reported(call, 
     assert "/model" not in {m["mountPath"] for c in containers_of(pod_of(documents)) for m in c["volumeMounts"]}
     assert _settings(documents, tmp_path).model.path is None
     assert err == ""
-    assert "placeholder" in _manifests(call, "-m", DEMO)[1]
+    assert "is a placeholder, --image names yours" in _manifests(call, "-m", DEMO)[1]
 
 
 def test_the_pods_settings_are_those_of_the_base_and_set_alone(call, tmp_path, monkeypatch: pytest.MonkeyPatch):

@@ -53,10 +53,12 @@ def test_get_1_a_model_is_downloaded_checked_and_shown(pull, tmp_path: Path) -> 
     model = f"{tmp_path}/here/tiny-Q8_0.gguf"
     assert err.splitlines() == [
         LINK,
-        f'— {model}. Next: imp run {model} "…", imp chat {model} or imp serve {model}',
+        f'— Next: imp run {model} "…"; imp chat, imp serve and imp inspect take the same name.',
     ]
     assert (tmp_path / "here" / "tiny-Q8_0.gguf.sha256").read_text() == f"{LINK}\n"
-    assert "Q8_0" in out and sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
+    head, *_, verdict = out.splitlines()
+    assert head.startswith("tiny-Q8_0.gguf: gguf, ") and verdict.startswith("fits in ") and len(out.splitlines()) < 8
+    assert sorted(p.name for p in (tmp_path / "here").glob("*.*")) == [
         ".cache",
         "tiny-Q8_0.gguf",
         "tiny-Q8_0.gguf.sha256",
@@ -76,9 +78,9 @@ def test_get_1_what_to_type_next_comes_last(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_get_1_the_line_to_serve_a_model_of_the_cache_has_its_name(pull, tmp_path: Path) -> None:
     status, _, err = pull("own/one:tiny-Q8_0.gguf", HF_HOME=str(tmp_path / "home"))
-    assert status == 0 and err.splitlines()[-1].endswith(" or imp serve hf:own/one:tiny-Q8_0.gguf")
+    assert status == 0 and '— Next: imp run hf:own/one:tiny-Q8_0.gguf "…"; ' in err.splitlines()[-1]
     status, _, err = pull("own/one", "--revision", "main", HF_HOME=str(tmp_path / "home"))
-    assert status == 0 and f" or imp serve {tmp_path}/home/" in err
+    assert status == 0 and f"— Next: imp run {tmp_path}/home/" in err
 
 
 BLOCK = 10 * 1024**2  # the library keeps whole blocks of an interrupted download
@@ -249,6 +251,18 @@ def test_get_4_a_directory_brings_neither_code_nor_pickles(pull, hub: Hub, tmp_p
     assert there == set(kept)
 
 
+def test_get_4_a_directory_brings_the_file_that_shows_an_embedding_model(pull, hub: Hub) -> None:
+    header = b'{"embeddings.position_ids": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}'
+    weights = len(header).to_bytes(8, "little") + header + bytes(8)  # a type that no model of text has
+    hub.repositories["own/embedder"] = {
+        "config.json": b'{"model_type": "bert"}',
+        "model.safetensors": weights,
+        "modules.json": b"[]",
+    }
+    status, _, err = pull("own/embedder")
+    assert (status, "this is an embedding model; imp generates text" in err.splitlines()[-1]) == (65, True), err
+
+
 GREEDY = ("-n", "4", "--temperature", "0", "--json")
 
 
@@ -275,6 +289,7 @@ def test_get_5_ls_shows_and_rm_frees(pull, tmp_path: Path) -> None:
     assert pull("hf:own/one", command="rm")[0] == 0
     assert pull(command="ls")[1] == ""
     assert pull("own/one", command="rm")[0] == 66
+    assert "one: not in the cache, imp ls lists what is" in pull("one", command="rm")[2]
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size >= len(MODEL)] == []
 
 
@@ -388,6 +403,18 @@ def test_get_8_a_listing_of_a_wrong_form_is_an_error_of_the_hub(hub: Hub, in_pro
     for revision in ("../../x", "/x", "a/../b"):
         with pytest.raises(CommandError, match=r"USAGE: .*: expected a branch"):
             read_repository(Reference("own/one", None), revision)
+
+
+def test_get_5_rm_takes_the_name_alone_if_it_is_that_of_one_repository(pull, hub: Hub) -> None:
+    hub.repositories["our/many"] = {"m-Q8_0.gguf": MODEL + b" "}
+    for word in ("own/many:Q8_0", "own/one", "our/many"):
+        pull(word)
+    assert pull("many", command="rm")[::2] == (64, "imp: error: USAGE: many: expected one of our/many, own/many\n")
+    assert pull("ONE:q8_0", command="rm")[::2] == (0, "— 4.0 MB freed.\n")
+    assert [line.split()[0] for line in pull(command="ls")[1].splitlines()[1:]] == [
+        "hf:our/many:m-Q8_0.gguf",
+        "hf:own/many:m-Q8_0.gguf",
+    ]
 
 
 def test_get_5_rm_leaves_what_others_use(pull, hub: Hub, tmp_path: Path) -> None:

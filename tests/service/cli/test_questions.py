@@ -16,6 +16,7 @@ from support.command_line import demo_with_keys, error_lines
 from support.pods import pod_of, stream_documents
 from support.scripted_server import scripted_server, story
 from support.stand_in_hub import COMMIT, Hub, stand_in_hub
+from support.terminal_session import terminal_session
 
 QUESTION = "What is imp?"
 GREEDY = ("--temperature", "0", "-n", "16", "--set", "device.threads=1")
@@ -187,3 +188,16 @@ def test_cmd_21_manifests_and_a_unit_are_of_a_downloaded_model(imp: Callable, hu
     assert "initContainers" not in claimed
     [start] = [line for line in run("systemd", "own/two").splitlines() if line.startswith("ExecStart=")]
     assert re.search(rf"{tmp_path}/home/hub/models--own--two/snapshots/{COMMIT}/m-Q4_0.gguf", start)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("without", "printed"), [("", "imp call 'Hello!' "), ("tokenizer.chat_template", "imp call generate 'Once ")]
+)
+def test_cmd_6_a_server_on_a_terminal_prints_a_call_that_its_model_answers(
+    without: str, printed: str, tmp_path: Path
+) -> None:
+    model = demo_with_keys(tmp_path / "model.gguf", without=without)
+    words = ("serve", str(model), "--listen", f"unix://{tmp_path}/imp.sock", "--http", "127.0.0.1:0")
+    with terminal_session(tmp_path, sys.executable, "-m", "imp_service", *words) as terminal:
+        assert printed in terminal.read_until("serving OpenAI's API")

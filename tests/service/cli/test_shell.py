@@ -68,7 +68,7 @@ def _raise(error: BaseException) -> Callable[[], int]:
         (["config"], "ACTION"),
         (["config", "shw"], "invalid choice: 'shw'"),
         (["config", "show", "--orign"], "unrecognized arguments: --orign; did you mean --origin?"),
-        (["config", "show", "--orig"], "unrecognized arguments: --orig"),
+        (["config", "show", "--orig"], "unrecognized arguments: --orig; did you mean --origin?"),
         (["config", "show", "extra"], "unrecognized arguments: extra"),
         (["config", "show", "--config", "a", "--config", "b"], "--config is given twice"),
         (["config", "show", "--set"], "--set: expected one argument"),
@@ -83,6 +83,14 @@ def test_l18_a_bad_command_line_ends_with_64_and_names_the_help(
     line, advice = err.splitlines()
     assert line.startswith("imp: error: USAGE: ") and message in line
     assert re.fullmatch(r"imp( config( show)?)? --help lists what it takes", advice)
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"), [("create", ""), ("server", "; did you mean serve?"), ("comp", "; did you mean completion?")]
+)
+def test_l18_an_unknown_command_gets_one_short_line(word: str, advice: str, capfd: pytest.CaptureFixture[str]):
+    assert shell.main([word, "x"]) == 64
+    assert capfd.readouterr().err.splitlines()[0] == f"imp: error: USAGE: {word}: unknown command{advice}"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +110,12 @@ def test_l18_a_bad_command_line_ends_with_64_and_names_the_help(
         ("serve --n-ctx=4096", "unrecognized arguments: --n-ctx; write --context N"),
         ("serve --gpu-memory-utilization 0.9", "write --set kv.bytes=SIZE; for the memory of the cache"),
         ("serve --kv-cache-dtype fp8", "write --set kv.dtype=q8_0"),
+        ("run --temp 0.1 hi", "unrecognized arguments: --temp; write --temperature"),
+        ("chat --n-predict=5", "unrecognized arguments: --n-predict; write --max-tokens"),
+        ("call --repeat-penalty 1.1 hi", "write --repetition-penalty"),
+        ("run -m x -p hi", "unrecognized arguments: -p; write the prompt as the last word"),
+        ("run -i", "unrecognized arguments: -i; imp chat holds a conversation"),
+        ("run --format json hi", "unrecognized arguments: --format; write --json-schema FILE"),
         ("top --port 9000", "unrecognized arguments: --port 9000"),
         ("ps", "; imp top watches a running server"),
         ("stop", "; Ctrl-C or SIGTERM ends imp serve, and imp admin drain makes it refuse new requests"),

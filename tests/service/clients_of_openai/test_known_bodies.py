@@ -81,6 +81,8 @@ CONTINUE = {
     "tools": [READ_FILE],
     "parallel_tool_calls": False,
 }
+# Applies an edit to a file.
+CONTINUE_APPLY = {**CONTINUE, "prediction": {"type": "content", "content": "x = 1\n"}}
 # Completes the code at the cursor: its own template is in the prompt.
 CONTINUE_AUTOCOMPLETE = {
     "prompt": "<|fim_prefix|>def add(a, b):\n    return <|fim_suffix|>\n<|fim_middle|>",
@@ -182,11 +184,12 @@ CODEX_IGNORED = {
     [
         (CHATS, OPEN_WEBUI, OPEN_WEBUI_IGNORED),
         (CHATS, CONTINUE, set()),
+        (CHATS, CONTINUE_APPLY, {"prediction"}),
         (TEXTS, CONTINUE_AUTOCOMPLETE, set()),
         (CHATS, ZED, set()),
         (RESPONSES, CODEX, CODEX_IGNORED),
     ],
-    ids=["Open WebUI", "Continue", "Continue's autocomplete", "Zed", "Codex CLI"],
+    ids=["Open WebUI", "Continue", "Continue's edits", "Continue's autocomplete", "Zed", "Codex CLI"],
 )
 def test_oai_15_the_body_is_answered(http: HttpServed, path: str, body: dict[str, Any], ignored: set[str]) -> None:
     events = http.client.stream(path, body)

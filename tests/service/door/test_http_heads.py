@@ -187,8 +187,26 @@ def test_htp_5_the_host_of_an_absolute_target_replaces_the_header(http: HttpServ
 def test_htp_5_nothing_in_a_path_is_normalized(http: HttpServed, path: str) -> None:
     reply = exchange(http, head(f"GET {path} HTTP/1.1"), 1)
     assert reply.status == PATHS[path] or (reply.status == 400 and "/" not in path[:1])
-    if path == "/api/tags":
-        assert "Ollama" in reply.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/nosuch", "path"),
+        ("/v1/chat/completion", "path"),
+        ("/api/tags", "; imp does not have Ollama's API: set the client to an OpenAI base URL"),
+        ("/v1/messages", "; imp does not have Anthropic's API: set the client to an OpenAI base URL"),
+        ("/v1/messages/count_tokens", "Anthropic's API: set the client to an OpenAI base URL"),
+        ("/completion", "; imp does not have llama-server's own API: set the client to an OpenAI base URL"),
+        ("/v1/v1/chat/completions", ", did you mean /v1/chat/completions?"),
+        ("/v1/chat/completions/chat/completions", ", did you mean /v1/chat/completions?"),
+        ("/openai/responses", ", did you mean /responses?"),
+        ("/v1/models/", ", did you mean /v1/models?"),
+    ],
+)
+def test_htp_5_a_wrong_base_url_is_answered_with_the_right_path(http: HttpServed, path: str, hint: str) -> None:
+    reply = exchange(http, head(f"GET {path} HTTP/1.1"), 1)
+    assert reply.status == 404 and reply.error["message"].endswith(hint), reply.error
 
 
 METHODS = {

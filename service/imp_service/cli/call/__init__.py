@@ -27,7 +27,7 @@ _METHODS = {
     "chat": _Method(
         "answer a message; without one, start a conversation (the default method)",
         call_chat.configure_chat,
-        ('imp call "What is 2 plus 3?"', 'imp call chat --system "Be brief." --drop-oldest'),
+        ('imp call "What is imp?"', 'imp call chat --system "Be brief." --drop-oldest'),
     ),
     "generate": _Method(
         "continue a text",
@@ -63,7 +63,7 @@ _METHODS = {
     ),
 }
 EXAMPLES = (
-    'imp call "What is 2 plus 3?"',
+    'imp call "What is imp?"',
     "imp call chat --target imp.example:50051 --tls",
     "imp help call generate",
 )

@@ -36,6 +36,12 @@ def cached_models() -> list[CachedModel]:
     return found
 
 
+def repositories_named(name: str) -> list[str]:
+    """The cached repositories that NAME or OWNER/NAME names. Upper and lower case are alike."""
+    known = {model.reference.repository for model in cached_models()}
+    return sorted(each for each in known if name.lower() in (each.lower(), each.partition("/")[2].lower()))
+
+
 def cached_folder(reference: Reference, revision: str | None) -> Path | None:
     """The folder of the cache with the files of this revision."""
     repository = Path(constants.HF_HUB_CACHE) / (_KIND + reference.repository.replace("/", "--"))
@@ -59,7 +65,7 @@ def _model(name: str, folder: Path, choice: Choice) -> CachedModel:
 
 def remove(word: str) -> int:
     """Deletes the files of a model, or of all models of a repository; returns the bytes. Raises CommandError."""
-    reference = read_reference(word)
+    reference = read_reference(word) if "/" in word else _named(word)
     models = [model for model in cached_models() if model.reference.repository == reference.repository]
     if reference.wanted is not None:
         chosen = choose([model.choice for model in models], reference.wanted)
@@ -67,6 +73,17 @@ def remove(word: str) -> int:
     if not models:
         raise CommandError("HUB_NOT_FOUND", f"{word}: not in the cache, imp ls lists what is")
     return sum(remove_file(model.folder / file.name) for model in models for file in model.choice.files)
+
+
+def _named(word: str) -> Reference:
+    """The downloaded repository with this name, whoever owns it. Raises CommandError unless it is one."""
+    name, _, wanted = word.partition(":")
+    found = repositories_named(name)
+    if not found:
+        raise CommandError("HUB_NOT_FOUND", f"{word}: not in the cache, imp ls lists what is")
+    if len(found) > 1:
+        raise CommandError("USAGE", f"{word}: expected one of {', '.join(found)}")
+    return Reference(found[0], wanted or None)
 
 
 def remove_file(path: Path) -> int:

@@ -14,7 +14,7 @@ _WEIGHTS = re.compile(r"\.(gguf|safetensors)$", re.IGNORECASE)
 _GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
 # The files of a directory that imp reads. It downloads no other files: no code, no pickles.
 _OF_DIRECTORY = re.compile(
-    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template)\.json"
+    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules)\.json"
     r"|merges\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
     r"|[^/]+\.safetensors(\.index\.json)?"
 )

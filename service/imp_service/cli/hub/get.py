@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models
+from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models, repositories_named
 from imp_service.cli.hub.choose import Choice, choices_of, choose, models_of, require_whole
 from imp_service.cli.hub.hub import Repository, Told, download, read_repository
 from imp_service.cli.hub.reference import PREFIX, Reference, read_reference
@@ -98,17 +98,13 @@ def find_downloaded(name: str) -> HubModel | None:
     Upper and lower case are alike. Uses no network. Raises CommandError if the name fits several models.
     """
     wanted_name, colon, wanted = name.partition(":")
-    known = [model.reference for model in cached_models()]
-    repositories = {
-        reference.repository
-        for reference in known
-        if wanted_name.lower() in (reference.repository.lower(), reference.repository.partition("/")[2].lower())
-    }
-    found = [find_cached(f"{repository}{colon}{wanted}") for repository in sorted(repositories)]
+    repositories = repositories_named(wanted_name)
+    found = [find_cached(f"{repository}{colon}{wanted}") for repository in repositories]
     if len(found) == 1 and found[0] is not None:
         return found[0]
     if not repositories:
         return None
+    known = (model.reference for model in cached_models())
     names = ", ".join(sorted(str(reference) for reference in known if reference.repository in repositories))
     raise CommandError("MODEL_MISSING", f"{name}: no single downloaded model, expected one of {names}")
 

@@ -24,7 +24,8 @@ def read_reference(word: str) -> Reference:
     if found is None and (address := _read_address(word)) is not None:
         return address
     if found is None or not is_repository(found[1]):
-        raise CommandError("USAGE", f"{word}: expected OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, such as Q4_K_M")
+        expected = "OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, such as Qwen/Qwen3-0.6B-GGUF:Q8_0"
+        raise CommandError("USAGE", f"{word}: expected {expected}")
     return Reference(found[1], found[2])
 
 

@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(prog=parser.prog)
+    parser.set_defaults(prog=parser.prog, is_brief=False)  # imp pull sets is_brief
     add_draft_option(parser, "plan also for guesses of")
     add_context_option(parser)
     add_settings_options(parser)
@@ -104,9 +104,12 @@ def _report(arguments: Namespace, shown: str | None) -> int:
         found = report_object(file, report, text, checked, arguments.tensors)
         sys.stdout.write(json.dumps(found if shown is None else {**found, "path": shown}, indent=2) + "\n")
     else:
-        from imp_service.cli.inspect.report import write_report
+        from imp_service.cli.inspect.report import write_brief_report, write_report
 
-        write_report(sys.stdout, file, report, text, checked, with_tensors=arguments.tensors)
+        if arguments.is_brief:
+            write_brief_report(sys.stdout, file, report, text)
+        else:
+            write_report(sys.stdout, file, report, text, checked, with_tensors=arguments.tensors)
     return 0
 
 

@@ -95,9 +95,8 @@ _PURPOSES = {
 def write_report(
     out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport", checked: str, *, with_tensors: bool
 ) -> None:
-    name = file.path.rpartition("/")[2]
-    out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
-    _write_text(out, text)
+    _write_head(out, file, report, text)
+    _write_ends(out, text)
     _write_sampling(out, text.sampler)
     if checked:
         out.write(f"checked: {checked}, tokenizer and chat template are good\n")
@@ -108,12 +107,25 @@ def write_report(
     if report.draft is not None:
         _write_draft(out, report.draft)
     _write_memory(out, report.memory)
+    _write_warnings(out, report)
+
+
+def write_brief_report(out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport") -> None:
+    """What it is, whether it can chat, and whether it fits."""
+    _write_head(out, file, report, text)
+    out.write(f"{verdict(report.memory)}\n")
+    _write_warnings(out, report)
+
+
+def _write_warnings(out: TextIO, report: "ModelReport") -> None:
     for warning in report.warnings:
         out.write(f"{warning_line(warning)}\n")
 
 
-def _write_text(out: TextIO, text: "TextReport") -> None:
-    """The tokenizer, the chat template, the dialect, and the tokens that end a text."""
+def _write_head(out: TextIO, file: "ModelFile", report: "ModelReport", text: "TextReport") -> None:
+    """The file, the tokenizer, the chat template and the dialect."""
+    name = file.path.rpartition("/")[2]
+    out.write(f"{name}: {file.format}, {report.architecture}, {describe_weights(file.tensors)}\n")
     if text.fault:
         out.write(f"text: none, neither imp run nor imp chat works: {excerpt(text.fault, 400)}\n")
     else:
@@ -125,6 +137,10 @@ def _write_text(out: TextIO, text: "TextReport") -> None:
         plain = f"plain (all output is content{tells})"
         calls = plain if text.dialect == "plain" else text.dialect
         out.write(f"dialect: {calls}\n")
+
+
+def _write_ends(out: TextIO, text: "TextReport") -> None:
+    """The tokens that end a text."""
     out.write("\nend tokens\n" if text.ends else "\nend tokens: none, a text runs to its limit\n")
     rows = [(str(end.token_id), excerpt(end.text, 64), excerpt(", ".join(end.sources), 300)) for end in text.ends]
     write_table(out, ("id", "token", "source"), rows, "  ")

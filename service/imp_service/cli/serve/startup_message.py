@@ -109,7 +109,8 @@ def curl_line(service: "Service") -> str:
 def call_line(service: "Service") -> str:
     """A command that calls this server, ready to paste into another shell of this machine."""
     settings = service.host.config.settings
-    words = ["imp", "call", "generate", "Once upon a time"]
+    continues = ["generate", "Once upon a time"]  # without a chat template
+    words = ["imp", "call", *(continues if service.host.model.text.templates.is_empty else ["Hello!"])]
     # Prefers an address of this machine; a wildcard address is reached by loopback.
     addresses = [Address(text) for text in service.server.addresses]
     chosen = next((address for address in addresses if address.is_local), addresses[0])

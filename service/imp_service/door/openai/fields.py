@@ -118,13 +118,14 @@ WITHOUT_EFFECT: Table = {
     ),
     "store": Accepted(kinds.flag, "answers are never stored"),
     "modalities": Accepted(kinds.only(["text"]), "output is text"),
+    "prediction": Ignored("output is the same without it"),
+    "truncation": Accepted(kinds.only_or_ignored(("disabled",), ("auto",)), "input beyond the context is refused"),
     "verbosity": Accepted(kinds.only_or_ignored(("medium",), ("low", "high")), "the model decides"),
 }
 UNSUPPORTED: Table = {
     "functions": Refused("use `tools`"),
     "function_call": Refused("use `tool_choice`"),
     "audio": Refused("output is text"),
-    "prediction": Refused("leave it out: output is the same without it"),
     "web_search_options": Refused("imp does not search the web"),
     "moderation": Refused("imp does not moderate"),
     "suffix": Refused("put the whole prompt, with the model's fill-in-the-middle tokens, into `prompt`"),
@@ -181,6 +182,7 @@ OTHER_SERVERS: Table = {
     "cache": Ignored("it is for a gateway's cache"),
     "provider": Ignored("it is for OpenRouter's choice of a server"),
     "route": Ignored("it is for OpenRouter's choice of a server"),
+    "usage": Ignored("an answer has it; in a stream `stream_options` asks for it"),
     "timings_per_token": Ignored("`imp_` metrics have the timings"),
     "return_progress": Ignored("a stream begins with the output"),
     "backend_sampling": Ignored("imp chooses where it samples"),
@@ -247,6 +249,7 @@ CHAT: Table = {
     "echo": Accepted(kinds.only(False), "`/v1/completions` can repeat its prompt"),
     "raw": Accepted(kinds.only(False), "`/v1/completions` continues a text"),
     "system": Refused("send a message of role `system`"),
+    **dict.fromkeys(("prompt", "input"), Refused("use `messages`, or `/v1/completions` for a text")),
 }
 COMPLETIONS: Table = {
     "prompt": Sets(kinds.anything, "prompt", "a string, token ids, or a list of either"),
@@ -259,6 +262,8 @@ COMPLETIONS: Table = {
     **dict.fromkeys(THINKING, Ignored("a text has no chat template")),
     "raw": Accepted(kinds.only(True), "a text has no chat template: `/v1/chat/completions` uses it"),
     "system": Refused("use `/v1/chat/completions` with a message of role `system`"),
+    "messages": Refused("use `/v1/chat/completions`"),
+    "input": Refused("use `prompt`"),
 }
 RESPONSES: Table = {
     "input": Sets(
@@ -291,7 +296,6 @@ RESPONSES: Table = {
     **names_of_limit("max_output_tokens"),
     "metadata": Sets(kinds.labels, "", "returned with the response"),
     "background": Accepted(kinds.only(False), "a response ends with its call"),
-    "truncation": Accepted(kinds.only_or_ignored(("disabled",), ("auto",)), "input beyond the context is refused"),
     "raw": Accepted(kinds.only(False), "`/v1/completions` continues a text"),
     "system": Refused("use `instructions`"),
     "suffix": UNSUPPORTED["suffix"],

@@ -48,7 +48,7 @@ class Reading:
             if name in table:
                 self._take(name, value)
             else:
-                self._take_unknown(name, name, table)
+                self._take_unknown(name, name, _with_effect(table))
 
     def options(self, group: str) -> dict[str, Any]:
         """The options of imp that the fields set, of one group such as `sampling`."""
@@ -171,6 +171,11 @@ class Reading:
         hint = f", did you mean {close[0]}?" if close else ""
         remedy = "" if self._unknown else f" ({REMEDY})"
         self._unknown.append(Violation(path, f"unknown field{hint}{remedy}"))
+
+
+def _with_effect(table: Table) -> list[str]:
+    """The fields to propose in place of an unknown one: not those that are refused or do nothing."""
+    return [name for name, row in table.items() if isinstance(row, Sets | Means)]
 
 
 def _is_in(name: str, path: str) -> bool:

@@ -220,6 +220,7 @@ ALWAYS_ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "dynatemp_range": ([0, 0.0], 0.5),
     "use_beam_search": ([False], True),
     "num_beams": ([1], 2),
+    "truncation": (["disabled"], "none"),
     "include_reasoning": ([True], "x"),
     "reasoning_format": (["auto", "deepseek", "parsed"], "raw"),
 }
@@ -238,7 +239,6 @@ ANYWAY: Mapping[str, Mapping[str, tuple[list[Any], Any]]] = {
         **ALWAYS_ANYWAY,
         "background": ([False], True),
         "raw": ([False], True),
-        "truncation": (["disabled"], "none"),
         "stream_options": ([{}], {"include_usage": True}),
     },
 }

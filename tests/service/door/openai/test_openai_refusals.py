@@ -346,6 +346,32 @@ def test_htp_5_an_unknown_field_is_reported_with_the_nearest_name(http: HttpServ
     assert reply.refusal == (400, "unknown_parameter", "promt")
 
 
+@pytest.mark.parametrize("name", ["function_calling", "kv_transfer_params", "thinking_budget_tokens"])
+def test_htp_5_no_field_that_is_refused_or_does_nothing_is_proposed(http: HttpServed, name: str) -> None:
+    reply = http.chat(SAID, **{name: 1})
+    assert reply.refusal == (400, "unknown_parameter", name)
+    assert "did you mean" not in reply.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "right"),
+    [
+        (CHAT, {"prompt": "x"}, "`messages`"),
+        (CHAT, {"input": "x"}, "`messages`"),
+        (COMPLETIONS, {"messages": SAID}, "`/v1/chat/completions`"),
+        (COMPLETIONS, {"input": "x"}, "`prompt`"),
+        ("/v1/responses", {"messages": SAID}, "`input`"),
+    ],
+    ids=name_of,
+)
+def test_htp_5_the_input_of_another_path_is_answered_with_the_right_one(
+    http: HttpServed, path: str, body: dict[str, Any], right: str
+) -> None:
+    reply = http.client.post(path, body)
+    (name,) = body
+    assert reply.refusal == (400, INVALID, name) and right in reply.error["message"], reply.error
+
+
 SCHEMA = {"name": "n", "description": "d", "schema": {"const": 1}, "strict": None}
 
 

@@ -98,6 +98,7 @@ def test_oai_14_harmless_names_are_ignored_and_listed(http: HttpServed, path: st
     table, plain = TABLES[path], words(http, path, {})
     names = [name for name, row in table.items() if isinstance(row, Ignored)]
     harmless = {"keep_alive", "num_ctx", "num_keep", "id_slot", "provider", "timings_per_token", "client_metadata"}
+    harmless |= {"prediction", "usage"}
     assert harmless <= {*names}
     for name in names:
         for value in ("5m", 4096, {"order": ["x"]}, [1], True):
@@ -112,8 +113,9 @@ def test_oai_14_harmless_names_are_ignored_and_listed(http: HttpServed, path: st
 @pytest.mark.parametrize("path", TABLES)
 def test_oai_14_a_wish_that_changes_no_answer_is_ignored_and_listed(http: HttpServed, path: str) -> None:
     wishes: dict[str, Any] = {"verbosity": "low", "service_tier": "flex", "include_reasoning": False}
+    wishes["truncation"] = "auto"
     if path == RESPONSE:
-        wishes |= {"truncation": "auto", "text.verbosity": "high", "reasoning.summary": "detailed"}
+        wishes |= {"text.verbosity": "high", "reasoning.summary": "detailed"}
     for name, value in wishes.items():
         field, _, member = name.partition(".")
         reply = http.client.post(path, {**base_of(path), field: {member: value} if member else value})
