@@ -28,7 +28,7 @@ AT_LEAST = {
     "examples": 9,
     "files": 113,
     "gpu": 73,
-    "house": 119,
+    "house": 150,
     "image": 9,
     "model": 170,
     "parity": 48,

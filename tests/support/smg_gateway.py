@@ -14,12 +14,15 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from support.command_line import clean_environment
-from support.http_calls import HttpClient
 from support.patience import HANGS_AFTER
 from support.ray_serve import free_ports
 from support.server_process import ServerProcess, server_process
+
+if TYPE_CHECKING:
+    from support.http_calls import HttpClient
 
 LOOK_AGAIN = 0.1
 
@@ -40,7 +43,6 @@ class Gateway:
     @cached_property
     def client(self) -> HttpClient:
         """A client that checks every answer; needs the extra `test`."""
-        from support.http_calls import HttpClient
 
         return HttpClient(self.socket)
 
@@ -96,6 +98,8 @@ class Pair:
     @property
     def doors(self) -> Sequence[HttpClient]:
         """A client of each server that bypasses the gateway."""
+        from support.http_calls import HttpClient  # imports openai, which a bench with this module does not need
+
         return [HttpClient(partial(_connected, server)) for server in self.servers]
 
 
