@@ -10,8 +10,8 @@ namespace imp {
 
 // Of n tenants with work, each is entitled to an n-th of the time. To a tenant, a shared step is worth the time that
 // its rows take in a step of their own: on a device that computes few rows as fast as one, nearly all of the step. What
-// a tenant lacks is added up. If it lacks as much as a step of its own takes, it gets such a step. So its pace is at
-// least an n-th of the pace that it has alone, however many sequences the others have.
+// a tenant lacks is added up. If it lacks as much as a step of its own takes, it gets such a step. So its pace is about
+// an n-th of the pace that it has alone, or more. Guesses count as if a shared step had as many as a step of its own.
 //
 // The time of a step of its own is measured in such steps. Between them the estimate decays, so that it is measured
 // again from time to time. It starts at the tenant's part of a shared step by rows, which is less than it can be.

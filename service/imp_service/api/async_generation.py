@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -41,7 +42,7 @@ class Generation(Waiting, Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-class InThread(Generic[W]):
+class InThread(ABC, Generic[W]):
     """Waits in a thread of its own, so the event loop goes on. Begins when it is read."""
 
     def __init__(self, begin: Callable[[], W]) -> None:
@@ -64,9 +65,9 @@ class InThread(Generic[W]):
         return f"<{type(self).__name__}, {state}: {self._how}>"
 
     @property
+    @abstractmethod
     def _how(self) -> str:
         """How to get the output."""
-        raise NotImplementedError
 
     async def results(self) -> list[GenerationResult]:
         """As `Generation.results()`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from types import TracebackType
@@ -78,7 +79,7 @@ def _path_in(name: str, path: str) -> str:
     return path
 
 
-class Several(Generic[G]):
+class Several(ABC, Generic[G]):
     """What is the same for generations in this process and on a server."""
 
     def __init__(self, begins: Sequence[Callable[[], G]], at_once: int) -> None:
@@ -138,9 +139,9 @@ class Several(Generic[G]):
         for each in self._begun:
             each.close()
 
+    @abstractmethod
     def _go_on(self, least: int) -> None:
         """Begins further ones, perhaps after waiting for earlier ones; with `least`, so many in all."""
-        raise NotImplementedError
 
     def _begin(self, least: int = 0) -> None:
         """Begins those for which there is room, and so many in all. A full queue takes no more until one ends."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,31 +13,10 @@ import pytest
 import imp_service
 from imp_service import ChatMessage, ChatPrompt, Client, Error, FieldsInvalid, GenerationRequest, LanguageModel
 from support.patience import HANGS_AFTER
-from support.served import Served, serve
+from support.served import Served
 
 PROMPTS = ["Once upon a time", "The weather today is", "Lily and Tom went to the market.", "A small cat"]
 SAMPLED: dict[str, Any] = {"max_tokens": 12, "temperature": 1, "seed": 7}
-
-
-@pytest.fixture(scope="module")
-def library() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
-
-
-@pytest.fixture(scope="module", params=["load", "connect"])
-def model(request: pytest.FixtureRequest, library: LanguageModel, served: Served) -> Iterator[LanguageModel | Client]:
-    if request.param == "load":
-        yield library
-    else:
-        with imp_service.connect(served.address) as client:
-            yield client
 
 
 def alone(model: LanguageModel | Client, prompts: list[Any], **options: Any) -> list[list[int]]:

@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 import imp_service
 from imp_service import Client, LanguageModel
 from imp_service.api.shown import MOST_SHOWN
 from imp_service.api.tool_calls import ToolCallDelta
-from support.served import Served, serve
+from support.served import Served
 
 PROMPT = "Once upon a time"
 STORY = ", in a little house near the farm"
 GREEDY: dict[str, Any] = {"max_tokens": 8, "temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def library() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
-
-
-@pytest.fixture(scope="module", params=["load", "connect"])
-def model(request: pytest.FixtureRequest, library: LanguageModel, served: Served) -> Iterator[LanguageModel | Client]:
-    if request.param == "load":
-        yield library
-    else:
-        with imp_service.connect(served.address) as client:
-            yield client
 
 
 def test_lib_8_a_model_shows_its_name_its_size_and_where_it_runs() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from support.growing_markdown import grown_and_whole
 from support.http_served import HttpServed
 
 # LaTeX -> its MathML, without attributes and without rows of one thing.
@@ -134,15 +135,9 @@ def test_ply_10_lines_that_look_like_a_list_belong_to_their_formula(http: HttpSe
 
 @pytest.mark.long
 def test_ply_10_a_formula_that_grows_is_drawn_as_the_whole_one(http: HttpServed, visit: Any) -> None:
-    code = """text => {
-        const [grown, whole] = [document.createElement('div'), document.createElement('div')]
-        for (let n = 0; n <= text.length; n++) drawMarkdown(grown, text.slice(0, n))
-        drawMarkdown(whole, text)
-        return [grown.innerHTML, whole.innerHTML]
-    }"""
     with visit(http) as it:
         for text in ("a $x_1$ *b*\n\n\\[\nx\n+ y\n\\]\nc", "\n".join(f"- ${source}$" for source in DRAWN), *NO_FORMULA):
-            grown, whole = it.page.evaluate(code, text)
+            grown, whole = grown_and_whole(it, text)
             assert grown == whole
 
 

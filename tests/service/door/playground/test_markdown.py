@@ -10,6 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import expect
 
+from support.growing_markdown import grown_and_whole
 from support.http_served import HttpServed
 
 # Seconds of processor time, far below those of a quadratic algorithm.
@@ -162,15 +163,9 @@ def test_ply_6_answers_are_drawn_as_another_library_draws_them(http: HttpServed,
 
 @pytest.mark.long
 def test_ply_6_a_growing_answer_is_drawn_as_the_whole_one(http: HttpServed, visit: Any) -> None:
-    code = """text => {
-        const [grown, whole] = [document.createElement('div'), document.createElement('div')]
-        for (let n = 0; n <= text.length; n++) drawMarkdown(grown, text.slice(0, n))
-        drawMarkdown(whole, text)
-        return [grown.innerHTML, whole.innerHTML]
-    }"""
     with visit(http) as it:
         for text in SAME_AS_ORACLE:
-            grown, whole = it.page.evaluate(code, text)
+            grown, whole = grown_and_whole(it, text)
             assert grown == whole, text
 
 
