@@ -9,9 +9,10 @@
 namespace imp {
 
 // Of n tenants with work, each is entitled to an n-th of the time. To a tenant, a shared step is worth the time that
-// its rows take in a step of their own: on a device that computes few rows as fast as one, nearly all of the step. What
-// a tenant lacks is added up. If it lacks as much as a step of its own takes, it gets such a step. So its pace is about
-// an n-th of the pace that it has alone, or more. Guesses count as if a shared step had as many as a step of its own.
+// its rows take in a step of their own: on a device that computes few rows as fast as one, nearly all of the step. It
+// is worth less if fewer guesses are right in it than in a step of its own. What a tenant lacks is added up. If it
+// lacks as much as a step of its own takes, it gets such a step. So its pace is about an n-th of the pace that it has
+// alone, or more.
 //
 // The time of a step of its own is measured in such steps. Between them the estimate decays, so that it is measured
 // again from time to time. It starts at the tenant's part of a shared step by rows, which is less than it can be.
@@ -24,6 +25,8 @@ class OwnSteps {
   const Tenant* choose(std::span<Tenant* const> busy, std::int64_t step_ns);
   // Counts rows that the next step evaluates for a tenant.
   void add_rows(Tenant& tenant, int n_rows, bool decodes) noexcept;
+  // Counts a guess of the last step, which turned out to be right.
+  static void add_right_guess(Tenant& tenant) noexcept { ++tenant.pace.n_right; }
 
  private:
   void learn(Tenant& tenant, std::int64_t step_ns, int n_tenants) const noexcept;

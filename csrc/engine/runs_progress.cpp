@@ -96,6 +96,7 @@ int Runs::verify_rows(StepRow& row, std::span<Draw> draws) {
     const bool is_guessed = draw.result.status == SampleStatus::ok && draw.result.token == draw.guess;
     if (draw.n_guesses_before > 0) {
       for (DraftCounts* each : counts) ++each->n_accepted;
+      Scheduler::count_right_guess(sequence);
     }
     if (is_guessed) ++row.n_right;
     if (!deliver(draw)) return n_rows;

@@ -86,6 +86,7 @@ class Scheduler {
   void next_step(std::int64_t now_ns, StepPlan& plan);
   // Counts rows that were added to a plan as service of the sequence's tenant.
   void charge(const Sequence& sequence, int n_rows) { tenants_.charge(*sequence.scheduling.tenant, n_rows); }
+  static void count_right_guess(const Sequence& sequence) { OwnSteps::add_right_guess(*sequence.scheduling.tenant); }
   // Whether next_step would preempt, evict and refuse nobody.
   bool next_step_displaces_nobody() const;
   // Takes the blocks of a running generation. It returns to the head of the queue and is recomputed.

@@ -17,6 +17,8 @@ struct TenantPace {
   std::uint64_t step = 0;  // the last step with rows of the tenant, and these rows
   int n_decode_rows = 0;
   int n_prefill_rows = 0;
+  int n_right = 0;     // right guesses since the last step was planned
+  double outputs = 1;  // of a decode row, with its right guesses: running mean of the steps of its own
 };
 
 struct Tenant {

@@ -97,6 +97,25 @@ def test_sch_7_a_pause_of_the_process_changes_nothing_for_long() -> None:
     assert 0.45 <= tokens["b"] * slow_with_rows(1) / time <= 0.6
 
 
+@pytest.mark.parametrize("n_shared", [0, 1])
+def test_sch_7_right_guesses_of_a_step_of_its_own_are_part_of_the_pace(n_shared: int) -> None:
+    """A step of its own verifies seven right guesses of the stream, a shared step fewer."""
+    bench = make_bench()
+    tenant_of = generate(bench, a=60, b=1)
+    n_outputs, now, begin = 0, 1, 0
+    for step in range(2400):
+        if step == 400:
+            n_outputs, begin = 0, now
+        rows = bench.next_step(now)["rows"]
+        n_right = 7 if len(rows) == 1 else n_shared
+        now += slow_with_rows(sum(n for _, n, _ in rows) + n_right)
+        bench.advance()
+        for name in [name for name, _, _ in rows if tenant_of[name] == "b"]:
+            bench.count_right_guesses(name, n_right)
+            n_outputs += 1 + n_right
+    assert 0.46 <= n_outputs / 8 * slow_with_rows(8) / (now - begin) <= 0.56
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sch_7_with_random_demand_no_step_is_empty(seed: int) -> None:
     """Four tenants with few or many streams, in a cache that is too small for all of them."""

@@ -92,6 +92,11 @@ class SchedulerBench {
     return left;
   }
 
+  // The last step verified guesses of the sequence, and this many were right.
+  void count_right_guesses(SequenceId id, int n_right) {
+    for (int i = 0; i < n_right; ++i) Scheduler::count_right_guess(*sequences_.at(id));
+  }
+
   int n_available() const { return blocks_.n_available(); }
   std::uint64_t n_preemptions() const { return scheduler_.n_preemptions(); }
   int preemptions_of(SequenceId id) const { return sequences_.at(id)->run->n_preemptions; }
@@ -156,6 +161,7 @@ void register_testing_scheduler(py::module_& module) {
       .def("close", &SchedulerBench::close)
       .def("next_step", &SchedulerBench::next_step)
       .def("advance", &SchedulerBench::advance)
+      .def("count_right_guesses", &SchedulerBench::count_right_guesses)
       .def("preemptions_of", &SchedulerBench::preemptions_of)
       .def("is_running", &SchedulerBench::is_running)
       .def("held", &SchedulerBench::held)
