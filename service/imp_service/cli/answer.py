@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from imp_service.cli.terminal import print_dim
+
 if TYPE_CHECKING:
     from imp_service.api.replies import Finished, Reply, SparsePrefillReport, SpeculationReport, Started
     from imp_service.cli.terminal import TextWriter
@@ -137,3 +139,11 @@ def answer_object(answer: Answer) -> dict[str, object]:
         "sparse_prefill": None if started.sparse_prefill is None else asdict(started.sparse_prefill),
         "timings": {**timings, "first_token": answer.first_token_seconds},
     }
+
+
+def print_end(answer: Answer, verbose: bool) -> None:
+    """Prints why an answer ended, unless the model ended it; with `verbose` its tokens and their speed too."""
+    if answer.finished is not None and (verbose or answer.is_approximate):
+        print_dim(f"— {answer.summary}.")
+    elif answer.end:
+        print_dim(f"— {answer.end}.")

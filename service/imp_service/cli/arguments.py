@@ -29,6 +29,7 @@ _HTTP = "write --http HOST:PORT, or --listen HOST:PORT for gRPC"
 # Options of other tools that are no settings: what imp has in their place, and the option that a command then has.
 _FOREIGN_OPTIONS = {
     **dict.fromkeys(("--port", "--host"), (_HTTP, "--http")),
+    **dict.fromkeys(("--grpc", "--grpc-port"), ("write --listen HOST:PORT", "--listen")),
     **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), ("write -m hf:OWNER/NAME:TYPE", "--model")),
     **dict.fromkeys(("-p", "--prompt"), ("write the prompt as the last word", "--raw")),
     **dict.fromkeys(("-i", "-cnv", "--interactive", "--conversation"), ("imp chat holds a conversation", "--raw")),

@@ -4,13 +4,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from imp_service.cli.answer import Answer, collect, print_end
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options, begin_dialogue
+from imp_service.cli.local_request import sampled_request
+from imp_service.cli.options.output import add_output_options, check_output_options
 from imp_service.cli.options.sampling import number_names
 from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
 from imp_service.cli.options.words import add_words, load_named_model, read_words, split_words
-from imp_service.cli.run import add_output_options, check_output_options, print_end, sampled_request
 from imp_service.cli.terminal import answer_writer
 
 if TYPE_CHECKING:
@@ -35,9 +37,13 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    return converse(arguments, split_words(arguments, is_model=True))
+
+
+def converse(arguments: Namespace, words: Sequence[str]) -> int:
+    """Answers the message of these words, or holds a conversation without them."""
     from imp_service.cli.banner import print_banner
 
-    words = split_words(arguments, is_model=True)
     config = load_model_settings(arguments)
     check_output_options(arguments)
     runtime, file = load_named_model(config, arguments, words)
@@ -65,8 +71,6 @@ class _LocalResponder:
         self._writer = answer_writer(plain=arguments.plain or bool(arguments.json_schema or arguments.regex))
 
     def answer(self, dialogue: Dialogue) -> ChatAnswer:
-        from imp_service.cli.answer import Answer, collect
-
         writer, answer, is_stopped = self._writer, Answer(), False
         try:
             with self._model.generate(self._request(dialogue)) as generation:

@@ -16,7 +16,7 @@ from support.command_line import demo_with_keys, error_lines
 from support.pods import pod_of, stream_documents
 from support.scripted_server import scripted_server, story
 from support.stand_in_hub import COMMIT, Hub, stand_in_hub
-from support.terminal_session import terminal_session
+from support.terminal_session import PROMPT, terminal_session
 
 QUESTION = "What is imp?"
 GREEDY = ("--temperature", "0", "-n", "16", "--set", "device.threads=1")
@@ -97,6 +97,15 @@ def test_cmd_19_a_model_without_a_question_says_what_to_type(call, path: str, mo
         "",
         "imp: error: USAGE: PROMPT: expected a question; imp chat model.gguf begins a conversation",
     )
+
+
+def test_cmd_19_on_a_terminal_a_model_without_a_question_begins_a_conversation(path: str, tmp_path: Path) -> None:
+    words = ("run", str(Path(path).resolve()), *GREEDY)
+    with terminal_session(tmp_path, sys.executable, "-m", "imp_service", *words) as terminal:
+        terminal.read_until("/exit or Ctrl-D ends")
+        terminal.read_until(PROMPT)
+        terminal.type(f"{QUESTION}\r")
+        terminal.read_until("imp is a small server")
 
 
 def test_cmd_19_a_word_may_be_an_entry_of_models(call, path: str) -> None:

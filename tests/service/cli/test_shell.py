@@ -102,6 +102,7 @@ def test_l18_an_unknown_command_gets_one_short_line(word: str, advice: str, capf
         ("run -ngl 99 x", "unrecognized arguments: -ngl; write --set device.kind=cuda"),
         ("serve --gpu", "--set device.kind=cuda"),
         ("bench --gpu-layers 9", "--set device.kind=cuda"),
+        ("serve --grpc 50051", "unrecognized arguments: --grpc; write --listen HOST:PORT"),
         ("serve --ctx-size 4096", "write --context N"),
         ("serve -hf a/b:Q8_0", "write -m hf:OWNER/NAME:TYPE"),
         ("serve --threads 2", "write --set device.threads=N"),
