@@ -160,6 +160,9 @@ OTHER_SERVERS: Table = {
     "include_reasoning": Accepted(
         kinds.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
     ),
+    "separate_reasoning": Accepted(
+        kinds.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
+    ),
     "reasoning_format": Accepted(
         kinds.only("auto", "deepseek", "parsed"), "reasoning is never in the text; chats have `reasoning_content`"
     ),

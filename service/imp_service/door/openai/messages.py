@@ -59,6 +59,12 @@ def _tool_calls(value: Any) -> str:
     return json.dumps(entries(value), ensure_ascii=False) if entries(value) else ""
 
 
+def _no_images(value: Any) -> None:
+    """Ollama's member for images. Its clients send it empty too."""
+    if entries(value):
+        raise Mismatch(NO_TEXT)
+
+
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "role": text,
     "content": content_of,
@@ -71,4 +77,5 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "reasoning": text,
     "audio": refused("messages are text"),
     "function_call": refused("use tool_calls"),
+    "images": _no_images,
 }

@@ -222,6 +222,7 @@ ALWAYS_ANYWAY: Mapping[str, tuple[list[Any], Any]] = {
     "num_beams": ([1], 2),
     "truncation": (["disabled"], "none"),
     "include_reasoning": ([True], "x"),
+    "separate_reasoning": ([True], "x"),
     "reasoning_format": (["auto", "deepseek", "parsed"], "raw"),
 }
 CHAT_ANYWAY = {

@@ -71,6 +71,7 @@ CHATS: list[tuple[dict[str, Any], str]] = [
     ({"messages": SAID * 4097}, "messages"),
     ({"messages": [*SAID, {"role": "tool", "content": "x"}]}, "messages[1].tool_call_id"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": "a", "images": ["aGk="]}]}, "messages[0].images"),
     ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text"),
     ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0]"),
     ({"messages": [{"role": "no role\n", "content": "x"}]}, "messages[0].role"),
