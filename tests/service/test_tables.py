@@ -17,7 +17,7 @@ from imp_service.config.overrides import DefaultSampling
 from imp_service.config.settings import TABLE
 from imp_service.config.table import Key, find, nodes_of
 from imp_service.core import InvalidArgument
-from imp_service.generation.validate import SAMPLING_BOUNDS
+from imp_service.generation.limits import BOUNDS
 from imp_service.pb import types_pb2
 from imp_service.tables import DRY_FIELDS, ENGINE_FIELDS, SAMPLER_FIELDS
 from support.script_engine import ScriptEngine
@@ -62,7 +62,7 @@ def test_cfg_1_smp_14_imp_conf_requests_and_the_core_take_the_same_values(name: 
     ends = [end for end in (field.low, field.high) if math.isfinite(end)]
     values = [int(end) + i for end in ends for i in (-1, 0, 1)] if field.is_whole else [*map(shortest, around(ends))]
     for value in values:
-        in_request = not list(SAMPLING_BOUNDS[name].check(name, value))
+        in_request = not list(BOUNDS[name].check(name, value))
         assert (in_conf(value), in_core(value)) == (in_request, in_request), value
     assert in_conf(values[1]) != field.above
 

@@ -18,7 +18,9 @@ from .options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions
 ABSENT = ChatMessage("", "")
 NO_PROMPT = GenerationRequest("")
 # The fields of a request that are option classes, with their defaults.
-GROUPS = {field.name: field.default for field in fields(GenerationRequest) if is_dataclass(field.default)}
+GROUPS: Mapping[str, Any] = {
+    field.name: field.default for field in fields(GenerationRequest) if is_dataclass(field.default)
+}
 GENERATION_PARAMETERS = [
     *(each for group in GROUPS.values() for each in parameters_of(group)),
     *(each for each in parameters_of(NO_PROMPT) if each.name != "prompt"),

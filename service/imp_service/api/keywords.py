@@ -10,6 +10,7 @@ from functools import wraps
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
+from .facts import facts_of
 from .other_names import ADVICE, SAME
 
 P = ParamSpec("P")
@@ -20,7 +21,7 @@ JSON = "_json"
 
 def keyword_of(field: Field[Any]) -> str:
     """The keyword of a field: its name, unless its metadata has another. One that holds JSON takes the value."""
-    return str(field.metadata.get("keyword", field.name)).removesuffix(JSON)
+    return (facts_of(field).keyword or field.name).removesuffix(JSON)
 
 
 def take(base: T, keywords: dict[str, Any]) -> T:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from imp_service.api.options import Prompt
+from imp_service.api.rules import token_violations
 from imp_service.door.bodies import read_body
 from imp_service.door.http_call import HttpCall
 from imp_service.door.openai.events import dumps
@@ -13,7 +14,6 @@ from imp_service.door.openai.fields import DETOKENIZE, TOKENIZE
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.requests import chat_variables, documents_of, messages_of
 from imp_service.door.openai.tools import AUTO, read_tools, tools_json
-from imp_service.generation.validate import token_violations
 from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.host import Host
 from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced

@@ -12,7 +12,7 @@ from imp_service.api.options import DryOptions, SamplingOptions, seed_of, with_s
 from imp_service.config.overrides import DefaultSampling
 from imp_service.config.toml import excerpt
 from imp_service.core import CoreSampling
-from imp_service.generation.validate import SAMPLING_BOUNDS
+from imp_service.generation.limits import BOUNDS
 from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS, SamplerField
 
 # Fields of SamplingOptions -> value that changes nothing.
@@ -86,7 +86,7 @@ def read_file_sampling(metadata: Mapping[str, object]) -> FileSampling:
             warnings[name] = f"{key}: is not a number; not used"
             continue
         value = _in_our_words(name, shortest(said) if isinstance(said, float) else said)
-        unfit = [str(violation) for violation in SAMPLING_BOUNDS[name].check(key, value)]
+        unfit = [str(violation) for violation in BOUNDS[name].check(key, value)]
         if unfit:
             warnings[name] = f"{unfit[0]}; not used"
         else:
@@ -112,7 +112,7 @@ def _has_effect(said: object, neutral: object) -> bool:
 
 
 def _in_our_words(name: str, said: float) -> float:
-    value = int(said) if SAMPLING_BOUNDS[name].whole and math.isfinite(said) and said == int(said) else said
+    value = int(said) if BOUNDS[name].whole and math.isfinite(said) and said == int(said) else said
     if name == "penalty_window" and value == _WHOLE_CONTEXT:
         return 0
     return 0 if name in _AS_ZERO and -math.inf < value < 0 else value

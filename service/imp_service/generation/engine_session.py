@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import chain
 
 import numpy as np
 
-from imp_service.api.errors import invalid, refuse
+from imp_service.api.errors import invalid
 from imp_service.api.options import (
     DEFAULT_CACHE,
     CacheOptions,
@@ -23,14 +22,6 @@ from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.runtime import ModelRuntime, cache_scope
 from imp_service.generation.session_text import SessionText
 from imp_service.generation.step import StepFold, step_limits, step_returns, timings_of
-from imp_service.generation.validate import (
-    cache_violations,
-    request_violations,
-    sampling_violations,
-    step_violations,
-    tenant_violations,
-    token_violations,
-)
 
 
 class EngineSession:
@@ -66,15 +57,7 @@ class EngineSession:
         cache: CacheOptions = DEFAULT_CACHE,
     ) -> EngineSession:
         """An empty session. `payer` shares the engine with others; by default the tenant."""
-        options = sampling or SamplingOptions()
-        refuse(
-            chain(
-                sampling_violations(options, runtime.n_tokens),
-                cache_violations(cache),
-                tenant_violations(tenant),
-            )
-        )
-        in_force = runtime.sampling_in_force(options)
+        in_force = runtime.sampling_in_force(sampling or SamplingOptions())
         sequence = runtime.client.next_sequence()
         runtime.client.engine.open(
             sequence,
@@ -94,7 +77,6 @@ class EngineSession:
     def plan(self, request: GenerationRequest, *, keeps_sampler: bool | None = None) -> GenerationPlan:
         """A generation after what the session holds. It keeps the sampler if the request sets no sampling option."""
         runtime = self.runtime
-        refuse(request_violations(request, runtime.n_tokens))
         if request.prompt:
             raise invalid("prompt", "given, expected none: the session holds it")
         if request.num_sequences != 1:
@@ -127,10 +109,6 @@ class EngineSession:
         fold = runtime.fold(request, sampling, [])
         return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=self.generated)
 
-    def check_tokens(self, tokens: Sequence[int]) -> None:
-        """Raises FIELD_INVALID if one is not a token of the model."""
-        refuse(token_violations("token_ids", tokens, self.runtime.n_tokens))
-
     def submit_step(
         self,
         tokens: Sequence[int],
@@ -144,9 +122,7 @@ class EngineSession:
     ) -> StepFold:
         """Begins a step with tokens that are checked. Once the fold is done, fold_step() gives the output."""
         runtime = self.runtime
-        refuse(step_violations(step, runtime.vocab_size, runtime.n_tokens))
         if sampling is not None:
-            refuse(sampling_violations(sampling, runtime.n_tokens))
             sampling = runtime.sampling_in_force(sampling)
         fold = StepFold(on_done)
         fold.ticket = runtime.client.expect(fold.feed)

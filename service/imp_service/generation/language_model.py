@@ -21,6 +21,7 @@ from imp_service.api.errors import refuse
 from imp_service.api.keywords import parameters_of, take, takes_options
 from imp_service.api.options import DEFAULT_CACHE, CacheOptions, GenerationRequest, Prompt, SamplingOptions, SessionStep
 from imp_service.api.replies import StepOutput
+from imp_service.api.rules import token_violations
 from imp_service.api.several import Prompts, naming_prompt, requests_of
 from imp_service.api.shown import model_text
 from imp_service.core import Error
@@ -30,7 +31,6 @@ from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.generation import Generation, Generations
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.session import Session, decode_together
-from imp_service.generation.validate import token_violations
 
 if TYPE_CHECKING:
     from imp_service.api.async_generation import AsyncGeneration, AsyncGenerations
@@ -189,6 +189,9 @@ class LanguageModel:
         (0, 7)
         """
         asked, cache = sampling_of(sampling, options), take(cache, options)
+        self._runtime.check(
+            GenerationRequest("", asked or SamplingOptions(), cache=cache, priority=priority, tenant=tenant)
+        )
         return Session(EngineSession.open(self._runtime, asked, tenant=tenant, priority=priority, cache=cache))
 
     @translating_text_errors()
@@ -221,6 +224,7 @@ class LanguageModel:
 
     @translating_text_errors()
     def _begin(self, request: GenerationRequest) -> Generation:
+        self._runtime.check(request)
         return Generation(self._runtime, self._runtime.plan(request))
 
     @translating_text_errors()
@@ -228,6 +232,7 @@ class LanguageModel:
         plans = []
         for i, request in enumerate(requests):
             with naming_prompt(i), translating_text_errors():
+                self._runtime.check(request)
                 plans.append(self._runtime.plan(request))
         return Generations(self._runtime, plans)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from imp_service.api.errors import invalid, refuse
+from imp_service.api.facts import findings
 from imp_service.api.options import (
     DENSE,
     GenerationRequest,
@@ -18,8 +19,10 @@ from imp_service.api.options import (
     SamplingOptions,
     SparsePrefillOptions,
     SpeculationOptions,
+    StepOptions,
     seed_of,
 )
+from imp_service.api.rules import token_pieces, token_violations
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
@@ -31,10 +34,10 @@ from imp_service.generation.defaults import (
     without_lists,
 )
 from imp_service.generation.fold import GenerationFold
+from imp_service.generation.limits import EngineLimits, refuse_findings
 from imp_service.generation.output_stream import OutputStream
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
-from imp_service.generation.validate import request_violations, token_pieces, token_violations
 from imp_service.tables import KEEP_ALL
 from imp_service.text import (
     ChatPrompt,
@@ -122,13 +125,25 @@ class ModelRuntime:
         self.warnings = (*self.warnings, *found)
         _ = self.text.written_tools
 
+    @cached_property
+    def _limits(self) -> EngineLimits:
+        return EngineLimits(self.n_tokens, self.vocab_size)
+
+    def check(self, request: GenerationRequest) -> None:
+        """Raises FIELD_INVALID with every wrong option of a request of the library. A server has checked its own."""
+        refuse_findings(findings(request, self._limits))
+
+    def check_step(self, tokens: Sequence[int], step: StepOptions, sampling: SamplingOptions | None = None) -> None:
+        """The same for a step of a session, and for its tokens."""
+        found = [*token_violations("token_ids", tokens, self.n_tokens), *findings(step, self._limits, "step")]
+        refuse_findings([*found, *findings(sampling or SamplingOptions(), self._limits, "sampling")])
+
     def plan(self, request: GenerationRequest, *, payer: str = "", must_fit: bool = True) -> GenerationPlan:
-        """A generation ready to be submitted. May be called from any thread.
+        """A generation ready to be submitted, of a checked request. May be called from any thread.
 
         `payer` shares the engine with others; by default the tenant. `must_fit`: more output than the context has room
         for is refused. Otherwise it ends where the context does.
         """
-        refuse(request_violations(request, self.n_tokens))
         request = self.with_tools(request)
         hidden: list[bool] = []
         prompt_ids = self.prompt_ids(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))

@@ -92,10 +92,12 @@ class Session:
         tokens = inner.runtime.prompt_ids(prompt, begins=self.position == 0)
         if not tokens:
             raise invalid("prompt", "has no token")
+        step, sampling = take(step, options), sampling_of(sampling, options)
+        inner.runtime.check_step((), step, sampling)
         fold = inner.submit_step(
             tokens,
-            take(step, options),
-            sampling=sampling_of(sampling, options),
+            step,
+            sampling=sampling,
             position=position,
             base=base,
             rebase=base is None,
@@ -123,9 +125,9 @@ class Session:
         (', in', True)
         """
         inner = self._inner
-        inner.check_tokens(tokens)
-        options_of_step, asked = take(step, options), sampling_of(sampling, options)
-        return _finish(inner, inner.submit_step(tokens, options_of_step, sampling=asked, position=position), tokens)
+        step, sampling = take(step, options), sampling_of(sampling, options)
+        inner.runtime.check_step(tokens, step, sampling)
+        return _finish(inner, inner.submit_step(tokens, step, sampling=sampling, position=position), tokens)
 
     @translating_text_errors()
     @takes_options(GENERATION_PARAMETERS)
@@ -137,7 +139,9 @@ class Session:
         ...     first + session.generate(max_tokens=3).result().text
         ', in a little'
         """
-        return Generation(self._inner.runtime, self._inner.plan(request_of(request, options)))
+        asked = request_of(request, options)
+        self._inner.runtime.check(asked)
+        return Generation(self._inner.runtime, self._inner.plan(asked))
 
     @translating_text_errors()
     def fork(self, position: int | None = None) -> Session:
@@ -201,7 +205,7 @@ def decode_together(steps: Sequence[SessionStep]) -> list[StepOutput | Error]:
     with inner[0].runtime.client.together():
         for session, step in zip(inner, steps, strict=True):
             try:
-                session.check_tokens(step.tokens)
+                session.runtime.check_step(step.tokens, step.step)
                 begun.append(session.submit_step(step.tokens, step.step))
             except Exception as error:
                 begun.append(_as_error(error))

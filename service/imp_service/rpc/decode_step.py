@@ -13,7 +13,8 @@ from imp_service.rpc.durations import duration
 from imp_service.rpc.replies.statuses import step_error
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output
 from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import read_sampling, read_step, request_digest
+from imp_service.rpc.requests.read_options import read_options
+from imp_service.rpc.requests.read_requests import read_sampler, request_digest
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.failures import reported_failure
@@ -49,9 +50,9 @@ class DecodeStep:
     async def answer_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """The same for a checked request."""
         model, began = self._host.model, self._host.clock()
-        options = [read_step(each.step) for each in request.steps]
+        options = [read_options(StepOptions, each.step) for each in request.steps]
         self._check_size(request, options)
-        samplings = [read_sampling(each.sampling) if each.HasField("sampling") else None for each in request.steps]
+        samplings = [read_sampler(each) for each in request.steps]
         for sampling in samplings:
             await find_breakers(self._host.workers, model, sampling)
         with model.client.together():

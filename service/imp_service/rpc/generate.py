@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from imp_service.api.options import GenerationRequest
+from dataclasses import replace
+
+from imp_service.api.options import ChunkOptions, GenerationRequest
 from imp_service.api.replies import Chunk, Finished, Reply, Started
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.replies.encoded import Encoded
 from imp_service.rpc.replies.whole_generation import WholeGeneration
 from imp_service.rpc.replies.write_replies import encode_started, write_reply
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import read_chunking, read_generation
+from imp_service.rpc.requests.check_request import checked_generation
+from imp_service.rpc.requests.read_options import read_options
 from imp_service.rpc.requests.reply_size import check_generation_size, most_chunk_tokens
 from imp_service.serving.generations import (
     WHOLE,
@@ -83,9 +85,9 @@ class Generate:
         """The generation of a request, which is checked."""
         host, began, is_unary = self._host, self._host.clock(), unary is not None
         refuse_late(call)
-        served = await checked(unary or request, call.n_request_bytes, host)
+        generation, served = await checked_generation(unary or request, call.n_request_bytes, host)
+        generation = replace(generation, priority=call.priority, tenant=call.tenant)
         call.request_id = request.request_id or call.request_id
-        generation = read_generation(request, host.settings, priority=call.priority, tenant=call.tenant)
         return Wanted(
             request=generation,
             delivery=WHOLE if is_unary else delivery(request, generation, served),
@@ -98,7 +100,9 @@ class Generate:
 
 def delivery(request: pb.GenerateRequest, generation: GenerationRequest, served: ServedModel) -> Delivery:
     """How a stream's output is cut into messages. Each must be small enough to be sent."""
-    max_tokens, max_delay = read_chunking(request.output, served.settings)
+    asked, chunk = read_options(ChunkOptions, request.output), served.settings.chunk
+    max_tokens = chunk.max_tokens if asked.max_chunk_tokens is None else asked.max_chunk_tokens
+    max_delay = chunk.max_delay.total_seconds() if asked.max_chunk_delay is None else asked.max_chunk_delay
     return Delivery(most_chunk_tokens(generation, max_tokens, served), max_delay)
 
 

@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from imp_service.api.errors import invalid
-from imp_service.api.options import SamplingOptions
+from imp_service.api.options import CacheOptions, SamplingOptions, StepOptions
 from imp_service.api.replies import Scores, StepOutput
 from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings
 from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import (
-    read_cache,
-    read_prompt,
-    read_sampling,
-    read_step,
-    request_digest,
-)
+from imp_service.rpc.requests.read_options import read_options
+from imp_service.rpc.requests.read_requests import read_prompt, read_sampler, request_digest
 from imp_service.rpc.requests.reply_size import refuse_large, step_part
 from imp_service.serving.calls import Call
 from imp_service.serving.host import Host
@@ -69,7 +64,7 @@ class Prefill:
     ) -> pb.PrefillResponse:
         """The same for a checked request. Calls `on_open` with a session that it opens."""
         sessions, model, began = self._host.sessions, self._host.model, self._host.clock()
-        sampling = read_sampling(request.sampling) if request.HasField("sampling") else None
+        sampling = read_sampler(request)
         await find_breakers(self._host.workers, model, sampling)
         held = await self._take_or_open(request, call, sampling, on_open)
         was_new = held.is_new
@@ -124,7 +119,7 @@ class Prefill:
         if not may_open or sessions.find(call.tenant, session_id) is not None:
             return sessions.take(call.tenant, session_id)
         ttl = seconds_of(request.ttl) if request.HasField("ttl") else None
-        opening = Opening(sampling, call.payer, call.priority, read_cache(request.cache), ttl)
+        opening = Opening(sampling, call.payer, call.priority, read_options(CacheOptions, request.cache), ttl)
         held = await sessions.open(call.tenant, session_id, opening)
         on_open(held)
         return held
@@ -133,11 +128,11 @@ class Prefill:
         self, request: pb.PrefillRequest, held: HeldSession, sampling: SamplingOptions | None, digest: bytes | None
     ) -> Extension[PrefillResult]:
         check_position(held, request.position if request.HasField("position") else None)
-        if request.HasField("cache") and read_cache(request.cache) != held.cache:
+        if request.HasField("cache") and read_options(CacheOptions, request.cache) != held.cache:
             raise invalid("cache", "set, expected what the session was opened with")
         if request.WhichOneof("input") == "chat" and held.position > 0:
             raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
-        model, options = self._host.model, read_step(request.step)
+        model, options = self._host.model, read_options(StepOptions, request.step)
         tokens = await self._tokens(model, request, held)
         check_context(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None

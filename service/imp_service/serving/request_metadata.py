@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from imp_service.api.errors import Violation, refuse
-from imp_service.generation.validate import PRIORITY
+from imp_service.generation.limits import BOUNDS
 from imp_service.tables import LIMITS
 
 PRIORITY_KEY, TENANT_KEY = "imp-priority", "imp-tenant"
@@ -57,7 +57,7 @@ def _priority_violations(values: list[str]) -> Iterator[Violation]:
     elif values and not _INTEGER.fullmatch(values[0]):
         yield Violation(PRIORITY_KEY, "expected a whole number")
     elif values:
-        yield from PRIORITY.check(PRIORITY_KEY, int(values[0]))
+        yield from BOUNDS["priority"].check(PRIORITY_KEY, int(values[0]))
 
 
 def _tenant_violations(values: list[str]) -> Iterator[Violation]:

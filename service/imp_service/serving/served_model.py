@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from imp_service.api.rules import Bounds
 from imp_service.config.settings import Settings
+from imp_service.generation.limits import BOUNDS, COUNTS, WORDS
 from imp_service.serving.model_names import public_name
 from imp_service.text import ConstraintKind
 
@@ -52,6 +57,32 @@ class ServedModel:
             drafters=model.drafters,
             template=model.text.template_source or "",
         )
+
+    @property
+    def bounds(self) -> Mapping[str, Bounds]:
+        """The ranges of numbers."""
+        return BOUNDS
+
+    @property
+    def words(self) -> Mapping[str, Collection[str]]:
+        """The names of the features of each kind."""
+        return WORDS
+
+    def most(self, name: str) -> float:
+        """A limit of the core by its name, or of the settings by its key; a time in seconds."""
+        found = COUNTS[name] if name in COUNTS else attrgetter(name)(self.settings)
+        return found.total_seconds() if isinstance(found, timedelta) else found
+
+    def lacks(self, feature: str) -> str:
+        """Why the server does not offer a feature; empty if it does."""
+        kind, _, name = feature.rpartition(".")
+        if feature == "sparse_prefill":
+            return self.no_sparse_prefill
+        if feature == "speculation":
+            return "" if self.settings.speculation.drafters else "speculation.drafters is empty"
+        if kind == "speculation.drafters":
+            return "" if name in self.drafters else f"{name} is not served here"
+        return "" if attrgetter(feature)(self.settings) else f"{feature} is off"
 
     def template_has(self, name: str) -> bool:
         """Whether the chat template knows a role or a variable."""

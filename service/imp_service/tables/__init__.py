@@ -13,6 +13,13 @@ _FIELDS = {field.name: field for field in sampler_fields()}
 # By the field names of their messages.
 SAMPLER_FIELDS: Mapping[str, SamplerField] = {n: field for n, field in _FIELDS.items() if not n.startswith(DRY)}
 DRY_FIELDS: Mapping[str, SamplerField] = {n[len(DRY) :]: field for n, field in _FIELDS.items() if n.startswith(DRY)}
+
+
+def sampler_field(name: str) -> SamplerField:
+    """The field of this name, such as `top_k` or `dry.base`."""
+    return _FIELDS[name]
+
+
 # By the attributes of the core's EngineOptions.
 ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
 # The names of what guesses tokens ahead, for settings and requests.
@@ -24,6 +31,7 @@ REASONS: Mapping[str, str] = reasons()
 
 __all__ = [
     "DRAFTERS",
+    "DRY",
     "DRY_FIELDS",
     "ENGINE_FIELDS",
     "KEEP_ALL",
@@ -32,4 +40,5 @@ __all__ = [
     "SAMPLER_FIELDS",
     "EngineField",
     "SamplerField",
+    "sampler_field",
 ]

@@ -2,10 +2,11 @@
 
 import pytest
 
-from imp_service.api.errors import FieldsInvalid, invalid, refuse
+from imp_service.api.errors import FieldsInvalid, invalid
+from imp_service.api.facts import findings
 from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.core import Error, InvalidArgument
-from imp_service.generation.validate import request_violations
+from imp_service.generation.limits import ENGINE, refuse_findings
 
 
 def test_rpc_6_all_violations_are_reported_at_once() -> None:
@@ -16,7 +17,7 @@ def test_rpc_6_all_violations_are_reported_at_once() -> None:
         num_sequences=9,
     )
     with pytest.raises(FieldsInvalid) as raised:
-        refuse(request_violations(request, n_tokens=512))
+        refuse_findings(findings(request, ENGINE))
     paths = [violation.path for violation in raised.value.violations]
     assert paths == ["sampling.temperature", "sampling.top_p", "stop.strings[1]", "num_sequences"]
     assert isinstance(raised.value, InvalidArgument) and isinstance(raised.value, Error)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from imp_service.api.errors import FieldsInvalid, refuse
+from imp_service.api.errors import FieldsInvalid
+from imp_service.api.facts import findings
 from imp_service.api.options import (
     CacheOptions,
     DryOptions,
@@ -18,10 +19,12 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
-from imp_service.generation.validate import request_violations, step_violations, token_violations
+from imp_service.api.rules import token_violations
+from imp_service.generation.limits import EngineLimits, refuse_findings
 from support.request_fields import CACHE, OUTPUT, SAMPLING, STEP, STOP, U32, U64
 
 N_TOKENS = 2048
+LIMITS = EngineLimits(N_TOKENS, N_TOKENS)
 MORE_THAN_THE_WIRE_CAN_SAY = {
     **dict.fromkeys(
         ("sampling.top_k", "sampling.penalty_window", "sampling.dry.window", "stop.max_tokens"), (-1, U32 + 1, 1.5)
@@ -77,7 +80,7 @@ def in_seconds(value: Any) -> Any:
     [(path, value, good) for path, value, good in cases() if not isinstance(value, Duration)],
 )
 def test_rpc_4_rpc_6_an_option_of_python_is_judged_as_the_field_is(path: str, value: Any, is_good: bool) -> None:
-    found = list(request_violations(request(path, value), N_TOKENS))
+    found = list(findings(request(path, value), LIMITS))
     assert (found == []) == is_good
     assert all(violation.path.startswith(path) and violation.message for violation in found)
 
@@ -87,7 +90,7 @@ def test_rpc_4_rpc_6_an_option_of_python_is_judged_as_the_field_is(path: str, va
 )
 def test_rpc_4_a_time_limit_is_above_zero(seconds: float, is_good: bool) -> None:
     """Python's limit has no ceiling from a server's settings."""
-    assert (list(request_violations(request("stop.time_limit", seconds), N_TOKENS)) == []) == is_good
+    assert (list(findings(request("stop.time_limit", seconds), LIMITS)) == []) == is_good
 
 
 @pytest.mark.parametrize(
@@ -101,7 +104,7 @@ def test_rpc_4_a_time_limit_is_above_zero(seconds: float, is_good: bool) -> None
 )
 def test_rpc_4_the_least_tokens_are_no_more_than_the_most(least: int, most: int | None, message: str) -> None:
     options = GenerationRequest("a", stop=StopOptions(max_tokens=most, min_tokens=least))
-    found = [str(violation) for violation in request_violations(options, N_TOKENS)]
+    found = [str(violation) for violation in findings(options, LIMITS)]
     assert len(found) == bool(message) and all(text.startswith(message) for text in found)
 
 
@@ -110,7 +113,7 @@ def test_rpc_4_a_steps_options_are_judged_as_the_field_is(name: str) -> None:
     good, bad = STEP[name]
     for values, is_good in ((good, True), (bad, False)):
         for value in values:
-            found = list(step_violations(StepOptions(**{name: value}), N_TOKENS, N_TOKENS))
+            found = list(findings(StepOptions(**{name: value}), LIMITS, "step"))
             assert (found == []) == is_good
             assert all(violation.path == f"step.{name}" for violation in found)
 
@@ -127,7 +130,7 @@ def test_rpc_4_a_steps_options_are_judged_as_the_field_is(name: str) -> None:
 )
 def test_rpc_4_a_mask_has_bits_of_tokens_alone(mask: bytes, message: str) -> None:
     """A vocabulary may be padded: its last ids are no tokens."""
-    found = [violation.message for violation in step_violations(StepOptions(allowed_token_mask=mask), 5, 3)]
+    found = [violation.message for violation in findings(StepOptions(allowed_token_mask=mask), EngineLimits(3, 5))]
     assert len(found) == bool(message) and all(message in text for text in found)
 
 
@@ -161,5 +164,5 @@ def test_rpc_4_each_id_of_a_long_prompt_is_judged(place: int, token: Any) -> Non
 )
 def test_rpc_6_a_violation_says_what_was_said_and_what_was_expected(path: str, value: Any, message: str) -> None:
     with pytest.raises(FieldsInvalid) as caught:
-        refuse(request_violations(request(path, value), N_TOKENS))
+        refuse_findings(findings(request(path, value), LIMITS))
     assert caught.value.message == message

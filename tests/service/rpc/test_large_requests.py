@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from imp_service.generation import runtime, validate
+from imp_service.api import rules
+from imp_service.generation import runtime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.failed_calls import failed
@@ -31,7 +32,7 @@ def served() -> Iterator[Served]:
 def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collects the sizes of the pieces; before each, another generation is served completely."""
     found: list[int] = []
-    whole = validate.token_pieces
+    whole = rules.token_pieces
     stub = served.inference
 
     def singing(tokens: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
@@ -42,7 +43,7 @@ def pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 found.append(len(piece))
             yield first, piece
 
-    for module in (validate, runtime):
+    for module in (rules, runtime):
         monkeypatch.setattr(module, "token_pieces", singing)
     return found
 
@@ -78,9 +79,9 @@ WAYS = pytest.mark.parametrize("way", [by_generate, by_unary, by_prefill, by_str
 def test_a_long_prompt_is_read_in_pieces_beside_other_streams(
     served: Served, pieces: list[int], way: Callable[[Served, Sequence[int]], int]
 ) -> None:
-    n = 3 * validate.PIECE_TOKENS + 5
+    n = 3 * rules.PIECE_TOKENS + 5
     assert way(served, [300 + i % 500 for i in range(n)]) == 1
-    assert max(pieces) == validate.PIECE_TOKENS
+    assert max(pieces) == rules.PIECE_TOKENS
     # Once for the field rules, and once more for the evaluation.
     assert sum(pieces) >= 2 * n
 

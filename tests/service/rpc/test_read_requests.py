@@ -7,6 +7,7 @@ from typing import Any
 
 from imp_service.api.options import (
     CacheOptions,
+    ChunkOptions,
     DryOptions,
     GenerationRequest,
     OutputOptions,
@@ -20,7 +21,8 @@ from imp_service.config import load as load_config
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.model import write_sampling
-from imp_service.rpc.requests.read_requests import read_chunking, read_generation, read_sampling, read_step
+from imp_service.rpc.requests.read_options import read_options
+from imp_service.rpc.requests.read_requests import read_generation
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 from support.filled_messages import filled
 from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
@@ -31,13 +33,25 @@ READ_ELSEWHERE = {"request_id", "model", "session_id"}
 
 
 def read(request: pb.GenerateRequest) -> GenerationRequest:
-    return read_generation(request, SETTINGS, priority=3, tenant="t")
+    return read_generation(request, SETTINGS)
+
+
+def read_chunks(options: types_pb2.OutputOptions) -> ChunkOptions:
+    return read_options(ChunkOptions, options)
+
+
+def read_step(options: pb.StepOptions) -> StepOptions:
+    return read_options(StepOptions, options)
+
+
+def read_sampling(options: types_pb2.SamplingOptions) -> SamplingOptions:
+    return read_options(SamplingOptions, options)
 
 
 def test_rpc_4_an_empty_request_is_read_as_defaults() -> None:
-    expected = GenerationRequest("a", stop=StopOptions(time_limit=90.0), priority=3, tenant="t")
+    expected = GenerationRequest("a", stop=StopOptions(time_limit=90.0))
     assert read(pb.GenerateRequest(text="a")) == expected
-    assert read_chunking(types_pb2.OutputOptions(), SETTINGS) == (7, 0.02)
+    assert read_chunks(types_pb2.OutputOptions()) == ChunkOptions()
     assert read_step(pb.StepOptions()) == StepOptions()
 
 
@@ -45,7 +59,7 @@ def test_rpc_4_every_field_is_read() -> None:
     """Each field changes the request that is read, for some valid value other than its default."""
 
     def whole(request: pb.GenerateRequest) -> tuple[Any, ...]:
-        return read(request), read_chunking(request.output, SETTINGS)
+        return read(request), read_chunks(request.output)
 
     base = whole(pb.GenerateRequest(text="a"))
     silent = set()
@@ -159,13 +173,11 @@ def test_a_whole_request_is_read() -> None:
         OutputOptions(True, True, 4, True, True, True, True),
         CacheOptions(True, "s"),
         2,
-        3,
-        "t",
-        "auto",
-        False,
-        SpeculationOptions(False, 4, ("ngram",)),
+        tool_choice="auto",
+        parallel_tool_calls=False,
+        speculation=SpeculationOptions(False, 4, ("ngram",)),
     )
-    assert read_chunking(request.output, SETTINGS) == (5, 0.001)
+    assert read_chunks(request.output) == ChunkOptions(5, 0.001)
 
 
 def test_prompts_and_constraints_of_every_kind() -> None:

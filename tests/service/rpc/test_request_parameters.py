@@ -116,7 +116,7 @@ def longest_prompt(i: int) -> list[int]:
 def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions) -> bool:
     """Applies the rule directly. The test above has seen the server apply it."""
     model = served.host.model
-    request = read_generation(ask([5], 1, output=output), served.host.settings, priority=0, tenant="")
+    request = read_generation(ask([5], 1, output=output), served.host.settings)
     try:
         check_generation_size(request, n, ServedModel.of(model, served.host.settings), is_unary=run is in_one)
     except FieldsInvalid:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from imp_service.generation import validate
-from imp_service.tables import LIMITS
+from imp_service.api.facts import facts_of
+from imp_service.api.options import CacheOptions, DryOptions, StopOptions
+from imp_service.api.rules import Text, Texts
+from imp_service.generation.limits import BOUNDS
+from imp_service.tables import LIMITS, SAMPLER_FIELDS
 
 PROTOS = Path(__file__).parents[3] / "proto" / "imp" / "v1"
 
@@ -27,18 +31,36 @@ def comment_of(message: str, field: str) -> str:
     return " ".join(lines)
 
 
+def texts_of(kind: type, name: str) -> str:
+    """Returns how a comment writes the rule of a list of texts."""
+    rule = rule_of(kind, name)
+    assert isinstance(rule, Texts)  # narrows
+    return f"At most {rule.counts[1]}, each of {rule.each.least} to {rule.each.most} bytes"
+
+
+def bytes_of(kind: type, name: str) -> str:
+    """The same for one text."""
+    rule = rule_of(kind, name)
+    assert isinstance(rule, Text)  # narrows
+    return f"At most {rule.most} bytes"
+
+
+def rule_of(kind: type, name: str) -> object:
+    return next(facts_of(field).rule for field in fields(kind) if field.name == name)
+
+
 RANGES = {
-    **{("SamplingOptions", name): bounds for name, bounds in validate.SAMPLING_BOUNDS.items() if not bounds.whole},
-    **{("DryOptions", name): validate.DRY_BOUNDS[name] for name in ("multiplier", "base", "allowed_length")},
-    ("SamplingOptions", "logit_bias"): validate.BIAS,
+    **{("SamplingOptions", name): BOUNDS[name] for name in SAMPLER_FIELDS if not BOUNDS[name].whole},
+    **{("DryOptions", name): BOUNDS[f"dry.{name}"] for name in ("multiplier", "base", "allowed_length")},
+    ("SamplingOptions", "logit_bias"): BOUNDS["logit_bias"],
 }
 COUNTS = {
     ("GenerateRequest", "num_sequences"): f"1 to {LIMITS.sequences}",
-    ("StopOptions", "strings"): f"At most {validate.MAX_STOP_STRINGS}, each of 1 to {validate.MAX_STOP_STRING_BYTES} ",
+    ("StopOptions", "strings"): texts_of(StopOptions, "strings"),
     ("StopOptions", "token_ids"): f"At most {LIMITS.stop_tokens}.",
     ("SamplingOptions", "logit_bias"): f"At most {LIMITS.logit_biases} entries",
-    ("DryOptions", "breakers"): f"At most {validate.MAX_BREAKERS}, each of 1 to {validate.MAX_BREAKER_BYTES} bytes",
-    ("CacheOptions", "salt"): f"At most {validate.MAX_SALT_BYTES} bytes",
+    ("DryOptions", "breakers"): texts_of(DryOptions, "breakers"),
+    ("CacheOptions", "salt"): bytes_of(CacheOptions, "salt"),
 }
 
 

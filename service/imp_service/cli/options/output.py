@@ -6,6 +6,7 @@ from imp_service.cli.options.sampling import (
     add_constraint_options,
     add_length_option,
     add_sampling_options,
+    given_sampling,
     option_of,
 )
 
@@ -22,12 +23,11 @@ def add_output_options(parser: ArgumentParser) -> None:
 
 def check_output_options(arguments: Namespace) -> None:
     """Refuses values that no model accepts, before the model is loaded; errors name the options."""
-    from imp_service.api.errors import refuse
-    from imp_service.generation.validate import SAMPLING_BOUNDS, SEED, TOKEN_COUNT
+    from imp_service.api.errors import Violation, refuse
+    from imp_service.api.facts import findings
+    from imp_service.api.options import SamplingOptions, StopOptions
+    from imp_service.generation.limits import ENGINE
 
-    bounds = {"max_tokens": TOKEN_COUNT, **SAMPLING_BOUNDS, "seed": SEED}
-    refuse(
-        violation
-        for name, allowed in bounds.items()
-        for violation in allowed.check(option_of(name), getattr(arguments, name))
-    )
+    options = StopOptions(max_tokens=arguments.max_tokens), SamplingOptions(**given_sampling(arguments))  # type: ignore[arg-type]
+    found = [each for group in options for each in findings(group, ENGINE)]
+    refuse(Violation(option_of(each.path), each.message) for each in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from numbers import Integral
@@ -38,12 +38,17 @@ class MessageWriter:
         """Raises the violations that fill() and put() found."""
         refuse(self._violations)
 
-    def fill(self, message: Message, options: Any, path: str) -> None:
+    def fill(self, message: Message, options: Any, path: str, leaves_out: Collection[str] = ()) -> None:
         """Sets the fields of a message to those of an option class. Fields with their default stay unset."""
         for field in fields(options):
             value = getattr(options, field.name)
-            if value is not None and not (type(value) is type(field.default) and value == field.default):
-                self.put(message, field.name, value, f"{path}.{field.name}")
+            if (
+                field.name in leaves_out
+                or value is None
+                or (type(value) is type(field.default) and value == field.default)
+            ):
+                continue
+            self.put(message, field.name, value, f"{path}.{field.name}" if path else field.name)
 
     def put(self, message: Message, name: str, value: Any, path: str) -> None:
         """Sets one field."""
@@ -56,10 +61,22 @@ class MessageWriter:
             self._update(getattr(message, name), field.message_type.fields_by_name, value, path)
         elif field.is_repeated:
             self.extend(getattr(message, name), field, value, path)
+        elif field.enum_type is not None:
+            self._put_word(message, field, value, path)
         elif field.message_type is Duration.DESCRIPTOR:
             self.put_seconds(getattr(message, name), value, path)
         else:
             self._try(field, partial(setattr, message, name), value, path)
+
+    def _put_word(self, message: Message, field: FieldDescriptor, value: Any, path: str) -> None:
+        """Sets an enum to the value that the library calls by this word."""
+        prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
+        words = {each.name.removeprefix(prefix).lower(): each.number for each in field.enum_type.values if each.number}
+        if value in words:
+            setattr(message, field.name, words[value])
+        else:
+            found = f"{str(value)[:80]!r}, expected one of {', '.join(words)}"
+            self._violations.append(Violation(path, found))
 
     def _update(self, target: Any, entry: Mapping[str, FieldDescriptor], values: Mapping[Any, Any], path: str) -> None:
         for key, value in values.items():

@@ -9,11 +9,13 @@ from ...api.arguments import text_of, token_ids_of
 from ...api.chat_prompt import ChatPrompt
 from ...api.constraint_spec import Constraint, ConstraintKind, ConstraintSpec
 from ...api.errors import invalid
-from ...api.options import GenerationRequest, Prompt, SparsePrefillOptions
+from ...api.options import GenerationRequest, Prompt
 from ...pb import inference_pb2, tokenizer_pb2, types_pb2
 from .fields import MessageWriter
 
 Metadata = tuple[tuple[str, str], ...]
+# Fields that are written by themselves, or are metadata of the call.
+NOT_IN_MESSAGES = ("prompt", "constraint", "priority", "tenant")
 
 
 def write_generation(
@@ -26,41 +28,11 @@ def write_generation(
         message.session_id = session_id
     else:
         write_prompt(writer, message, request.prompt)
-    for name in ("sampling", "stop", "output", "cache", "speculation"):
-        options = getattr(request, name)
-        if options != type(options)():
-            writer.put(message, name, options, name)
-    write_sparse_prefill(writer, message, request.sparse_prefill)
+    writer.fill(message, request, "", leaves_out=NOT_IN_MESSAGES)
     if request.constraint is not None:
         write_constraint(writer, message.constraint, request.constraint)
-    if request.num_sequences != 1:
-        writer.put(message, "num_sequences", request.num_sequences, "num_sequences")
-    if request.tool_choice:
-        writer.put(message, "tool_choice", request.tool_choice, "tool_choice")
-    if request.parallel_tool_calls is not True:
-        writer.put(message, "parallel_tool_calls", request.parallel_tool_calls, "parallel_tool_calls")
     writer.finish()
     return message
-
-
-_POLICIES = {
-    "dense": types_pb2.SPARSE_PREFILL_POLICY_DENSE,
-    "auto": types_pb2.SPARSE_PREFILL_POLICY_AUTO,
-    "sparse": types_pb2.SPARSE_PREFILL_POLICY_SPARSE,
-}
-
-
-def write_sparse_prefill(
-    writer: MessageWriter, message: inference_pb2.GenerateRequest, options: SparsePrefillOptions
-) -> None:
-    """The options of sparse prefill."""
-    if options.policy is not None:
-        if options.policy not in _POLICIES:
-            known = ", ".join(_POLICIES)
-            raise invalid("sparse_prefill.policy", f"{str(options.policy)[:80]!r}, expected one of {known}")
-        message.sparse_prefill.policy = _POLICIES[options.policy]
-    if options.keep is not None:
-        writer.put(message.sparse_prefill, "keep", options.keep, "sparse_prefill.keep")
 
 
 def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
@@ -69,7 +41,7 @@ def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
         writer.put(message, "text", prompt, "text")
     elif isinstance(prompt, ChatPrompt):
         message.chat.SetInParent()
-        writer.fill(message.chat, ChatPrompt((), *_beside_messages(prompt)), "chat")
+        writer.fill(message.chat, prompt, "chat", leaves_out=("messages",))
         for i, each in enumerate(prompt.messages):
             added = message.chat.messages.add()
             writer.fill(added, each, f"chat.messages[{i}]")
@@ -134,13 +106,3 @@ def caller_metadata(tenant: str, priority: int) -> Metadata:
             raise invalid("priority", f"{priority!r}, expected a whole number")
         found += (("imp-priority", str(int(priority))),)
     return found
-
-
-def _beside_messages(prompt: ChatPrompt) -> tuple[Any, ...]:
-    return (
-        prompt.tools_json,
-        prompt.add_generation_prompt,
-        prompt.continue_final_message,
-        prompt.template_kwargs_json,
-        prompt.documents_json,
-    )

@@ -1,5 +1,7 @@
 """The fields of OpenAI's requests as data: what each is, which option of imp it sets, or why it is refused.
 
+An option of imp that has a name here is a row by itself, made of the facts of its field.
+
 Names of other servers (vLLM, llama-server, Ollama, OpenRouter), which clients send because their users chose another
 server before, are rows too. Such a name does what it means there. If it changes no answer it is ignored, and the reply
 says so. If it would change the answer and imp cannot do it, it is refused. docs/openai.md is made from these tables.
@@ -8,10 +10,24 @@ says so. If it would change the answer and imp cannot do it, it is refused. docs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
+from typing import Any
 
+from imp_service.api.facts import facts_of
+from imp_service.api.options import (
+    SPARSE_POLICIES,
+    CacheOptions,
+    ChunkOptions,
+    DryOptions,
+    GenerationRequest,
+    SamplingOptions,
+    SparsePrefillOptions,
+    SpeculationOptions,
+    StopOptions,
+)
 from imp_service.door.openai import kinds
 from imp_service.door.openai.kinds import Kind
+from imp_service.tables import sampler_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,36 +72,51 @@ class Ignored:
 Row = Sets | Accepted | Refused | Means | Ignored
 Table = Mapping[str, Row]
 
-SAMPLING: Table = {
-    "temperature": Sets(kinds.number, "sampling.temperature", "0 is greedy; unset: the model's default"),
-    "top_p": Sets(kinds.number, "sampling.top_p", "0 keeps the most likely token; unset: the model's default"),
-    "top_k": Sets(kinds.whole_or_all, "sampling.top_k", "0 keeps all tokens; so does -1, as in vLLM"),
-    "min_p": Sets(kinds.number, "sampling.min_p", "tokens below this share of the best one's probability are dropped"),
-    "typical_p": Sets(kinds.number, "sampling.typical_p", "locally typical sampling"),
-    "frequency_penalty": Sets(kinds.number, "sampling.frequency_penalty", "grows with each repetition of a token"),
-    "presence_penalty": Sets(kinds.number, "sampling.presence_penalty", "for tokens that occurred at all"),
-    "repetition_penalty": Sets(kinds.number, "sampling.repetition_penalty", "divides the logits of repeated tokens"),
-    "logit_bias": Sets(kinds.biases, "sampling.logit_bias", "token id -> bias"),
-    "seed": Sets(
-        kinds.seed, "sampling.seed", "64 bits; the same seed gives the same answer under any load; -1: a random seed"
-    ),
+# How the type of an option is read.
+KINDS: Mapping[str, Kind] = {
+    "bool": kinds.flag,
+    "bool | None": kinds.flag,
+    "float | None": kinds.number,
+    "int": kinds.whole,
+    "int | None": kinds.whole,
+    "str": kinds.text,
+    "Sequence[int]": kinds.token_ids,
+    "Sequence[str]": kinds.texts,
+    "Mapping[int, float]": kinds.biases,
 }
-STOP: Table = {
-    "stop": Sets(kinds.text_or_texts, "stop.strings", "a string or a list of strings that end the output"),
-    "stop_token_ids": Sets(kinds.token_ids, "stop.token_ids", "token ids that end the output"),
-    "min_tokens": Sets(
-        kinds.whole, "stop.min_tokens", "end tokens and stop strings are ignored before this many tokens"
-    ),
-    "ignore_eos": Sets(kinds.flag, "stop.ignore_eos", "the end token does not end the output"),
-    "include_stop_str_in_output": Sets(kinds.flag, "stop.include_match", "the matched stop string stays in the output"),
-    "time_limit": Sets(kinds.number, "stop.time_limit", "seconds; then the output ends with `length`"),
+# Options that take more than their type, and what the value is that only HTTP has.
+MORE: Mapping[str, tuple[Kind, str]] = {
+    "sampling.top_k": (kinds.whole_or_all, "-1 too"),
+    "sampling.top_p": (kinds.number, "0 keeps the most likely token"),
+    "sampling.seed": (kinds.seed, "-1: a new one"),
+    "sampling.penalty_window": (kinds.window, "here -1 means all, and 0 is refused"),
+    "sampling.dry.window": (kinds.window, "here -1 means all, and 0 is refused"),
+    "stop.strings": (kinds.text_or_texts, ""),
+    "sparse_prefill.policy": (kinds.only(*SPARSE_POLICIES), ""),
 }
+
+
+def rows_of(options: type, group: str = "") -> Mapping[str, Sets]:
+    """A row for each option of a class that has a name here."""
+    return {facts_of(each).openai: _row(each, group) for each in fields(options) if facts_of(each).openai}
+
+
+def _row(option: Field[Any], group: str) -> Sets:
+    path = f"{group}.{option.name}" if group else option.name
+    kind, note = MORE.get(path) or (KINDS[str(option.type)], "")
+    about = facts_of(option).about or sampler_field(path.removeprefix("sampling.")).meaning
+    return Sets(kind, path, "; ".join(filter(None, (about, note))))
+
+
+SAMPLING: Table = {**rows_of(SamplingOptions, "sampling"), **rows_of(DryOptions, "sampling.dry")}
+STOP: Table = rows_of(StopOptions, "stop")
+REQUEST: Mapping[str, Sets] = rows_of(GenerationRequest)
 OUTPUT: Table = {
-    "n": Sets(kinds.whole, "num_sequences", "choices of each prompt"),
+    "n": REQUEST["n"],
     "skip_special_tokens": Sets(kinds.flag, "", "false shows control tokens in the text"),
     "prompt_logprobs": Sets(kinds.number_or_flag, "", "log probabilities of the prompt, with this many candidates"),
     "return_token_ids": Sets(kinds.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
-    "max_chunk_tokens": Sets(kinds.whole, "", "most tokens of one event of a stream"),
+    **rows_of(ChunkOptions, "output"),
     "stream": Sets(kinds.flag, "", "sends the answer as server-sent events"),
     "stream_options": Sets(kinds.members, "", "`include_usage`, `continuous_usage_stats`"),
 }
@@ -96,15 +127,11 @@ CONSTRAINTS: Table = {
 }
 SERVING: Table = {
     "model": Sets(kinds.text, "", "a served name; empty or absent: the served model"),
-    "cache_salt": Sets(kinds.text, "cache.salt", "requests share cached prefixes only if their salts are equal"),
     "cache_prompt": Sets(kinds.flag, "", "false computes the whole prompt; its blocks are still cached"),
-    "speculation": Sets(kinds.flag, "speculation.enabled", "false verifies no guesses; output is the same"),
-    "max_draft_tokens": Sets(kinds.whole, "speculation.max_draft_tokens", "most guesses that a step verifies"),
-    "sparse_prefill": Sets(
-        kinds.only("dense", "auto", "sparse"), "sparse_prefill.policy", "evaluates a part of a long prompt: approximate"
-    ),
-    "sparse_prefill_keep": Sets(kinds.number, "sparse_prefill.keep", "the share of the prompt to evaluate"),
-    "priority": Sets(kinds.whole, "priority", "as the metadata key `imp-priority`"),
+    **rows_of(CacheOptions, "cache"),
+    **rows_of(SpeculationOptions, "speculation"),
+    **rows_of(SparsePrefillOptions, "sparse_prefill"),
+    **{name: row for name, row in REQUEST.items() if name not in OUTPUT},
 }
 WITHOUT_EFFECT: Table = {
     "user": Accepted(kinds.text, "not used"),
@@ -140,14 +167,6 @@ OTHER_SERVERS: Table = {
     "typ_p": Means(kinds.number, "typical_p"),
     "do_sample": Means(kinds.greedy_if_false, "temperature"),
     "t_max_predict_ms": Means(kinds.milliseconds, "time_limit"),
-    "repeat_last_n": Sets(
-        kinds.window, "sampling.penalty_window", "the penalties look at this many last tokens; -1: all"
-    ),
-    "dry_multiplier": Sets(kinds.number, "sampling.dry.multiplier", "penalizes repeated sequences; 0 is off"),
-    "dry_base": Sets(kinds.number, "sampling.dry.base", "the penalty grows by this factor with each token"),
-    "dry_allowed_length": Sets(kinds.whole, "sampling.dry.allowed_length", "longest repeat without a penalty"),
-    "dry_penalty_last_n": Sets(kinds.window, "sampling.dry.window", "looks at this many last tokens; -1: all"),
-    "dry_sequence_breakers": Sets(kinds.texts, "sampling.dry.breakers", "strings that end a repeat"),
     "format": Sets(kinds.anything, "", "Ollama's: `json`, or a JSON Schema"),
     "mirostat": Accepted(kinds.only(0), "imp has no such sampler: use `min_p`"),
     "tfs_z": Accepted(kinds.only(1, 1.0), "imp has no such sampler: use `min_p`"),

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from itertools import islice
 from typing import Any
 
-from imp_service.generation.validate import token_pieces
+from imp_service.api.rules import token_pieces
 from imp_service.tables import LIMITS
 
 MAX_SHOWN = 64

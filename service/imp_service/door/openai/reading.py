@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from imp_service.api.errors import FieldsInvalid, Violation
+from imp_service.api.rules import Missing
 from imp_service.door.openai.fields import Accepted, Ignored, Means, Refused, Sets, Table
 from imp_service.door.openai.kinds import REMEDY, Mismatch, ignored_in, shown
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.rules.check import refuse_findings
-from imp_service.serving.rules.kinds import Finding
+from imp_service.serving.rules.check import Finding, refuse_findings, renamed
 
 T = TypeVar("T")
 MAX_NAME = 64
@@ -35,7 +35,7 @@ class Reading:
         # Fields, members and values that were ignored: those without effect here, and as the settings say unknown ones.
         self.ignored: list[str] = []
         self._unknown: list[Violation] = []
-        self._refusals: list[Refusal] = []
+        self._refusals: list[Missing | Refusal] = []
         # Option -> the caller's name of the field that set it.
         self._names: dict[str, str] = {}
         # Field -> the caller's name of it, which may be that of another server.
@@ -119,10 +119,11 @@ class Reading:
     def add(self, findings: Iterable[Finding]) -> None:
         """Adds what is wrong with options, under the caller's names."""
         for each in findings:
-            if isinstance(each, Violation):
-                self.violations.append(Violation(self.caller_path(each.path), each.message))
+            found = renamed(each, self.caller_path)
+            if isinstance(found, Violation):
+                self.violations.append(found)
             else:
-                self._refusals.append(each)
+                self._refusals.append(found)
 
     def refuse(self) -> None:
         """Raises an error that names every violation, if there is one."""

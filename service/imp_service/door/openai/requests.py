@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from imp_service.api.arguments import GROUPS
+from imp_service.api.facts import findings
 from imp_service.api.options import (
     DENSE,
-    CacheOptions,
+    TOP_LOGPROBS,
+    ChunkOptions,
     DryOptions,
     GenerationRequest,
     OutputOptions,
     Prompt,
-    SamplingOptions,
     SparsePrefillOptions,
-    SpeculationOptions,
-    StopOptions,
 )
+from imp_service.api.rules import token_violations
 from imp_service.door.openai import fields
 from imp_service.door.openai.constraints import read_constraint
 from imp_service.door.openai.kinds import (
@@ -37,26 +38,11 @@ from imp_service.door.openai.kinds import (
 from imp_service.door.openai.messages import read_messages
 from imp_service.door.openai.reading import Reading
 from imp_service.door.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
-from imp_service.generation.validate import request_violations, token_violations
-from imp_service.serving.rules.generation_rules import (
-    CHAT,
-    CHOICES,
-    CHUNK_TOKENS,
-    CONSTRAINT_KIND,
-    CONSTRAINT_SOURCE,
-    MAX_TOKENS,
-    N_TOP_LOGPROBS,
-    PROMPT_BYTES,
-    PROMPT_IDS,
-    PROMPT_LOGPROBS,
-    PROMPT_TEXT,
-    REGEX,
-    TIME_LIMIT,
-)
-from imp_service.serving.rules.kinds import Finding
+from imp_service.serving.rules.check import Finding
+from imp_service.serving.rules.generation_rules import CHAT, PROMPT_BYTES, PROMPT_IDS, PROMPT_TEXT, generation_findings
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import LIMITS
-from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
+from imp_service.text import ChatMessage, ChatPrompt
 
 MAX_PROMPTS = 64
 # Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
@@ -131,7 +117,8 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, i
     if reading.get("top_logprobs") and not logprobs:
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
-    return parsed_request(reading, [generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)])
+    request = generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)
+    return parsed_request(reading, [request], served)
 
 
 def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...]:
@@ -181,9 +168,8 @@ def read_completion(
         if first.sparse_prefill.is_wanted:
             reading.wrong("sparse_prefill", f"set with {len(prompts)} prompts, expected one")
         first = replace(first, sparse_prefill=SparsePrefillOptions(DENSE))
-    return replace(
-        parsed_request(reading, [replace(first, prompt=prompt) for prompt in prompts]), echo=reading.get("echo", False)
-    )
+    requests = [replace(first, prompt=prompt) for prompt in prompts]
+    return replace(parsed_request(reading, requests, served), echo=reading.get("echo", False))
 
 
 def read_prompts(value: Any) -> list[Prompt]:
@@ -235,52 +221,58 @@ def generation_of(
     """The generation of one prompt, with the options that the fields set. What is wrong is added to the reading."""
     asked = reading.get("prompt_logprobs")
     if asked is not None:
-        reading.add(N_TOP_LOGPROBS.check(asked, "prompt_logprobs", served))
+        reading.add(TOP_LOGPROBS.check(asked, "prompt_logprobs", served))
         n_top = max(output.top_logprobs, min(asked, LIMITS.top_logprobs))
         output = replace(output, prompt_logprobs=True, prompt_token_ids=True, top_logprobs=n_top)
     if reading.get("return_token_ids"):
         output = replace(output, prompt_token_ids=True)
     if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
         reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
-    stop = {"time_limit": served.settings.limits.request_time.total_seconds(), **reading.options("stop")}
+    options = options_of(reading, served)
+    request = GenerationRequest(
+        **{
+            "priority": caller.priority,
+            **options,
+            "prompt": prompt,
+            "constraint": read_constraint(reading),
+            "output": replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
+            "tenant": caller.tenant,
+            "tool_choice": tool_choice,
+            "parallel_tool_calls": reading.get("parallel_tool_calls", True),
+        }
+    )
+    for option, name in (("output.top_logprobs", "top_logprobs"), ("output.prompt_logprobs", "prompt_logprobs")):
+        reading.set_by(option, name)
+    reading.add(generation_findings(request, served))
+    if isinstance(prompt, ChatPrompt) and reading.values.keys() & {"messages", "input"}:
+        reading.add(CHAT.check(prompt, "chat", served))
+    return request
+
+
+def options_of(reading: Reading, served: ServedModel) -> dict[str, Any]:
+    """The options of the request that the fields set."""
+    groups = {name: reading.options(name) for name in GROUPS}
+    stop, sampling = groups["stop"], groups["sampling"]
+    stop.setdefault("time_limit", served.settings.limits.request_time.total_seconds())
     if stop.get("max_tokens") == NO_LIMIT:
         stop["max_tokens"] = None
-    sampling = reading.options("sampling")
     if sampling.get("top_p") == 0:
         sampling["top_p"] = SMALLEST_TOP_P
     if dry := reading.options("sampling.dry"):
         sampling["dry"] = DryOptions(**dry)
-    request = GenerationRequest(
-        prompt=prompt,
-        sampling=SamplingOptions(**sampling),
-        stop=StopOptions(**stop),
-        constraint=read_constraint(reading),
-        output=replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
-        cache=CacheOptions(bypass_prefix=not reading.get("cache_prompt", True), **reading.options("cache")),
-        speculation=SpeculationOptions(**reading.options("speculation")),
-        sparse_prefill=SparsePrefillOptions(**reading.options("sparse_prefill")),
-        num_sequences=reading.get("n", 1),
-        priority=reading.get("priority", caller.priority),
-        tenant=caller.tenant,
-        tool_choice=tool_choice,
-        parallel_tool_calls=reading.get("parallel_tool_calls", True),
-    )
-    for option, name in (("num_sequences", "n"), ("output.top_logprobs", "top_logprobs"), ("priority", "priority")):
-        reading.set_by(option, name)
-    reading.add(request_violations(request, served.n_tokens))
-    reading.add(_limits(reading, request, served))
-    return request
+    groups["cache"]["bypass_prefix"] = not reading.get("cache_prompt", True)
+    found = {name: replace(GROUPS[name], **given) for name, given in groups.items() if name != "output"}
+    return found | {row.option: reading.get(name) for name, row in fields.REQUEST.items() if name in reading.values}
 
 
-def parsed_request(reading: Reading, requests: Sequence[GenerationRequest]) -> ParsedRequest:
+def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], served: ServedModel) -> ParsedRequest:
     """The generations, and the form of their answer. Raises FieldsInvalid with everything that is wrong."""
     no_options: dict[str, bool] = {}
     options = reading.read("stream_options", _stream_options, no_options)
     if options and not reading.get("stream"):
         reading.wrong("stream_options", "set, expected only with stream: true")
-    chunk_tokens = reading.get("max_chunk_tokens")
-    if chunk_tokens is not None:
-        reading.add(CHUNK_TOKENS.bounds.check("max_chunk_tokens", chunk_tokens))
+    chunks = ChunkOptions(reading.get("max_chunk_tokens"))
+    reading.add(findings(chunks, served, "output"))
     reading.refuse()
     return ParsedRequest(
         requests,
@@ -289,7 +281,7 @@ def parsed_request(reading: Reading, requests: Sequence[GenerationRequest]) -> P
         includes_usage=options.get("include_usage", False),
         continuous_usage=options.get("continuous_usage_stats", False),
         returns_token_ids=reading.get("return_token_ids", False),
-        chunk_tokens=chunk_tokens,
+        chunk_tokens=chunks.max_chunk_tokens,
         ignored=reading.ignored,
     )
 
@@ -366,29 +358,3 @@ def _wish(
 def _is_thinking(value: Any) -> bool:
     found = read_members(value, {"type": only("enabled", "disabled", "adaptive", "auto"), "budget_tokens": ignored})
     return bool(found.get("type") != "disabled")
-
-
-def _limits(reading: Reading, request: GenerationRequest, served: ServedModel) -> Iterator[Finding]:
-    """Adds options that exceed the server's limits, or that are switched off."""
-    stop, path = request.stop, reading.caller_path
-    if isinstance(request.prompt, ChatPrompt) and reading.values.keys() & {"messages", "input"}:
-        yield from CHAT.check(request.prompt, "chat", served)
-    if stop.max_tokens is not None:
-        yield from MAX_TOKENS.check(stop.max_tokens, path("stop.max_tokens"), served)
-    if stop.time_limit is not None:
-        yield from TIME_LIMIT.check(stop.time_limit, path("stop.time_limit"), served)
-    if request.output.prompt_logprobs:
-        yield from PROMPT_LOGPROBS.check(True, "prompt_logprobs", served)
-    if isinstance(request.constraint, ConstraintSpec):
-        yield from _constraint_limits(request.constraint, path(request.constraint.path), served)
-
-
-def _constraint_limits(spec: ConstraintSpec, path: str, served: ServedModel) -> Iterator[Finding]:
-    yield from CONSTRAINT_KIND.check(spec.kind.value, path, served)
-    match spec.kind:
-        case ConstraintKind.CHOICES:
-            yield from CHOICES.check(spec.choices, path, served)
-        case ConstraintKind.REGEX:
-            yield from REGEX.check(spec.source, path, served)
-        case ConstraintKind.JSON_SCHEMA | ConstraintKind.GBNF:
-            yield from CONSTRAINT_SOURCE.check(spec.source, path, served)

@@ -54,7 +54,9 @@ def read_response(
         template_kwargs_json=template_variables(reading, served, {"reasoning.effort": reasoning.get("effort")}, {}),
     )
     request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
-    return replace(parsed_request(reading, [request]), repeats_answer=True, token_by_token=request.output.logprobs)
+    return replace(
+        parsed_request(reading, [request], served), repeats_answer=True, token_by_token=request.output.logprobs
+    )
 
 
 def _messages(reading: Reading, conversation: Sequence[InputMessage]) -> tuple[ChatMessage, ...]:

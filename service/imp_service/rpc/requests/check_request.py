@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
+from imp_service.api.options import GenerationRequest
+from imp_service.pb import inference_pb2
 from imp_service.rpc.requests.field_rules import findings
+from imp_service.rpc.requests.message_rules import under
+from imp_service.rpc.requests.read_requests import read_generation
 from imp_service.serving.host import Host
 from imp_service.serving.rules import check
+from imp_service.serving.rules.check import Finding
+from imp_service.serving.rules.generation_rules import CHAT, generation_findings
 from imp_service.serving.served_model import ServedModel
+from imp_service.text import ChatPrompt
 
 
-def check_request(request: Any, served: ServedModel) -> None:
-    """Raises FieldsInvalid or the first refusal."""
-    check.refuse_findings(findings(request, "", served))
+def check_request(request: Any, served: ServedModel) -> GenerationRequest | None:
+    """Raises FieldsInvalid or the first refusal. Returns the generation if the request is one."""
+    if not isinstance(request, inference_pb2.GenerateRequest | inference_pb2.GenerateUnaryRequest):
+        check.refuse_findings(findings(request, "", served))
+        return None
+    generation, found = read_and_check(request, served)
+    check.refuse_findings(found)
+    return generation
+
+
+def read_and_check(
+    request: inference_pb2.GenerateRequest | inference_pb2.GenerateUnaryRequest, served: ServedModel
+) -> tuple[GenerationRequest, Iterator[Finding]]:
+    """A generation, and everything that is wrong with it."""
+    if isinstance(request, inference_pb2.GenerateUnaryRequest):
+        asked, path = request.request, "request"
+    else:
+        asked, path = request, ""
+    generation = read_generation(asked, served.settings)
+    found = chain(findings(request, "", served), generation_findings(generation, served, path))
+    if isinstance(generation.prompt, ChatPrompt):
+        found = chain(found, CHAT.check(generation.prompt, under(path, "chat"), served))
+    return generation, found
 
 
 async def checked(request: Any, n_bytes: int, host: Host) -> ServedModel:
     """The same, on a worker if the request is large. Returns the values that it was checked against."""
-    return await check.checked(lambda served: check_request(request, served), n_bytes, host)
+    return (await check.checked(lambda served: check_request(request, served), n_bytes, host))[1]
+
+
+async def checked_generation(
+    request: inference_pb2.GenerateRequest | inference_pb2.GenerateUnaryRequest, n_bytes: int, host: Host
+) -> tuple[GenerationRequest, ServedModel]:
+    """The same for a generation."""
+    generation, served = await check.checked(lambda served: check_request(request, served), n_bytes, host)
+    assert generation is not None  # narrows
+    return generation, served
 
 
 def checked_without_model(request: Any, host: Host) -> None:

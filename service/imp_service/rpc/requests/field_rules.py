@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.generation.validate import DRAFT_TOKENS, KEEP, Bounds, count_violations
-from imp_service.pb import types_pb2
-from imp_service.rpc.requests import message_rules as whole
-from imp_service.rpc.requests.read_requests import read_chat
-from imp_service.rpc.requests.rules import DurationIn, Float, IdsOf, KnownEnum
-from imp_service.serving.refusal import Refusal
-from imp_service.serving.rules import generation_rules as values
-from imp_service.serving.rules.kinds import (
-    Anything,
-    Both,
-    Feature,
-    Finding,
-    Name,
-    Names,
-    Number,
-    Rule,
-    Seconds,
-    Texts,
-    TokenIds,
+from imp_service.api.options import (
+    CacheOptions,
+    ChunkOptions,
+    DryOptions,
+    GenerationRequest,
+    OutputOptions,
+    SamplingOptions,
+    SparsePrefillOptions,
+    SpeculationOptions,
+    StepOptions,
+    StopOptions,
 )
-from imp_service.serving.served_model import ServedModel
-from imp_service.tables import DRY_FIELDS, LIMITS, SAMPLER_FIELDS
+from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, Texts, TokenIds, count_violations
+from imp_service.rpc.requests import message_rules as whole
+from imp_service.rpc.requests.rules import Chat, DurationIn, IdsOf, Inputs, NullContent, Options, names_of
+from imp_service.serving.rules import generation_rules as values
+from imp_service.serving.rules.check import Finding
+from imp_service.serving.rules.generation_rules import ServedRule
+from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
+from imp_service.tables import LIMITS
+from imp_service.text import ChatMessage, ChatPrompt
 
 HOUR = 3600.0
 MAX_STEP_TOKENS = 256
@@ -38,18 +37,18 @@ MAX_ABORTED = 1024
 class MessageRules:
     """The rules of one message: one for each field, and those of the whole message."""
 
-    fields: Mapping[str, Rule]
+    fields: Mapping[str, ServedRule]
     whole: tuple[whole.MessageRule, ...] = ()
 
 
-class Nested(Rule):
+class Nested:
     """A message that has its own rules."""
 
     def check(self, value: Any, path: str, served: ServedModel) -> Iterable[Finding]:
         return findings(value, path, served)
 
 
-class Steps(Rule):
+class Steps:
     """At most as many steps as may run at once. If there are more, none is checked."""
 
     def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
@@ -61,171 +60,50 @@ class Steps(Rule):
             yield from findings(item, f"{path}[{i}]", served)
 
 
-class Chat(Rule):
-    """A conversation."""
-
-    def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
-        too_many = list(values.CHAT_MESSAGES.check(value.messages, f"{path}.messages", served))
-        if too_many:
-            yield from too_many
-            return
-        for i, message in enumerate(value.messages):
-            yield from whole.null_content_is_empty(message, f"{path}.messages[{i}]", served)
-        yield from values.CHAT.check(read_chat(value), path, served)
-
-
-class Inputs(Rule):
-    """At most `most` lists of ids, each a list of known tokens."""
-
-    def __init__(self, most: int | None, each: IdsOf) -> None:
-        self._most = most
-        self._each = each
-
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
-        too_many = list(count_violations(len(value), path, 0, self._most))
-        if too_many:
-            yield from too_many
-            return
-        for i, item in enumerate(value):
-            yield from self._each.check(item, f"{path}[{i}]", served)
-
-
-class SparsePrefill(Rule):
-    """What the server may not offer: refused if the value requests it."""
-
-    def __init__(self, asks: Callable[[Any], bool]) -> None:
-        self._asks = asks
-
-    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
-        if served.no_sparse_prefill and self._asks(value):
-            yield Refusal("FEATURE_DISABLED", f"{path}: {served.no_sparse_prefill}", {"feature": path})
-
-
-def _known(enum: Any) -> frozenset[int]:
-    return frozenset(enum.values())
-
-
-ANYTHING, NESTED, NAME = Anything(), Nested(), Name()
+NESTED, NAME = Nested(), Name()
 PROMPT_IDS = IdsOf(values.PROMPT_IDS)
-DRAFTS = Feature(lambda served: bool(served.settings.speculation.drafters), bool, "speculation.drafters is empty")
-SPARSE_POLICIES = (types_pb2.SPARSE_PREFILL_POLICY_AUTO, types_pb2.SPARSE_PREFILL_POLICY_SPARSE)
+# The messages whose fields are those of option classes.
+OPTIONS = {
+    "SamplingOptions": Options(SamplingOptions),
+    "DryOptions": Options(DryOptions),
+    "StopOptions": Options(StopOptions),
+    "OutputOptions": Options(OutputOptions, ChunkOptions),
+    "CacheOptions": Options(CacheOptions),
+    "SparsePrefillOptions": Options(SparsePrefillOptions),
+    "SpeculationOptions": Options(SpeculationOptions),
+    "StepOptions": Options(StepOptions),
+}
+# The fields of GenerateRequest that GenerationRequest has too. They are checked when it is read.
+GENERATION = set(names_of(GenerationRequest)) - {"prompt", "priority", "tenant"}
 
 RULES: Mapping[str, MessageRules] = {
-    # Shared.
-    "TokenIds": MessageRules({"ids": ANYTHING}),  # checked with the field that holds them
-    "ChatMessage": MessageRules(
-        dict.fromkeys(
-            (
-                *("role", "content", "name", "tool_call_id", "tool_calls_json", "reasoning_content"),
-                "null_content",
-            ),
-            ANYTHING,  # checked with the conversation
-        )
-    ),
-    "ChatPrompt": MessageRules(
-        dict.fromkeys(
-            (
-                *("messages", "tools_json", "add_generation_prompt", "continue_final_message"),
-                *("template_kwargs_json", "documents_json"),
-            ),
-            ANYTHING,  # checked with the conversation
-        )
-    ),
-    "SamplingOptions": MessageRules(
-        dict.fromkeys((*SAMPLER_FIELDS, "logit_bias", "seed", "dry"), ANYTHING), (whole.as_the_library_checks,)
-    ),
-    "DryOptions": MessageRules(dict.fromkeys((*DRY_FIELDS, "breakers"), ANYTHING)),  # checked with the sampler
-    "StopOptions": MessageRules(
-        {
-            "max_tokens": values.MAX_TOKENS,
-            "min_tokens": ANYTHING,
-            "strings": ANYTHING,
-            "token_ids": ANYTHING,
-            "ignore_eos": ANYTHING,
-            "include_match": ANYTHING,
-            "time_limit": DurationIn(values.TIME_LIMIT),
-        },
-        (whole.as_the_library_checks,),
-    ),
+    # Shared. These are checked with the field that holds them.
+    "TokenIds": MessageRules({"ids": ANYTHING}),
+    "ChatMessage": MessageRules(dict.fromkeys((*names_of(ChatMessage), "null_content"), ANYTHING)),
+    "ChatPrompt": MessageRules(dict.fromkeys(names_of(ChatPrompt), ANYTHING)),
+    **{name: MessageRules(dict.fromkeys(options.names, ANYTHING)) for name, options in OPTIONS.items()},
     "Constraint": MessageRules(
-        {
-            "json_schema": values.CONSTRAINT_SOURCE,
-            "regex": values.REGEX,
-            "gbnf": values.CONSTRAINT_SOURCE,
-            "choices": NESTED,
-            "json_object": NESTED,
-            "unbounded_whitespace": ANYTHING,
-        },
-        (whole.exactly_one("kind"), whole.constraint_kind_known, whole.whitespace_of_json),
+        dict.fromkeys((*ALL_CONSTRAINTS, "unbounded_whitespace"), ANYTHING),
+        (whole.exactly_one("kind"), whole.whitespace_of_json),
     ),
-    "Choices": MessageRules(
-        {"values": ANYTHING},
-        (whole.always("values", values.CHOICES),),
-    ),
+    "Choices": MessageRules({"values": ANYTHING}),
     "JsonObject": MessageRules({}),
-    "OutputOptions": MessageRules(
-        {
-            "text": ANYTHING,
-            "logprobs": ANYTHING,
-            "top_logprobs": values.N_TOP_LOGPROBS,
-            "prompt_logprobs": values.PROMPT_LOGPROBS,
-            "prompt_token_ids": ANYTHING,
-            "max_chunk_tokens": values.CHUNK_TOKENS,
-            "max_chunk_delay": DurationIn(values.CHUNK_DELAY),
-            "special_tokens": ANYTHING,
-            "parse": ANYTHING,
-        }
-    ),
-    "CacheOptions": MessageRules({"bypass_prefix": ANYTHING, "salt": values.SALT}),
-    "SparsePrefillOptions": MessageRules(
-        {
-            "policy": Both(
-                KnownEnum(_known(types_pb2.SparsePrefillPolicy)),
-                SparsePrefill(lambda policy: policy in SPARSE_POLICIES),
-            ),
-            "keep": Both(Float(Number(KEEP)), SparsePrefill(lambda _: True)),
-        }
-    ),
-    "SpeculationOptions": MessageRules(
-        {
-            "enabled": DRAFTS,
-            "max_draft_tokens": Both(Number(DRAFT_TOKENS), DRAFTS),
-            "drafters": Both(DRAFTS, values.DRAFTERS),
-        }
-    ),
     # InferenceService.
     "GenerateRequest": MessageRules(
         {
+            **dict.fromkeys(GENERATION, ANYTHING),
+            "constraint": NESTED,
+            "output": Options(ChunkOptions),
             "request_id": values.REQUEST_ID,
             "model": values.MODEL,
             "text": values.PROMPT_TEXT,
             "token_ids": PROMPT_IDS,
-            "chat": Chat(),
+            "chat": NullContent(),
             "session_id": NAME,
-            "sampling": NESTED,
-            "stop": NESTED,
-            "constraint": NESTED,
-            "output": NESTED,
-            "cache": NESTED,
-            "num_sequences": values.N_SEQUENCES,
-            "sparse_prefill": NESTED,
-            "speculation": NESTED,
-            "tool_choice": values.TOOL_CHOICE,
-            "parallel_tool_calls": ANYTHING,  # checked with the tools
         },
         (whole.exactly_one("prompt"), whole.fits_its_session),
     ),
     "GenerateUnaryRequest": MessageRules({"request": NESTED}, (whole.required("request"),)),
-    "StepOptions": MessageRules(
-        {
-            "sample": ANYTHING,
-            "top_logprobs": values.N_TOP_LOGPROBS,
-            "logits": Feature(lambda served: served.settings.features.logits, bool, "features.logits is off"),
-            "scores": ANYTHING,
-            "allowed_token_mask": ANYTHING,
-        },
-        (whole.mask_fits,),
-    ),
     "PrefillRequest": MessageRules(
         {
             "session_id": NAME,
@@ -234,10 +112,10 @@ RULES: Mapping[str, MessageRules] = {
             "text": values.PROMPT_TEXT,
             "chat": Chat(),
             "position": ANYTHING,
-            "sampling": NESTED,
-            "step": NESTED,
-            "ttl": DurationIn(Seconds(0, lambda served: served.settings.sessions.max_ttl.total_seconds(), above=True)),
-            "cache": NESTED,
+            "sampling": OPTIONS["SamplingOptions"],
+            "step": OPTIONS["StepOptions"],
+            "ttl": DurationIn(Seconds(0, "sessions.max_ttl", above=True)),
+            "cache": OPTIONS["CacheOptions"],
             "base": ANYTHING,  # checked against the session's state
         },
         (whole.exactly_one("input"), whole.prompt_scores_allowed),
@@ -246,10 +124,10 @@ RULES: Mapping[str, MessageRules] = {
     "SessionStep": MessageRules(
         {
             "session_id": NAME,
-            "token_ids": TokenIds((0, MAX_STEP_TOKENS)),
+            "token_ids": TokenIds(0, MAX_STEP_TOKENS),
             "position": ANYTHING,
-            "sampling": NESTED,
-            "step": NESTED,
+            "sampling": OPTIONS["SamplingOptions"],
+            "step": OPTIONS["StepOptions"],
         },
         (whole.required("session_id"),),
     ),
@@ -264,7 +142,7 @@ RULES: Mapping[str, MessageRules] = {
     "EmbedRequest": MessageRules(
         {
             "model": values.MODEL,
-            "texts": Texts((0, values.MAX_INPUTS), values.PROMPT_TEXT, values.prompt_bytes),
+            "texts": Texts((0, values.MAX_INPUTS), values.PROMPT_TEXT, "limits.max_prompt_bytes"),
             "token_ids": Inputs(values.MAX_INPUTS, PROMPT_IDS),
             "normalize": ANYTHING,
         },
@@ -294,9 +172,9 @@ RULES: Mapping[str, MessageRules] = {
     "GetModelInfoRequest": MessageRules({"model": values.MODEL}),
     "GetServerInfoRequest": MessageRules({}),
     "GetLoadRequest": MessageRules({}),
-    "WatchLoadRequest": MessageRules({"min_interval": DurationIn(Seconds(0.01, lambda served: HOUR))}),
+    "WatchLoadRequest": MessageRules({"min_interval": DurationIn(Seconds(0.01, HOUR))}),
     # AdminService.
-    "DrainRequest": MessageRules({"timeout": DurationIn(Seconds(0, lambda served: float("inf")))}),
+    "DrainRequest": MessageRules({"timeout": DurationIn(Seconds(0, float("inf")))}),
     "ResumeRequest": MessageRules({}),
     "ReloadRequest": MessageRules({}),
     "AbortRequest": MessageRules({"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (whole.one_way_to_abort,)),
@@ -304,7 +182,7 @@ RULES: Mapping[str, MessageRules] = {
     "ListSessionsRequest": MessageRules({}),
     "FlushCacheRequest": MessageRules({}),
     "ProfileRequest": MessageRules(
-        {"steps": ANYTHING, "time_limit": DurationIn(Seconds(0, lambda served: HOUR, above=True))},
+        {"steps": ANYTHING, "time_limit": DurationIn(Seconds(0, HOUR, above=True))},
         (whole.always("steps", Number(Bounds(1, LIMITS.profile_steps, whole=True))),),
     ),
 }

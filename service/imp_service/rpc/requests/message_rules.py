@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from imp_service.api.errors import Violation
-from imp_service.generation.validate import mask_violations, sampling_violations, stop_violations
+from imp_service.api.options import PROMPT_SCORES, SparsePrefillOptions
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
-from imp_service.rpc.requests.read_requests import read_sampling, read_sparse_prefill, read_stop
+from imp_service.rpc.requests.read_options import read_options
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.rules.generation_rules import CONSTRAINT_KIND, DETOKENIZED, PROMPT_LOGPROBS
-from imp_service.serving.rules.kinds import Finding, Rule
+from imp_service.serving.rules.check import Finding
+from imp_service.serving.rules.generation_rules import DETOKENIZED, ServedRule
 from imp_service.serving.served_model import ServedModel
 
 MessageRule = Callable[[Any, str, ServedModel], Iterator[Finding]]
@@ -50,24 +49,13 @@ def required(field: str) -> MessageRule:
     return check
 
 
-def always(field: str, rule: Rule) -> MessageRule:
+def always(field: str, rule: ServedRule) -> MessageRule:
     """Checks a field without presence even if it has its default, zero or empty."""
 
     def check(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
         yield from rule.check(getattr(message, field), under(path, field), served)
 
     return check
-
-
-def as_the_library_checks(
-    options: types_pb2.SamplingOptions | types_pb2.StopOptions, path: str, served: ServedModel
-) -> Iterator[Finding]:
-    """The checks of the Python API, for the fields that imp.v1 has in the same form."""
-    if isinstance(options, types_pb2.SamplingOptions):
-        yield from sampling_violations(read_sampling(options), served.n_tokens, path)
-    else:
-        # The time limit is a duration, which has its own rule.
-        yield from stop_violations(replace(read_stop(options, served.settings), time_limit=None), served.n_tokens, path)
 
 
 def fits_its_session(request: inference_pb2.GenerateRequest, path: str, served: ServedModel) -> Iterator[Finding]:
@@ -80,26 +68,16 @@ def fits_its_session(request: inference_pb2.GenerateRequest, path: str, served: 
         yield Violation(under(path, "num_sequences"), f"{request.num_sequences}, expected 1 with session_id")
     if request.HasField("cache"):
         yield Violation(under(path, "cache"), "set, expected none with session_id")
-    if read_sparse_prefill(request.sparse_prefill).is_wanted:
+    if read_options(SparsePrefillOptions, request.sparse_prefill).is_wanted:
         yield Violation(under(path, "sparse_prefill"), "set, expected none with session_id: it keeps every token")
     for name in ("prompt_logprobs", "prompt_token_ids"):
         if getattr(request.output, name):
             yield Violation(under(path, f"output.{name}"), "set, expected none with session_id")
 
 
-def mask_fits(step: inference_pb2.StepOptions, path: str, served: ServedModel) -> Iterator[Finding]:
-    """A mask has the size of the vocabulary, allows at least one token, and needs a step that samples."""
-    mask, where = step.allowed_token_mask, under(path, "allowed_token_mask")
-    if not mask:
-        return
-    yield from mask_violations(where, mask, served.vocab_size, served.n_tokens)
-    if step.HasField("sample") and not step.sample:
-        yield Violation(where, "set, expected none where sample is false")
-
-
 def prompt_scores_allowed(request: inference_pb2.PrefillRequest, path: str, served: ServedModel) -> Iterator[Finding]:
     """A prefill's scores need the same feature as prompt_logprobs."""
-    yield from PROMPT_LOGPROBS.check(request.step.scores, under(path, "step.scores"), served)
+    yield from PROMPT_SCORES.check(request.step.scores, under(path, "step.scores"), served)
 
 
 def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, served: ServedModel) -> Iterator[Finding]:
@@ -111,25 +89,12 @@ def steps_apart(request: inference_pb2.DecodeStepRequest, path: str, served: Ser
         seen.add(step.session_id)
 
 
-def constraint_kind_known(constraint: types_pb2.Constraint, path: str, served: ServedModel) -> Iterator[Finding]:
-    """The served model supports the kind of constraint."""
-    kind = constraint.WhichOneof("kind")
-    if kind is not None:
-        yield from CONSTRAINT_KIND.check(kind, under(path, kind), served)
-
-
 def whitespace_of_json(constraint: types_pb2.Constraint, path: str, served: ServedModel) -> Iterator[Finding]:
     """unbounded_whitespace is only for JSON constraints."""
     if constraint.unbounded_whitespace and constraint.WhichOneof("kind") not in ("json_schema", "json_object"):
         yield Violation(
             under(path, "unbounded_whitespace"), "set, expected only with constraint.json_schema or json_object"
         )
-
-
-def null_content_is_empty(message: types_pb2.ChatMessage, path: str, served: ServedModel) -> Iterator[Finding]:
-    """A message whose content is null has none."""
-    if message.null_content and message.content:
-        yield Violation(under(path, "null_content"), "set, expected only without content")
 
 
 def one_kind_of_input(request: inference_pb2.EmbedRequest, path: str, served: ServedModel) -> Iterator[Finding]:

@@ -1,32 +1,62 @@
-"""Kinds of field rules that only messages of protobuf need."""
+"""Rules of fields that are messages: each reads the message as the Python API has it, and checks that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
 from imp_service.api.errors import Violation
-from imp_service.api.float32 import shortest
+from imp_service.api.facts import findings
+from imp_service.api.rules import Seconds, TokenIds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
-from imp_service.serving.rules.kinds import Finding, Number, Rule, Seconds, TokenIds
+from imp_service.rpc.requests.read_options import read_options
+from imp_service.rpc.requests.read_requests import read_chat
+from imp_service.serving.rules.check import Finding
+from imp_service.serving.rules.generation_rules import CHAT
 from imp_service.serving.served_model import ServedModel
+from imp_service.text.templates.chat_prompt import MAX_MESSAGES
+
+
+def names_of(kind: type) -> list[str]:
+    """The fields of a class."""
+    return [field.name for field in fields(kind)]
+
+
+class Options:
+    """A message with the fields of option classes, which carry their rules."""
+
+    def __init__(self, *kinds: type) -> None:
+        self.kinds = kinds
+        self.names = frozenset(name for kind in kinds for name in names_of(kind))
+
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        for kind in self.kinds:
+            yield from findings(read_options(kind, value), served, path)
+
+
+class NullContent:
+    """Messages of a conversation whose content is null have none."""
+
+    def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
+        for i, message in enumerate(value.messages[:MAX_MESSAGES]):
+            if message.null_content and message.content:
+                yield Violation(f"{path}.messages[{i}].null_content", "set, expected only without content")
+
+
+class Chat(NullContent):
+    """A conversation."""
+
+    def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
+        yield from super().check(value, path, served)
+        yield from CHAT.check(read_chat(value), path, served)
 
 
 @dataclass(frozen=True, slots=True)
-class Float(Rule):
-    """A 32-bit float."""
-
-    number: Number
-
-    def check(self, value: float, path: str, served: ServedModel) -> Iterable[Finding]:
-        return self.number.check(shortest(value), path, served)
-
-
-@dataclass(frozen=True, slots=True)
-class DurationIn(Rule):
+class DurationIn:
     """A duration in a range."""
 
     seconds: Seconds
@@ -38,7 +68,7 @@ class DurationIn(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class IdsOf(Rule):
+class IdsOf:
     """The ids of a TokenIds message."""
 
     ids: TokenIds
@@ -48,11 +78,16 @@ class IdsOf(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class KnownEnum(Rule):
-    """A known value of an enum."""
+class Inputs:
+    """At most `most` lists of ids, each a list of known tokens."""
 
-    known: frozenset[int]
+    most: int | None
+    each: IdsOf
 
-    def check(self, value: int, path: str, served: ServedModel) -> Iterator[Finding]:
-        if value not in self.known:
-            yield Violation(path, f"{value}, expected one of {sorted(self.known)}")
+    def check(self, value: Any, path: str, served: ServedModel) -> Iterator[Finding]:
+        too_many = list(count_violations(len(value), path, 0, self.most))
+        if too_many:
+            yield from too_many
+            return
+        for i, item in enumerate(value):
+            yield from self.each.check(item, f"{path}[{i}]", served)

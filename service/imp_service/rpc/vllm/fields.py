@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from itertools import chain
 
+from imp_service.api.facts import facts_of
+from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
+
+# Field of SamplingParams -> the field of imp.v1's GenerateRequest of the same meaning.
+PARAMS: Mapping[str, str] = {
+    facts_of(field).vllm: f"{group}{field.name}"
+    for group, field in chain(
+        (("sampling.", field) for field in fields(SamplingOptions)),
+        (("stop.", field) for field in fields(StopOptions)),
+        (("", field) for field in fields(GenerationRequest)),
+    )
+    if facts_of(field).vllm
+}
 # The field of imp.v1's GenerateRequest that gets the value.
 MAPPED: Mapping[str, str] = {
     "request_id": "request_id",
     "tokenized.input_ids": "token_ids.ids",
     "text": "text",
-    "sampling_params.temperature": "sampling.temperature",
-    "sampling_params.top_p": "sampling.top_p",
-    "sampling_params.top_k": "sampling.top_k",
-    "sampling_params.min_p": "sampling.min_p",
-    "sampling_params.frequency_penalty": "sampling.frequency_penalty",
-    "sampling_params.presence_penalty": "sampling.presence_penalty",
-    "sampling_params.repetition_penalty": "sampling.repetition_penalty",
-    "sampling_params.seed": "sampling.seed",
-    "sampling_params.logit_bias": "sampling.logit_bias",
-    "sampling_params.max_tokens": "stop.max_tokens",
-    "sampling_params.min_tokens": "stop.min_tokens",
-    "sampling_params.stop": "stop.strings",
-    "sampling_params.stop_token_ids": "stop.token_ids",
-    "sampling_params.ignore_eos": "stop.ignore_eos",
-    "sampling_params.n": "num_sequences",
+    **{f"sampling_params.{theirs}": ours for theirs, ours in PARAMS.items()},
     "sampling_params.logprobs": "output.top_logprobs",
     "sampling_params.prompt_logprobs": "output.prompt_logprobs",
     "sampling_params.skip_special_tokens": "output.special_tokens",

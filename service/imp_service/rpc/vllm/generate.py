@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from imp_service.api.replies import Chunk, Reply
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.generate import delivery
 from imp_service.rpc.replies.encoded import Encoded
-from imp_service.rpc.requests.read_requests import read_generation
 from imp_service.rpc.requests.reply_size import check_generation_size
 from imp_service.rpc.vllm.fields import caller_path
 from imp_service.rpc.vllm.replies import Replies
@@ -53,9 +53,9 @@ class Generate:
         host, began = self._host, self._host.clock()
         refuse_late(call)
         translated = translate(request)
-        served = await checked(request, translated, call.n_request_bytes, host)
+        generation, served = await checked(request, translated, call.n_request_bytes, host)
+        generation = replace(generation, priority=call.priority, tenant=call.tenant)
         call.request_id = request.request_id or call.request_id
-        generation = read_generation(translated, host.settings, priority=call.priority, tenant=call.tenant)
         return Wanted(
             request=generation,
             delivery=delivery(translated, generation, served) if request.stream else WHOLE,

@@ -7,34 +7,41 @@ off, as in vLLM: a gateway fills in the defaults that GetModelInfo reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 from imp_service.api.errors import Violation
+from imp_service.api.options import TOP_LOGPROBS, GenerationRequest
 from imp_service.pb import inference_pb2, types_pb2
-from imp_service.rpc.requests.field_rules import findings
-from imp_service.rpc.vllm.fields import REFUSED, caller_path
+from imp_service.rpc.requests.check_request import read_and_check
+from imp_service.rpc.vllm.fields import PARAMS, REFUSED, caller_path
 from imp_service.serving.host import Host
-from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules import check
-from imp_service.serving.rules.generation_rules import N_TOP_LOGPROBS
-from imp_service.serving.rules.kinds import Finding
+from imp_service.serving.rules.check import Finding
 from imp_service.serving.served_model import ServedModel
 from imp_service.tables import LIMITS
 
 # Means no seed, as in vLLM.
 NO_SEED = -1
 # Options for which 0 means unset.
-UNSET_AT_ZERO = ("top_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
-ALWAYS_SET = ("top_k", "min_p")
+UNSET_AT_ZERO = ("top_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "n")
 
 
-async def checked(request: Any, translated: inference_pb2.GenerateRequest, n_bytes: int, host: Host) -> ServedModel:
+async def checked(
+    request: Any, translated: inference_pb2.GenerateRequest, n_bytes: int, host: Host
+) -> tuple[GenerationRequest, ServedModel]:
     """Raises all violations, with the caller's field names. Checks on a worker if the request is large."""
 
-    def check_both(served: ServedModel) -> None:
-        check.refuse_findings(chain(_findings(request, served), _renamed(findings(translated, "", served))))
+    def check_both(served: ServedModel) -> GenerationRequest:
+        generation, found = read_and_check(translated, served)
+        check.refuse_findings(
+            chain(
+                _findings(request, served),
+                (check.renamed(each, caller_path) for each in found if not _is_about_input(each)),
+            )
+        )
+        return generation
 
     return await check.checked(check_both, n_bytes, host)
 
@@ -50,36 +57,31 @@ def translate(request: Any) -> inference_pb2.GenerateRequest:
             found.text = request.text
     if request.HasField("sampling_params"):
         params = request.sampling_params
-        found.num_sequences = params.n or 1
-        _sampling(params, found.sampling)
-        _stop(params, found.stop)
+        found.num_sequences = 1
+        _set_params(params, found)
         _output(params, found.output)
         _constraint(params, found)
     return found
 
 
-def _sampling(params: Any, sampling: types_pb2.SamplingOptions) -> None:
-    if params.HasField("temperature"):
-        sampling.temperature = params.temperature
-    for name in ALWAYS_SET:
-        setattr(sampling, name, getattr(params, name))
-    for name in UNSET_AT_ZERO:
-        if value := getattr(params, name):
-            setattr(sampling, name, value)
-    if params.HasField("seed") and params.seed >= 0:
-        sampling.seed = params.seed
-    for token, bias in params.logit_bias.items():
-        if token >= 0:
-            sampling.logit_bias[token] = bias
+def _set_params(params: Any, found: inference_pb2.GenerateRequest) -> None:
+    """The parameters that have a counterpart. Those that no field of imp.v1 can hold are left out."""
+    for theirs, ours in PARAMS.items():
+        group, _, name = ours.rpartition(".")
+        message: Any = getattr(found, group) if group else found
+        value = getattr(params, theirs)
+        if theirs == "logit_bias":
+            message.logit_bias.update({token: bias for token, bias in value.items() if token >= 0})
+        elif params.DESCRIPTOR.fields_by_name[theirs].is_repeated:
+            getattr(message, name).extend(value)
+        elif _is_set(params, theirs, value):
+            setattr(message, name, value)
 
 
-def _stop(params: Any, stop: types_pb2.StopOptions) -> None:
-    if params.HasField("max_tokens"):
-        stop.max_tokens = params.max_tokens
-    stop.min_tokens = params.min_tokens
-    stop.strings.extend(params.stop)
-    stop.token_ids.extend(params.stop_token_ids)
-    stop.ignore_eos = params.ignore_eos
+def _is_set(params: Any, name: str, value: float) -> bool:
+    if params.DESCRIPTOR.fields_by_name[name].has_presence:
+        return bool(params.HasField(name)) and (name != "seed" or value >= 0)
+    return name not in UNSET_AT_ZERO or value != 0
 
 
 def _output(params: Any, output: types_pb2.OutputOptions) -> None:
@@ -117,7 +119,7 @@ def _findings(request: Any, served: ServedModel) -> Iterator[Finding]:
         yield Violation(f"{path}.seed", f"{params.seed}, expected a seed from 0, or {NO_SEED} for none")
     for name in ("logprobs", "prompt_logprobs"):
         if params.HasField(name):
-            yield from N_TOP_LOGPROBS.check(getattr(params, name), f"{path}.{name}", served)
+            yield from TOP_LOGPROBS.check(getattr(params, name), f"{path}.{name}", served)
     for token in params.logit_bias:
         if token < 0:
             yield Violation(f"{path}.logit_bias[{token}]", "expected a token id")
@@ -131,20 +133,6 @@ def _refused(message: Any, path: str) -> Iterator[Violation]:
             yield Violation(path + field.name, f"set, but {why}")
 
 
-def _renamed(found: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings with the caller's field names. A missing prompt is reported by _findings()."""
-    for finding in found:
-        if isinstance(finding, Violation):
-            if finding.path != "prompt":
-                yield Violation(caller_path(finding.path), finding.message)
-        else:
-            yield _renamed_refusal(finding)
-
-
-def _renamed_refusal(refusal: Refusal) -> Refusal:
-    path = refusal.details.get("feature")
-    if path is None:
-        return refusal
-    theirs = caller_path(path)
-    words = refusal.message.replace(f"{path}:", f"{theirs}:", 1)
-    return Refusal(refusal.reason, words, {**refusal.details, "feature": theirs})
+def _is_about_input(finding: Finding) -> bool:
+    """A missing prompt is reported by _findings()."""
+    return isinstance(finding, Violation) and finding.path == "prompt"

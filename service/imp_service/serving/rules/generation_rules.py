@@ -1,58 +1,52 @@
-"""The rules of a generation's values, which are the same in every API."""
+"""The rules of a generation and of its prompt, which are the same in every API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 from imp_service.api.errors import Violation
-from imp_service.generation.validate import (
-    MAX_SALT_BYTES,
-    SEQUENCES,
-    TOP_LOGPROBS,
-    Bounds,
-    drafter_violations,
-    tool_choice_violations,
-)
+from imp_service.api.facts import findings
+from imp_service.api.options import GenerationRequest
+from imp_service.api.rules import AtMost, Entries, Name, Text, Texts, TokenIds
 from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.rules.kinds import (
-    AtMost,
-    Entries,
-    Feature,
-    Finding,
-    Limit,
-    ModelName,
-    Name,
-    Number,
-    Rule,
-    Seconds,
-    Text,
-    Texts,
-    TokenIds,
-)
+from imp_service.serving.rules.check import Finding
 from imp_service.serving.served_model import ServedModel
-from imp_service.text import ChatPrompt
+from imp_service.text import ChatPrompt, ConstraintKind, ConstraintSpec
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES, find_violations
 
+MAX_MODEL_NAME_BYTES = 256
 _TEXT = TextLimits()
 
 
-class Drafters(Rule):
-    """A choice among the server's drafters: those that are there."""
+class ServedRule(Protocol):
+    """A rule of api.rules, or one that needs to know more of the served model."""
 
-    def check(self, value: Sequence[str], path: str, served: ServedModel) -> Iterator[Finding]:
-        wrong = list(drafter_violations(value, path))
-        yield from wrong
-        missing = next((name for name in value if name not in served.drafters), None)
-        if missing is not None and not wrong:
-            yield Refusal("FEATURE_DISABLED", f"{path}: {missing} is not served here", {"feature": path})
+    def check(self, value: Any, path: str, served: ServedModel, /) -> Iterable[Finding]:
+        """Yields what is wrong with the value; nothing if it is valid."""
 
 
-class Chat(Rule):
+class ModelName:
+    """A name of the served model."""
+
+    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
+        n_bytes = len(value.encode())
+        if n_bytes > MAX_MODEL_NAME_BYTES:
+            yield Violation(path, f"{n_bytes} bytes, expected at most {MAX_MODEL_NAME_BYTES}")
+        elif value not in served.names:
+            names = ", ".join(served.names)
+            yield Refusal("MODEL_NOT_SERVED", f"{path}: this model is not served here", {"served": names})
+
+
+class Chat:
     """A conversation: the rules of imp_service.text, and the size of all its texts."""
 
     def check(self, value: ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
+        if too_many := list(MESSAGES.check(value.messages, f"{path}.messages", served)):
+            yield from too_many  # not read one by one
+            return
         for error in find_violations(value, path):
             yield Violation(error.path, error.message)
         n_bytes, most = chat_bytes(value), served.settings.limits.max_prompt_bytes
@@ -60,62 +54,43 @@ class Chat(Rule):
             yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
 
 
-class ConstraintKind(Rule):
-    """A kind of constraint that the model supports."""
+class Constraint:
+    """A constraint of a kind that the model supports, and the size of its texts."""
 
-    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
-        if value not in served.constraints:
+    def check(self, value: ConstraintSpec, path: str, served: ServedModel) -> Iterator[Finding]:
+        path = f"{path}.{value.kind.value}"
+        if value.kind.value not in served.constraints:
             yield Refusal("NOT_SUPPORTED_BY_MODEL", f"{path}: not supported by this model", {"feature": path})
+        match value.kind:
+            case ConstraintKind.CHOICES:
+                yield from CHOICES.check(value.choices, f"{path}.values", served)
+            case ConstraintKind.REGEX:
+                yield from REGEX.check(value.source, path, served)
+            case ConstraintKind.JSON_SCHEMA | ConstraintKind.GBNF:
+                yield from CONSTRAINT_SOURCE.check(value.source, path, served)
 
 
-class ToolChoice(Rule):
-    """Whether the model calls a tool, and which one."""
-
-    def check(self, value: str, path: str, served: ServedModel) -> Iterator[Finding]:
-        yield from tool_choice_violations(value, path)
-
-
-def prompt_bytes(served: ServedModel) -> float:
-    """The most bytes of a prompt."""
-    return served.settings.limits.max_prompt_bytes
-
-
-def up_to(most: int) -> Limit:
-    """The same limit whatever the settings."""
-    return lambda served: most
+def generation_findings(request: GenerationRequest, served: ServedModel, path: str = "") -> Iterator[Finding]:
+    """Everything that is wrong with a request, but for its prompt."""
+    yield from findings(request, served, path)
+    if isinstance(request.constraint, ConstraintSpec):
+        yield from CONSTRAINT.check(request.constraint, f"{path}.constraint" if path else "constraint", served)
 
 
 REQUEST_ID, MODEL = Name(), ModelName()
-# The messages of a conversation are counted first: too many are not read one by one.
-CHAT_MESSAGES, CHAT = Entries(1, MAX_MESSAGES), Chat()
-PROMPT_TEXT = Text(1, prompt_bytes)
+MESSAGES, CHAT = Entries(1, MAX_MESSAGES), Chat()
+PROMPT_TEXT = Text(1, "limits.max_prompt_bytes")
 # All texts of a request with several prompts.
-PROMPT_BYTES = AtMost(prompt_bytes, "limits.max_prompt_bytes")
-PROMPT_IDS = TokenIds((1, None))
-SALT = Text(0, up_to(MAX_SALT_BYTES))
-TOOL_CHOICE = ToolChoice()
-N_SEQUENCES = Number(SEQUENCES)
+PROMPT_BYTES = AtMost("limits.max_prompt_bytes")
+PROMPT_IDS = TokenIds(1)
 
-DRAFTERS = Drafters()
-MAX_TOKENS = AtMost(lambda served: served.settings.limits.max_tokens, "limits.max_tokens")
-TIME_LIMIT = Seconds(0, lambda served: served.settings.limits.request_time.total_seconds(), above=True)
-
-CONSTRAINT_KIND = ConstraintKind()
-CONSTRAINT_SOURCE = Text(1, lambda served: served.settings.text.constraint_bytes)
-REGEX = Text(1, lambda served: served.settings.text.regex_bytes)
-CHOICES = Texts(
-    (1, _TEXT.choices), Text(1, up_to(_TEXT.choice_bytes)), lambda served: served.settings.text.constraint_bytes
-)
-
-N_TOP_LOGPROBS = Number(TOP_LOGPROBS)
-PROMPT_LOGPROBS = Feature(
-    lambda served: served.settings.features.prompt_logprobs, bool, "features.prompt_logprobs is off"
-)
-CHUNK_TOKENS = Number(Bounds(1, 1024, whole=True))
-CHUNK_DELAY = Seconds(0, up_to(10))
+CONSTRAINT = Constraint()
+CONSTRAINT_SOURCE = Text(1, "text.constraint_bytes")
+REGEX = Text(1, "text.regex_bytes")
+CHOICES = Texts((1, _TEXT.choices), Text(1, _TEXT.choice_bytes), "text.constraint_bytes")
 
 MAX_INPUTS = 256
-TOKENIZED_TEXT = Text(0, prompt_bytes)
-TOKENIZED_TEXTS = Texts((1, MAX_INPUTS), TOKENIZED_TEXT, prompt_bytes)
+TOKENIZED_TEXT = Text(0, "limits.max_prompt_bytes")
+TOKENIZED_TEXTS = Texts((1, MAX_INPUTS), TOKENIZED_TEXT, "limits.max_prompt_bytes")
 # The ids of all lists together.
 DETOKENIZED = Entries(0, 1024 * 1024)
