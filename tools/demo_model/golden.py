@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,4 +78,10 @@ def write_golden(models: dict[str, Path], parts: list[Part], tokenizer: Tokenize
         "margins[i] is the best logit minus the second best where output_ids[i] was chosen.",
         "models": {name: golden_of(path, tokenizer, held_out) for name, path in models.items()},
     }
-    (folder / "demo_golden.json").write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+    written = _numbers_on_one_line(json.dumps(golden, indent=1))
+    (folder / "demo_golden.json").write_text(f"{written}\n", encoding="utf-8")
+
+
+def _numbers_on_one_line(text: str) -> str:
+    """JSON whose lists of numbers take a line each."""
+    return re.sub(r"\[[-\d.e,\s]+\]", lambda found: " ".join(found[0].split()), text)
