@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from imp_service.door.openai.fields import (
+from imp_service.http_api.openai.fields import (
     CHAT,
     COMPLETIONS,
     DETOKENIZE,

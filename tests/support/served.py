@@ -18,7 +18,7 @@ import grpc
 
 from imp_service import _core
 from imp_service.config import load as load_config
-from imp_service.door.server import HttpServer
+from imp_service.http_api.server import HttpServer
 from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host

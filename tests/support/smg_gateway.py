@@ -96,7 +96,7 @@ class Pair:
     gateway: Gateway
 
     @property
-    def doors(self) -> Sequence[HttpClient]:
+    def http_clients(self) -> Sequence[HttpClient]:
         """A client of each server that bypasses the gateway."""
         from support.http_calls import HttpClient  # imports openai, which a bench with this module does not need
 

@@ -32,8 +32,8 @@ def main() -> int:
             server = subprocess.Popen([*imp, *words, "--set", "device.threads=1"], cwd=folder, stderr=stderr)
         try:
             addresses = wait_for(ready, server)
-            doors = {"gRPC": over_grpc(addresses["grpc"][0], prompt, len(expected))}
-            doors["HTTP"] = over_http(addresses["http"][0], prompt, len(expected))
+            answers = {"gRPC": over_grpc(addresses["grpc"][0], prompt, len(expected))}
+            answers["HTTP"] = over_http(addresses["http"][0], prompt, len(expected))
             server.send_signal(signal.SIGTERM)
             status = server.wait(SECONDS)
         except BaseException:
@@ -42,11 +42,11 @@ def main() -> int:
         finally:
             server.kill()
             server.wait()
-    wrong = {door: tokens for door, tokens in doors.items() if tokens != expected}
+    wrong = {protocol: tokens for protocol, tokens in answers.items() if tokens != expected}
     if wrong or status != 0:
         print(f"expected {expected} and exit status 0; found {wrong} and {status}", file=sys.stderr)
         return 1
-    print(f"serves over {' and '.join(doors)}: {len(expected)} tokens each are those of the golden file")
+    print(f"serves over {' and '.join(answers)}: {len(expected)} tokens each are those of the golden file")
     return 0
 
 

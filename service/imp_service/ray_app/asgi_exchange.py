@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any
 
-from imp_service.door.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
+from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from imp_service.door.door import Door
-from imp_service.door.exchange import Times
-from imp_service.door.guard import Guard
-from imp_service.door.routes import Routes
-from imp_service.door.server import api_routes
+from imp_service.http_api.exchange import Times
+from imp_service.http_api.guard import Guard
+from imp_service.http_api.handler import HttpHandler
+from imp_service.http_api.routes import Routes
+from imp_service.http_api.server import api_routes
 from imp_service.ray_app.asgi_exchange import AsgiExchange, Receive, Scope, Send
 from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
@@ -21,7 +21,7 @@ class HttpSide:
         settings = host.settings
         # Every client of the proxy reaches the replica, so only the names in http.hosts are accepted.
         guard = Guard(settings.http.hosts, settings.http.origins, False, settings.limits.max_metadata_bytes)
-        self._door = Door(host, authentication, Routes(api_routes(host)), guard)
+        self._handler = HttpHandler(host, authentication, Routes(api_routes(host)), guard)
         self._times = Times.of(settings.http)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,7 +29,7 @@ class HttpSide:
         exchange = AsgiExchange(scope, receive, send, self._times)
 
         async def run() -> None:
-            await self._door.answer(exchange)
+            await self._handler.answer(exchange)
             # Ends a stream. A whole response has already ended.
             await exchange.end()
 

@@ -9,8 +9,8 @@ from functools import partial
 from imp_service.config import Config
 from imp_service.core import Error, Progress
 from imp_service.core.background_load import BackgroundLoad
-from imp_service.door.server import HttpServer
 from imp_service.generation import ModelRuntime
+from imp_service.http_api.server import HttpServer
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans

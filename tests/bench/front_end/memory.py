@@ -120,9 +120,9 @@ def resident_memory(reps: int) -> Iterator[Figure]:
                     if has_door:
                         read_http_streams(facts["http"][0], [stream_request(64, 300 + i) for i in range(8)])
                 values.append(ProcessNumbers.of(server.pid).resident_bytes / 1024**2)
-    yield Figure("resident memory, no door", "MiB", Spread.of(found[False]))
+    yield Figure("resident memory, without HTTP", "MiB", Spread.of(found[False]))
     added = [used - without for used, without in zip(found[True], found[False], strict=True)]
-    yield Figure("resident memory that the door adds, used", "MiB", Spread.of(added), "at most 20")
+    yield Figure("resident memory that HTTP adds, used", "MiB", Spread.of(added), "at most 20")
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -21,40 +21,40 @@ from support.server_process import server_process
 PAUSE_SECONDS = 1.0
 # All threads, as a server has by default.
 IDLE_SETTINGS = ("device.threads=auto",)
-DOORS = {"no door": "off", "door": "127.0.0.1:0"}
+LISTENERS = {"without HTTP": "off", "with HTTP": "127.0.0.1:0"}
 
 
 def start_time(reps: int) -> Iterator[Figure]:
     """Measures from the start of the process to its ready file, with the built-in model and default settings."""
-    samples: dict[str, list[float]] = {name: [] for name in DOORS}
+    samples: dict[str, list[float]] = {name: [] for name in LISTENERS}
     with tempfile.TemporaryDirectory() as compiled:
         # The first start compiles the modules of a checkout. An installed package has them compiled.
         environment = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
         for _ in range(reps + 1):
-            for name, door in DOORS.items():
+            for name, http in LISTENERS.items():
                 with tempfile.TemporaryDirectory() as folder:
                     started = time.perf_counter()
                     options = {"environment": environment, "is_traced": False}
-                    with server_process(Path(folder), "--http", door, **options) as server:
+                    with server_process(Path(folder), "--http", http, **options) as server:
                         server.wait_until_ready()
                         samples[name].append(time.perf_counter() - started)
     for name, values in samples.items():
         yield Figure(f"process start to SERVING, built-in model, {name}", "s", Spread.of(values[1:]), "under 1.5")
-    ratios = [one / other for one, other in zip(samples["door"][1:], samples["no door"][1:], strict=True)]
-    yield Figure("process start to SERVING, with the door in without", "x", Spread.of(ratios), "at most 1.05")
+    ratios = [one / other for one, other in zip(samples["with HTTP"][1:], samples["without HTTP"][1:], strict=True)]
+    yield Figure("process start to SERVING, with HTTP in without", "x", Spread.of(ratios), "at most 1.05")
 
 
 def idle(seconds: float) -> Iterator[Figure]:
     """Measures idle wakeups with default settings, after generations, while the client is still connected."""
     wakeups = {}
-    for name, door in DOORS.items():
+    for name, http in LISTENERS.items():
         with (
             tempfile.TemporaryDirectory() as folder,
-            server_process(Path(folder), "--http", door, settings=IDLE_SETTINGS, is_traced=False) as server,
+            server_process(Path(folder), "--http", http, settings=IDLE_SETTINGS, is_traced=False) as server,
             server.connection() as channel,
         ):
             read_streams(server.address, [request(64, 300 + i) for i in range(8)])
-            if door != "off":
+            if http != "off":
                 read_http_streams(server.wait_until_ready()["http"][0], [stream_request(64, 300 + i) for i in range(8)])
             model_pb2_grpc.ModelServiceStub(channel).GetLoad(model_pb2.GetLoadRequest())
             threading.Event().wait(PAUSE_SECONDS)
@@ -71,5 +71,5 @@ def idle(seconds: float) -> Iterator[Figure]:
         for each, n in threads.items():
             if n:
                 yield Figure(f"  {each}, {name}", "1/s", Spread.of([n / seconds]))
-    added = Spread.of([wakeups["door"] - wakeups["no door"]])
-    yield Figure("wakeups of the event loop that the door adds", "1/s", added, "0")
+    added = Spread.of([wakeups["with HTTP"] - wakeups["without HTTP"]])
+    yield Figure("wakeups of the event loop that HTTP adds", "1/s", added, "0")

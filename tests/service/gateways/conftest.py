@@ -26,4 +26,4 @@ def pair(smg: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.fixture(scope="module")
 def alone(pair: Pair) -> HttpClient:
     """A client of one of the servers, without SMG."""
-    return pair.doors[0]
+    return pair.http_clients[0]

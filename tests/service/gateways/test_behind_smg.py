@@ -92,7 +92,7 @@ def test_gwy_2_the_tokens_are_those_of_the_model(pair: Pair, alone: HttpClient) 
 
 def test_gwy_2_a_client_that_leaves_frees_its_sequence(pair: Pair) -> None:
     def cancelled() -> float:
-        pages = [series_of(door.get("/metrics").content.decode()) for door in pair.doors]
+        pages = [series_of(server.get("/metrics").content.decode()) for server in pair.http_clients]
         return sum(page["imp_requests_ended_total[outcome=cancelled]"] for page in pages)
 
     before = cancelled()
@@ -160,7 +160,7 @@ def test_gwy_2_no_request_fails_while_one_of_two_servers_goes(
 ) -> None:
     with pair_behind(tmp_path, "--policy", "round_robin") as pair:
         path, body = CALLS[0]
-        expected = choices_of(pair.doors[0].post(path, body))
+        expected = choices_of(pair.http_clients[0].post(path, body))
         kinds = (False, True) if streams else (False,)
         load = Load(pair.gateway.client, [(*call, kind) for call in CALLS for kind in kinds])
         with ThreadPoolExecutor(N_CLIENTS) as pool:
@@ -186,9 +186,11 @@ def test_gwy_2_requests_find_the_server_that_has_their_prefix(smg: None, tmp_pat
     for policy in ("cache_aware", "round_robin"):
         (tmp_path / policy).mkdir()
         with pair_behind(tmp_path / policy, "--policy", policy, settings=["kv.bytes=6MiB"]) as pair:
-            page = series_of(pair.doors[0].get("/metrics").content.decode())
+            page = series_of(pair.http_clients[0].get("/metrics").content.decode())
             n_room = 16 * sum(page[f"imp_kv_blocks[state={state}]"] for state in ("live", "cached", "free"))
-            n_held = sum(pair.doors[0].post("/tokenize", {"prompt": text}).json["count"] for text in prefixes.texts)
+            n_held = sum(
+                pair.http_clients[0].post("/tokenize", {"prompt": text}).json["count"] for text in prefixes.texts
+            )
             assert 0.6 < n_room / n_held < 0.75
             shares[policy] = prefixes.cached_share(pair.gateway.client, MODEL)
     assert shares["cache_aware"] >= 0.85

@@ -14,9 +14,9 @@ from imp_service import ChatMessage, ChatPrompt, FieldsInvalid, LanguageModel
 from imp_service.api.arguments import GROUPS, chat_of
 from imp_service.api.keywords import keyword_of
 from imp_service.api.other_names import ADVICE, SAME
-from imp_service.door.openai.fields import CHAT, COMPLETIONS, Means, Row, Sets
-from imp_service.door.openai.kinds import Mismatch
-from imp_service.door.openai.messages import content_of
+from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, Means, Row, Sets
+from imp_service.http_api.openai.kinds import Mismatch
+from imp_service.http_api.openai.messages import content_of
 
 QUESTION = "What is 2 plus 3?"
 

@@ -10,9 +10,9 @@ from typing import Any
 from unittest import mock
 
 from imp_service.config import load as load_config
-from imp_service.door.guard import Guard, HeadRefused
-from imp_service.door.listener import Server
-from imp_service.door.openai import api
+from imp_service.http_api.guard import Guard, HeadRefused
+from imp_service.http_api.listener import Server
+from imp_service.http_api.openai import api
 from support.http_served import HttpServed, serve_http
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running

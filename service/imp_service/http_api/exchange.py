@@ -1,0 +1,104 @@
+"""A request and its response as handlers see them, without the library that speaks HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from imp_service.config.server_settings import Http
+from imp_service.http_api.guard import HeadRefused, too_large
+from imp_service.serving.message_memory import SMALL_MESSAGE_BYTES, HeldMessage
+
+Headers = Iterable[tuple[str, str]]
+JSON = "application/json"
+# The headers of every response.
+FIXED_HEADERS = {"server": "imp", "x-content-type-options": "nosniff"}
+
+
+# The most bytes that one read of a body adds.
+READ_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Limits in seconds: for the head and each part of a body, and for a whole body, in either direction."""
+
+    part: float
+    body: float
+
+    @classmethod
+    def of(cls, settings: Http) -> Times:
+        """Those of the settings."""
+        return cls(settings.head_timeout.total_seconds(), settings.body_timeout.total_seconds())
+
+
+class Exchange(ABC):
+    """One request and its response. If the client disconnects, the task that runs it is cancelled."""
+
+    method: str
+    path: str
+    peer: str
+    # By name in lower case. Of a name given twice, the first value.
+    headers: Mapping[str, str]
+    # All of them, with names in lower case.
+    pairs: tuple[tuple[str, str], ...]
+    is_http_1_1: bool
+
+    @property
+    @abstractmethod
+    def has_begun(self) -> bool:
+        """The status line was sent."""
+
+    times: Times
+    # The listener has as many connections as it may: this one is for a probe.
+    is_spare = False
+
+    async def read_body(self, max_bytes: int, message: HeldMessage) -> bytearray:
+        """The whole body. Its bytes count in `message` before they are read.
+
+        Raises HeadRefused if the body is too large, malformed or too slow, and QUEUE_FULL if it has no room.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self.times.body
+        length = self.headers.get("content-length", "")
+        n_expected = int(length) if length else math.inf
+        body = bytearray()
+        while True:
+            if body or SMALL_MESSAGE_BYTES < n_expected < math.inf:
+                message.grow(int(min(n_expected, len(body) + READ_BYTES)))
+            try:
+                async with asyncio.timeout_at(min(give_up, loop.time() + self.times.part)):
+                    part = await self._next_part()
+            except TimeoutError:
+                raise HeadRefused(
+                    HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly", closes=True
+                ) from None
+            if not part:
+                return body
+            body += part
+            if len(body) > max_bytes:
+                raise too_large(max_bytes)
+
+    @abstractmethod
+    async def _next_part(self) -> bytes:
+        """The next part of the body; empty at its end. Raises HeadRefused if it is malformed."""
+
+    @abstractmethod
+    async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:
+        """Sends a whole response."""
+
+    @abstractmethod
+    async def begin(self, status: HTTPStatus, headers: Headers) -> None:
+        """Sends the head of a response whose body follows in pieces."""
+
+    @abstractmethod
+    async def write(self, piece: bytes) -> None:
+        """Sends a piece of the body. Waits while the client does not read."""
+
+    @abstractmethod
+    async def end(self, piece: bytes = b"") -> None:
+        """Sends the last piece of the body, and ends it. A client that does not read it in time is cut off."""

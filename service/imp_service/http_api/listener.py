@@ -1,0 +1,339 @@
+"""Listens for HTTP with aiohttp. This is the only file of the server that knows aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import HttpVersion10, web
+from aiohttp.web_protocol import RequestHandler
+
+from imp_service.config.server_settings import Http
+from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
+from imp_service.http_api.failures import error_body
+from imp_service.http_api.guard import HeadRefused
+from imp_service.http_api.host_names import split_target
+from imp_service.serving.message_memory import HeldMessage
+
+Handle = Callable[[Exchange], Awaitable[None]]
+
+MAX_LINE_BYTES = 8190
+MAX_HEADERS = 100
+# After a response to a request whose body is not read, the rest is thrown away for so long. If the connection closed at
+# once, the client's system could drop the response before the client has read it.
+LINGER_SECONDS = 2.0
+# The most bytes that one read takes from a connection.
+RECEIVED_BYTES = 16 * 1024
+# Connections beyond connection.max_connections that only probes may use, and how long one waits for its head.
+SPARE_PLACES = 16
+SPARE_SECONDS = 2.0
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# aiohttp would report requests that it cannot parse, which are the client's fault.
+QUIET = logging.getLogger("imp.http")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+class AiohttpExchange(Exchange):
+    """An exchange over aiohttp."""
+
+    def __init__(self, request: web.BaseRequest, connection: Connection, times: Times) -> None:
+        self.method = request.method
+        # The path as received, neither decoded nor normalized.
+        authority, self.path = split_target(request.raw_path.partition("?")[0])
+        self.peer = _peer(request)
+        pairs = [(name.lower(), value) for name, value in request.headers.items()]
+        self.is_http_1_1 = request.version != HttpVersion10
+        if authority is not None and ("host" in dict(pairs) or not self.is_http_1_1):
+            # As RFC 9112 says, the target's host takes the place of the header, which HTTP/1.1 requires nevertheless.
+            pairs = [("host", authority), *(pair for pair in pairs if pair[0] != "host")]
+        self.pairs = tuple(pairs)
+        self.headers: Mapping[str, str] = dict(reversed(self.pairs))
+        self._request = request
+        self._connection = connection
+        self.is_spare = connection.is_spare
+        self.times = times
+        # When the client must have read a whole response.
+        self._read_by = math.inf
+        self.response: web.StreamResponse | None = None
+        self._watch: asyncio.TimerHandle | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self.response is not None
+
+    async def read_body(self, max_bytes: int, message: HeldMessage) -> bytearray:
+        self._ask_for_body()
+        self._connection.body_since = asyncio.get_running_loop().time()
+        try:
+            return await super().read_body(max_bytes, message)
+        finally:
+            self._connection.body_since = None
+
+    async def _next_part(self) -> bytes:
+        try:
+            return await self._request.content.readany()
+        except (ValueError, web.HTTPException, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True) from error
+
+    async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:
+        response = web.Response(status=status, body=body)
+        response.headers.update(headers)
+        await self._send(response, closes=closes)
+        self._read_by = asyncio.get_running_loop().time() + self.times.body
+        await self.end()
+
+    async def begin(self, status: HTTPStatus, headers: Headers) -> None:
+        response = web.StreamResponse(status=status)
+        response.headers.update(headers)
+        if self.is_http_1_1:
+            response.enable_chunked_encoding()
+        await self._send(response, closes=not self.is_http_1_1)
+
+    async def write(self, piece: bytes) -> None:
+        assert self.response is not None  # narrows: begin() came first
+        await self.response.write(piece)
+
+    async def end(self, piece: bytes = b"") -> None:
+        assert self.response is not None  # narrows: reply() or begin() came first
+        self._watch_reading(math.inf)
+        try:
+            await self.response.write_eof(piece)
+        finally:
+            self._stop_watching()
+
+    def _watch_reading(self, n_before: float) -> None:
+        """Ends the connection if its client reads nothing for a while. `n_before`: unsent bytes at the last look."""
+        self._stop_watching()
+        transport = self._request.transport
+        if transport is None:
+            return
+        n_unsent = transport.get_write_buffer_size()
+        now = asyncio.get_running_loop().time()
+        if n_unsent < n_before and now < self._read_by:
+            look = min(now + self.times.part, self._read_by)
+            self._watch = asyncio.get_running_loop().call_at(look, self._watch_reading, n_unsent or math.inf)
+        else:
+            transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _ask_for_body(self) -> None:
+        """Some clients send a large body only when they are told that it will be read."""
+        transport = self._request.transport
+        if self.headers.get("expect", "").lower() == "100-continue" and self.is_http_1_1 and transport is not None:
+            transport.write(CONTINUE)
+
+    async def _send(self, response: web.StreamResponse, *, closes: bool) -> None:
+        response.headers.setdefault("content-type", JSON)
+        response.headers.update(FIXED_HEADERS)
+        if closes or self.is_spare:
+            response.force_close()
+        self.response = response
+        await response.prepare(self._request)
+
+
+class Connection(RequestHandler):
+    """A connection that ends if no complete head arrives in time."""
+
+    def __init__(self, server: Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._server = server
+        self.is_spare = False
+        # When the body of the current request began, while it is incomplete.
+        self.body_since: float | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        place = self._server.place_for(self)
+        if place is None:
+            # aiohttp never sees it.
+            transport.abort()  # type: ignore[attr-defined]
+            self._server = None  # type: ignore[assignment]
+            return
+        self.is_spare = place is Place.SPARE
+        # What arrives at once is in memory before anything counts it.
+        transport.max_size = RECEIVED_BYTES  # type: ignore[attr-defined]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def give_way(self) -> None:
+        """Closes at once, for another connection."""
+        self.body_since = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self._stop_waiting()
+        if self._server is not None:
+            self._server.forget(self)
+            super().connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        if self._server is None:
+            return
+        super().data_received(data)
+        if self._messages or self._current_request is not None:
+            self._stop_waiting()
+        elif self._head_timer is None:
+            self._wait_for_head()
+
+    def eof_received(self) -> None:
+        """A client that closes its side has left: asyncio would first send it what it does not read."""
+        if self._current_request is not None and self.transport is not None:
+            self.transport.abort()
+
+    async def _drain_helper(self) -> None:
+        """A cancelled write leaves its cancelled future behind, which would cancel the next write."""
+        if self._drain_waiter is not None and self._drain_waiter.cancelled():
+            self._drain_waiter = None
+        await super()._drain_helper()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answers bytes that are not HTTP. The default would log them with a traceback."""
+        shown = (message or "malformed request").partition("\n")[0][:256]
+        body = error_body(HTTPStatus(status), "bad_request", shown)
+        response = web.Response(status=status, body=body, headers=FIXED_HEADERS, content_type=JSON)
+        response.force_close()
+        return response
+
+    def _wait_for_head(self) -> None:
+        seconds = self._server.times.part
+        seconds = min(SPARE_SECONDS, seconds) if self.is_spare else seconds
+        self._head_timer = self._loop.call_later(seconds, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self.force_close()
+
+
+class Place(Enum):
+    """What a connection may be used for."""
+
+    ANY = "any"
+    SPARE = "spare"
+
+
+class Server(web.Server):
+    """Makes the connections of one listener, up to a number. Spare ones beyond it are for probes alone."""
+
+    def __init__(
+        self, handle: Handle, settings: Http, max_connections: int, max_field_bytes: int, n_spare: int = SPARE_PLACES
+    ) -> None:
+        super().__init__(self._answer, handler_cancellation=True)
+        self._handle = handle
+        self.times = Times.of(settings)
+        self._max_connections = max_connections
+        self._n_spare = n_spare
+        # In the order in which they came.
+        self._spare: dict[Connection, None] = {}
+        self._options: dict[str, Any] = {
+            "keepalive_timeout": settings.idle_timeout.total_seconds(),
+            "max_line_size": MAX_LINE_BYTES,
+            "max_field_size": max_field_bytes,
+            "max_headers": MAX_HEADERS,
+            "auto_decompress": False,
+            "access_log": None,
+            "logger": QUIET,
+            "lingering_time": LINGER_SECONDS,
+            # aiohttp stops reading at twice as much.
+            "read_bufsize": RECEIVED_BYTES,
+        }
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._options)
+
+    def place_for(self, connection: Connection) -> Place | None:
+        """The place of a new connection; None: there is none.
+
+        If all are taken, one whose body has been incomplete for too long gives way, and so does the oldest spare one.
+        """
+        if len(self._connections) - len(self._spare) < self._max_connections:
+            return Place.ANY
+        slow = self._slowest()
+        if slow is not None:
+            slow.give_way()
+            return Place.ANY
+        if not self._n_spare:
+            return None
+        if len(self._spare) >= self._n_spare:
+            oldest = next(iter(self._spare))
+            del self._spare[oldest]
+            oldest.give_way()
+        self._spare[connection] = None
+        return Place.SPARE
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._spare.pop(connection, None)
+
+    def _slowest(self) -> Connection | None:
+        """The connection whose body has been incomplete for longest, if that is longer than a part may take."""
+        before = self._loop.time() - self.times.part
+        slow = [
+            each
+            for each in self._connections
+            if isinstance(each, Connection) and each.body_since is not None and each.body_since < before
+        ]
+        return min(slow, key=lambda each: each.body_since or 0.0, default=None)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request.protocol, Connection)  # narrows: the server made it
+        exchange = AiohttpExchange(request, request.protocol, self.times)
+        await self._handle(exchange)
+        assert exchange.response is not None  # every request is answered
+        await exchange.end()
+        return exchange.response
+
+
+class Listener:
+    """One bound socket, from start() to stop()."""
+
+    def __init__(self, listening: socket.socket, server: Server, tls: ssl.SSLContext | None) -> None:
+        self._listening = listening
+        self._web = server
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Accepts connections from now on."""
+        handshake = None if self._tls is None else self._web.times.part
+        self._server = await asyncio.get_running_loop().create_server(
+            self._web, sock=self._listening, ssl=self._tls, ssl_handshake_timeout=handshake
+        )
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Takes no new connections. Running requests have `grace_seconds` to end."""
+        if self._server is None:
+            self._listening.close()
+            return
+        self._server.close()
+        self._web.pre_shutdown()
+        await self._web.shutdown(grace_seconds)
+
+
+def _peer(request: web.BaseRequest) -> str:
+    """The client's address in the form of gRPC."""
+    found = request.transport.get_extra_info("peername") if request.transport is not None else None
+    if not found or isinstance(found, str):
+        return "unix:"
+    host, port = found[:2]
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"

@@ -1,0 +1,221 @@
+"""Chat completions, completions and responses: from a request's body to the last byte of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from imp_service import __version__
+from imp_service.api.errors import invalid
+from imp_service.api.options import GenerationRequest
+from imp_service.api.replies import Reply
+from imp_service.generation.defaults import effective
+from imp_service.http_api.bodies import read_body
+from imp_service.http_api.http_call import HttpCall
+from imp_service.http_api.openai.chat import ChatCompletion, ChatEvents
+from imp_service.http_api.openai.completions import Completion, CompletionEvents
+from imp_service.http_api.openai.events import WAITING
+from imp_service.http_api.openai.logprobs import TokenTexts
+from imp_service.http_api.openai.replies import Head
+from imp_service.http_api.openai.reply_size import check_size
+from imp_service.http_api.openai.requests import Caller, ParsedRequest, read_chat, read_completion
+from imp_service.http_api.openai.response_requests import read_response
+from imp_service.http_api.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
+from imp_service.http_api.openai.running import Numbered, replies_of
+from imp_service.serving.errors.field_paths import paths_renamed
+from imp_service.serving.generation_stream import GenerationStream
+from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
+from imp_service.serving.host import Host
+from imp_service.serving.model_names import public_name, require_served
+from imp_service.serving.prompt_cost import reading_bytes
+
+T = TypeVar("T")
+TOKEN_BY_TOKEN = Delivery(1, 0.0)
+# The hexadecimal digits of the digest that a fingerprint shows.
+FINGERPRINT_DIGITS = 8
+# Writing the body of more tokens takes too long for the event loop.
+MAX_INLINE_TOKENS = 1024
+
+
+class Gatherer(Protocol):
+    """Gathers replies into one body."""
+
+    def add(self, prompt: int, reply: Reply) -> None: ...
+    def body(self) -> bytes: ...
+
+
+class EventWriter(Protocol):
+    """Writes replies as events."""
+
+    def write(self, prompt: int, reply: Reply) -> bytes: ...
+    def end(self) -> bytes: ...
+
+
+class OpenAi:
+    """Answers the calls of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._generations = Generations(host)
+
+    async def chat(self, call: HttpCall) -> None:
+        """A chat completion."""
+        parsed = await self._read(call, read_chat)
+        head, token_texts = self._head(call, "chatcmpl-"), self._token_texts(parsed)
+        if parsed.is_streamed:
+            await self._stream(call, parsed, ChatEvents(head, parsed, token_texts))
+        else:
+            await self._gather(call, parsed, ChatCompletion(head, parsed, token_texts))
+
+    async def completions(self, call: HttpCall) -> None:
+        """A completion of one prompt or more."""
+        parsed = await self._read(call, read_completion)
+        head, token_texts = self._head(call, "cmpl-"), self._token_texts(parsed)
+        if parsed.is_streamed:
+            await self._stream(call, parsed, CompletionEvents(head, parsed, token_texts))
+        else:
+            await self._gather(call, parsed, Completion(head, parsed, token_texts))
+
+    async def responses(self, call: HttpCall) -> None:
+        """A response."""
+        parsed = await self._read(call, read_response)
+        response = Response(self._head(call, PREFIX), parsed, self._token_texts(parsed))
+        if parsed.is_streamed:
+            events = ResponseEvents(response)
+            call.failure_event = events.failure
+            await self._stream(call, parsed, events)
+        else:
+            await self._gather(call, parsed, WholeResponse(response))
+
+    async def _read(self, call: HttpCall, read: Callable[..., ParsedRequest]) -> ParsedRequest:
+        host = self._host
+        served = host.served
+        ignores_unknown = host.settings.http.unknown_fields == "ignore"
+
+        def read_object(body: Mapping[str, Any]) -> ParsedRequest:
+            parsed = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
+            require_served(body.get("model"), served.names)
+            return parsed
+
+        parsed = await read_body(call, host, read_object)
+        call.ignore(parsed.ignored)
+        numbers = effective(parsed.requests[0].sampling, host.model.default_sampling)
+        listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
+        call.headers.append(("imp-sampling", listed or "plain"))
+        return parsed
+
+    async def _gather(self, call: HttpCall, parsed: ParsedRequest, gatherer: Gatherer) -> None:
+        """Answers with one body."""
+        n_tokens, has_large = 0, False
+        async with self._replies(call, parsed) as replies:
+            async for prompt, reply in replies:
+                n_tokens += len(getattr(reply, "token_ids", ()))
+                has_large = has_large or is_large(reply)
+                await self._write(reply, partial(gatherer.add, prompt, reply))
+        is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
+        call.answer_with(gatherer.body() if is_small else await self._host.workers.write(gatherer.body))
+
+    async def _stream(self, call: HttpCall, parsed: ParsedRequest, events: EventWriter) -> None:
+        """Answers with events."""
+        async with self._replies(call, parsed) as replies:
+            pending = await self._first(call, replies)
+            while pending is not None:
+                prompt, reply = pending
+                content = await self._write(reply, partial(events.write, prompt, reply))
+                n_tokens = len(getattr(reply, "token_ids", ()))
+                # While the caller does not read, only the encoded bytes stay in memory.
+                del pending, reply
+                if content:
+                    await call.write(content)
+                call.n_sent_tokens += n_tokens
+                pending = await anext(replies, None)
+        await call.write(events.end())
+
+    @asynccontextmanager
+    async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
+        began = self._host.clock()
+
+        def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
+            wanted = Wanted(
+                request=request,
+                delivery=self._delivery(parsed),
+                began=began,
+                check_size=lambda n_prompt: self._check_size(call, parsed, request, n_prompt),
+                id_suffix=f"-{prompt}" if prompt else "",
+                rename=lambda path: parsed.caller_path(path, prompt),
+                must_fit=False,
+            )
+            return self._generations.running(wanted, call)
+
+        requests = await self._checked(call, parsed)
+        async with replies_of(requests, start, self._host.settings.scheduler.max_waiting) as replies:
+            yield replies
+
+    async def _checked(self, call: HttpCall, parsed: ParsedRequest) -> Sequence[GenerationRequest]:
+        """The generations. Of several prompts all are tokenized and checked before the first one runs."""
+        if len(parsed.requests) == 1:
+            return parsed.requests
+        host, first = self._host, parsed.requests[0]
+        with host.admission.admit(call.payer, first.num_sequences, call.time_remaining()):
+            return [await self._tokenized(call, parsed, i, request) for i, request in enumerate(parsed.requests)]
+
+    async def _tokenized(
+        self, call: HttpCall, parsed: ParsedRequest, prompt: int, request: GenerationRequest
+    ) -> GenerationRequest:
+        """The generation with its prompt as token ids, if it can run."""
+        host, model = self._host, self._host.model
+        with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
+            model.require_fitting(request.prompt)
+            cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
+            ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
+            if not ids:
+                raise invalid("prompt", "has no token")
+            model.require_room(len(ids))
+            self._check_size(call, parsed, request, len(ids))
+        return replace(request, prompt=ids)
+
+    def _check_size(self, call: HttpCall, parsed: ParsedRequest, request: GenerationRequest, n_prompt: int) -> None:
+        """Refuses a reply that could be too large, and says in a header if the output may be shorter than asked."""
+        model = self._host.model
+        check_size(parsed, request, n_prompt, self._host.served)
+        room, asked = model.room_after(n_prompt), request.stop.max_tokens
+        if asked is not None and 0 < room < asked:
+            call.tell_room(room)
+
+    def _delivery(self, parsed: ParsedRequest) -> Delivery:
+        chunk = self._host.settings.chunk
+        if parsed.token_by_token:
+            return TOKEN_BY_TOKEN
+        if not parsed.is_streamed:
+            return WHOLE
+        return Delivery(parsed.chunk_tokens or chunk.max_tokens, chunk.max_delay.total_seconds())
+
+    async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
+        """The first reply. While it takes long, comments are sent so that proxies do not close an idle connection."""
+        heartbeat = self._host.settings.http.heartbeat.total_seconds()
+        waiting = asyncio.ensure_future(anext(replies, None))
+        try:
+            while not (await asyncio.wait((waiting,), timeout=heartbeat))[0]:
+                await call.write(WAITING)
+            return waiting.result()
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait((waiting,))
+
+    async def _write(self, reply: Reply, work: Callable[[], T]) -> T:
+        """The result of writing a reply, on a worker if it is large."""
+        return await self._host.workers.write(work) if is_large(reply) else work()
+
+    def _head(self, call: HttpCall, prefix: str) -> Head:
+        model, digest = self._host.model, self._host.digest.sha256
+        fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
+        return Head(f"{prefix}{call.answer_id}", int(self._host.wall()), public_name(model.name), fingerprint)
+
+    def _token_texts(self, parsed: ParsedRequest) -> TokenTexts:
+        shows_special = parsed.requests[0].output.special_tokens
+        return TokenTexts(self._host.model.tokenizer.table, shows_special, shows_ids=parsed.returns_token_ids)

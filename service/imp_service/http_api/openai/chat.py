@@ -1,0 +1,202 @@
+"""Replies of a generation as a chat completion, whole or as events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
+from imp_service.api.tool_calls import ToolCallDelta
+from imp_service.http_api.openai.events import DONE, Events, dumps
+from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries, prompt_entries
+from imp_service.http_api.openai.replies import Head, finish_reason, usage_fields
+from imp_service.http_api.openai.requests import ParsedRequest
+
+
+@dataclass(slots=True)
+class Message:
+    """The output of one choice so far."""
+
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str = ""
+
+    def add(self, chunk: Chunk, token_texts: TokenTexts, *, has_logprobs: bool) -> None:
+        """Adds new tokens."""
+        self.content.append(chunk.text)
+        self.reasoning.append(chunk.reasoning)
+        self.token_ids += chunk.token_ids
+        self.add_calls(chunk.tool_calls)
+        if has_logprobs:
+            self.logprobs += chat_entries(token_texts, chunk.token_ids, chunk.logprobs, chunk.candidates)
+
+    def add_calls(self, deltas: Sequence[ToolCallDelta]) -> None:
+        """Adds the pieces of calls to the calls that they belong to."""
+        for delta in deltas:
+            if delta.index == len(self.calls):
+                self.calls.append(
+                    {"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": ""}}
+                )
+            self.calls[delta.index]["function"]["arguments"] += delta.arguments
+
+    def fields(self) -> dict[str, Any]:
+        """The message as OpenAI has it."""
+        content = "".join(self.content)
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": content or (None if self.calls else ""),
+            "refusal": None,
+        }
+        if reasoning := "".join(self.reasoning):
+            message["reasoning_content"] = reasoning
+        if self.calls:
+            message["tool_calls"] = self.calls
+        return message
+
+
+class ChatCompletion:
+    """Gathers the replies of one generation into a chat completion."""
+
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
+        self._head = head
+        self._parsed = parsed
+        self._token_texts = token_texts
+        request = parsed.requests[0]
+        self._has_logprobs = request.output.logprobs
+        self._messages = [Message() for _ in range(request.num_sequences)]
+        self._usage: Usage | None = None
+        self._extra: dict[str, Any] = {}
+
+    def add(self, _: int, reply: Reply) -> None:
+        """Adds a reply."""
+        match reply:
+            case Started():
+                output = self._parsed.requests[0].output
+                if self._parsed.returns_token_ids:
+                    self._extra["prompt_token_ids"] = reply.prompt.token_ids
+                if output.prompt_logprobs:
+                    self._extra["prompt_logprobs"] = prompt_entries(self._token_texts, reply.prompt)
+            case Chunk():
+                self._messages[reply.index].add(reply, self._token_texts, has_logprobs=self._has_logprobs)
+            case Finished():
+                message = self._messages[reply.index]
+                message.content.append(reply.text)
+                message.reasoning.append(reply.reasoning)
+                message.add_calls(reply.tool_calls)
+                message.finish_reason = finish_reason(reply, has_calls=bool(message.calls))
+                self._usage = reply.usage or self._usage
+
+    def body(self) -> bytes:
+        """The whole reply."""
+        assert self._usage is not None  # the last reply has it
+        return dumps(
+            {
+                **self._head.of("chat.completion"),
+                "choices": [self._choice(i, message) for i, message in enumerate(self._messages)],
+                "usage": _whole_usage(self._usage),
+                **self._extra,
+            }
+        ).encode()
+
+    def _choice(self, index: int, message: Message) -> dict[str, Any]:
+        choice = {
+            "index": index,
+            "message": message.fields(),
+            "logprobs": {"content": message.logprobs, "refusal": None} if self._has_logprobs else None,
+            "finish_reason": message.finish_reason,
+        }
+        return {**choice, "token_ids": message.token_ids} if self._parsed.returns_token_ids else choice
+
+
+class ChatEvents:
+    """Writes the replies of one generation as events."""
+
+    def __init__(self, head: Head, parsed: ParsedRequest, token_texts: TokenTexts) -> None:
+        self._parsed = parsed
+        self._token_texts = token_texts
+        self._request = parsed.requests[0]
+        self._events = Events(head, "chat.completion.chunk", has_usage=parsed.includes_usage)
+        self._has_called = [False] * self._request.num_sequences
+        self._n_prompt = self._n_cached = self._n_output = 0
+        self._usage: Usage | None = None
+
+    def write(self, _: int, reply: Reply) -> bytes:
+        """The events of a reply. May be empty."""
+        match reply:
+            case Started():
+                return self._begin(reply)
+            case Chunk():
+                self._n_output += len(reply.token_ids)
+                return self._chunk(reply)
+            case Finished():
+                self._usage = reply.usage or self._usage
+                rest = self._deltas(reply.index, reply.text, reply.reasoning, reply.tool_calls)
+                reason = finish_reason(reply, has_calls=self._has_called[reply.index])
+                return rest + self._event(reply.index, "{}", finish=reason)
+        return b""
+
+    def end(self) -> bytes:
+        """The last events."""
+        if not self._parsed.includes_usage:
+            return DONE
+        assert self._usage is not None  # the last reply has it
+        return self._events.usage(_whole_usage(self._usage)) + DONE
+
+    def _begin(self, started: Started) -> bytes:
+        self._n_prompt, self._n_cached = started.prompt_tokens, started.cached_prompt_tokens
+        extra = ""
+        if self._parsed.returns_token_ids:
+            extra += f',"prompt_token_ids":{dumps(started.prompt.token_ids)}'
+        if self._request.output.prompt_logprobs:
+            extra += f',"prompt_logprobs":{dumps(prompt_entries(self._token_texts, started.prompt))}'
+        return b"".join(
+            self._event(i, '{"role":"assistant","content":""}', extra=extra) for i in range(self._request.num_sequences)
+        )
+
+    def _chunk(self, chunk: Chunk) -> bytes:
+        if not self._request.output.logprobs and not self._parsed.returns_token_ids:
+            return self._deltas(chunk.index, chunk.text, chunk.reasoning, chunk.tool_calls)
+        logprobs, extra = "null", ""
+        if self._request.output.logprobs:
+            entries = chat_entries(self._token_texts, chunk.token_ids, chunk.logprobs, chunk.candidates)
+            logprobs = dumps({"content": entries, "refusal": None})
+        if self._parsed.returns_token_ids:
+            extra = f',"token_ids":{dumps(chunk.token_ids)}'
+        others = self._deltas(chunk.index, "", chunk.reasoning, chunk.tool_calls)
+        return others + self._event(chunk.index, f'{{"content":{dumps(chunk.text)}}}', logprobs, extra)
+
+    def _deltas(self, index: int, content: str, reasoning: str, calls: Sequence[ToolCallDelta]) -> bytes:
+        """An event for each channel that has something new."""
+        found = b""
+        if reasoning:
+            found += self._event(index, f'{{"reasoning_content":{dumps(reasoning)}}}')
+        if content:
+            found += self._event(index, f'{{"content":{dumps(content)}}}')
+        if calls:
+            self._has_called[index] = True
+            found += self._event(index, f'{{"tool_calls":{dumps([_call_delta(each) for each in calls])}}}')
+        return found
+
+    def _event(self, index: int, delta: str, logprobs: str = "null", extra: str = "", finish: str = "") -> bytes:
+        reason = f'"{finish}"' if finish else "null"
+        choice = f'{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}{extra}}}'
+        return self._events.choice(choice, self._usage_so_far() if self._parsed.continuous_usage else None)
+
+    def _usage_so_far(self) -> dict[str, Any]:
+        return usage_fields(Usage(self._n_prompt, self._n_cached, self._n_output))
+
+
+def _whole_usage(usage: Usage) -> dict[str, Any]:
+    """The tokens of a chat that has ended."""
+    return {**usage_fields(usage), "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
+
+
+def _call_delta(delta: ToolCallDelta) -> dict[str, Any]:
+    if not delta.name:
+        return {"index": delta.index, "function": {"arguments": delta.arguments}}
+    function = {"name": delta.name, "arguments": delta.arguments}
+    return {"index": delta.index, "id": delta.id, "type": "function", "function": function}

@@ -1,0 +1,360 @@
+"""Converts bodies of OpenAI's requests to generations of imp."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from imp_service.api.arguments import GROUPS
+from imp_service.api.facts import findings
+from imp_service.api.options import (
+    DENSE,
+    TOP_LOGPROBS,
+    ChunkOptions,
+    DryOptions,
+    GenerationRequest,
+    OutputOptions,
+    Prompt,
+    SparsePrefillOptions,
+)
+from imp_service.api.rules import token_violations
+from imp_service.http_api.openai import fields
+from imp_service.http_api.openai.constraints import read_constraint
+from imp_service.http_api.openai.kinds import (
+    NO_LIMIT,
+    Mismatch,
+    expected,
+    flag,
+    ignored,
+    known_members,
+    only,
+    read_members,
+    text,
+    token_ids,
+    within,
+)
+from imp_service.http_api.openai.messages import read_messages
+from imp_service.http_api.openai.reading import Reading
+from imp_service.http_api.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
+from imp_service.serving.rules.check import Finding
+from imp_service.serving.rules.generation_rules import CHAT, PROMPT_BYTES, PROMPT_IDS, PROMPT_TEXT, generation_findings
+from imp_service.serving.served_model import ServedModel
+from imp_service.tables import LIMITS
+from imp_service.text import ChatMessage, ChatPrompt
+
+MAX_PROMPTS = 64
+# Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
+SMALLEST_TOP_P = 1e-38
+# OpenAI's default of `max_tokens`, for completions only.
+COMPLETION_TOKENS = 16
+# Variables by which templates know whether the model is to reason: Qwen's and GLM's; DeepSeek's and Granite's.
+SWITCHES = ("enable_thinking", "thinking")
+# The effort of a model that does not reason.
+NO_EFFORT = "none"
+# OpenRouter's object. The reasoning is always sent, and its length is the model's choice.
+ROUTED_REASONING: Mapping[str, Callable[[Any], Any]] = {
+    "effort": text,
+    "enabled": flag,
+    "exclude": ignored,
+    "max_tokens": ignored,
+    "summary": ignored,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller's options that are headers of the request."""
+
+    priority: int = 0
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """One HTTP request, read and checked."""
+
+    # One for each prompt. Choices are numbered over all prompts: those of the second follow those of the first.
+    requests: Sequence[GenerationRequest]
+    # Names the caller's field in an error about an option.
+    reading: Reading
+    is_streamed: bool = False
+    includes_usage: bool = False
+    continuous_usage: bool = False
+    echo: bool = False
+    returns_token_ids: bool = False
+    # The last events of a stream repeat the whole answer.
+    repeats_answer: bool = False
+    # Each token is its own reply, also without streaming: so log probabilities stay with the token's item.
+    token_by_token: bool = False
+    # The most tokens of an event; None: the server's setting.
+    chunk_tokens: int | None = None
+    ignored: Sequence[str] = ()
+
+    def caller_path(self, path: str, prompt: int) -> str:
+        """The caller's path of an option's path, in an error about the generation of a prompt."""
+        found = self.reading.caller_path(path)
+        return f"prompt[{prompt}]" if found == "prompt" and len(self.requests) > 1 else found
+
+
+def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool) -> ParsedRequest:
+    """A chat completion. Raises FieldsInvalid with everything that is wrong."""
+    reading = Reading(body, fields.CHAT, ignores_unknown=ignores_unknown)
+    reading.require("messages")
+    messages = messages_of(reading, served)
+    choice = reading.read("tool_choice", read_tool_choice, AUTO)
+    chat = ChatPrompt(
+        messages=messages,
+        tools_json=tools_json(reading, reading.read("tools", read_tools, []), choice),
+        add_generation_prompt=reading.get("add_generation_prompt"),
+        continue_final_message=reading.get("continue_final_message"),
+        template_kwargs_json=chat_variables(reading, served),
+        documents_json=documents_of(reading),
+    )
+    _one_limit(reading)
+    logprobs = reading.get("logprobs", False)
+    if reading.get("top_logprobs") and not logprobs:
+        reading.wrong("top_logprobs", "set, expected only with logprobs: true")
+    output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
+    request = generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)
+    return parsed_request(reading, [request], served)
+
+
+def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...]:
+    """The messages of a chat; none if they are unset or wrong. Errors about them get the caller's names."""
+    no_messages: tuple[ChatMessage, ...] = ()
+    has_developer = served.template_has("developer")
+    messages = reading.read(
+        "messages",
+        lambda value: read_messages(value, has_developer=has_developer),
+        no_messages,
+        ignores_unknown=True,
+    )
+    reading.set_prompt_by("messages")
+    for i, message in enumerate(messages):
+        if message.tool_calls_json:
+            reading.set_by(f"chat.messages[{i}].tool_calls_json", f"messages[{i}].tool_calls")
+    return messages
+
+
+def read_completion(
+    body: Mapping[str, Any], served: ServedModel, caller: Caller, *, ignores_unknown: bool
+) -> ParsedRequest:
+    """A completion of one prompt or more. Raises FieldsInvalid with everything that is wrong."""
+    reading = Reading(body, fields.COMPLETIONS, ignores_unknown=ignores_unknown)
+    reading.require("prompt")
+    no_prompt: list[Prompt] = [""]
+    prompts = reading.read("prompt", read_prompts, no_prompt)
+    reading.set_prompt_by("prompt")
+    for i, prompt in enumerate(prompts):
+        where = f"prompt[{i}]" if len(prompts) > 1 else "prompt"
+        reading.add(_prompt_findings(reading, prompt, where, served))
+    if len(prompts) > 1:
+        n_bytes = sum(len(prompt.encode()) for prompt in prompts if isinstance(prompt, str))
+        reading.add(PROMPT_BYTES.check(n_bytes, "prompt", served))
+    reading.values.setdefault("max_tokens", COMPLETION_TOKENS)
+    logprobs = reading.get("logprobs")
+    scores_prompt = reading.get("echo", False) and logprobs is not None
+    output = OutputOptions(
+        logprobs=logprobs is not None,
+        top_logprobs=logprobs or 0,
+        prompt_logprobs=scores_prompt,
+        prompt_token_ids=scores_prompt,
+    )
+    first = generation_of(reading, prompts[0], served, caller, output)
+    if len(prompts) > 1:
+        # The head of an answer says how its prompt was evaluated, before the others are.
+        if first.sparse_prefill.is_wanted:
+            reading.wrong("sparse_prefill", f"set with {len(prompts)} prompts, expected one")
+        first = replace(first, sparse_prefill=SparsePrefillOptions(DENSE))
+    requests = [replace(first, prompt=prompt) for prompt in prompts]
+    return replace(parsed_request(reading, requests, served), echo=reading.get("echo", False))
+
+
+def read_prompts(value: Any) -> list[Prompt]:
+    """The prompts of a completion: a text, a list of token ids, or a list of texts or lists of ids."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value:
+        raise expected("a string, token ids, or a list of either", value)
+    if all(type(each) is int for each in value):
+        return [_ids(value)]
+    if len(value) > MAX_PROMPTS:
+        raise Mismatch(f"{len(value)} prompts, expected at most {MAX_PROMPTS}")
+    return [_prompt(each, f"[{i}]") for i, each in enumerate(value)]
+
+
+def _prompt_findings(reading: Reading, prompt: Prompt, where: str, served: ServedModel) -> Iterator[Finding]:
+    """What is wrong with one prompt of a completion."""
+    if isinstance(prompt, tuple):
+        yield from token_violations(where, prompt, served.n_tokens)
+        yield from PROMPT_IDS.check(prompt, where, served)
+    elif isinstance(prompt, str) and "prompt" in reading.values:
+        yield from PROMPT_TEXT.check(prompt, where, served)
+
+
+def _prompt(value: Any, where: str) -> Prompt:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise expected("a string or a list of token ids", value, where)
+    return within(where, _ids, value)  # type: ignore[no-any-return]
+
+
+def _ids(value: Any) -> Sequence[int]:
+    ids = token_ids(value)
+    if not ids:
+        raise expected("at least one token id", value)
+    return ids
+
+
+def generation_of(
+    reading: Reading,
+    prompt: Prompt,
+    served: ServedModel,
+    caller: Caller,
+    output: OutputOptions,
+    *,
+    tool_choice: str = "",
+) -> GenerationRequest:
+    """The generation of one prompt, with the options that the fields set. What is wrong is added to the reading."""
+    asked = reading.get("prompt_logprobs")
+    if asked is not None:
+        reading.add(TOP_LOGPROBS.check(asked, "prompt_logprobs", served))
+        n_top = max(output.top_logprobs, min(asked, LIMITS.top_logprobs))
+        output = replace(output, prompt_logprobs=True, prompt_token_ids=True, top_logprobs=n_top)
+    if reading.get("return_token_ids"):
+        output = replace(output, prompt_token_ids=True)
+    if reading.get("best_of", reading.get("n", 1)) != reading.get("n", 1):
+        reading.wrong("best_of", f"{reading.get('best_of')}, expected the value of n, {reading.get('n', 1)}")
+    options = options_of(reading, served)
+    request = GenerationRequest(
+        **{
+            "priority": caller.priority,
+            **options,
+            "prompt": prompt,
+            "constraint": read_constraint(reading),
+            "output": replace(output, special_tokens=not reading.get("skip_special_tokens", True)),
+            "tenant": caller.tenant,
+            "tool_choice": tool_choice,
+            "parallel_tool_calls": reading.get("parallel_tool_calls", True),
+        }
+    )
+    for option, name in (("output.top_logprobs", "top_logprobs"), ("output.prompt_logprobs", "prompt_logprobs")):
+        reading.set_by(option, name)
+    reading.add(generation_findings(request, served))
+    if isinstance(prompt, ChatPrompt) and reading.values.keys() & {"messages", "input"}:
+        reading.add(CHAT.check(prompt, "chat", served))
+    return request
+
+
+def options_of(reading: Reading, served: ServedModel) -> dict[str, Any]:
+    """The options of the request that the fields set."""
+    groups = {name: reading.options(name) for name in GROUPS}
+    stop, sampling = groups["stop"], groups["sampling"]
+    stop.setdefault("time_limit", served.settings.limits.request_time.total_seconds())
+    if stop.get("max_tokens") == NO_LIMIT:
+        stop["max_tokens"] = None
+    if sampling.get("top_p") == 0:
+        sampling["top_p"] = SMALLEST_TOP_P
+    if dry := reading.options("sampling.dry"):
+        sampling["dry"] = DryOptions(**dry)
+    groups["cache"]["bypass_prefix"] = not reading.get("cache_prompt", True)
+    found = {name: replace(GROUPS[name], **given) for name, given in groups.items() if name != "output"}
+    return found | {row.option: reading.get(name) for name, row in fields.REQUEST.items() if name in reading.values}
+
+
+def parsed_request(reading: Reading, requests: Sequence[GenerationRequest], served: ServedModel) -> ParsedRequest:
+    """The generations, and the form of their answer. Raises FieldsInvalid with everything that is wrong."""
+    no_options: dict[str, bool] = {}
+    options = reading.read("stream_options", _stream_options, no_options)
+    if options and not reading.get("stream"):
+        reading.wrong("stream_options", "set, expected only with stream: true")
+    chunks = ChunkOptions(reading.get("max_chunk_tokens"))
+    reading.add(findings(chunks, served, "output"))
+    reading.refuse()
+    return ParsedRequest(
+        requests,
+        reading,
+        is_streamed=reading.get("stream", False),
+        includes_usage=options.get("include_usage", False),
+        continuous_usage=options.get("continuous_usage_stats", False),
+        returns_token_ids=reading.get("return_token_ids", False),
+        chunk_tokens=chunks.max_chunk_tokens,
+        ignored=reading.ignored,
+    )
+
+
+def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
+    known = {"include_usage": (False, True), "continuous_usage_stats": (False, True), "include_obfuscation": (False,)}
+    found = {}
+    for name, each in known_members(value, known).items():
+        found[name] = within(f".{name}", flag, each)
+        if found[name] not in known[name]:
+            raise Mismatch("true is not supported, expected false", f".{name}")
+    return found
+
+
+def _one_limit(reading: Reading) -> None:
+    """`max_tokens` and `max_completion_tokens` are two names of one option."""
+    old, new = reading.get("max_tokens"), reading.get("max_completion_tokens")
+    if old is not None and new is not None and old != new:
+        reading.wrong(reading.spelled("max_tokens"), f"{old}, expected the value of max_completion_tokens, {new}")
+
+
+def documents_of(reading: Reading) -> str:
+    """The documents of a conversation."""
+    documents = reading.get("documents", [])
+    return json.dumps(documents, ensure_ascii=False) if documents else ""
+
+
+def chat_variables(reading: Reading, served: ServedModel) -> str:
+    """The variables of a chat's template, as JSON. OpenAI has the effort in a field, OpenRouter in an object."""
+    no_wishes: dict[str, Any] = {}
+    routed = reading.read("reasoning", lambda value: read_members(value, ROUTED_REASONING), no_wishes)
+    efforts = {"reasoning_effort": reading.get("reasoning_effort"), "reasoning.effort": routed.get("effort")}
+    return template_variables(reading, served, efforts, {"reasoning.enabled": routed.get("enabled")})
+
+
+def template_variables(
+    reading: Reading, served: ServedModel, efforts: Mapping[str, str | None], switches: Mapping[str, bool | None]
+) -> str:
+    """The variables of the chat template, as JSON.
+
+    `efforts` and `switches` say how much and whether the model is to reason, by the fields that said so.
+    """
+    think = reading.get("think")
+    efforts = {**efforts, "think": think if isinstance(think, str) else None}
+    switches = {
+        **switches,
+        "think": None if think is None else think is not False and think != NO_EFFORT,
+        "enable_thinking": reading.get("enable_thinking"),
+        "thinking": reading.read("thinking", _is_thinking, None),
+    }
+    variables: dict[str, Any] = {}
+    for name in {**efforts, **switches}:
+        effort = efforts.get(name)
+        is_on = False if effort == NO_EFFORT else switches.get(name)
+        wanted = {"reasoning_effort": effort, **dict.fromkeys(SWITCHES, is_on)}
+        _wish(reading, served, name, variables, {key: each for key, each in wanted.items() if each is not None})
+    variables |= reading.get("chat_template_kwargs", {})
+    return json.dumps(variables, ensure_ascii=False) if variables else ""
+
+
+def _wish(
+    reading: Reading, served: ServedModel, name: str, variables: dict[str, Any], wanted: Mapping[str, Any]
+) -> None:
+    """Sets variables of the template. A wish of which the template knows none is ignored."""
+    if wanted and not any(map(served.template_has, wanted)):
+        reading.ignored.append(name)
+        return
+    for variable, value in wanted.items():
+        if variables.setdefault(variable, value) != value:
+            reading.wrong(name, f"means {variable} = {json.dumps(value)}, but another field says the opposite")
+            return
+
+
+def _is_thinking(value: Any) -> bool:
+    found = read_members(value, {"type": only("enabled", "disabled", "adaptive", "auto"), "budget_tokens": ignored})
+    return bool(found.get("type") != "disabled")

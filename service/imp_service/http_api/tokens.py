@@ -1,0 +1,152 @@
+"""Text to tokens and back, in the shapes of vLLM. The limits are those of imp.v1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from imp_service.api.options import Prompt
+from imp_service.api.rules import token_violations
+from imp_service.http_api.bodies import read_body
+from imp_service.http_api.http_call import HttpCall
+from imp_service.http_api.openai.events import dumps
+from imp_service.http_api.openai.fields import DETOKENIZE, TOKENIZE
+from imp_service.http_api.openai.reading import Reading
+from imp_service.http_api.openai.requests import chat_variables, documents_of, messages_of
+from imp_service.http_api.openai.tools import AUTO, read_tools, tools_json
+from imp_service.serving.errors.field_paths import paths_renamed
+from imp_service.serving.host import Host
+from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced
+from imp_service.serving.model_names import require_served
+from imp_service.serving.prompt_cost import ids_bytes, reading_bytes
+from imp_service.serving.rules.generation_rules import CHAT, DETOKENIZED, TOKENIZED_TEXT
+from imp_service.serving.served_model import ServedModel
+from imp_service.text import ChatPrompt, TextSpan
+
+T = TypeVar("T")
+
+
+class Tokens:
+    """Answers with the served model's tokenizer."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def tokenize(self, call: HttpCall) -> None:
+        """The tokens of a text or of a conversation."""
+        host = self._host
+
+        def read(reading: Reading) -> Prompt:
+            if ("prompt" in reading.values) == ("messages" in reading.values):
+                reading.wrong("prompt", "expected exactly one of prompt and messages")
+            return text_of(reading, host.served) if "messages" not in reading.values else chat_of(reading, host.served)
+
+        reading, prompt = await self._read(call, TOKENIZE, read)
+        n_bytes = reading_bytes(prompt, renders_quickly=host.model.text.renders_quickly)
+        served = host.served
+        body = await host.workers.run(lambda: self._tokenized(reading, prompt, served), n_bytes)
+        call.ignore(reading.ignored)
+        call.answer_with(body)
+
+    async def detokenize(self, call: HttpCall) -> None:
+        """The text of tokens."""
+        host = self._host
+        reading, tokens = await self._read(call, DETOKENIZE, lambda reading: tokens_of(reading, host.served))
+        served = host.served
+        body = await host.workers.run(lambda: self._detokenized(tokens, served), ids_bytes(len(tokens)))
+        call.ignore(reading.ignored)
+        call.answer_with(body)
+
+    async def _read(self, call: HttpCall, table: Any, read: Callable[[Reading], T]) -> tuple[Reading, T]:
+        """What `read` makes of the body. Raises FieldsInvalid with everything that is wrong."""
+        host = self._host
+
+        def read_checked(body: Mapping[str, Any]) -> tuple[Reading, T]:
+            reading = Reading(body, table, ignores_unknown=host.settings.http.unknown_fields == "ignore")
+            found = read(reading)
+            reading.refuse()
+            require_served(reading.get("model"), host.served.names)
+            return reading, found
+
+        return await read_body(call, host, read_checked)
+
+    # The rest may take long, and runs on a worker.
+
+    def _tokenized(self, reading: Reading, prompt: Prompt, served: ServedModel) -> bytes:
+        model = self._host.model
+        size = ReplySize("messages" if isinstance(prompt, ChatPrompt) else "prompt", served)
+        spans: Sequence[TextSpan]
+        adds = False
+        with paths_renamed(reading.caller_path):
+            if isinstance(prompt, ChatPrompt):
+                spans = model.text.render(prompt).spans
+            else:
+                adds, spans = reading.get("add_special_tokens", True), [TextSpan(str(prompt), False)]
+            table = model.tokenizer.table.token_bytes if reading.get("return_token_strs") else None
+            n_tokens, ids, texts = 0, JsonList(size), JsonList(size)
+            for part in model.tokenizer.encode_parts(spans, add_special_tokens=adds):
+                for piece in sliced(part):
+                    n_tokens += len(piece)
+                    ids.add(piece)
+                    if table is not None:
+                        texts.add([table[token].decode("utf-8", "replace") for token in piece])
+        strings = [] if table is None else [b',"token_strs":', texts.joined()]
+        head = f'{{"count":{n_tokens},"max_model_len":{model.max_context},"tokens":'
+        return b"".join([head.encode(), ids.joined(), *strings, b"}"])
+
+    def _detokenized(self, tokens: Sequence[int], served: ServedModel) -> bytes:
+        tokenizer, size = self._host.model.tokenizer, ReplySize("tokens", served)
+        check_text_size("tokens", (tokens,), tokenizer, served)
+        parts = tokenizer.decode_parts(sliced(tokens), special_tokens=True)
+        text = b"".join(size.counted(dumps(part)[1:-1].encode() for part in as_text(parts)))
+        return b'{"prompt":"' + text + b'"}'
+
+
+def text_of(reading: Reading, served: ServedModel) -> str:
+    """The text to tokenize. What is wrong is added to the reading."""
+    reading.set_prompt_by("prompt")
+    text: str = reading.get("prompt", "")
+    reading.add(TOKENIZED_TEXT.check(text, "prompt", served))
+    return text
+
+
+def chat_of(reading: Reading, served: ServedModel) -> ChatPrompt:
+    """The conversation to tokenize. What is wrong is added to the reading."""
+    chat = ChatPrompt(
+        messages=messages_of(reading, served),
+        tools_json=tools_json(reading, reading.read("tools", read_tools, []), AUTO),
+        add_generation_prompt=reading.get("add_generation_prompt"),
+        continue_final_message=reading.get("continue_final_message"),
+        template_kwargs_json=chat_variables(reading, served),
+        documents_json=documents_of(reading),
+    )
+    if "messages" in reading.values:
+        reading.add(CHAT.check(chat, "chat", served))
+    return chat
+
+
+def tokens_of(reading: Reading, served: ServedModel) -> Sequence[int]:
+    """The ids to detokenize. What is wrong is added to the reading."""
+    reading.require("tokens")
+    tokens: Sequence[int] = reading.get("tokens", ())
+    too_many = list(DETOKENIZED.check(tokens, "tokens", served))
+    # Too many are not checked one by one.
+    reading.add(too_many or token_violations("tokens", tokens, served.n_tokens))
+    return tokens
+
+
+class JsonList:
+    """A list as JSON, written in pieces that count for a reply."""
+
+    def __init__(self, size: ReplySize) -> None:
+        self._size = size
+        self._pieces: list[bytes] = []
+
+    def add(self, values: Sequence[object]) -> None:
+        """Adds entries. Raises FIELD_INVALID if the reply is too large to be sent."""
+        if values:
+            self._pieces += self._size.counted([dumps(values)[1:-1].encode()])
+
+    def joined(self) -> bytes:
+        """The whole list."""
+        return b"[" + b",".join(self._pieces) + b"]"
