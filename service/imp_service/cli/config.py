@@ -81,7 +81,7 @@ def _check(arguments: Namespace) -> int:
 
 def _further_faults(reading: "Reading") -> "Iterator[Fault]":
     """Errors beyond single keys: of files, the device and the models. If a key is invalid, checks only the files."""
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
     from imp_service.core.settings_faults import opening_faults, setting_faults
     from imp_service.serving.security.secret_faults import secret_faults
 

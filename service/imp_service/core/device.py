@@ -10,7 +10,7 @@ from pathlib import Path
 
 from imp_service import _core
 from imp_service.config import AUTO, Config
-from imp_service.config.host import resolve_threads
+from imp_service.config.machine import resolve_threads
 from imp_service.config.placement import resolve_cpus, resolve_memory
 from imp_service.core.cublaslt import resolve_cublaslt
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from imp_service import _core
 from imp_service.config import Config, ConfigError
-from imp_service.config.host import MemoryLimit, memory_limit, resolve_threads
+from imp_service.config.machine import MemoryLimit, memory_limit, resolve_threads
 from imp_service.config.settings import Settings
 from imp_service.core.cublaslt import naming_auto
 from imp_service.core.device import resolve_device

@@ -11,7 +11,7 @@ from typing import Any
 
 from imp_service import _core
 from imp_service.config import AUTO, Config, ConfigError, Settings
-from imp_service.config.host import MemoryLimit, memory_limit
+from imp_service.config.machine import MemoryLimit, memory_limit
 from imp_service.core.checkpoint import open_file
 from imp_service.core.cublaslt import cublaslt_places, naming_auto
 from imp_service.core.device import resolve_machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imp_service.config import Settings
 from imp_service.config.derived import constraint_bytes, most_received_bytes
-from imp_service.config.host import memory_limit
+from imp_service.config.machine import memory_limit
 from imp_service.config.settings import Limits
 
 # Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from imp_service.config import AUTO, Config, load
 from imp_service.config.config import build
-from imp_service.config.host import MemoryLimit
+from imp_service.config.machine import MemoryLimit
 from imp_service.config.select import select_model
 from imp_service.config.sources import Assignment
 from imp_service.config.tree import Origin, Tree, Value, branch, merged, origin_at

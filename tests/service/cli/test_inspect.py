@@ -71,12 +71,12 @@ def test_the_memory_is_what_loading_then_takes(call):
 
 
 def test_what_does_not_fit_is_reported_with_the_largest_context_that_does(call, monkeypatch: pytest.MonkeyPatch):
-    from imp_service.config import host
+    from imp_service.config import machine
     from imp_service.core import inspect
 
     whole, far = _inspect(call, DEMO)["memory"], ("--set", "model.overrides.untrained_context=true")
     limit = whole["total_bytes"] - whole["items"]["kv"] + 16 * 1024**2
-    monkeypatch.setattr(inspect, "memory_limit", lambda: host.MemoryLimit(limit, "memory.max"))
+    monkeypatch.setattr(inspect, "memory_limit", lambda: machine.MemoryLimit(limit, "memory.max"))
     memory = _inspect(call, DEMO, "-c", "64K", *far)["memory"]
     assert (memory["fits"], memory["limit_bytes"]) == (False, limit)
     assert memory["total_bytes"] > limit

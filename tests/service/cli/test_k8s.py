@@ -62,12 +62,12 @@ def test_lif_13_lif_14_manifests_are_valid_and_numbers_are_those_of_inspect(call
 
 @pytest.mark.long
 def test_lif_13_the_pod_has_room_for_what_it_then_loads(call, tmp_path, monkeypatch: pytest.MonkeyPatch):
-    from imp_service.config import host
+    from imp_service.config import machine
 
     core_load = import_module("imp_service.core.load")
     documents, _ = _manifests(call, "-m", DEMO)
     given = int(imp_of(documents)["resources"]["limits"]["memory"].removesuffix("Mi")) * 1024**2
-    monkeypatch.setattr(core_load, "memory_limit", lambda: host.MemoryLimit(given, "memory.max"))
+    monkeypatch.setattr(core_load, "memory_limit", lambda: machine.MemoryLimit(given, "memory.max"))
     text = of_kind(documents, "ConfigMap")["data"]["imp.conf"]
     assert 'path = "/model/demo.gguf"\n' in text
     (tmp_path / "imp.conf").write_text(text.replace("/model/demo.gguf", DEMO))

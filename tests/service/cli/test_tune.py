@@ -10,7 +10,7 @@ import pytest
 
 from imp_service import _core
 from imp_service.config import ConfigError, load
-from imp_service.config.host import resolve_threads
+from imp_service.config.machine import resolve_threads
 from imp_service.core.load import load as load_model
 from imp_service.core.tune import Subject, preferences_of, tune
 from imp_service.core.tuning_file import kernel_digest, key_here, read_tuning, tuning_here

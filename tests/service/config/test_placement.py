@@ -8,7 +8,7 @@ import pytest
 
 from imp_service.config import ConfigError
 from imp_service.config.cpus import NODES, Cpu
-from imp_service.config.host import resolve_threads
+from imp_service.config.machine import resolve_threads
 from imp_service.config.placement import (
     MemoryPlan,
     nodes_of_threads,

@@ -4,7 +4,7 @@ import json
 import tomllib
 
 from imp_service.config import Settings, load
-from imp_service.config.host import resolve_threads
+from imp_service.config.machine import resolve_threads
 from imp_service.config.placement import resolve_cpus, resolve_memory
 from imp_service.config.render import as_json, as_text
 from imp_service.config.settings import TABLE

@@ -100,7 +100,7 @@ def measure(
     import time
 
     from imp_service.config import load as load_config
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
     from imp_service.core.bench.engine_runs import EngineRuns
     from imp_service.core.bench.work import model_work
     from imp_service.core.load import load

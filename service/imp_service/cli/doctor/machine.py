@@ -64,7 +64,7 @@ def check_cpu(config: "Config | None") -> Check:
 
 def check_threads(config: "Config | None", root: Path) -> Check:
     from imp_service.config.cpus import allowed_cpus, read_topology
-    from imp_service.config.host import cpu_limit
+    from imp_service.config.machine import cpu_limit
 
     limit = cpu_limit(read_topology(allowed_cpus(), root), root)
     asked = None if config is None else config.settings.device.threads
@@ -80,7 +80,7 @@ def check_placement(config: "Config | None", root: Path) -> list[Check]:
     """Checks the CPUs of threads and the NUMA nodes of memory."""
     from imp_service.config import AUTO, Config
     from imp_service.config.config import build
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
     from imp_service.config.placement import nodes_of_threads, resolve_cpus
     from imp_service.core.device import place_memory
 
@@ -101,7 +101,7 @@ def check_placement(config: "Config | None", root: Path) -> list[Check]:
 
 
 def check_tuning(config: "Config | None", root: Path) -> Check:
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
     from imp_service.core.tuning_file import tuning_here
 
     if config is None or config.settings.device.tuning is None:
@@ -129,7 +129,7 @@ def _decision(config: "Config", name: str) -> str:
 
 
 def check_memory(root: Path) -> Check:
-    from imp_service.config.host import memory_limit
+    from imp_service.config.machine import memory_limit
 
     limit = memory_limit(root)
     return Check("memory", "ok" if limit.limit_bytes is not None else "warning", limit.reason)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def check_models(config: "Config | None") -> Check:
     """The first model, and errors in the entries of [models]."""
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
     from imp_service.core.device import resolve_device
     from imp_service.core.settings_faults import entry_faults, gpu_faults
 

@@ -137,7 +137,7 @@ def write_choices(repository: Repository, choices: Sequence[Choice]) -> None:
     """A table on stdout: name, size, bits of a weight, and whether it is smaller than the memory of this machine."""
     if not choices:
         return
-    from imp_service.config.host import memory_limit
+    from imp_service.config.machine import memory_limit
 
     limit = memory_limit().limit_bytes or float("inf")
     rows = []

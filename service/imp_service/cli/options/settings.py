@@ -69,7 +69,7 @@ def load_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) 
 def load_settings_for_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
     """Like load_settings(), for each list of overrides; warns about environment variables once."""
     from imp_service.config import load
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
 
     warn_of_variables()
     return [resolve_threads(load(arguments.config, [*arguments.assignments, *each])) for each in overrides]

@@ -83,7 +83,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     from imp_service.cli.preflight import require_threads, silence_grpc
     from imp_service.cli.serve.ready_file import ReadyFile
-    from imp_service.config.host import resolve_threads
+    from imp_service.config.machine import resolve_threads
     from imp_service.config.sources import of_option, of_text_option
     from imp_service.core.background_load import WeightsLoad
     from imp_service.generation.draft_vocabulary import match_vocabularies

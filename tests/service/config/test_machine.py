@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config.cpus import Cpu
-from imp_service.config.host import cpu_limit, memory_limit
+from imp_service.config.machine import cpu_limit, memory_limit
 
 V2 = {"proc/self/cgroup": "0::/\n"}
 V1 = {"proc/self/cgroup": "12:memory:/docker/7\n4:cpu,cpuacct:/docker/7\n1:name=systemd:/docker/7\n"}
