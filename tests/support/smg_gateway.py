@@ -43,6 +43,7 @@ class Gateway:
     @cached_property
     def client(self) -> HttpClient:
         """A client that checks every answer; needs the extra `test`."""
+        from support.http_calls import HttpClient
 
         return HttpClient(self.socket)
 
