@@ -40,15 +40,10 @@ WORDS: Mapping[str, Collection[str]] = {"speculation.drafters": DRAFTERS}
 MOST_SECONDS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
-    """The limits of the engine and of a model's vocabulary; without a model the largest that there may be.
+class CoreLimits:
+    """What the core bounds, whatever the model and the settings."""
 
-    Every feature is there.
-    """
-
-    n_tokens: int = U32
-    vocab_size: int = U32
+    __slots__ = ()
 
     @property
     def bounds(self) -> Mapping[str, Bounds]:
@@ -59,6 +54,17 @@ class EngineLimits:
     def words(self) -> Mapping[str, Collection[str]]:
         """The names of the features of each kind."""
         return WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits(CoreLimits):
+    """The limits of the engine and of a model's vocabulary; without a model the largest that there may be.
+
+    Every feature is there.
+    """
+
+    n_tokens: int = U32
+    vocab_size: int = U32
 
     def most(self, name: str) -> float:
         """A limit of the core; those of settings are as high as the engine allows."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from imp_service.api.rules import Bounds
 from imp_service.config.settings import Settings
-from imp_service.generation.limits import BOUNDS, COUNTS, WORDS
+from imp_service.generation.limits import COUNTS, CoreLimits
 from imp_service.serving.model_names import public_name
 from imp_service.text import ConstraintKind
 
@@ -22,7 +20,7 @@ ALL_CONSTRAINTS = tuple(kind.value for kind in ConstraintKind)
 
 
 @dataclass(frozen=True, slots=True)
-class ServedModel:
+class ServedModel(CoreLimits):
     """Made for each request, since a reload may change the settings. Without a model only the settings are known."""
 
     settings: Settings
@@ -57,16 +55,6 @@ class ServedModel:
             drafters=model.drafters,
             template=model.text.template_source or "",
         )
-
-    @property
-    def bounds(self) -> Mapping[str, Bounds]:
-        """The ranges of numbers."""
-        return BOUNDS
-
-    @property
-    def words(self) -> Mapping[str, Collection[str]]:
-        """The names of the features of each kind."""
-        return WORDS
 
     def most(self, name: str) -> float:
         """A limit of the core by its name, or of the settings by its key; a time in seconds."""
