@@ -15,9 +15,9 @@
 
 #include "bindings/keywords.h"
 #include "bindings/tuning.h"
+#include "model/arch/resolve.h"
 #include "model/draft_model.h"
 #include "model/loaded_model.h"
-#include "model/resolve.h"
 
 namespace py = pybind11;
 

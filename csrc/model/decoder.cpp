@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
-#include "model/normalize.h"
-#include "model/row_views.h"
+#include "model/layer/backend_needs.h"
+#include "model/layer/normalize.h"
+#include "model/layer/row_views.h"
 
 namespace imp {
 namespace {
@@ -23,28 +25,38 @@ void add_all_matrices(const Weights& weights, WorkspaceNeeds& needs) {
 
 }  // namespace
 
-void add_matrices(const LayerWeights& w, WorkspaceNeeds& needs) {
-  for (const Matrix* weight :
-       {&w.q, &w.k, &w.v, &w.output_gate, &w.alpha, &w.beta, &w.output, &w.gate, &w.up, &w.down, &w.router,
-        &w.shared_router, &w.shared_gate, &w.shared_up, &w.shared_down, &w.embedding_gate, &w.embedding_output}) {
-    if (*weight) needs.weights.push_back(weight->get());
+void DecoderRows::declare(const ModelConfig& config, const HiddenRows& kept, Workspace& rows, Workspace& logits_rows) {
+  if (const std::int64_t size = config.layer_embedding.size; size > 0) {
+    for (Rows* each : {&layer_inputs, &projected}) rows.add(*each, config.n_layers * size);
+    rows.add(embedding_gate, size);
   }
-  for (const Stack* stack : {&w.expert_gates, &w.expert_ups, &w.expert_downs}) {
-    for (const Matrix& weight : *stack) needs.expert_weights.push_back(weight.get());
-  }
+  if (kept.are_kept) rows.add(hidden, config.hidden_size * std::max<std::int64_t>(1, std::ssize(kept.taps)));
+  logits_rows.add(last, config.hidden_size);
+}
+
+std::uint64_t activation_bytes(const ModelConfig& config, const ForwardLimits& limits) {
+  Workspace rows(limits.max_rows), logits_rows(limits.max_logits_rows);
+  LayerRows().declare(config, {}, rows);
+  DecoderRows().declare(config, {}, rows, logits_rows);
+  return rows.n_bytes() + logits_rows.n_bytes();
 }
 
 Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limits, HiddenRows kept)
     : config_(model.config()),
       weights_(model.weights()),
-      ropes_(model.ropes()),
       backend_(backend),
       limits_(limits),
       kv_block_tokens_(model.kv_block_tokens()),
-      feed_forward_(config_, backend, limits.max_rows),
-      kept_(std::move(kept)) {
-  IMP_CHECK(limits.max_rows > 0 && limits.max_logits_rows > 0);
-  make_workspace();
+      kept_(std::move(kept)),
+      workspace_(limits.max_rows, backend),
+      logits_workspace_(limits.max_logits_rows, backend),
+      body_(config_, model.ropes(), backend, workspace_) {
+  rows_.declare(config_, kept_, workspace_, logits_workspace_);
+  logits_ = backend.make_rows(limits.max_logits_rows, config_.vocab_size);
+  if (kept_.are_kept) {
+    every_row_.resize(static_cast<std::size_t>(limits.max_rows));
+    std::iota(every_row_.begin(), every_row_.end(), 0);
+  }
   WorkspaceNeeds needs = workspace_needs(config_, limits_);
   add_all_matrices(weights_, needs);
   backend_.reserve(needs);
@@ -62,7 +74,7 @@ bool Decoder::takes_gaps() const noexcept {
 
 void Decoder::watch(AttentionWatch* watch) {
   IMP_CHECK(watch == nullptr || limits_.is_watched);
-  watch_ = watch;
+  body_.watch(watch);
 }
 
 Rows Decoder::forward(const Batch& batch, KvPool& pool) {
@@ -73,110 +85,64 @@ Rows Decoder::forward(const Batch& batch, KvPool& pool) {
   return first(logits_, batch.logits_rows.size());
 }
 
+Layer Decoder::layer_at(int layer) const {
+  const auto i = static_cast<std::size_t>(layer);
+  return {config_.layers[i], weights_.layers[i]};
+}
+
 void Decoder::run(const Batch& batch, KvPool& pool) {
   embed(batch);
-  for (int layer = 0; layer < config_.n_layers; ++layer) {
-    const LayerConfig& config = config_.layers[static_cast<std::size_t>(layer)];
-    if (kept_.are_kept) keep_stream(layer);
-    take_widths_of(config);
-    config.state == kNoState ? attention(batch, pool, layer) : linear_attention(batch, pool, layer);
-    feed_forward(layer);
-    end_layer(layer);
+  for (int i = 0; i < config_.n_layers; ++i) {
+    const Layer layer = layer_at(i);
+    keep_stream(i);
+    layer.config.state == kNoState ? body_.attention(layer, batch, pool) : body_.linear_attention(layer, batch, pool);
+    body_.feed_forward(layer);
+    end_layer(i);
   }
-  if (kept_.are_kept) keep_stream(config_.n_layers);
+  keep_stream(config_.n_layers);
   if (kept_.are_kept && kept_.taps.empty()) keep_final_norm();
   head(batch);
 }
 
 void Decoder::keep_stream(int layer) {
-  const std::span<const std::int32_t> rows = std::span(every_row_).first(static_cast<std::size_t>(x_.n_rows));
   for (std::size_t i = 0; i < kept_.taps.size(); ++i) {
     if (kept_.taps[i] != layer) continue;
-    const int size = config_.hidden_size;
-    backend_.gather_rows(x_, rows, columns(hidden_, static_cast<int>(i) * size, size));
+    const Rows stream = body_.stream();
+    const std::span<const std::int32_t> rows = std::span(every_row_).first(static_cast<std::size_t>(stream.n_rows));
+    backend_.gather_rows(stream, rows, columns(rows_.hidden, static_cast<int>(i) * stream.width, stream.width));
   }
 }
 
 // The head's rows are normalized apart from those with logits, so that these have the same bits with and without it.
 void Decoder::keep_final_norm() {
-  normalize(x_, weights_.final_norm, nullptr, hidden_);
+  normalize(backend_, config_, body_.stream(), weights_.final_norm, nullptr, rows_.hidden);
 }
 
 void Decoder::embed(const Batch& batch) {
-  const std::size_t n = batch.tokens.size();
-  for (Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &attended_, &branch_, &layer_inputs_, &projected_, &embedding_gate_,
-                     &output_gate_, &mixed_, &convolved_, &alpha_, &beta_, &linear_gate_, &read_, &hidden_}) {
-    *rows = first(*rows, n);
-  }
-  for (std::size_t i = 0; i < ropes_.size(); ++i) {
-    angles_[i] = first(angles_[i], n);
-    backend_.rope_angles(batch.positions, ropes_[i], angles_[i]);
-  }
-  backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, x_);
+  workspace_.use(batch.tokens.size());
+  body_.begin(batch.positions);
+  backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, body_.stream());
   if (config_.layer_embedding.size > 0) embed_for_layers(batch);
-  const LayerWeights& first_layer = weights_.layers.front();
-  if (!reads_stream()) normalize(x_, first_layer.attention_norm, first_layer.q.get(), normed_);
-}
-
-void Decoder::take_widths_of(const LayerConfig& layer) {
-  q_.width = attended_.width = output_gate_.width = config_.n_heads * layer.head_dim;
-  k_.width = v_.width = layer.n_kv_heads * layer.head_dim;
-}
-
-Norm Decoder::norm(const Values& weight) const {
-  return {.weight = weight.get(), .epsilon = config_.norm_epsilon};
-}
-
-void Decoder::normalize(Rows x, const NormWeights& weights, const Linear* reader, Rows out) {
-  imp::normalize(backend_, config_, x, weights, reader, out);
-}
-
-bool Decoder::reads_stream() const {
-  return config_.norm_placement == NormPlacement::post;
-}
-
-Rows Decoder::layer_input() const {
-  return reads_stream() ? x_ : normed_;
-}
-
-void Decoder::finish_branch(const NormWeights& post_norm) {
-  if (config_.norm_placement != NormPlacement::pre) normalize(branch_, post_norm, nullptr, branch_);
-  if (config_.residual_scale != 1) backend_.scale(branch_, config_.residual_scale);
-}
-
-void Decoder::add_branch(float scale, const NormWeights* next_norm, const Linear* reader) {
-  const bool is_read_normed = next_norm != nullptr && !reads_stream();
-  if (is_read_normed && scale == 1 && config_.norm_kind == NormKind::rms) {
-    return backend_.add_norm(x_, branch_, norm_of(config_, *next_norm, reader), normed_);
-  }
-  backend_.add(x_, branch_);
-  if (scale != 1) backend_.scale(x_, scale);
-  if (is_read_normed) normalize(x_, *next_norm, reader, normed_);
-}
-
-void Decoder::feed_forward(int i) {
-  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(i)];
-  feed_forward_.run(w, config_.layers[static_cast<std::size_t>(i)], x_, layer_input(), branch_);
-  finish_branch(w.post_ffn_norm);
+  body_.normalize_for(layer_at(0));
 }
 
 void Decoder::end_layer(int i) {
   if (config_.layer_embedding.size > 0) {
-    backend_.add(x_, branch_);
+    backend_.add(body_.stream(), body_.branch());
     layer_embedding(i);
   }
   const float scale = config_.layers[static_cast<std::size_t>(i)].output_scale;
-  if (i + 1 == config_.n_layers) return add_branch(scale, nullptr, nullptr);
-  const LayerWeights& next = weights_.layers[static_cast<std::size_t>(i) + 1];
-  add_branch(scale, &next.attention_norm, next.q.get());
+  if (i + 1 == config_.n_layers) return body_.add_branch(scale, nullptr);
+  const Layer next = layer_at(i + 1);
+  body_.add_branch(scale, &next);
 }
 
 void Decoder::head(const Batch& batch) {
-  IMP_CHECK(batch.logits_rows.size() <= static_cast<std::size_t>(limits_.max_logits_rows));
-  const Rows last = first(last_, batch.logits_rows.size());
+  logits_workspace_.use(batch.logits_rows.size());
+  const Rows last = rows_.last;
   const Rows logits = first(logits_, batch.logits_rows.size());
-  backend_.gather_rows(x_, batch.logits_rows, last);
-  normalize(last, weights_.final_norm, &weights_.output_head(), last);
+  backend_.gather_rows(body_.stream(), batch.logits_rows, last);
+  normalize(backend_, config_, last, weights_.final_norm, &weights_.output_head(), last);
   backend_.linear(last, std::array{LinearTerm{&weights_.output_head(), nullptr, logits}});
   if (config_.logit_scale != 1) backend_.scale(logits, config_.logit_scale);
   if (config_.logit_soft_cap > 0) backend_.soft_cap(logits, config_.logit_soft_cap);

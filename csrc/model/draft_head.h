@@ -5,12 +5,30 @@
 #include <span>
 
 #include "backend/backend.h"
-#include "model/feed_forward.h"
-#include "model/forward_pass.h"
-#include "model/head_plan.h"
+#include "model/config/forward_limits.h"
+#include "model/layer/layer_body.h"
+#include "model/layer/workspace.h"
 #include "model/model.h"
+#include "model/weights/head_plan.h"
 
 namespace imp {
+
+// The buffers of a head apart from those of its layer.
+struct HeadRows {
+  // of every row that is observed
+  Rows source;    // [rows, hidden_width()]: hidden rows of the target
+  Rows own;       // [rows, hidden]: hidden rows of the head, unless the source or the residual stream holds them
+  Rows embedded;  // [rows, hidden]
+  Rows pair;      // [rows, 2 · hidden], unless the halves are joined for attention
+  Rows residual;  // [rows, hidden]
+  Rows joined;    // [rows, attention_width()]: what attention reads
+  // of the rows that guess
+  Rows input;       // [logits rows, attention_width()]
+  Rows own_logits;  // [logits rows, rows of the head], if they are fewer than the target's tokens
+  Rows logits;      // [logits rows, vocab]
+
+  void declare(const HeadConfig& config, int target_vocab_size, Workspace& observed, Workspace& guessing);
+};
 
 // Cell p of the head's cache has K and V of the hidden row at position p and the token at p + 1. One thread at a time
 // may use a head. It allocates nothing after its construction. Both models and the backend must outlive it.
@@ -38,44 +56,23 @@ class DraftHead {
 
  private:
   const ModelConfig& sizes() const noexcept { return head_.config.layer; }
+  Layer layer() const noexcept { return {sizes().layers.front(), head_.weights.layer}; }
   Norm norm(const Values& weight, const Linear* reader = nullptr) const;
   const Values& final_norm() const;
   const Linear& embedding() const;
   const Linear& output_head() const;
-  void make_workspace();
-  void take_rows(std::size_t n);
-  void join(const Batch& batch, Rows own);        // to pair_: norms of embedding and own hidden row
-  void append(const Batch& batch, KvPool& pool);  // from joined_
-  void attend(const Batch& batch, const KvPool& pool);
-  Rows logits(std::size_t n);
+  Rows own_rows() const;
+  void join(const Batch& batch, Rows own, KvPool& pool);
+  Rows logits();
 
   const HeadModel& head_;
   const Model& target_;
   Backend& backend_;
   ForwardLimits limits_;
-
-  // Of every row of the last observe() or observe_guesses().
-  Rows source_;    // [rows, hidden_width()]: hidden rows of the target
-  Rows own_;       // [rows, hidden]: hidden rows of the head, where the source is not read as it is
-  Rows embedded_;  // [rows, hidden]
-  Rows pair_;      // [rows, 2 · hidden]
-  Rows residual_;  // [rows, hidden]
-  Rows joined_;    // [rows, attention_width()]: what attention reads
-  Rows k_, v_;     // [rows, n_kv_heads · head_dim]
-  Rows angles_;    // [rows, dims]
-  // Of the rows that guess.
-  Rows x_;         // [logits rows, hidden]: the residual stream
-  Rows input_;     // [logits rows, attention_width()]
-  Rows q_;         // [logits rows, n_heads · head_dim]
-  Rows gate_;      // as q_: of the output of attention, if it has one
-  Rows attended_;  // as q_
-  Rows branch_;    // [logits rows, hidden]
-  Rows normed_;    // [logits rows, hidden]
-  FeedForward feed_forward_;
-  Rows next_;  // [logits rows, hidden]: the head's output
-  Rows guess_angles_;
-  Rows own_logits_;  // [logits rows, rows of the head], if they are fewer than the target's tokens
-  Rows logits_;      // [logits rows, vocab]
+  Workspace observed_, guessing_;  // rows of the last observe() or observe_guesses(), and rows that guess
+  LayerBody keys_, body_;          // of these
+  HeadRows rows_;
+  Rows next_;  // [logits rows, hidden]: the head's output, which further guesses read
 };
 
 // Blocks of its cache beyond those of the target: for cells of guesses that follow guesses.

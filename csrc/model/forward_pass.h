@@ -2,30 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "backend/batch.h"
 #include "backend/kv_pool.h"
 #include "backend/rows.h"
 #include "base/error.h"
+#include "model/config/forward_limits.h"
+#include "model/layer/attention_watch.h"
 
 namespace imp {
-
-// The sizes for which a forward pass is prepared.
-struct ForwardLimits {
-  int max_rows = 0;         // rows of one batch
-  int max_logits_rows = 0;  // of those, rows with logits; and sequences
-  bool is_watched = false;  // its attention may be watched
-};
-
-// The attention that one row pays to keys [first_key, first_key + mass.size()): the greatest over heads and layers, see
-// Backend::attention_mass. Layers that do not see all of these keys are left out.
-struct AttentionWatch {
-  int first_key = 0;
-  std::span<float> mass;
-  int n_layers = 0;  // that were added
-};
 
 // What a draft head reads of each row.
 struct HiddenRows {

@@ -3,10 +3,11 @@
 
 #include "base/error.h"
 #include "model/arch/draft_heads.h"
+#include "model/arch/resolve.h"
+#include "model/config/rope.h"
 #include "model/decoder.h"
 #include "model/draft_head.h"
-#include "model/resolve.h"
-#include "model/rope.h"
+#include "model/layer/backend_needs.h"
 
 namespace imp {
 namespace {

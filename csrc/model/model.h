@@ -11,16 +11,16 @@
 
 #include "backend/backend.h"
 #include "files/model_file.h"
+#include "model/arch/resolve.h"
+#include "model/config/model_config.h"
+#include "model/config/model_overrides.h"
+#include "model/config/origins.h"
 #include "model/forward_pass.h"
-#include "model/head_plan.h"
-#include "model/layers.h"
 #include "model/memory_plan.h"
-#include "model/model_config.h"
-#include "model/model_overrides.h"
-#include "model/origins.h"
-#include "model/resolve.h"
-#include "model/weight_plan.h"
-#include "model/weights.h"
+#include "model/weights/head_plan.h"
+#include "model/weights/load_weights.h"
+#include "model/weights/weight_plan.h"
+#include "model/weights/weights.h"
 
 namespace imp {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "model/model_limits.h"
+#include "model/config/model_limits.h"
 
 namespace imp {
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "files/model_file.h"
+#include "model/arch/head_config.h"
 #include "model/arch/tensor_names.h"
-#include "model/head_config.h"
-#include "model/model_config.h"
+#include "model/config/model_config.h"
 
 namespace imp {
 

@@ -10,8 +10,8 @@
 #include "model/arch/draft_heads.h"
 #include "model/arch/hf_facts.h"
 #include "model/arch/hf_names.h"
-#include "model/model_limits.h"
-#include "model/validate.h"
+#include "model/config/model_limits.h"
+#include "model/config/validate.h"
 
 namespace imp {
 namespace {

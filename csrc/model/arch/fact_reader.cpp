@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/printable.h"
-#include "model/number_text.h"
+#include "model/config/number_text.h"
 
 namespace imp {
 namespace {

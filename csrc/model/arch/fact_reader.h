@@ -10,8 +10,8 @@
 
 #include "files/model_file.h"
 #include "model/arch/tensor_names.h"
-#include "model/model_config.h"
-#include "model/origins.h"
+#include "model/config/model_config.h"
+#include "model/config/origins.h"
 
 namespace imp {
 

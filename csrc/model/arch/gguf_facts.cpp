@@ -7,7 +7,7 @@
 
 #include "base/printable.h"
 #include "model/arch/tensor_names.h"
-#include "model/model_limits.h"
+#include "model/config/model_limits.h"
 
 namespace imp {
 namespace {

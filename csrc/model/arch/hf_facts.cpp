@@ -10,8 +10,8 @@
 
 #include "base/printable.h"
 #include "files/float8_scheme.h"
-#include "model/model_limits.h"
-#include "model/number_text.h"
+#include "model/config/model_limits.h"
+#include "model/config/number_text.h"
 
 namespace imp {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "base/printable.h"
 #include "model/arch/hf_facts.h"
-#include "model/model_limits.h"
-#include "model/number_text.h"
-#include "model/rope.h"
+#include "model/config/model_limits.h"
+#include "model/config/number_text.h"
+#include "model/config/rope.h"
 
 namespace imp {
 namespace {

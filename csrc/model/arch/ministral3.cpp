@@ -2,7 +2,7 @@
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
-#include "model/model_limits.h"
+#include "model/config/model_limits.h"
 
 namespace imp {
 namespace {

@@ -7,7 +7,7 @@
 #include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
 #include "model/arch/hf_facts.h"
-#include "model/model_limits.h"
+#include "model/config/model_limits.h"
 
 namespace imp {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_kv_pool.h"
-#include "model/apply_overrides.h"
 #include "model/arch/registry.h"
+#include "model/config/apply_overrides.h"
+#include "model/config/rope.h"
 #include "model/loaded_model.h"
 #include "model/memory_plan.h"
-#include "model/rope.h"
 #include "native/module/backend_memory.h"
 
 namespace py = pybind11;

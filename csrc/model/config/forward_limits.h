@@ -1,0 +1,12 @@
+// The sizes for which a forward pass is prepared.
+#pragma once
+
+namespace imp {
+
+struct ForwardLimits {
+  int max_rows = 0;         // rows of one batch
+  int max_logits_rows = 0;  // of those, rows with logits; and sequences
+  bool is_watched = false;  // its attention may be watched
+};
+
+}  // namespace imp

@@ -1,0 +1,21 @@
+// RoPE frequencies with scaling ("RoFormer: Enhanced Transformer with Rotary Position Embedding", "YaRN: Efficient
+// Context Window Extension of Large Language Models").
+#pragma once
+
+#include <span>
+
+#include "backend/attention.h"
+#include "model/config/model_config.h"
+
+namespace imp {
+
+// The magnitude from factor and mscales, without attention_factor.
+double yarn_magnitude(const RopeScaling& scaling);
+
+// The divisors of the configuration for its context; empty if it has none.
+std::span<const float> divisors_of(const RopeConfig& config);
+
+// `factors` [dims / 2] divide the frequencies one by one, or are empty. The configuration is valid.
+Rope resolve_rope(const RopeConfig& config, std::span<const float> factors);
+
+}  // namespace imp

@@ -1,0 +1,149 @@
+// Three ways to read rows: as they stand, with gaps between them, or as columns.
+#include "model/weights/weight_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+// The rows of one matrix, of `size` bytes each.
+struct FileRows {
+  const ModelFile* file;
+  const TensorInfo* tensor;
+  std::uint64_t size;
+  std::int64_t first;  // in the tensor
+  RowGroups groups;
+  RowOrder order;
+  int head_dim;
+
+  void read(std::int64_t first_row, std::int64_t n_rows, std::byte* out) const {
+    if (order != RowOrder::file) {
+      for (std::int64_t i = 0; i < n_rows; ++i) read_run(row_in_tensor(first_row + i), 1, out + bytes(i));
+    } else if (groups.size == 0) {
+      read_run(row_in_tensor(first_row), n_rows, out);
+    } else {
+      read_with_gaps(first_row, n_rows, out);
+    }
+  }
+
+ private:
+  std::uint64_t bytes(std::int64_t n_rows) const { return static_cast<std::uint64_t>(n_rows) * size; }
+  std::int64_t row_in_tensor(std::int64_t row) const { return first + groups.file_row(file_row(order, row, head_dim)); }
+
+  void read_run(std::int64_t row, std::int64_t n_rows, std::byte* out) const {
+    file->read(*tensor, bytes(row), {out, bytes(n_rows)});
+  }
+
+  // Reads the rows between them too.
+  void read_with_gaps(std::int64_t first_row, std::int64_t n_rows, std::byte* out) const {
+    const std::int64_t from = row_in_tensor(first_row);
+    const std::int64_t n_read = row_in_tensor(first_row + n_rows - 1) - from + 1;
+    std::vector<std::byte> run(bytes(n_read));
+    read_run(from, n_read, run.data());
+    for (std::int64_t i = 0; i < n_rows; ++i) {
+      std::memcpy(out + bytes(i), run.data() + bytes(row_in_tensor(first_row + i) - from), size);
+    }
+  }
+};
+
+// A matrix whose rows are columns of the file. Its rows are asked for in parts, and by several threads.
+class FileColumns {
+ public:
+  FileColumns(const ModelFile& file, const PlacedMatrix& matrix)
+      : file_(file), weight_(*matrix.weight), index_(matrix.index), element_bytes_(bytes_of_element(weight_)) {}
+
+  void read(std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+    const std::uint64_t row_bytes = static_cast<std::uint64_t>(weight_.problem.k) * element_bytes_;
+    const std::shared_ptr<const std::vector<std::byte>> rows = take(n_rows);
+    std::memcpy(out, rows->data() + static_cast<std::uint64_t>(first_row) * row_bytes,
+                static_cast<std::uint64_t>(n_rows) * row_bytes);
+  }
+
+ private:
+  static std::uint64_t bytes_of_element(const PlannedWeight& weight) {
+    return static_cast<std::uint64_t>(traits(weight.problem.weight).block_bytes);
+  }
+
+  // The matrix; it is dropped once all its rows have been taken.
+  std::shared_ptr<const std::vector<std::byte>> take(std::int64_t n_rows) {
+    const std::scoped_lock lock(mutex_);
+    if (!rows_) rows_ = read_all();
+    auto rows = rows_;
+    n_taken_ += n_rows;
+    if (n_taken_ >= weight_.problem.n) {
+      rows_ = nullptr;
+      n_taken_ = 0;
+    }
+    return rows;
+  }
+
+  std::shared_ptr<const std::vector<std::byte>> read_all() const {
+    const std::int64_t n = weight_.problem.n, k = weight_.problem.k, width = weight_.tensor_rows;
+    auto rows = std::make_shared<std::vector<std::byte>>(static_cast<std::uint64_t>(n * k) * element_bytes_);
+    const std::uint64_t line_bytes = static_cast<std::uint64_t>(width) * element_bytes_;
+    constexpr std::int64_t kLines = 64;  // of the file, read at a time
+    std::vector<std::byte> lines(kLines * line_bytes);
+    for (std::int64_t line = 0; line < k; line += kLines) {
+      const std::int64_t n_lines = std::min(kLines, k - line);
+      const auto at = static_cast<std::uint64_t>(index_ * k + line) * line_bytes;
+      file_.read(*weight_.tensor, at, std::span(lines).first(static_cast<std::uint64_t>(n_lines) * line_bytes));
+      for (std::int64_t row = 0; row < n; ++row) {
+        const auto column =
+            static_cast<std::uint64_t>(weight_.first_row + weight_.groups.file_row(row)) * element_bytes_;
+        std::byte* to = rows->data() + static_cast<std::uint64_t>(row * k + line) * element_bytes_;
+        for (std::int64_t i = 0; i < n_lines; ++i, to += element_bytes_) {
+          std::memcpy(to, lines.data() + static_cast<std::uint64_t>(i) * line_bytes + column, element_bytes_);
+        }
+      }
+    }
+    return rows;
+  }
+
+  const ModelFile& file_;
+  const PlannedWeight& weight_;
+  std::int64_t index_;
+  std::uint64_t element_bytes_;
+  std::mutex mutex_;
+  std::shared_ptr<const std::vector<std::byte>> rows_;
+  std::int64_t n_taken_ = 0;
+};
+
+}  // namespace
+
+std::int64_t file_row(RowOrder order, std::int64_t row, int head_dim) {
+  if (order == RowOrder::file) return row;
+  const std::int64_t in_head = row % head_dim;
+  return row - in_head + in_head / 2 + (in_head % 2) * (head_dim / 2);
+}
+
+WeightSource source_of(const ModelFile& file, const PlacedMatrix& matrix, int head_dim) {
+  const PlannedWeight& weight = *matrix.weight;
+  WeightSource source{.name = weight.tensor->name, .problem = weight.problem, .read = {}};
+  if (weight.is_transposed) {
+    IMP_CHECK(matrix.order == RowOrder::file);
+    source.read = [columns = std::make_shared<FileColumns>(file, matrix)](std::int64_t first_row, std::int64_t n_rows,
+                                                                          std::byte* out) {
+      columns->read(first_row, n_rows, out);
+    };
+    return source;
+  }
+  const FileRows rows = {.file = &file,
+                         .tensor = weight.tensor,
+                         .size = static_cast<std::uint64_t>(*row_bytes(weight.problem.weight, weight.problem.k)),
+                         .first = matrix.index * weight.tensor_rows + weight.first_row,
+                         .groups = weight.groups,
+                         .order = matrix.order,
+                         .head_dim = head_dim};
+  source.read = [rows](std::int64_t first_row, std::int64_t n_rows, std::byte* out) {
+    rows.read(first_row, n_rows, out);
+  };
+  return source;
+}
+
+}  // namespace imp

@@ -1,0 +1,23 @@
+// The weights of a decoder.
+#pragma once
+
+#include <vector>
+
+#include "model/layer/layer_weights.h"
+
+namespace imp {
+
+struct Weights {
+  Matrix embedding;  // [vocab, hidden]
+  // Of the embeddings of layers, for all layers side by side.
+  Matrix layer_table;            // [vocab, n_layers · size]
+  Matrix layer_projection;       // [n_layers · size, hidden]
+  Values layer_projection_norm;  // [size]
+  std::vector<LayerWeights> layers;
+  NormWeights final_norm;
+  Matrix head;  // [vocab, hidden]; null if it is the embedding (tied)
+
+  const Linear& output_head() const { return head ? *head : *embedding; }
+};
+
+}  // namespace imp
