@@ -1,12 +1,22 @@
 // Apertus: q and k are normalized; a feed-forward without a gate, whose activation has parameters in each layer.
+#include <array>
 #include <cmath>
 
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
 namespace {
+
+constexpr TensorNames kHfApertusNames = [] {
+  TensorNames names = kHfNames;
+  names.attention_norm = "attention_layernorm";
+  names.ffn_norm = "feedforward_layernorm";
+  return names;
+}();
 
 // What files hold: the two slopes before softplus.
 struct StoredXielu {
@@ -58,8 +68,6 @@ void read_apertus_rope(FactReader& facts) {
       {.style = RopeStyle::halves, .dims = facts.config.head_dim, .theta = kApertusTheta, .scaling = kApertusScaling});
 }
 
-}  // namespace
-
 void read_apertus_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
   refuse_gguf_experts(facts);
@@ -88,6 +96,16 @@ void read_apertus_hf(FactReader& facts) {
     facts.config.layers[static_cast<std::size_t>(i)].xielu =
         resolved({value("alpha_p"), value("alpha_n"), value("beta"), value("eps")});
   }
+}
+
+}  // namespace
+
+Family apertus_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "apertus", read_apertus_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "apertus", read_apertus_hf, &kHfApertusNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,74 +37,31 @@ struct Architecture {
   }
 };
 
-// The readers, one file per family.
-void read_llama_gguf(FactReader& facts);
-void read_llama_hf(FactReader& facts);
-void read_mistral_hf(FactReader& facts);
-void read_mixtral_hf(FactReader& facts);
-void read_mistral3_gguf(FactReader& facts);
-void read_mistral3_hf(FactReader& facts);
-void read_ministral3_hf(FactReader& facts);
-void read_qwen2_gguf(FactReader& facts);
-void read_qwen2_hf(FactReader& facts);
-void read_mimo_hf(FactReader& facts);
-void read_qwen2_moe_gguf(FactReader& facts);
-void read_qwen2_moe_hf(FactReader& facts);
-void read_qwen3_gguf(FactReader& facts);
-void read_qwen3_hf(FactReader& facts);
-void read_qwen3_moe_gguf(FactReader& facts);
-void read_qwen3_moe_hf(FactReader& facts);
-void read_qwen3_vl_gguf(FactReader& facts);
-void read_qwen3_vl_hf(FactReader& facts);
-void read_qwen3_vl_moe_gguf(FactReader& facts);
-void read_qwen3_vl_moe_hf(FactReader& facts);
-void read_qwen35_gguf(FactReader& facts);
-void read_qwen35_moe_gguf(FactReader& facts);
-void read_qwen3_next_gguf(FactReader& facts);
-void read_qwen3_5_hf(FactReader& facts);
-void read_qwen3_5_moe_hf(FactReader& facts);
-void read_qwen3_next_hf(FactReader& facts);
-void read_gemma_gguf(FactReader& facts);
-void read_gemma_hf(FactReader& facts);
-void read_gemma2_gguf(FactReader& facts);
-void read_gemma2_hf(FactReader& facts);
-void read_gemma3_gguf(FactReader& facts);
-void read_gemma3_hf(FactReader& facts);
-void read_gemma4_gguf(FactReader& facts);
-void read_gemma4_hf(FactReader& facts);
-void read_smollm3_gguf(FactReader& facts);
-void read_smollm3_hf(FactReader& facts);
-void read_olmo2_gguf(FactReader& facts);
-void read_olmo2_hf(FactReader& facts);
-void read_olmo3_hf(FactReader& facts);
-void read_granite_gguf(FactReader& facts);
-void read_granite_hf(FactReader& facts);
-void read_granite_hybrid_hf(FactReader& facts);
-void read_granite_moe_gguf(FactReader& facts);
-void read_granite_moe_hf(FactReader& facts);
-void read_phi3_gguf(FactReader& facts);
-void read_phi3_hf(FactReader& facts);
-void read_exaone4_gguf(FactReader& facts);
-void read_exaone4_hf(FactReader& facts);
-void read_seed_oss_gguf(FactReader& facts);
-void read_seed_oss_hf(FactReader& facts);
-void read_hunyuan_dense_gguf(FactReader& facts);
-void read_hunyuan_dense_hf(FactReader& facts);
-void read_glm4_gguf(FactReader& facts);
-void read_glm4_hf(FactReader& facts);
-void read_ernie4_5_gguf(FactReader& facts);
-void read_ernie4_5_hf(FactReader& facts);
-void read_starcoder2_gguf(FactReader& facts);
-void read_starcoder2_hf(FactReader& facts);
-void read_command_r_gguf(FactReader& facts);
-void read_cohere_hf(FactReader& facts);
-void read_cohere2_gguf(FactReader& facts);
-void read_cohere2_hf(FactReader& facts);
-void read_arcee_gguf(FactReader& facts);
-void read_arcee_hf(FactReader& facts);
-void read_apertus_gguf(FactReader& facts);
-void read_apertus_hf(FactReader& facts);
-void read_gpt_oss_gguf(FactReader& facts);
-void read_gpt_oss_hf(FactReader& facts);
+// The rows of a family. Each family has one file: its names of tensors, its readers and its rows.
+using Family = std::span<const Architecture>;
+
+Family llama_family() noexcept;
+Family qwen2_family() noexcept;
+Family qwen3_family() noexcept;
+Family qwen3_5_family() noexcept;
+Family gemma_family() noexcept;
+Family gemma2_family() noexcept;
+Family gemma3_family() noexcept;
+Family gemma4_family() noexcept;
+Family mistral_family() noexcept;
+Family smollm3_family() noexcept;
+Family olmo2_family() noexcept;
+Family granite_family() noexcept;
+Family phi3_family() noexcept;
+Family exaone4_family() noexcept;
+Family seed_oss_family() noexcept;
+Family hunyuan_family() noexcept;
+Family glm4_family() noexcept;
+Family ernie4_5_family() noexcept;
+Family starcoder2_family() noexcept;
+Family cohere_family() noexcept;
+Family arcee_family() noexcept;
+Family apertus_family() noexcept;
+Family gpt_oss_family() noexcept;
 
 }  // namespace imp

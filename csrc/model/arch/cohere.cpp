@@ -1,11 +1,14 @@
 // Command R and Command A: attention and feed-forward in parallel, LayerNorm without bias, a factor on the logits.
 // Command R+ normalizes each head of q and k by LayerNorm. Cohere 2 has windows in three of four layers, and only those
 // layers have RoPE.
+#include <array>
 #include <string>
 
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
 namespace {
@@ -35,8 +38,6 @@ void read_cohere_base_hf(FactReader& facts, double default_theta) {
   facts.find_number("logit_scale", "logit_scale", facts.config.logit_scale);
 }
 
-}  // namespace
-
 void read_command_r_gguf(FactReader& facts) {
   read_cohere_base_gguf(facts);
   const std::string q_norm = facts.names().weight(0, facts.names().q_norm);
@@ -64,6 +65,18 @@ void read_cohere2_hf(FactReader& facts) {
   leave_rope_out(facts.config, windowed_layers(facts.config));
   require_integer(facts, "layer_switch", kCohere2Period);
   require_number(facts, "rotary_pct", 1);
+}
+
+}  // namespace
+
+Family cohere_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "command-r", read_command_r_gguf, &kGgufNames},
+      Architecture{ModelFormat::gguf, "cohere2", read_cohere2_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "cohere", read_cohere_hf, &kHfAdjacentNames},
+      Architecture{ModelFormat::hf, "cohere2", read_cohere2_hf, &kHfAdjacentNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

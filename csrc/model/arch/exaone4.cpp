@@ -1,10 +1,13 @@
 // EXAONE 4: norms after the block only; q and k are normalized. Models with windows have them in three of four layers,
 // and only those layers have RoPE.
 #include <algorithm>
+#include <array>
 
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
 namespace {
@@ -20,8 +23,6 @@ void rotate_windowed_layers_only(ModelConfig& config) {
   const std::vector<bool> windowed = windowed_layers(config);
   if (std::ranges::find(windowed, true) != windowed.end()) leave_rope_out(config, windowed);
 }
-
-}  // namespace
 
 void read_exaone4_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -43,6 +44,16 @@ void read_exaone4_hf(FactReader& facts) {
   }
   read_hf_windows(facts, {.window = 4096, .period = kExaone4Period, .rope = 0});
   leave_rope_out(facts.config, windowed_layers(facts.config));
+}
+
+}  // namespace
+
+Family exaone4_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "exaone4", read_exaone4_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "exaone4", read_exaone4_hf, &kHfPostNormNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -1,11 +1,15 @@
 // Gemma 2: soft caps on scores and logits; sliding windows in every other layer.
+#include <array>
 #include <cmath>
 
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
+namespace {
 
 void read_gemma2_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
@@ -37,6 +41,16 @@ void read_gemma2_hf(FactReader& facts) {
   read_hf_soft_cap(facts, "attention_soft_cap", "attn_logit_softcapping", config.attention_soft_cap);
   config.logit_soft_cap = 30;
   read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
+}
+
+}  // namespace
+
+Family gemma2_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "gemma2", read_gemma2_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "gemma2", read_gemma2_hf, &kHfFourNormNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -1,13 +1,18 @@
 // Gemma 3: q and k are normalized; five of six layers have a sliding window and a RoPE of their own.
+#include <array>
 #include <cmath>
 
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
 namespace {
 
+constexpr TensorNames kHfInnerFourNormNames = hf_names_of_inner_model(kHfFourNormNames);
+constexpr TensorNames kHfOuterFourNormNames = hf_names_of_outer_part(kHfFourNormNames);
 // The RoPE of windowed layers has a higher frequency and is never scaled.
 void add_windowed_rope(ModelConfig& config) {
   const RopeConfig& rope = config.ropes[0];
@@ -16,8 +21,6 @@ void add_windowed_rope(ModelConfig& config) {
 
 // Defaults for vision-language models, whose files have only the values that differ.
 constexpr HfDefaults kGemma3Defaults = {.n_heads = 8, .n_kv_heads = 4, .context = 131072, .epsilon = 1e-6F};
-
-}  // namespace
 
 void read_gemma3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
@@ -64,6 +67,18 @@ void read_gemma3_hf(FactReader& facts) {
     facts.refuse(Reason::MODEL_UNSUPPORTED, "attn_logit_softcapping", "a number", "null");
   }
   read_hf_soft_cap(facts, "logit_soft_cap", "final_logit_softcapping", config.logit_soft_cap);
+}
+
+}  // namespace
+
+Family gemma3_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "gemma3", read_gemma3_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "gemma3_text", read_gemma3_hf, &kHfFourNormNames},
+      Architecture{
+          ModelFormat::hf, "gemma3", read_gemma3_hf, &kHfInnerFourNormNames, "text_config.", {&kHfOuterFourNormNames}},
+  };
+  return kRows;
 }
 
 }  // namespace imp

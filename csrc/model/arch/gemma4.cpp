@@ -1,6 +1,7 @@
 // Gemma 4: windowed and other layers have heads of different sizes; values are normalized; the last layers share the
 // keys and values of earlier ones. Small models have an embedding for each layer, others experts and a dense branch.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <string>
@@ -9,12 +10,40 @@
 #include "base/printable.h"
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 #include "model/config/model_limits.h"
 
 namespace imp {
 namespace {
 
+// Gemma 4: with experts, and with embeddings of its layers.
+constexpr TensorNames kHfGemma4Names = [] {
+  TensorNames names = kHfFourNormNames;
+  names.norm_offset = 0;
+  names.layer_table = "model.embed_tokens_per_layer.weight";
+  names.layer_projection = "model.per_layer_model_projection.weight";
+  names.layer_projection_norm = "model.per_layer_projection_norm.weight";
+  names.embedding_gate = "per_layer_input_gate";
+  names.embedding_output = "per_layer_projection";
+  names.post_embedding_norm = "post_per_layer_input_norm";
+  names.output_scale = "layer_scalar";
+  names.router = "router.proj";
+  names.router_norm = "router.scale";
+  names.expert_scales = "router.per_expert_scale";
+  names.post_dense_norm = "post_feedforward_layernorm_1";
+  names.expert_norm = "pre_feedforward_layernorm_2";
+  names.post_expert_norm = "post_feedforward_layernorm_2";
+  names.experts = "";
+  names.expert_gate_up = "experts.gate_up_proj";
+  names.expert_down = "experts.down_proj";
+  names.stack_suffix = "";
+  return names;
+}();
+
+constexpr TensorNames kHfInnerGemma4Names = hf_names_of_inner_model(kHfGemma4Names);
+constexpr TensorNames kHfOuterGemma4Names = hf_names_of_outer_part(kHfGemma4Names);
 void set_gemma4(ModelConfig& config) {
   set_gemma(config);
   config.qk_norm = QkNorm::head;
@@ -159,8 +188,6 @@ void read_hf_gemma4_experts(FactReader& facts) {
 
 constexpr HfDefaults kGemma4Defaults = {.n_heads = 8, .n_kv_heads = 4, .context = 131072, .epsilon = 1e-6F};
 
-}  // namespace
-
 void read_gemma4_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
   facts.config.activation = GatedActivation::gelu_tanh;
@@ -222,6 +249,25 @@ void read_gemma4_hf(FactReader& facts) {
   if (size > 0) set_layer_embedding(config, size);
   read_output_scales(facts);
   read_hf_gemma4_experts(facts);
+}
+
+}  // namespace
+
+Family gemma4_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "gemma4", read_gemma4_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "gemma4_text", read_gemma4_hf, &kHfGemma4Names},
+      Architecture{ModelFormat::hf, "gemma4_unified_text", read_gemma4_hf, &kHfGemma4Names},
+      Architecture{
+          ModelFormat::hf, "gemma4", read_gemma4_hf, &kHfInnerGemma4Names, "text_config.", {&kHfOuterGemma4Names}},
+      Architecture{ModelFormat::hf,
+                   "gemma4_unified",
+                   read_gemma4_hf,
+                   &kHfInnerGemma4Names,
+                   "text_config.",
+                   {&kHfOuterGemma4Names}},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -18,7 +18,6 @@ inline constexpr TensorNames kGgufNames = {
     .layer_projection_norm = "per_layer_proj_norm.weight",
     .layer = "blk.",
     .attention_norm = "attn_norm",
-    .qkv = "",
     .optional_qkv = "attn_qkv",
     .q = "attn_q",
     .k = "attn_k",
@@ -29,7 +28,6 @@ inline constexpr TensorNames kGgufNames = {
     .output = "attn_output",
     .post_attention_norm = "post_attention_norm",
     .ffn_norm = "ffn_norm",
-    .gate_up = "",
     .gate = "ffn_gate",
     .up = "ffn_up",
     .down = "ffn_down",
@@ -44,78 +42,22 @@ inline constexpr TensorNames kGgufNames = {
     .expert_norm = "pre_ffw_norm_2",
     .post_expert_norm = "post_ffw_norm_2",
     .router = "ffn_gate_inp",
-    .experts = "",
-    .expert_gate_up = "",
     .optional_expert_gate_up = "ffn_gate_up_exps",
     .expert_gate = "ffn_gate_exps",
     .expert_up = "ffn_up_exps",
     .expert_down = "ffn_down_exps",
     .shared_router = "ffn_gate_inp_shexp",
-    .shared_gate_up = "",
     .shared_gate = "ffn_gate_shexp",
     .shared_up = "ffn_up_shexp",
     .shared_down = "ffn_down_shexp",
 };
 
-constexpr TensorNames gguf_names_of_phi3() {
-  TensorNames names = kGgufNames;
-  names.qkv = "attn_qkv";
-  names.gate_up = "ffn_up";
-  return names;
-}
-inline constexpr TensorNames kGgufPhi3Names = gguf_names_of_phi3();
-
-constexpr TensorNames gguf_names_of_glm4() {
-  TensorNames names = kGgufNames;
-  names.gate_up = "ffn_up";
-  return names;
-}
-inline constexpr TensorNames kGgufGlm4Names = gguf_names_of_glm4();
-
 // Families whose norm before the feed-forward has the name `post_attention_norm` in GGUF.
-constexpr TensorNames gguf_names_with_late_norm() {
+inline constexpr TensorNames kGgufLateNormNames = [] {
   TensorNames names = kGgufNames;
   names.post_attention_norm = "";
   names.ffn_norm = "post_attention_norm";
   return names;
-}
-inline constexpr TensorNames kGgufLateNormNames = gguf_names_with_late_norm();
-
-// Qwen 3.5 and Qwen3-Next, with linear attention.
-constexpr LinearAttentionNames kGgufLinearNames = {
-    .qkv = "attn_qkv",
-    .gate = "attn_gate",
-    .qkv_gate = "",
-    .alpha = "ssm_alpha",
-    .beta = "ssm_beta",
-    .alpha_beta = "",
-    .conv = "ssm_conv1d",
-    .decay_rates = "ssm_a",
-    .dt_bias = "ssm_dt.bias",
-    .norm = "ssm_norm",
-    .output = "ssm_out",
-};
-constexpr TensorNames gguf_names_of_qwen35() {
-  TensorNames names = kGgufLateNormNames;
-  names.linear = kGgufLinearNames;
-  return names;
-}
-inline constexpr TensorNames kGgufQwen35Names = gguf_names_of_qwen35();
-
-constexpr TensorNames gguf_names_of_qwen3next() {
-  TensorNames names = kGgufQwen35Names;
-  names.linear.alpha_beta = "ssm_ba";
-  return names;
-}
-inline constexpr TensorNames kGgufQwen3NextNames = gguf_names_of_qwen3next();
-
-// Of older files.
-constexpr TensorNames gguf_names_of_fused_qwen3next() {
-  TensorNames names = kGgufQwen3NextNames;
-  names.linear.qkv_gate = "ssm_in";
-  names.marker = "blk.0.ssm_in.weight";
-  return names;
-}
-inline constexpr TensorNames kGgufFusedQwen3NextNames = gguf_names_of_fused_qwen3next();
+}();
 
 }  // namespace imp

@@ -1,10 +1,28 @@
 // gpt-oss: experts with biases and a gate with limits, windows in every other layer, and attention sinks.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
 namespace {
+
+// gpt-oss: tensors with all experts, whose names have no suffix.
+constexpr TensorNames kHfGptOssNames = [] {
+  TensorNames names = kHfNames;
+  names.router = "mlp.router";
+  names.experts = "";
+  names.expert_gate_up = "mlp.experts.gate_up_proj";
+  names.gate_up_in_turn = true;
+  names.expert_down = "mlp.experts.down_proj";
+  names.stack_suffix = "";
+  names.stack_bias_suffix = "_bias";
+  names.stack_form = StackForm::columns;
+  return names;
+}();
 
 constexpr MixedWindows kWindows = {.window = 128, .period = 2, .rope = 0};
 
@@ -27,8 +45,6 @@ void read_gpt_oss_rope(FactReader& facts) {
   read_hf_rope(facts, RopeStyle::halves, 150000);
   if (!is_stated) facts.config.ropes.front().scaling = kGptOssScaling;
 }
-
-}  // namespace
 
 void read_gpt_oss_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -53,6 +69,16 @@ void read_gpt_oss_hf(FactReader& facts) {
   facts.find_number("gate_slope", "swiglu_alpha", facts.config.clamped_silu->slope);
   // Other names of num_experts_per_tok and of RoPE's original_max_position_embeddings.
   for (const char* key : {"experts_per_token", "initial_context_length"}) facts.ignore(key);
+}
+
+}  // namespace
+
+Family gpt_oss_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "gpt-oss", read_gpt_oss_gguf, &kGgufLateNormNames},
+      Architecture{ModelFormat::hf, "gpt_oss", read_gpt_oss_hf, &kHfGptOssNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -1,5 +1,6 @@
 // Granite 3 and 4: Llama with factors on the embedding, on what each block adds, on the scores and on the logits. With
 // or without experts, one of which may be shared.
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -7,11 +8,33 @@
 #include "base/printable.h"
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 #include "model/config/model_limits.h"
 
 namespace imp {
 namespace {
+
+// Granite's experts: one tensor for gate and up of all of them.
+constexpr TensorNames kHfGraniteMoeNames = [] {
+  TensorNames names = kHfNames;
+  names.router = "block_sparse_moe.router.layer";
+  names.experts = "";
+  names.expert_gate_up = "block_sparse_moe.input_linear";
+  names.expert_down = "block_sparse_moe.output_linear";
+  names.shared_gate_up = "shared_mlp.input_linear";
+  names.shared_down = "shared_mlp.output_linear";
+  return names;
+}();
+
+// Granite 4 without experts: its feed-forward has the names of a shared expert.
+constexpr TensorNames kHfGraniteHybridNames = [] {
+  TensorNames names = kHfNames;
+  names.gate_up = "shared_mlp.input_linear";
+  names.down = "shared_mlp.output_linear";
+  return names;
+}();
 
 // The keys of the factors. The last one divides the logits.
 struct FactorKeys {
@@ -72,8 +95,6 @@ void read_granite_base_gguf(FactReader& facts) {
   if (!is_rotated) leave_all_rope_out(facts.config);
 }
 
-}  // namespace
-
 void read_granite_gguf(FactReader& facts) {
   read_granite_base_gguf(facts);
   refuse_gguf_experts(facts);
@@ -117,6 +138,20 @@ void read_granite_moe_hf(FactReader& facts) {
   facts.config.experts.normalized = true;
   read_hf_experts(facts, "num_local_experts", "intermediate_size");
   read_shared_expert(facts, "shared_intermediate_size");
+}
+
+}  // namespace
+
+Family granite_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "granite", read_granite_gguf, &kGgufNames},
+      Architecture{ModelFormat::gguf, "granitemoe", read_granite_moe_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "granite", read_granite_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "granitemoe", read_granite_moe_hf, &kHfGraniteMoeNames},
+      Architecture{ModelFormat::hf, "granitemoeshared", read_granite_moe_hf, &kHfGraniteMoeNames},
+      Architecture{ModelFormat::hf, "granitemoehybrid", read_granite_hybrid_hf, &kHfGraniteHybridNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

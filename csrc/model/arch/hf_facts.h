@@ -78,9 +78,6 @@ void require_number(FactReader& facts, std::string_view key, float number);
 // Reads a soft cap. Null disables it; a missing key keeps the default in `cap`.
 void read_hf_soft_cap(FactReader& facts, std::string_view field, std::string_view key, float& cap);
 
-// Llama and families with the same tensors.
-void read_llama_base_hf(FactReader& facts, const HfTraits& traits);
-
 // Marks the keys that do not affect the arithmetic as read, so that the rest is unknown.
 void skip_hf_bookkeeping(FactReader& facts);
 

@@ -1,8 +1,13 @@
-// Llama and models of the same structure, with Mistral's sliding window and Mixtral's experts.
+// Llama and models of the same structure.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
+#include "model/arch/llama.h"
 
 namespace imp {
 
@@ -23,22 +28,20 @@ void read_llama_base_hf(FactReader& facts, const HfTraits& traits) {
   read_biases(facts);
 }
 
+namespace {
+
 void read_llama_hf(FactReader& facts) {
   read_llama_base_hf(facts, {});
 }
 
-void read_mistral_hf(FactReader& facts) {
-  read_llama_base_hf(facts, {.defaults = {.n_kv_heads = 8}});
-  constexpr int kWindow = 4096;
-  read_hf_window(facts, kWindow);
-}
+}  // namespace
 
-void read_mixtral_hf(FactReader& facts) {
-  read_hf_decoder(facts, {.defaults = {.n_kv_heads = 8}});
-  read_hf_rope(facts, RopeStyle::adjacent, 1000000);
-  read_hf_window(facts, 0);
-  facts.config.experts.normalized = true;
-  read_hf_experts(facts, "num_local_experts", "intermediate_size");
+Family llama_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "llama", read_llama_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "llama", read_llama_hf, &kHfNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -1,8 +1,12 @@
 // Qwen 2 and 2.5: biases on q, k and v. With or without experts, one of which is shared.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 #include "model/config/model_limits.h"
 
 namespace imp {
@@ -21,8 +25,6 @@ void read_qwen2_moe_windows(FactReader& facts) {
   for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = i % 2 == 0 && i < n_mixed;
   read_hf_optional_windows(facts, windowed, kHfWindow);
 }
-
-}  // namespace
 
 void read_qwen2_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -60,6 +62,19 @@ void read_qwen2_moe_hf(FactReader& facts) {
   facts.count("shared_ffn_size", "shared_expert_intermediate_size", model_limits::kFfn, facts.config.shared_ffn_size);
   facts.find_flag("expert_weights_normalized", "norm_topk_prob", facts.config.experts.normalized);
   read_hf_dense_layers(facts);
+}
+
+}  // namespace
+
+Family qwen2_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "qwen2", read_qwen2_gguf, &kGgufNames},
+      Architecture{ModelFormat::gguf, "qwen2moe", read_qwen2_moe_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "qwen2", read_qwen2_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "mimo", read_mimo_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "qwen2_moe", read_qwen2_moe_hf, &kHfNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

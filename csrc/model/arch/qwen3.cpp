@@ -1,12 +1,30 @@
 // Qwen 3, and the text part of Qwen 3 VL: q and k are normalized. With or without experts.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
 namespace {
 
+// Tensors with all experts, whose names have no suffix.
+constexpr TensorNames kHfQwen3VlMoeNames = [] {
+  TensorNames names = kHfNames;
+  names.experts = "";
+  names.expert_gate_up = "mlp.experts.gate_up_proj";
+  names.expert_down = "mlp.experts.down_proj";
+  names.stack_suffix = "";
+  names.stack_bias_suffix = "_bias";
+  names.stack_form = StackForm::either;
+  return names;
+}();
+
+constexpr TensorNames kHfInnerQwen3VlMoeNames = hf_names_of_inner_model(kHfQwen3VlMoeNames);
+constexpr TensorNames kHfOuterQwen3VlMoeNames = hf_names_of_outer_part(kHfQwen3VlMoeNames);
 constexpr double kVisionTheta = 500000;
 constexpr HfTraits kQwen3 = {.head_dim = 128, .defaults = {.n_kv_heads = 32}};
 constexpr HfTraits kQwen3Moe = {.defaults = {.n_kv_heads = 4}};
@@ -25,8 +43,6 @@ void read_hf_routing(FactReader& facts) {
   read_hf_experts(facts, facts.has("num_experts") ? "num_experts" : "num_local_experts", "moe_intermediate_size");
   read_hf_dense_layers(facts);
 }
-
-}  // namespace
 
 void read_qwen3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -82,6 +98,27 @@ void read_qwen3_vl_moe_hf(FactReader& facts) {
   facts.config.experts.normalized = true;
   facts.ignore("norm_topk_prob");  // transformers normalizes, whatever it says
   skip_image_axes(facts);
+}
+
+}  // namespace
+
+Family qwen3_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "qwen3", read_qwen3_gguf, &kGgufNames},
+      Architecture{ModelFormat::gguf, "qwen3moe", read_qwen3_moe_gguf, &kGgufNames},
+      Architecture{ModelFormat::gguf, "qwen3vl", read_qwen3_vl_gguf, &kGgufNames},
+      Architecture{ModelFormat::gguf, "qwen3vlmoe", read_qwen3_vl_moe_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "qwen3", read_qwen3_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "qwen3_moe", read_qwen3_moe_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "qwen3_vl", read_qwen3_vl_hf, &kHfInnerNames, "text_config.", {&kHfOuterNames}},
+      Architecture{ModelFormat::hf,
+                   "qwen3_vl_moe",
+                   read_qwen3_vl_moe_hf,
+                   &kHfInnerQwen3VlMoeNames,
+                   "text_config.",
+                   {&kHfOuterQwen3VlMoeNames}},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -1,17 +1,63 @@
 // Qwen 3.5 and 3.6, and Qwen3-Next: the gated delta rule in most layers, attention with an output gate in the others.
 // With or without experts, one of which is shared.
+#include <array>
 #include <string>
 
 #include "base/printable.h"
 #include "model/arch/architecture.h"
 #include "model/arch/draft_heads.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 #include "model/config/model_limits.h"
 
 namespace imp {
 namespace {
 
+// Qwen 3.5 and Qwen3-Next, with linear attention.
+constexpr LinearAttentionNames kGgufLinearNames = {
+    .qkv = "attn_qkv",
+    .gate = "attn_gate",
+    .alpha = "ssm_alpha",
+    .beta = "ssm_beta",
+    .conv = "ssm_conv1d",
+    .decay_rates = "ssm_a",
+    .dt_bias = "ssm_dt.bias",
+    .norm = "ssm_norm",
+    .output = "ssm_out",
+};
+
+constexpr TensorNames kHfQwen3NextNames = [] {
+  TensorNames names = kHfQwen35Names;
+  names.linear.qkv_gate = "linear_attn.in_proj_qkvz";
+  names.linear.alpha_beta = "linear_attn.in_proj_ba";
+  return names;
+}();
+
+constexpr TensorNames kGgufQwen35Names = [] {
+  TensorNames names = kGgufLateNormNames;
+  names.linear = kGgufLinearNames;
+  return names;
+}();
+
+constexpr TensorNames kGgufQwen3NextNames = [] {
+  TensorNames names = kGgufQwen35Names;
+  names.linear.alpha_beta = "ssm_ba";
+  return names;
+}();
+
+// Of older files.
+constexpr TensorNames kGgufFusedQwen3NextNames = [] {
+  TensorNames names = kGgufQwen3NextNames;
+  names.linear.qkv_gate = "ssm_in";
+  names.marker = "blk.0.ssm_in.weight";
+  return names;
+}();
+
+constexpr TensorNames kHfInnerQwen35Names = hf_names_of_inner_model(kHfQwen35Names);
+constexpr TensorNames kHfInnerQwen35StackNames =
+    hf_names_with_expert_stacks(kHfInnerQwen35Names, "model.language_model.layers.0.mlp.experts.gate_up_proj");
 constexpr int kFullAttentionPeriod = 4;
 
 void set_family(ModelConfig& config) {
@@ -118,8 +164,6 @@ void read_hf_shared_expert(FactReader& facts) {
   read_hf_dense_layers(facts);
 }
 
-}  // namespace
-
 void read_qwen35_gguf(FactReader& facts) {
   read_gguf_base(facts, true);
   refuse_gguf_experts(facts);
@@ -148,6 +192,34 @@ void read_qwen3_5_moe_hf(FactReader& facts) {
 void read_qwen3_next_hf(FactReader& facts) {
   read_hf_base(facts, 2);
   read_hf_shared_expert(facts);
+}
+
+}  // namespace
+
+Family qwen3_5_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "qwen35", read_qwen35_gguf, &kGgufQwen35Names},
+      Architecture{ModelFormat::gguf, "qwen35moe", read_qwen35_moe_gguf, &kGgufQwen35Names},
+      Architecture{
+          ModelFormat::gguf, "qwen3next", read_qwen3_next_gguf, &kGgufQwen3NextNames, "", {&kGgufFusedQwen3NextNames}},
+      Architecture{ModelFormat::hf, "qwen3_5_text", read_qwen3_5_hf, &kHfQwen35Names, "", {&kHfInnerQwen35Names}},
+      Architecture{ModelFormat::hf,
+                   "qwen3_5_moe_text",
+                   read_qwen3_5_moe_hf,
+                   &kHfQwen35Names,
+                   "",
+                   {&kHfQwen35StackNames, &kHfInnerQwen35StackNames, &kHfInnerQwen35Names}},
+      Architecture{ModelFormat::hf, "qwen3_next", read_qwen3_next_hf, &kHfQwen3NextNames},
+      Architecture{
+          ModelFormat::hf, "qwen3_5", read_qwen3_5_hf, &kHfInnerQwen35Names, "text_config.", {&kHfQwen35Names}},
+      Architecture{ModelFormat::hf,
+                   "qwen3_5_moe",
+                   read_qwen3_5_moe_hf,
+                   &kHfInnerQwen35StackNames,
+                   "text_config.",
+                   {&kHfInnerQwen35StackNames, &kHfInnerQwen35Names}},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -8,7 +8,7 @@
 
 namespace imp {
 
-std::span<const Architecture> all_architectures() noexcept;
+std::span<const Architecture> all_architectures();
 
 // The architecture of a checkpoint. Throws ModelError: MODEL_KEY if it names none, MODEL_UNSUPPORTED with the list of
 // known ones if it names another.

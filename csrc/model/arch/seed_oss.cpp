@@ -1,9 +1,14 @@
 // Seed-OSS: Qwen 2 with heads of a size of their own.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
+namespace {
 
 void read_seed_oss_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -17,6 +22,16 @@ void read_seed_oss_hf(FactReader& facts) {
   read_hf_rope(facts, RopeStyle::halves, 10000);
   read_biases(facts);
   facts.ignore("attention_out_bias");  // the tensors show it
+}
+
+}  // namespace
+
+Family seed_oss_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "seed_oss", read_seed_oss_gguf, &kGgufLateNormNames},
+      Architecture{ModelFormat::hf, "seed_oss", read_seed_oss_hf, &kHfNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -1,7 +1,11 @@
 // SmolLM3: Llama, but some layers do not rotate q and k.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 #include "model/config/model_limits.h"
 
 namespace imp {
@@ -21,8 +25,6 @@ std::vector<bool> rotated_by_list(FactReader& facts, std::string_view key) {
   for (std::size_t i = 0; i < n_layers; ++i) rotated[i] = list[i] != 0;
   return rotated;
 }
-
-}  // namespace
 
 void read_smollm3_gguf(FactReader& facts) {
   read_gguf_decoder(facts);
@@ -45,6 +47,16 @@ void read_smollm3_hf(FactReader& facts) {
   without_rope.flip();
   read_hf_optional_windows(facts, without_rope, 0);
   leave_rope_out(facts.config, rotated);
+}
+
+}  // namespace
+
+Family smollm3_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "smollm3", read_smollm3_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "smollm3", read_smollm3_hf, &kHfNames},
+  };
+  return kRows;
 }
 
 }  // namespace imp

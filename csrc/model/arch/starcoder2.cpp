@@ -1,9 +1,21 @@
 // StarCoder 2: LayerNorm with biases, a feed-forward without a gate, and windows.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
 
 namespace imp {
+namespace {
+
+constexpr TensorNames kHfStarcoder2Names = [] {
+  TensorNames names = kHfNames;
+  names.up = "mlp.c_fc";
+  names.down = "mlp.c_proj";
+  return names;
+}();
 
 void read_starcoder2_gguf(FactReader& facts) {
   read_gguf_decoder(facts, NormKind::layer);
@@ -24,6 +36,16 @@ void read_starcoder2_hf(FactReader& facts) {
   require_word(facts, "norm_type", "layer_norm");
   facts.config.norm_kind = NormKind::layer;
   facts.config.norm_bias = true;
+}
+
+}  // namespace
+
+Family starcoder2_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "starcoder2", read_starcoder2_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "starcoder2", read_starcoder2_hf, &kHfStarcoder2Names},
+  };
+  return kRows;
 }
 
 }  // namespace imp

@@ -9,18 +9,18 @@ namespace imp {
 
 // The tensors of linear attention.
 struct LinearAttentionNames {
-  std::string_view qkv;
-  std::string_view gate;
-  std::string_view qkv_gate;  // both of these in one tensor, by key head; empty: separate
-  std::string_view alpha;
-  std::string_view beta;
-  std::string_view alpha_beta;  // both of these in one tensor, by key head; empty: separate
-  std::string_view conv;
-  std::string_view decay_rates;  // the whole name in a layer
+  std::string_view qkv = "";
+  std::string_view gate = "";
+  std::string_view qkv_gate = "";  // both of these in one tensor, by key head; empty: separate
+  std::string_view alpha = "";
+  std::string_view beta = "";
+  std::string_view alpha_beta = "";  // both of these in one tensor, by key head; empty: separate
+  std::string_view conv = "";
+  std::string_view decay_rates = "";  // the whole name in a layer
   bool decay_rates_are_logarithms = false;
-  std::string_view dt_bias;  // the whole name in a layer
-  std::string_view norm;
-  std::string_view output;
+  std::string_view dt_bias = "";  // the whole name in a layer
+  std::string_view norm = "";
+  std::string_view output = "";
 };
 
 // Some checkpoints store a table of angles that follows from the configuration.
@@ -37,62 +37,62 @@ enum class StackForm : std::uint8_t {
 // A layer's tensor is called `layer` + its number + "." + the name + ".weight" or ".bias". Numbers begin with
 // `first_layer`.
 struct TensorNames {
-  std::string_view embedding;
-  std::string_view final_norm;
-  std::string_view head;
-  std::string_view rope_factors;
-  std::string_view short_rope_factors;
-  std::string_view long_rope_factors;
-  std::string_view layer_table;
-  std::string_view layer_projection;
-  std::string_view layer_projection_norm;
+  std::string_view embedding = "";
+  std::string_view final_norm = "";
+  std::string_view head = "";
+  std::string_view rope_factors = "";
+  std::string_view short_rope_factors = "";
+  std::string_view long_rope_factors = "";
+  std::string_view layer_table = "";
+  std::string_view layer_projection = "";
+  std::string_view layer_projection_norm = "";
 
-  std::string_view layer;
+  std::string_view layer = "";
   int first_layer = 0;
-  std::string_view attention_norm;
-  std::string_view qkv;                // q, k and v one above the other, instead of the next three; empty: separate
+  std::string_view attention_norm = "";
+  std::string_view qkv = "";           // q, k and v one above the other, instead of the next three; empty: separate
   std::string_view optional_qkv = "";  // the same, in layers whose file has such a tensor; also of their biases
-  std::string_view q;
-  std::string_view k;
-  std::string_view v;
-  std::string_view q_norm;
-  std::string_view k_norm;
-  std::string_view sinks;  // with its suffix
-  std::string_view output;
-  std::string_view post_attention_norm;
-  std::string_view ffn_norm;
-  std::string_view gate_up;  // gate and up one above the other, instead of the next two; empty: separate
-  std::string_view gate;
-  std::string_view up;
-  std::string_view down;
-  std::string_view post_ffn_norm;
-  std::string_view embedding_gate;
-  std::string_view embedding_output;
-  std::string_view post_embedding_norm;
-  std::string_view output_scale;  // with its suffix, as the next two
+  std::string_view q = "";
+  std::string_view k = "";
+  std::string_view v = "";
+  std::string_view q_norm = "";
+  std::string_view k_norm = "";
+  std::string_view sinks = "";  // with its suffix
+  std::string_view output = "";
+  std::string_view post_attention_norm = "";
+  std::string_view ffn_norm = "";
+  std::string_view gate_up = "";  // gate and up one above the other, instead of the next two; empty: separate
+  std::string_view gate = "";
+  std::string_view up = "";
+  std::string_view down = "";
+  std::string_view post_ffn_norm = "";
+  std::string_view embedding_gate = "";
+  std::string_view embedding_output = "";
+  std::string_view post_embedding_norm = "";
+  std::string_view output_scale = "";  // with its suffix, as the next two
 
-  std::string_view router_norm;
-  std::string_view expert_scales;
-  std::string_view post_dense_norm;
-  std::string_view expert_norm;
-  std::string_view post_expert_norm;
-  std::string_view router;
-  std::string_view experts;         // prefix of an expert's number and "."; empty: one tensor holds all experts
-  std::string_view expert_gate_up;  // as gate_up, of all experts in one tensor
+  std::string_view router_norm = "";
+  std::string_view expert_scales = "";
+  std::string_view post_dense_norm = "";
+  std::string_view expert_norm = "";
+  std::string_view post_expert_norm = "";
+  std::string_view router = "";
+  std::string_view experts = "";         // prefix of an expert's number and "."; empty: one tensor holds all experts
+  std::string_view expert_gate_up = "";  // as gate_up, of all experts in one tensor
   std::string_view optional_expert_gate_up = "";  // the same, in layers whose file has such a tensor
   bool gate_up_in_turn = false;                   // a row of gate, then one of up, and so on
-  std::string_view expert_gate;
-  std::string_view expert_up;
-  std::string_view expert_down;
+  std::string_view expert_gate = "";
+  std::string_view expert_up = "";
+  std::string_view expert_down = "";
   // The suffixes of the names of tensors with all experts.
   std::string_view stack_suffix = ".weight";
   std::string_view stack_bias_suffix = ".bias";
   StackForm stack_form = StackForm::rows;
-  std::string_view shared_router;
-  std::string_view shared_gate_up;
-  std::string_view shared_gate;
-  std::string_view shared_up;
-  std::string_view shared_down;
+  std::string_view shared_router = "";
+  std::string_view shared_gate_up = "";
+  std::string_view shared_gate = "";
+  std::string_view shared_up = "";
+  std::string_view shared_down = "";
 
   LinearAttentionNames linear = {};
 

@@ -1,11 +1,42 @@
-// Ministral 3: Llama with queries that grow with the position, and YaRN.
+// Mistral: Llama with a sliding window. Mixtral has experts; Ministral 3 has queries that grow with the position, and
+// YaRN.
+#include <array>
+
 #include "model/arch/architecture.h"
 #include "model/arch/gguf_facts.h"
+#include "model/arch/gguf_names.h"
 #include "model/arch/hf_facts.h"
+#include "model/arch/hf_names.h"
+#include "model/arch/llama.h"
 #include "model/config/model_limits.h"
 
 namespace imp {
 namespace {
+
+// Mixtral has its own names for experts.
+constexpr TensorNames kHfMixtralNames = [] {
+  TensorNames names = kHfNames;
+  names.router = "block_sparse_moe.gate";
+  names.experts = "block_sparse_moe.experts.";
+  names.expert_gate = "w1";
+  names.expert_up = "w3";
+  names.expert_down = "w2";
+  return names;
+}();
+
+void read_mistral_hf(FactReader& facts) {
+  read_llama_base_hf(facts, {.defaults = {.n_kv_heads = 8}});
+  constexpr int kWindow = 4096;
+  read_hf_window(facts, kWindow);
+}
+
+void read_mixtral_hf(FactReader& facts) {
+  read_hf_decoder(facts, {.defaults = {.n_kv_heads = 8}});
+  read_hf_rope(facts, RopeStyle::adjacent, 1000000);
+  read_hf_window(facts, 0);
+  facts.config.experts.normalized = true;
+  read_hf_experts(facts, "num_local_experts", "intermediate_size");
+}
 
 // The RoPE that transformers uses for files without RoPE parameters. It ignores rope_theta in them.
 void set_ministral3_rope(FactReader& facts) {
@@ -20,8 +51,6 @@ void set_ministral3_rope(FactReader& facts) {
                   .long_divisors = {}};
   config.query_scale.growth = 0.1F;
 }
-
-}  // namespace
 
 void read_mistral3_gguf(FactReader& facts) {
   ModelConfig& config = facts.config;
@@ -53,6 +82,19 @@ void read_mistral3_hf(FactReader& facts) {
   if (word && *word == "ministral3") return read_ministral3_hf(facts);
   require_word(facts, "model_type", "mistral");
   read_mistral_hf(facts);
+}
+
+}  // namespace
+
+Family mistral_family() noexcept {
+  static constexpr std::array kRows = {
+      Architecture{ModelFormat::gguf, "mistral3", read_mistral3_gguf, &kGgufNames},
+      Architecture{ModelFormat::hf, "mistral", read_mistral_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "ministral3", read_ministral3_hf, &kHfNames},
+      Architecture{ModelFormat::hf, "mixtral", read_mixtral_hf, &kHfMixtralNames},
+      Architecture{ModelFormat::hf, "mistral3", read_mistral3_hf, &kHfInnerNames, "text_config.", {&kHfOuterNames}},
+  };
+  return kRows;
 }
 
 }  // namespace imp
