@@ -9,7 +9,7 @@
 
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/bench_gemm.h"
-#include "backend/cpu/probes.h"
+#include "backend/cpu/probes/probes.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 

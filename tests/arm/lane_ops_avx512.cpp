@@ -1,5 +1,5 @@
 // The vector operations compiled for AVX-512.
-#include "backend/cpu/lanes.h"
+#include "backend/cpu/lanes/lanes.h"
 //
 #include "lane_ops.inl"
 

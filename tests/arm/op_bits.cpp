@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "backend/cpu/cpu_caps.h"
-#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/ops/cpu_ops.h"
 #include "bits.h"
 
 namespace proof {

@@ -216,7 +216,7 @@ def test_hon_16_package_rooms_import_only_what_they_may() -> None:
         ("base/error.cpp", '#include "tensor/dtype.h"'),
         ("model/decoder.cpp", '#include "backend/cpu/cpu_backend.h"'),
         ("backend/cpu/norm.cpp", '#include "backend/cuda/device/launch.cuh"'),
-        ("backend/backend.h", '#include "backend/cpu/lanes.h"'),
+        ("backend/backend.h", '#include "backend/cpu/lanes/lanes.h"'),
         ("engine/step_executor.cpp", '#include "files/model_file.h"'),
         ("model/layer/attention.cpp", '#include "model/decoder.h"'),
         ("model/config/validate.cpp", '#include "model/arch/registry.h"'),

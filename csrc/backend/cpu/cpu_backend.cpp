@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "backend/cpu/cpu_kv_pool.h"
 #include "backend/cpu/gemm/cpu_linear.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/gemm/load_linears.h"
 #include "backend/cpu/gemm/processor_tuning.h"
+#include "backend/cpu/kv/cpu_kv_pool.h"
 #include "backend/cpu/make_cpu_backend.h"
 #include "base/error.h"
 

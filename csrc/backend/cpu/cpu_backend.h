@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/attention.h"
-#include "backend/cpu/attention_mass.h"
-#include "backend/cpu/cpu_ops.h"
+#include "backend/cpu/attention/attention.h"
+#include "backend/cpu/attention/attention_mass.h"
 #include "backend/cpu/gemm/gemm_runner.h"
-#include "backend/cpu/sampling.h"
+#include "backend/cpu/ops/cpu_ops.h"
+#include "backend/cpu/sampling/sampling.h"
 #include "backend/make_backend.h"
 #include "backend/op_names.h"
 #include "base/arena.h"

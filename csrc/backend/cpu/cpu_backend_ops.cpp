@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/cpu_kv_pool.h"
-#include "backend/cpu/experts.h"
 #include "backend/cpu/gemm/cpu_linear.h"
-#include "backend/cpu/recurrence.h"
+#include "backend/cpu/kv/cpu_kv_pool.h"
+#include "backend/cpu/ops/experts.h"
+#include "backend/cpu/ops/recurrence.h"
 #include "backend/product_check.h"
 #include "base/ceil_div.h"
 #include "base/error.h"

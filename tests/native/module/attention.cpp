@@ -2,7 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/kv/cpu_kv_pool.h"
 #include "base/error.h"
 #include "native/module/backend_memory.h"
 #include "native/module/device.h"

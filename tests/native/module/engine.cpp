@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/kv/cpu_kv_pool.h"
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
 #include "bindings/sampler_values.h"

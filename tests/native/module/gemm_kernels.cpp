@@ -11,7 +11,7 @@
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/gemm/load_linears.h"
 #include "backend/cpu/gemm/quantized/activation_block.h"
-#include "backend/cpu/probes.h"
+#include "backend/cpu/probes/probes.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/float_mode.h"

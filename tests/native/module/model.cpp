@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/kv/cpu_kv_pool.h"
 #include "model/arch/registry.h"
 #include "model/config/apply_overrides.h"
 #include "model/config/rope.h"

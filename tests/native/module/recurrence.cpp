@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "backend/cpu/cpu_kv_pool.h"
+#include "backend/cpu/kv/cpu_kv_pool.h"
 #include "native/module/device.h"
 #include "native/module/ops.h"
 

@@ -3,9 +3,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_caps.h"
-#include "backend/cpu/logprobs.h"
-#include "backend/cpu/penalties.h"
-#include "backend/cpu/sampling_support.h"
+#include "backend/cpu/sampling/logprobs.h"
+#include "backend/cpu/sampling/penalties.h"
+#include "backend/cpu/sampling/sampling_support.h"
 #include "backend/philox.h"
 #include "backend/sampling_rules.h"
 #include "base/ceil_div.h"

@@ -5,7 +5,7 @@
 // then the even one, as AVX-512 BF16 does.
 #include "backend/cpu/gemm/panel_product.h"
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
-#include "backend/cpu/lanes_pairs.h"
+#include "backend/cpu/lanes/lanes_pairs.h"
 #include "backend/gemm_args.h"
 #include "base/ceil_div.h"
 

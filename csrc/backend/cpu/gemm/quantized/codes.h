@@ -11,7 +11,7 @@
 
 #include "backend/cpu/gemm/quantized/activation_block.h"
 #include "backend/cpu/gemm/quantized/panel_blocks.h"
-#include "backend/cpu/lanes.h"
+#include "backend/cpu/lanes/lanes.h"
 
 namespace imp::cpu {
 namespace {

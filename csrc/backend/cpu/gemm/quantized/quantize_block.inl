@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"
-#include "backend/cpu/lanes.h"
+#include "backend/cpu/lanes/lanes.h"
 
 namespace imp::cpu {
 namespace {

@@ -1,0 +1,111 @@
+// Attention of a tile of queries over one split of keys, and the merge of splits: FlashAttention with split-K
+// ("FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning"; Flash-Decoding) on a paged
+// cache. It differs in the order of sums: splits are aligned to position 0 and merged in ascending order, so that
+// neither batch nor threads change a bit.
+//
+// Scores have tokens in vector lanes and sum over head_dim in order. Values have head_dim in lanes and sum over tokens
+// in order. Only the sum of the softmax weights crosses lanes. So the number of queries, panels or lanes per loop
+// changes no bit. A few queries read memory in order: some panels at a time, for all kv heads of the tile. Many queries
+// share panels in a CPU cache. Masked keys never enter a result: the cache may hold NaN there.
+#pragma once
+
+#include "backend/cpu/attention/attention_scores.inl"
+#include "backend/cpu/attention/attention_softmax.inl"
+#include "backend/cpu/attention/attention_values.inl"
+#include "base/ceil_div.h"
+
+namespace imp::cpu {
+namespace {
+
+template <class Storage>
+void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScratch scratch,
+                  const AttentionState& state) {
+  const int n_queries = tile.n_queries();
+  const int width = padded_to_lanes(tile.head_dim);
+  KeyRange seen[kTileQueries];
+  KeyRange any = {kSplitTokens, 0};
+  for_each_query(tile, [&](int i, int row, int) {
+    seen[i] = visible_keys(tile, row, panels.first_position);
+    if (seen[i].begin >= seen[i].end) return;
+    if (seen[i].begin < any.begin) any.begin = seen[i].begin;
+    if (seen[i].end > any.end) any.end = seen[i].end;
+  });
+  if (any.begin >= any.end) return;
+
+  score<Storage>(tile, panels, any.begin / kPanelTokens, ceil_div(any.end, kPanelTokens), scratch);
+  for (int i = 0; i < n_queries; ++i) {
+    if (seen[i].begin >= seen[i].end) continue;
+    const Softmax softmax = weigh_scores<Storage>(tile, seen[i], scratch.scores + i * kScoreStride);
+    state.greatest[i] = softmax.greatest;
+    state.sum[i] = softmax.sum;
+  }
+  __builtin_memset(state.values, 0, static_cast<std::size_t>(n_queries * width) * sizeof(float));
+  add_all_values<Storage>(tile, panels, seen, any, scratch.scores, state.values);
+}
+
+template <class Storage>
+void score_split(const AttentionTile& tile, const SplitPanels& panels, int n_keys, SplitScratch scratch) {
+  score<Storage>(tile, panels, 0, ceil_div(n_keys, kPanelTokens), scratch);
+}
+
+void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
+  const int n_queries = tile.n_queries();
+  const int width = padded_to_lanes(tile.head_dim);
+  // For all queries at once. Results of queries that see no key of the split are undefined.
+  float greatest[kTileQueries], old_factors[kTileQueries], new_factors[kTileQueries];
+  for (int i = 0; i < n_queries; i += kLanes) {
+    const Lanes before = load_up_to(into.greatest + i, n_queries - i);
+    const Lanes here = load_up_to(split.greatest + i, n_queries - i);
+    const Lanes most = max(before, here);
+    store(greatest + i, most);
+    store(old_factors + i, exp(before - most));
+    store(new_factors + i, exp(here - most));
+  }
+  for_each_query(tile, [&](int i, int row, int) {
+    const KeyRange seen = visible_keys(tile, row, split_position);
+    if (seen.begin >= seen.end) return;
+    const float* from = split.values + i * width;
+    float* to = into.values + i * width;
+    const int position = tile.first_position + row;
+    const bool is_first = split_position == 0 || (tile.window > 0 && position - tile.window + 1 >= split_position);
+    if (is_first) {
+      into.greatest[i] = split.greatest[i];
+      into.sum[i] = split.sum[i];
+      for (int d = 0; d < width; d += kLanes) store(to + d, load(from + d));
+      return;
+    }
+    into.greatest[i] = greatest[i];
+    into.sum[i] = __builtin_fmaf(split.sum[i], new_factors[i], into.sum[i] * old_factors[i]);
+    const Lanes old_factor = broadcast(old_factors[i]);
+    const Lanes new_factor = broadcast(new_factors[i]);
+    for (int d = 0; d < width; d += kLanes) store(to + d, fma(load(from + d), new_factor, load(to + d) * old_factor));
+  });
+}
+
+// The divisors of the queries' values. A sink enters here, after all splits.
+inline void sums_with_sinks(const AttentionTile& tile, const AttentionState& state, float* sums) {
+  const int n_queries = tile.n_queries();
+  for_each_query(tile, [&](int i, int, int head) { sums[i] = tile.sinks[head]; });
+  for (int i = 0; i < n_queries; i += kLanes) {
+    const int n = n_queries - i;
+    const Lanes of_sinks = exp(load_up_to(sums + i, n) - load_up_to(state.greatest + i, n));
+    store_up_to(sums + i, load_up_to(state.sum + i, n) + of_sinks, n);
+  }
+}
+
+void finish(const AttentionTile& tile, const AttentionState& state, float* out, std::ptrdiff_t out_stride) {
+  const int width = padded_to_lanes(tile.head_dim);
+  float with_sinks[kTileQueries];
+  if (tile.sinks != nullptr) sums_with_sinks(tile, state, with_sinks);
+  const float* const sums = tile.sinks != nullptr ? with_sinks : state.sum;
+  for_each_query(tile, [&](int i, int row, int head) {
+    float* to = out + row * out_stride + head * tile.head_dim;
+    const Lanes sum_of_weights = broadcast(sums[i]);
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      store_up_to(to + d, load(state.values + i * width + d) / sum_of_weights, tile.head_dim - d);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace imp::cpu

@@ -1,0 +1,82 @@
+// The cache's sizes and its memory.
+#include "backend/cpu/kv/cpu_kv_pool.h"
+
+#include <algorithm>
+#include <string>
+
+#include "backend/cpu/kv/kv_residency.h"
+#include "base/arena.h"
+#include "base/error.h"
+
+namespace imp::cpu {
+namespace {
+
+KvStorage storage_of(DType dtype) {
+  if (dtype == DType::F32) return kv_f32;
+  if (dtype == DType::F16) return kv_f16;
+  if (dtype == DType::BF16) return kv_bf16;
+  if (dtype == DType::Q8_0) return kv_q8_0;
+  throw FieldInvalid("kv dtype", std::string(traits(dtype).name) + ", expected f32, f16, bf16 or q8_0");
+}
+
+const KvGeometry& checked(const KvGeometry& geometry) {
+  const auto require = [](bool holds, const char* field, int found, const char* expected) {
+    if (holds) return;
+    throw FieldInvalid(std::string("kv ") + field, std::to_string(found) + ", expected " + expected);
+  };
+  require(geometry.n_layers() > 0, "n_layers", geometry.n_layers(), "at least 1");
+  for (const auto& [n_kv_heads, head_dim] : geometry.layers) {
+    require(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
+    require(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
+    require(geometry.dtype != DType::Q8_0 || head_dim % 32 == 0, "head_dim", head_dim,
+            "a multiple of 32, the block of q8_0");
+  }
+  require(geometry.block_tokens > 0 && geometry.block_tokens % kPanelTokens == 0 &&
+              kSplitTokens % geometry.block_tokens == 0,
+          "block_tokens", geometry.block_tokens, "16, 32, 64, 128 or 256");
+  require(geometry.n_blocks >= 0, "n_blocks", geometry.n_blocks, "at least 0");
+  require(geometry.state.n_slots >= 0, "state slots", geometry.state.n_slots, "at least 0");
+  return geometry;
+}
+
+std::size_t state_bytes(const StateGeometry& state) {
+  return static_cast<std::size_t>(state.n_slots) * state.slot_bytes();
+}
+
+}  // namespace
+
+CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
+    : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
+  const auto panel_bytes = [&](int width) {
+    return static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
+  };
+  const auto panels = static_cast<std::size_t>(geometry_.block_tokens / kPanelTokens);
+  std::size_t end = 0;
+  const auto part = [&](int n_kv_heads, int width) {
+    const std::size_t head_bytes = panels * panel_bytes(width);
+    const Part made = {.begin = end,
+                       .panel_bytes = panel_bytes(width),
+                       .head_bytes = head_bytes,
+                       .block_bytes = at(n_kv_heads) * head_bytes};
+    end += at(geometry_.n_blocks) * made.block_bytes;
+    return made;
+  };
+  for (const KvLayer& layer : geometry_.layers) k_.push_back(part(layer.n_kv_heads, layer.head_dim));
+  for (const KvLayer& layer : geometry_.layers) v_.push_back(part(layer.n_kv_heads, padded_to_lanes(layer.head_dim)));
+  IMP_CHECK(end + state_bytes(geometry_.state) == n_bytes());
+  memory_ = Arena(n_bytes(), memory).allocate(n_bytes());
+  state_memory_ = reinterpret_cast<float*>(memory_.get() + end);
+  state_floats_ = geometry_.state.slot_bytes() / sizeof(float) / at(std::max(1, geometry_.state.n_layers));
+  residency_ = make_resident(*this);
+}
+
+std::size_t CpuKvPool::n_bytes(const KvGeometry& geometry) {
+  const auto row = [&](int width) { return static_cast<std::size_t>(row_bytes(geometry.dtype, width).value_or(0)); };
+  std::size_t token = 0;
+  for (const auto& [n_kv_heads, head_dim] : geometry.layers) {
+    token += at(n_kv_heads) * (row(head_dim) + row(padded_to_lanes(head_dim)));
+  }
+  return at(geometry.n_blocks) * at(geometry.block_tokens) * token + state_bytes(geometry.state);
+}
+
+}  // namespace imp::cpu

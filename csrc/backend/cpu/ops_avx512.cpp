@@ -1,8 +1,0 @@
-// The CPU ops compiled for AVX-512.
-#include "backend/cpu/ops_table.inl"
-
-namespace imp::cpu {
-
-const CpuOps kCpuOpsAvx512 = kTable;
-
-}  // namespace imp::cpu
