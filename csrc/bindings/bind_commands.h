@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/commands.h"
-#include "engine/queue_places.h"
+#include "engine/data/commands.h"
+#include "engine/schedule/queue_places.h"
 
 namespace imp::bindings {
 

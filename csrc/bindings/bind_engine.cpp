@@ -17,9 +17,9 @@
 #include "bindings/bind_commands.h"
 #include "bindings/bind_events.h"
 #include "bindings/keywords.h"
-#include "engine/engine.h"
+#include "engine/run/engine.h"
+#include "engine/run/make_drafters.h"
 #include "engine/speculation/draft_report.h"
-#include "engine/speculation/make_drafters.h"
 #include "model/loaded_model.h"
 
 namespace py = pybind11;

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "engine/events.h"
+#include "engine/data/events.h"
 
 namespace imp::bindings {
 

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "bindings/sampler_values.h"
-#include "engine/engine_options.h"
-#include "engine/limits.h"
+#include "engine/data/engine_options.h"
+#include "engine/data/limits.h"
 
 namespace py = pybind11;
 

@@ -264,7 +264,7 @@ def test_hon_4_the_gate_runs_a_part_of_what_a_change_touches() -> None:
         return {each.stage.name for each in plan_tier(STAGES, "gate", files).planned if not each.is_whole}
 
     assert parts() == parts("README.md") == set()
-    assert parts("csrc/engine/scheduler.cpp") == {"sanitizers"}
+    assert parts("csrc/engine/schedule/scheduler.cpp") == {"sanitizers"}
     assert parts("csrc/backend/cpu/attention/attention.cpp") == {"sanitizers", "arm"}
     assert parts("conf/ray/serve.yaml") == {"ray"}
     everything = {each.stage.name for each in plan_tier(STAGES, "gate", None).planned if not each.is_whole}

@@ -33,7 +33,7 @@ WORDS = {
     "static_assert",
 }
 # Overloads with equal numbers of parameters, one of which calls the other.
-OVERLOADS = {"engine/engine: submit"}
+OVERLOADS = {"engine/run/engine: submit"}
 HEAD = re.compile(r"(?<![\w.>])(~?[A-Za-z_]\w*)\s*\(")
 # A type precedes the name: this is a variable with its initializer, not a call.
 DECLARED = re.compile(r"(?:(?<![\w.])(?!(?:return|else|throw|do)\s)[A-Za-z_]\w*|\w>)\s+$")

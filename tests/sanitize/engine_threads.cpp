@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/run/engine.h"
 #include "native/script/script_backend.h"
 #include "native/script/script_model.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/engine.h"
+#include "engine/run/engine.h"
 #include "native/script/script_backend.h"
 #include "native/script/script_model.h"
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "engine/engine_state.h"
+#include "engine/schedule/engine_state.h"
 #include "engine/sparse/prompt_costs.h"
-#include "engine/step_executor.h"
+#include "engine/step/step_executor.h"
 
 namespace imp {
 

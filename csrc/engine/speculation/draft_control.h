@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/data/guess.h"
+#include "engine/sequence/draft_history.h"
 #include "engine/speculation/depth.h"
-#include "engine/speculation/draft_history.h"
-#include "engine/speculation/guess.h"
 #include "engine/speculation/row_costs.h"
 
 namespace imp {

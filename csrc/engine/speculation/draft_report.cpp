@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "engine/sequence.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp {
 namespace {

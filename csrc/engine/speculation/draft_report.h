@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "engine/events.h"
+#include "engine/data/events.h"
 
 namespace imp {
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/speculation/shadow_sequences.h"
-#include "engine/step_executor.h"
+#include "engine/step/step_executor.h"
 
 namespace imp {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/speculation/acceptance.h"
-#include "engine/speculation/guess.h"
+#include "engine/data/guess.h"
+#include "engine/sequence/acceptance.h"
 
 namespace imp {
 

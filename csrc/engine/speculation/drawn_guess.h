@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/sequence.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp {
 

@@ -6,11 +6,11 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
-#include "engine/drawing.h"
-#include "engine/kv_blocks.h"
-#include "engine/sequence.h"
+#include "engine/kv/kv_blocks.h"
+#include "engine/sequence/sequence.h"
 #include "engine/speculation/drawn_guess.h"
-#include "engine/step_executor.h"
+#include "engine/step/drawing.h"
+#include "engine/step/step_executor.h"
 
 namespace imp {
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/commands.h"
+#include "engine/data/commands.h"
+#include "engine/data/token_mask.h"
 #include "engine/speculation/drafter.h"
-#include "engine/token_mask.h"
 #include "model/draft_head.h"
 #include "model/forward_pass.h"
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/sequence.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp {
 

@@ -1,7 +1,7 @@
 // Keeps each sequence's index up to date and asks it.
 #include "engine/speculation/ngram_drafter.h"
 
-#include "engine/sequence.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp {
 

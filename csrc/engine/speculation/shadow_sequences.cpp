@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "engine/limits.h"
+#include "engine/data/limits.h"
 
 namespace imp {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/kv_blocks.h"
-#include "engine/sequence.h"
+#include "engine/kv/kv_blocks.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp {
 

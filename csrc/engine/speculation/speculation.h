@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/engine_state.h"
+#include "engine/schedule/engine_state.h"
 #include "engine/speculation/draft_control.h"
 #include "engine/speculation/drafter.h"
 

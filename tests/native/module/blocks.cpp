@@ -8,11 +8,11 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/block_allocator.h"
-#include "engine/block_hash.h"
-#include "engine/kv_blocks.h"
-#include "engine/prefix_cache.h"
-#include "engine/state_slots.h"
+#include "engine/kv/block_allocator.h"
+#include "engine/kv/block_hash.h"
+#include "engine/kv/kv_blocks.h"
+#include "engine/kv/prefix_cache.h"
+#include "engine/kv/state_slots.h"
 #include "native/module/engine.h"
 
 namespace py = pybind11;

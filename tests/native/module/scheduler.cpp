@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/keywords.h"
-#include "engine/scheduler.h"
+#include "engine/schedule/scheduler.h"
 #include "native/module/engine.h"
 
 namespace py = pybind11;

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/sequence/ngram_index.h"
 #include "engine/speculation/draft_control.h"
 #include "engine/speculation/ngram_drafter.h"
-#include "engine/speculation/ngram_index.h"
 #include "native/module/engine.h"
 
 namespace py = pybind11;

@@ -1,7 +1,7 @@
 // Guesses by the script's own rule.
 #include "native/script/script_drafter.h"
 
-#include "engine/sequence.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp::testing {
 namespace {

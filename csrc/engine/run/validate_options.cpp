@@ -1,0 +1,59 @@
+// Compares each option with its range and with the model.
+#include "engine/run/validate_options.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <variant>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+void require(bool holds, const char* option, std::int64_t found, const std::string& expected) {
+  if (!holds) throw FieldInvalid(option, std::to_string(found) + ", expected " + expected);
+}
+
+void check_range(const EngineField& field, const EngineOptions& options) {
+  const auto value = std::visit([&](auto member) { return static_cast<double>(options.*member); }, field.member);
+  if (value >= field.low && value <= field.high) return;  // NaN is outside
+  std::ostringstream problem;
+  problem << value << ", expected " << field.low << " to " << field.high;
+  throw FieldInvalid(std::string(field.name), problem.str());
+}
+
+}  // namespace
+
+void validate(const EngineOptions& options, const ForwardPass& forward) {
+  for (const EngineField& field : kEngineFields) check_range(field, options);
+  const KvGeometry geometry = forward.kv_geometry(options.n_blocks, options.n_state_slots);
+  const int block_tokens = geometry.block_tokens;
+  const ForwardLimits& limits = forward.limits();
+  const std::int64_t cache_tokens = static_cast<std::int64_t>(options.n_blocks) * block_tokens;
+  require(options.max_context > 0, "max_context", options.max_context, "at least 1");
+  require(cache_tokens >= options.max_context, "max_context", options.max_context,
+          "at most the tokens that the cache holds, " + std::to_string(cache_tokens));
+  const bool has_state = geometry.state.n_layers > 0;
+  require(has_state ? options.n_state_slots >= 2 : options.n_state_slots == 0, "n_state_slots", options.n_state_slots,
+          has_state ? "at least 2: a step reads one and writes another" : "0: the model has no recurrent state");
+  require(options.n_tokens >= 0 && options.n_tokens <= forward.vocab_size(), "n_tokens", options.n_tokens,
+          "at most the model's rows, " + std::to_string(forward.vocab_size()));
+  require(options.step_tokens >= options.max_running, "step_tokens", options.step_tokens,
+          "at least max_running, " + std::to_string(options.max_running));
+  require(limits.max_rows >= options.step_tokens, "step_tokens", options.step_tokens,
+          "at most the model's max_rows, " + std::to_string(limits.max_rows));
+  require(limits.max_logits_rows >= options.max_running, "max_running", options.max_running,
+          "at most the model's max_logits_rows, " + std::to_string(limits.max_logits_rows));
+  require(options.max_queued_events > 0, "max_queued_events", options.max_queued_events, "at least 1");
+  require(options.max_cached_blocks >= 0, "max_cached_blocks", options.max_cached_blocks, "at least 0");
+  if (!std::ranges::is_sorted(options.control_tokens)) {
+    throw FieldInvalid("control_tokens", "not sorted, expected ascending ids");
+  }
+  for (const std::int32_t token : options.suppressed_tokens) {
+    require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
+            "a token id below " + std::to_string(forward.vocab_size()));
+  }
+}
+
+}  // namespace imp

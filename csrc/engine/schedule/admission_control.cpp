@@ -1,0 +1,232 @@
+// The field rules of every command, and the limits of the queue.
+#include "engine/schedule/admission_control.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/data/limits.h"
+#include "engine/data/token_mask.h"
+#include "engine/kv/kv_blocks.h"
+
+namespace imp {
+namespace {
+
+[[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected) {
+  throw FieldInvalid(field, found + ", expected " + expected);
+}
+
+void check_at_least(const std::string& field, std::int64_t value, std::int64_t least) {
+  if (value < least) refuse(field, std::to_string(value), "at least " + std::to_string(least));
+}
+
+void check_range(const std::string& field, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    refuse(field, std::to_string(value), std::to_string(least) + " to " + std::to_string(most));
+  }
+}
+
+void check_bytes(const std::string& field, const std::string& value, int most) {
+  if (std::cmp_greater(value.size(), most)) {
+    refuse(field, std::to_string(value.size()) + " bytes", "at most " + std::to_string(most));
+  }
+}
+
+}  // namespace
+
+void require_context(std::int64_t n_tokens, const RunLimits& limits, int max_context) {
+  // The last output is not evaluated, so it needs no position.
+  const std::int64_t most = max_context - n_tokens + 1;
+  const bool outputs_fit = !limits.must_fit || limits.max_outputs <= most;
+  if (n_tokens <= max_context && outputs_fit) return;
+  const std::string context = "the context of " + std::to_string(max_context);
+  const std::string found = std::to_string(n_tokens) + " tokens";
+  throw InvalidArgument(
+      Reason::CONTEXT_TOO_LONG,
+      n_tokens > max_context ? found + " exceed " + context
+                             : found + " leave room for " + std::to_string(most) + " outputs in " + context +
+                                   ", max_tokens is " + std::to_string(limits.max_outputs),
+      {{"prompt_tokens", std::to_string(n_tokens)}, {"max_context_tokens", std::to_string(max_context)}});
+}
+
+AcceptedCommand AdmissionControl::accept(Command command) {
+  std::visit([this](const auto& checked) { check(checked); }, command);
+  AcceptedCommand accepted{.command = std::move(command), .scope = {}};
+  if (const auto* open = std::get_if<OpenCommand>(&accepted.command)) {
+    accepted.scope = hashed_scope(facts_.secret, open->cache_scope, open->tenant);
+  }
+  count(accepted.command, 1);
+  return accepted;
+}
+
+void AdmissionControl::withdraw(const AcceptedCommand& accepted) {
+  count(accepted.command, -1);
+}
+
+void AdmissionControl::run_left_queue(const std::string& tenant, int n_sequences, std::int64_t n_tokens) {
+  const std::lock_guard lock(mutex_);
+  places_.give_back(tenant, n_sequences, n_tokens);
+}
+
+void AdmissionControl::session_closed() {
+  const std::lock_guard lock(mutex_);
+  --n_sessions_;
+}
+
+int AdmissionControl::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return places_.n_waiting();
+}
+
+std::int64_t AdmissionControl::waiting_tokens() const {
+  const std::lock_guard lock(mutex_);
+  return places_.n_tokens();
+}
+
+int AdmissionControl::sessions() const {
+  const std::lock_guard lock(mutex_);
+  return n_sessions_;
+}
+
+QueuePlace AdmissionControl::place_of(const std::string& tenant, int n_own, int n_coming) const {
+  const std::lock_guard lock(mutex_);
+  return places_.place_of(tenant, n_own, n_coming);
+}
+
+void AdmissionControl::count(const Command& command, int sign) {
+  const std::lock_guard lock(mutex_);
+  const auto* open = std::get_if<OpenCommand>(&command);
+  if ((open != nullptr && open->kind == SequenceKind::session) || std::holds_alternative<ForkCommand>(command)) {
+    if (sign > 0 && n_sessions_ >= options_.max_sessions) {
+      throw ResourceExhausted(Reason::SESSIONS_FULL, std::to_string(n_sessions_) + " sessions are open, the limit");
+    }
+    n_sessions_ += sign;
+  }
+  const auto* run = std::get_if<RunCommand>(&command);
+  if (run == nullptr) return;
+  const auto n_sequences = 1 + static_cast<int>(run->siblings.size());
+  const auto n_tokens = static_cast<std::int64_t>(run->tokens.size());
+  if (sign > 0) {
+    places_.take(run->tenant, n_sequences, n_tokens);
+  } else {
+    places_.give_back(run->tenant, n_sequences, n_tokens);
+  }
+}
+
+void AdmissionControl::check(const OpenCommand& command) const {
+  validate(command.sampling, n_tokens_);
+  check_range("priority", command.priority, -kLimits.priority, kLimits.priority);
+  check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
+  check_bytes("cache_scope", command.cache_scope, kLimits.scope_bytes);
+}
+
+void AdmissionControl::check(const RunCommand& command) const {
+  check_tokens("tokens", command.tokens);
+  check_tokens("forced", command.forced);
+  check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
+  if (command.resume && !command.tokens.empty()) refuse("resume", "set together with tokens", "one of the two");
+  if (command.position) check_at_least("position", *command.position, 0);
+  if (command.base) check_at_least("base", *command.base, 0);
+  if (command.sampling) validate(*command.sampling, n_tokens_);
+  check_range("sparse_prefill.keep", command.sparse.keep, 1, kKeepAll);
+  if (command.sparse.policy != SparsePolicy::dense && !options_.sparse_prefill) {
+    refuse("sparse_prefill", "asked for", "nothing: the engine was made without it");
+  }
+  check_range("speculation.max_draft_tokens", command.max_draft_tokens, 0, kLimits.draft_tokens);
+  check_limits(command.limits);
+  check_returns(command.returns);
+  if (!command.allowed.empty()) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "allowed_token_mask");
+  const int n_states = options_.n_state_slots > 0 ? options_.n_state_slots - 1 : std::numeric_limits<int>::max();
+  const int most = std::min({kLimits.sequences, options_.max_running, n_states});
+  if (std::cmp_greater_equal(command.siblings.size(), most)) {
+    refuse("num_sequences", std::to_string(1 + command.siblings.size()), "at most " + std::to_string(most));
+  }
+  check_context(command);
+  check_blocks(command);
+}
+
+void AdmissionControl::check(const MaskCommand& command) const {
+  check_at_least("output", command.output, 0);
+  if (!command.end) validate_mask(command.allowed, facts_.vocab_size, n_tokens_, "mask");
+}
+
+void AdmissionControl::check(const DraftCommand& command) const {
+  check_at_least("output", command.output, 0);
+  if (std::cmp_greater(command.tokens.size(), kLimits.constrained_draft_tokens)) {
+    refuse("tokens", std::to_string(command.tokens.size()) + " guesses",
+           "at most " + std::to_string(kLimits.constrained_draft_tokens));
+  }
+  check_tokens("tokens", command.tokens);
+}
+
+void AdmissionControl::check(const EndCommand& command) const {
+  if (command.n_outputs) check_at_least("n_outputs", *command.n_outputs, 0);
+}
+
+void AdmissionControl::check(const ForkCommand& command) const {
+  if (command.position) check_at_least("position", *command.position, 0);
+}
+
+void AdmissionControl::check(const TruncateCommand& command) const {
+  check_at_least("position", command.position, 0);
+}
+
+void AdmissionControl::check(const ProfileCommand& command) const {
+  check_range("steps", command.n_steps, 0, kLimits.profile_steps);
+}
+
+void AdmissionControl::check_limits(const RunLimits& limits) const {
+  check_at_least("max_tokens", limits.max_outputs, -1);
+  check_at_least("min_tokens", limits.min_outputs, 0);
+  if (limits.max_outputs >= 0 && limits.min_outputs > limits.max_outputs) {
+    refuse("min_tokens", std::to_string(limits.min_outputs),
+           "at most max_tokens, " + std::to_string(limits.max_outputs));
+  }
+  if (std::cmp_greater(limits.stop_tokens.size(), kLimits.stop_tokens)) {
+    refuse("stop.token_ids", std::to_string(limits.stop_tokens.size()) + " ids",
+           "at most " + std::to_string(kLimits.stop_tokens));
+  }
+  check_tokens("stop.token_ids", limits.stop_tokens);
+  check_tokens("eos_tokens", limits.eos_tokens);
+  if (!std::ranges::is_sorted(limits.stop_tokens)) refuse("stop.token_ids", "not sorted", "ascending ids");
+  if (!std::ranges::is_sorted(limits.eos_tokens)) refuse("eos_tokens", "not sorted", "ascending ids");
+}
+
+void AdmissionControl::check_returns(const RunReturns& returns) const {
+  const int most = std::min(options_.max_candidates, facts_.vocab_size);
+  for (const std::int32_t n : {returns.n_candidates, returns.n_score_candidates}) {
+    check_range("top_logprobs", n, 0, most);
+  }
+}
+
+void AdmissionControl::check_context(const RunCommand& command) const {
+  const auto n_tokens = static_cast<std::int64_t>(command.tokens.size());
+  require_context(n_tokens, command.limits, options_.max_context);
+}
+
+// A single sequence always fits after some wait, since the pool holds a whole context. Several siblings may never fit.
+void AdmissionControl::check_blocks(const RunCommand& command) const {
+  const auto n_tokens = static_cast<int>(command.tokens.size());
+  const std::int64_t last = std::int64_t{n_tokens} + std::max(command.limits.max_outputs - 1, 0);
+  const int end = static_cast<int>(std::min<std::int64_t>(options_.max_context, last));
+  const int needed = group_blocks(facts_.block_tokens, n_tokens, end, 1 + static_cast<int>(command.siblings.size()));
+  if (command.siblings.empty() || needed <= options_.n_blocks) return;
+  // The service reads and removes "total". It advises no retry of a request that can never fit.
+  throw ResourceExhausted(
+      Reason::KV_FULL,
+      "the request needs " + std::to_string(needed) + " blocks, the cache has " + std::to_string(options_.n_blocks),
+      {{"needed", std::to_string(needed)},
+       {"available", std::to_string(options_.n_blocks)},
+       {"total", std::to_string(options_.n_blocks)}});
+}
+
+void AdmissionControl::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < n_tokens_) continue;
+    refuse(field + "[" + std::to_string(i) + "]", std::to_string(tokens[i]),
+           "a token id below " + std::to_string(n_tokens_));
+  }
+}
+
+}  // namespace imp

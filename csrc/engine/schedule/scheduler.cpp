@@ -1,0 +1,333 @@
+// Plans steps: decode rows first, then prefill chunks; and the queues.
+#include "engine/schedule/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace imp {
+namespace {
+
+bool runs_before(const Sequence* a, const Sequence* b) {
+  return a->priority != b->priority ? a->priority > b->priority : a->scheduling.order < b->scheduling.order;
+}
+
+// Upper bound of a tenant's saved credit, in whole steps.
+constexpr std::uint64_t kCreditSteps = 8;
+
+// A scored run needs the logits of every row until its scores are reported.
+bool wants_all_logits(const Run& run) {
+  return run.returns.scores && !run.started;
+}
+
+}  // namespace
+
+void StepPlan::clear() {
+  rows.clear();
+  copies.clear();
+  admitted.clear();
+  refused.clear();
+  evicted.clear();
+  n_decode_rows = 0;
+  n_prefill_rows = 0;
+  n_guess_rows = 0;
+  n_logits_rows = 0;
+}
+
+Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks)
+    : options_(options),
+      max_logits_rows_(max_logits_rows),
+      blocks_(blocks),
+      tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
+  IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
+  IMP_CHECK(options.step_tokens >= options.max_running && max_logits_rows >= options.max_running);
+  idle_sessions_.reserve(static_cast<std::size_t>(options.max_sessions));
+  leaving_.reserve(static_cast<std::size_t>(options.max_sessions));
+  n_leaving_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
+  marks_.resize(static_cast<std::size_t>(blocks.allocator().n_blocks()));
+}
+
+// Reserves memory so that no step allocates. Paused runs release their slots, so all sequences may run, or wait again.
+void Scheduler::reserve_queues(std::size_t n_more) {
+  const std::size_t n = running_.size() + static_cast<std::size_t>(tenants_.n_waiting()) + n_more;
+  for (std::vector<Sequence*>* list : {&running_, &waiting_, &prefills_, &decodes_}) {
+    if (n > list->capacity()) list->reserve(std::max(n, 2 * list->capacity()));
+  }
+  busy_tenants_.reserve(decodes_.capacity());
+}
+
+void Scheduler::enqueue(Sequence& sequence, std::int64_t now_ns) {
+  reserve_queues(1 + sequence.run->siblings.size());
+  const auto enter = [this, now_ns](Sequence& entering) {
+    Scheduling& scheduling = entering.scheduling;
+    scheduling.order = next_order_++;
+    scheduling.turn = next_turn_++;
+    scheduling.queued_ns = now_ns;
+    scheduling.preempted = false;
+    scheduling.tenant = &tenants_.enter(entering.tenant);
+    scheduling.phase = RunPhase::waiting;
+    tenants_.count_waiting(*scheduling.tenant, 1);
+  };
+  enter(sequence);
+  waiting_.push_back(&sequence);
+  for (Sequence* sibling : sequence.run->siblings) enter(*sibling);
+}
+
+void Scheduler::join(Sequence& sibling) {
+  start_running(sibling);
+}
+
+void Scheduler::remove(Sequence& sequence) {
+  Scheduling& scheduling = sequence.scheduling;
+  if (scheduling.phase == RunPhase::none) return;
+  if (scheduling.phase == RunPhase::running) {
+    std::erase(running_, &sequence);
+    tenants_.count_running(*scheduling.tenant, -1);
+  } else {
+    std::erase(waiting_, &sequence);
+    tenants_.count_waiting(*scheduling.tenant, -1);
+  }
+  blocked_ = nullptr;  // a generation that waits for blocks may fit now, even if none became free
+  scheduling.phase = RunPhase::none;
+  scheduling.tenant = nullptr;
+  tenants_.leave(sequence.tenant);
+}
+
+void Scheduler::set_idle(Sequence& session, std::int64_t now_ns) {
+  session.scheduling.idle_since_ns = now_ns;
+  blocked_ = nullptr;  // the idle session can be evicted
+  idle_sessions_.push_back(&session);
+}
+
+void Scheduler::set_busy(Sequence& session) {
+  std::erase(idle_sessions_, &session);
+}
+
+bool Scheduler::over_waiting_share(const std::string& tenant, int n_slots) const {
+  const Tenant* found = tenants_.find(tenant);
+  const int share = std::max(1, static_cast<int>(options_.tenant_share * n_slots));
+  return found != nullptr && found->n_waiting >= share && tenants_.others_wait(*found);
+}
+
+void Scheduler::next_step(std::int64_t now_ns, StepPlan& plan) {
+  plan.clear();
+  ++n_steps_;
+  Budget budget{options_.step_tokens, max_logits_rows_, options_.max_running};
+  limit_sequences(budget, plan);
+  while (choose_decodes(now_ns, budget.sequences) != nullptr) {
+    plan_decodes(budget, plan);
+    if (!plan.rows.empty()) return;  // else its sequences find no block
+  }
+  plan_decodes(budget, plan);
+  limit_prefill_rows(budget, plan);
+  plan_prefills(now_ns, budget, plan);
+  admit(now_ns, budget, plan);
+}
+
+// A step writes the new state of each of its sequences to a slot of its own.
+void Scheduler::limit_sequences(Budget& budget, const StepPlan& plan) const {
+  if (!blocks_.states().is_used()) return;
+  const int n_left = blocks_.states().n_available() - static_cast<int>(plan.rows.size());
+  budget.sequences = std::min(budget.sequences, n_left);
+}
+
+// Goes through running_ in order. If a sequence lacks a block, it or a later one is preempted, never a sequence whose
+// rows are planned already.
+void Scheduler::plan_decodes(Budget& budget, StepPlan& plan) {
+  bool starved = false;
+  for (std::size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    if (!sequence.scheduling.is_chosen || budget.sequences == 0) {
+      ++i;
+      continue;
+    }
+    switch (allocate_blocks(sequence, plan)) {
+      case Allocation::done:
+        plan_rows(sequence, budget, plan);
+        ++i;
+        break;
+      case Allocation::lacking:
+        starved = true;
+        ++i;
+        break;
+      case Allocation::removed:  // it left running_
+        break;
+    }
+  }
+  starved_ = starved;
+}
+
+bool Scheduler::next_step_displaces_nobody() const {
+  return admission_displaces_nobody() && have_blocks_for_decodes();
+}
+
+bool Scheduler::have_blocks_for_decodes() const {
+  int needed = 0;
+  for (const Sequence* sequence : running_) {
+    if (!sequence->is_runnable()) continue;
+    const int missing = blocks_.missing(sequence->table, sequence->held, static_cast<int>(sequence->tokens.size()));
+    if (missing > 0 && sequence->kind == SequenceKind::session && sessions_frozen()) return false;
+    needed += missing;
+  }
+  return needed <= blocks_.n_available();
+}
+
+// A generation that does not fit waits for running ones. Any other run that does not fit is refused or evicts a
+// session.
+bool Scheduler::admission_displaces_nobody() const noexcept {
+  const bool has_slots = used_slots() < options_.max_running || tenants_.n_active() > 1;
+  if (waiting_.empty() || !has_slots) return true;
+  if (paused_with_state() != nullptr) return false;
+  return !may_evict() && n_running_generations() > 0 &&
+         std::ranges::all_of(waiting_, [](const Sequence* one) { return one->kind == SequenceKind::generation; });
+}
+
+// Chunked prefill: a step takes as long as its rows. A whole prompt would delay the next token of every other sequence.
+void Scheduler::limit_prefill_rows(Budget& budget, const StepPlan& plan) const {
+  // Below about this many rows, the time of a step is that of reading the weights.
+  constexpr int kMin = 24;
+  if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
+  budget.rows =
+      std::min(budget.rows, std::max(kMin, options_.prefill_per_decode * std::min(plan.n_decode_rows, pacing_rows_)));
+}
+
+void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
+  prefills_.clear();
+  for (Sequence* sequence : running_) {
+    if (sequence->n_left() > 1 && !sequence->run->paused()) prefills_.push_back(sequence);
+  }
+  while (!prefills_.empty() && budget.rows > 0) {
+    const auto best = std::ranges::min_element(
+        prefills_, [&](const Sequence* a, const Sequence* b) { return goes_before(*a, *b, now_ns); });
+    plan_rows(**best, budget, plan);
+    prefills_.erase(best);
+  }
+}
+
+// Plans as many of the sequence's tokens as the budget allows, perhaps none.
+void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
+  const Run& run = *sequence.run;
+  if (budget.sequences == 0) return;
+  int n_rows = std::min({sequence.n_left(), options_.prefill_chunk, budget.rows});
+  if (wants_all_logits(run)) n_rows = std::min(n_rows, budget.logits_rows);
+  // The last row is sampled from. It waits for its mask and for a logits row.
+  if (n_rows == sequence.n_left() && (!run.may_draw() || budget.logits_rows == 0)) --n_rows;
+  if (n_rows <= 0) return;
+  const bool last = n_rows == sequence.n_left();
+  plan.rows.push_back({&sequence, n_rows, last});
+  (sequence.n_left() == 1 ? plan.n_decode_rows : plan.n_prefill_rows) += n_rows;
+  budget.rows -= n_rows;
+  budget.sequences -= 1;
+  const int n_logits_rows = wants_all_logits(run) ? n_rows : (last ? 1 : 0);
+  budget.logits_rows -= n_logits_rows;
+  plan.n_logits_rows += n_logits_rows;
+  if (!sequence.scheduling.is_chosen) sequence.scheduling.turn = next_turn_++;
+  charge(sequence, n_rows);
+  own_steps_.add_rows(*sequence.scheduling.tenant, n_rows, sequence.n_left() == 1);
+}
+
+Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& plan) {
+  const auto end = static_cast<int>(sequence.tokens.size());
+  for (;;) {
+    const int needed = blocks_.missing(sequence.table, sequence.held, end);
+    const int available = blocks_.n_available();
+    const bool frozen = sequence.kind == SequenceKind::session && needed > 0 && sessions_frozen();
+    if (!frozen && evict_sessions(sequence, needed, plan)) break;
+    if (sequence.kind == SequenceKind::session) {
+      remove(sequence);
+      plan.refused.push_back({&sequence, needed, available});
+      return Allocation::removed;
+    }
+    Sequence* preempted = victim();
+    if (preempted == nullptr) return Allocation::lacking;
+    preempt(*preempted);
+    if (preempted == &sequence) return Allocation::removed;
+  }
+  blocks_.prepare(sequence.table, sequence.held, end, plan.copies);
+  return Allocation::done;
+}
+
+// The newest generation of the lowest priority, unless it is also the oldest of the highest.
+Sequence* Scheduler::victim() const noexcept {
+  const auto is_generation = [](const Sequence* sequence) { return sequence->kind == SequenceKind::generation; };
+  const auto newest = std::find_if(running_.rbegin(), running_.rend(), is_generation);
+  const auto oldest = std::ranges::find_if(running_, is_generation);
+  return oldest == running_.end() || *newest == *oldest ? nullptr : *newest;
+}
+
+void Scheduler::preempt(Sequence& victim) {
+  ++victim.run->n_preemptions;
+  ++n_preemptions_;
+  requeue(victim);
+}
+
+void Scheduler::requeue(Sequence& sequence) {
+  blocks_.truncate(sequence.table, 0);
+  sequence.held = 0;
+  if (!sequence.run->started) sequence.run->scores.clear();
+  std::erase(running_, &sequence);
+  waiting_.push_back(&sequence);
+  sequence.scheduling.phase = RunPhase::waiting;
+  sequence.scheduling.preempted = true;
+  sequence.scheduling.is_chosen = false;
+  tenants_.count_running(*sequence.scheduling.tenant, -1);
+  tenants_.count_waiting(*sequence.scheduling.tenant, 1);
+}
+
+Sequence* Scheduler::next_to_score(std::int64_t now_ns) const noexcept {
+  Sequence* best = nullptr;
+  for (Sequence* sequence : waiting_) {
+    if (!sequence->run->awaits_scoring || sequence->run->paused()) continue;
+    if (best == nullptr || goes_before(*sequence, *best, now_ns)) best = sequence;
+  }
+  return best;
+}
+
+bool Scheduler::goes_before(const Sequence& a, const Sequence& b, std::int64_t now_ns) const noexcept {
+  const Scheduling& x = a.scheduling;
+  const Scheduling& y = b.scheduling;
+  if (x.preempted != y.preempted) return x.preempted;
+  if (x.preempted) return runs_before(&a, &b);
+  const std::int64_t max_wait_ns = options_.max_wait_ms * 1'000'000;
+  const bool x_overdue = now_ns - x.queued_ns >= max_wait_ns;
+  const bool y_overdue = now_ns - y.queued_ns >= max_wait_ns;
+  if (x_overdue != y_overdue) return x_overdue;
+  if (x_overdue) return x.order < y.order;
+  if (a.priority != b.priority) return a.priority > b.priority;
+  const std::uint64_t x_level = tenants_.level(*x.tenant);
+  const std::uint64_t y_level = tenants_.level(*y.tenant);
+  if (x_level != y_level) return x_level < y_level;
+  return x.order < y.order;
+}
+
+// While a running generation lacks a block, or a preempted one waits for blocks, sessions take no blocks. A paused
+// generation does not count, since it would not run anyway.
+bool Scheduler::sessions_frozen() const noexcept {
+  return starved_ || std::ranges::any_of(waiting_, [](const Sequence* sequence) {
+           return sequence->scheduling.preempted && !sequence->run->paused();
+         });
+}
+
+void Scheduler::start_running(Sequence& sequence) {
+  const auto place = std::ranges::upper_bound(running_, &sequence, runs_before);
+  running_.insert(place, &sequence);
+  sequence.scheduling.phase = RunPhase::running;
+  sequence.scheduling.preempted = false;
+  tenants_.count_waiting(*sequence.scheduling.tenant, -1);
+  tenants_.count_running(*sequence.scheduling.tenant, 1);
+}
+
+int Scheduler::n_running_generations() const noexcept {
+  return static_cast<int>(std::ranges::count(running_, SequenceKind::generation, &Sequence::kind));
+}
+
+// Running sequences that take part in steps. A paused one releases its slot.
+int Scheduler::used_slots() const noexcept {
+  int n_used = 0;
+  for (const Sequence* sequence : running_) {
+    if (!sequence->run->paused()) n_used += 1 + static_cast<int>(sequence->run->siblings.size());
+  }
+  return n_used;
+}
+
+}  // namespace imp

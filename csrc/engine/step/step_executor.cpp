@@ -1,0 +1,292 @@
+// Builds the ragged batch of a step and samples from its logits.
+#include "engine/step/step_executor.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/step/drawing.h"
+
+namespace imp {
+namespace {
+
+bool wants_row(const Run& run) {
+  return run.returns.logits || run.returns.n_candidates > 0;
+}
+
+// Results that need the host: logits rows, or candidates if nothing is drawn.
+bool wants_more(const Draw& draw) {
+  return draw.sequence->run->returns.logits || (!draw.is_drawn() && !draw.candidates.empty());
+}
+
+void add_score(Sequence& sequence, int position, int logits_row, Step& step) {
+  Score& score = step.scores.emplace_back();
+  score.sequence = &sequence;
+  score.token = sequence.tokens[static_cast<std::size_t>(position)];
+  score.logits_row = logits_row;
+  if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
+}
+
+// n_behind: guesses of the sequence after the row.
+void add_draws(const PlannedRows& planned, int n_behind, int logits_row, Step& step) {
+  const std::vector<std::int32_t>& tokens = planned.sequence->tokens;
+  const auto add = [&](Sequence* sequence) {
+    Draw& draw = step.draws.emplace_back();
+    draw.sequence = sequence;
+    draw.logits_row = logits_row;
+    draw.n_guesses_before = planned.n_guesses - n_behind;
+    if (n_behind > 0) draw.guess = tokens[tokens.size() - static_cast<std::size_t>(n_behind)];
+  };
+  add(planned.sequence);
+  for (Sequence* sibling : planned.sequence->run->siblings) add(sibling);
+}
+
+// An output that is given takes the place of the token that was drawn.
+void force(Draw& draw) {
+  const Run& run = *draw.sequence->run;
+  const auto output = static_cast<std::size_t>(run.n_outputs + draw.n_guesses_before);
+  if (output < run.forced.size() && draw.result.status == SampleStatus::ok) draw.result.token = run.forced[output];
+}
+
+void assign_results(Step& step) {
+  for (Draw& draw : step.draws) {
+    if (!draw.is_drawn()) continue;
+    draw.result = step.results[static_cast<std::size_t>(draw.request)];
+    force(draw);
+  }
+}
+
+}  // namespace
+
+void Step::reserve(std::size_t max_running, std::size_t max_draws, std::size_t max_saves) {
+  saves.reserve(max_saves);
+  rows.reserve(max_running);
+  draws.reserve(max_draws);
+  requests.reserve(max_draws);
+  results.reserve(max_draws);
+}
+
+void Step::clear() noexcept {
+  rows.clear();
+  saves.clear();
+  draws.clear();
+  scores.clear();
+  requests.clear();
+  results.clear();
+  is_in_flight = false;
+  forward = sample = {};
+}
+
+StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
+                           const StepLimits& limits, TokenMask suppressed, const Clock& clock)
+    : backend_(backend),
+      forward_(forward),
+      states_(states),
+      clock_(clock),
+      pool_(backend.make_kv_pool(forward.kv_geometry(blocks.allocator().n_blocks(), blocks.states().n_slots()))),
+      suppressed_(std::move(suppressed)) {
+  tokens_.reserve(static_cast<std::size_t>(limits.max_rows));
+  positions_.reserve(static_cast<std::size_t>(limits.max_rows));
+  sequences_.reserve(static_cast<std::size_t>(limits.max_running));
+  logits_rows_.reserve(static_cast<std::size_t>(limits.max_logits_rows));
+  prepare();
+}
+
+// Every row is the first token of a sequence. All write the same values to block 0, which no sequence holds yet.
+// Sequences with a recurrent state cannot share what they write, and no backend that prepares batches has such layers.
+void StepExecutor::prepare() {
+  if (pool_->geometry().state.n_layers > 0) return;
+  const ForwardLimits& most = forward_.limits();
+  const std::int32_t block = 0;
+  for (const int n : backend_.batches_to_prepare()) {
+    if (n > most.max_rows || n > most.max_logits_rows || pool_->geometry().n_blocks == 0) continue;
+    tokens_.assign(static_cast<std::size_t>(n), 0);
+    positions_.assign(static_cast<std::size_t>(n), 0);
+    sequences_.clear();
+    logits_rows_.clear();
+    for (int row = 0; row < n; ++row) {
+      sequences_.push_back({.first_row = row, .n_rows = 1, .first_position = 0, .blocks = {&block, 1}});
+      logits_rows_.push_back(row);
+    }
+    for (int i = 0; i < 2; ++i) run_forward();
+  }
+  forward_ns_ = 0;  // warm-up does not count
+}
+
+void StepExecutor::copy_blocks(std::vector<BlockCopy>& copies) {
+  std::size_t n_made = 0;
+  try {
+    for (; n_made < copies.size(); ++n_made) backend_.copy_block(*pool_, copies[n_made].from, copies[n_made].to);
+  } catch (...) {
+    copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(n_made));
+    throw;
+  }
+  copies.clear();
+}
+
+void StepExecutor::begin(std::span<const PlannedRows> rows, Step& step) {
+  step.clear();
+  try {
+    run(rows, step);
+  } catch (...) {
+    states_.release_all(step);
+    throw;
+  }
+}
+
+void StepExecutor::run(std::span<const PlannedRows> rows, Step& step) {
+  build_batch(rows, step);
+  step.forward = run_forward();
+  score(step);
+  sample(step);
+  read_rows(step);
+}
+
+void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
+  tokens_.clear();
+  positions_.clear();
+  sequences_.clear();
+  logits_rows_.clear();
+  for (const PlannedRows& planned : rows) add_rows(planned, step);
+  states_.take(step);
+  for (std::size_t i = 0; i < sequences_.size(); ++i) sequences_[i].state_saves = step.rows[i].saves;
+}
+
+void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
+  Sequence& sequence = *planned.sequence;
+  const Run& run = *sequence.run;
+  const std::size_t n_draws = step.draws.size();
+  sequences_.push_back({.first_row = static_cast<int>(tokens_.size()),
+                        .n_rows = planned.n_rows,
+                        .first_position = sequence.held,
+                        .blocks = sequence.table.blocks,
+                        .state = sequence.table.state});
+  IMP_CHECK(sequence.table.state == kNoSlot || sequence.table.state_tokens == sequence.held);
+  // Tokens that the sequence held before have no score, even if they are evaluated again for the recurrent state.
+  const bool scored = run.returns.scores && !run.started;
+  const int first_scored = std::max(run.before.held, 1);
+  if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, step);
+  for (int i = 0; i < planned.n_rows; ++i) {
+    const int position = sequence.held + i;  // in the cache
+    const auto row = static_cast<std::int32_t>(tokens_.size());
+    tokens_.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    positions_.push_back(sequence.position_of(position));
+    const int n_behind = planned.n_rows - 1 - i;
+    const bool draws = planned.last && n_behind <= planned.n_guesses;
+    const bool drawn = draws && (run.limits.max_outputs != 0 || wants_row(run));
+    const int next = position + 1;
+    const bool scores_next = scored && next >= first_scored && next < static_cast<int>(sequence.tokens.size());
+    const auto logits_row = static_cast<int>(logits_rows_.size());
+    if (drawn || scores_next) logits_rows_.push_back(row);
+    if (scores_next) add_score(sequence, next, logits_row, step);
+    if (draws) add_draws(planned, n_behind, drawn ? logits_row : -1, step);
+  }
+  step.rows.push_back({.planned = planned,
+                       .id = sequence.id,
+                       .ticket = run.ticket,
+                       .first_position = sequence.held,
+                       .first_row = sequences_.back().first_row,
+                       .n_draws = static_cast<int>(step.draws.size() - n_draws)});
+}
+
+Interval StepExecutor::run_forward() {
+  const std::int64_t begin = clock_();
+  logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
+  const Interval ran = {begin, clock_()};
+  forward_ns_ += ran.end_ns - begin;
+  const auto n_rows = static_cast<int>(logits_rows_.size());
+  if (n_rows > 0 && (logits_.n_rows != n_rows || logits_.width != vocab_size())) {
+    throw InternalError(Reason::BUG, "the forward pass returned logits [" + std::to_string(logits_.n_rows) + ", " +
+                                         std::to_string(logits_.width) + "], expected [" + std::to_string(n_rows) +
+                                         ", " + std::to_string(vocab_size()) + "]");
+  }
+  return ran;
+}
+
+void StepExecutor::score(Step& step) {
+  score_requests_.clear();
+  for (Score& score : step.scores) {
+    // The first token of a sequence has no score.
+    if (score.logits_row >= 0) score_requests_.push_back({score.logits_row, score.token, score.candidates});
+  }
+  if (score_requests_.empty()) return;
+  score_results_.assign(score_requests_.size(), {});
+  backend_.score(logits_, score_requests_, score_results_);
+  std::size_t next = 0;
+  for (Score& score : step.scores) {
+    if (score.logits_row >= 0) score.result = score_results_[next++];
+  }
+}
+
+void StepExecutor::add_requests(Step& step) const {
+  for (Draw& draw : step.draws) {
+    const Run& run = *draw.sequence->run;
+    const OutputMask* mask = run.constrained ? run.mask(run.n_outputs + draw.n_guesses_before) : nullptr;
+    if (draw.logits_row >= 0) draw.candidates.resize(static_cast<std::size_t>(run.returns.n_candidates));
+    if (run.limits.max_outputs == 0 || (mask != nullptr && mask->end)) continue;
+    draw.request = static_cast<int>(step.requests.size());
+    step.requests.push_back(request(draw, mask));
+  }
+  step.results.assign(step.requests.size(), {});
+}
+
+// If nothing is drawn, the candidates come from a score request for an arbitrary token.
+void StepExecutor::sample(Step& step) {
+  add_requests(step);
+  if (!step.requests.empty()) {
+    const std::int64_t begin = clock_();
+    step.is_in_flight = backend_.runs_ahead() && step.scores.empty() && std::ranges::none_of(step.draws, wants_more) &&
+                        backend_.begin_sample(logits_, step.requests);
+    if (!step.is_in_flight) draw_tokens(backend_, logits_, step.requests, step.results);
+    step.sample = {begin, clock_()};
+    sample_ns_ += step.sample.end_ns - begin;
+  }
+  if (step.is_in_flight) return;
+  assign_results(step);
+  for (Draw& draw : step.draws) {
+    if (draw.is_drawn() || draw.candidates.empty()) continue;
+    const ScoreRequest request{draw.logits_row, 0, draw.candidates};
+    backend_.score(logits_, {&request, 1}, {&draw.result, 1});
+  }
+}
+
+void StepExecutor::finish(Step& step) {
+  if (!step.is_in_flight) return;
+  const std::int64_t begin = clock_();
+  try {
+    backend_.finish_sample(step.requests, step.results);
+  } catch (...) {
+    states_.release_all(step);
+    throw;
+  }
+  step.is_in_flight = false;
+  assign_results(step);
+  step.sample.end_ns = clock_();
+  sample_ns_ += step.sample.end_ns - begin;
+}
+
+SampleRequest StepExecutor::request(Draw& draw, const OutputMask* mask) const {
+  const Sequence& sequence = *draw.sequence;
+  const Run& run = *sequence.run;
+  // A sibling reads its leader's prompt until the prompt is copied to it.
+  const Sequence& prompt = run.leader != nullptr ? *run.leader : sequence;
+  const std::span<const std::int32_t> history = prompt.history();
+  const std::size_t n_known = history.size() - static_cast<std::size_t>(prompt.n_guesses - draw.n_guesses_before);
+  SampleRequest request = request_after(history.first(n_known), sequence, draw.logits_row);
+  request.masks = {bits(suppressed_), run.n_outputs == 0 ? bits(run.allowed) : nullptr,
+                   mask != nullptr ? bits(mask->allowed) : nullptr};
+  request.logprob = run.returns.logprobs;
+  request.candidates = draw.candidates;
+  return request;
+}
+
+void StepExecutor::read_rows(Step& step) {
+  for (Draw& draw : step.draws) {
+    if (draw.logits_row < 0 || !draw.sequence->run->returns.logits) continue;
+    draw.logits.resize(static_cast<std::size_t>(vocab_size()));
+    backend_.read_row(logits_, draw.logits_row, draw.logits);
+  }
+}
+
+}  // namespace imp
