@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/data/sampling_options.h"
-#include "engine/sparse/sparse_rules.h"
+#include "engine/data/sparse_request.h"
 
 namespace imp {
 

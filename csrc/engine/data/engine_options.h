@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
+#include "engine/data/hash_secret.h"
 #include "engine/data/limits.h"
-#include "engine/kv/block_hash.h"
-#include "engine/sparse/sparse_rules.h"
+#include "engine/data/sparse_request.h"
 
 namespace imp {
 
@@ -47,7 +47,7 @@ struct EngineOptions {
   bool sparse_prefill = false;                        // requests may have a part of their prompt evaluated
   int sparse_threshold = SparseLimits{}.threshold;
   int sparse_max_tokens = SparseLimits{}.max_tokens;
-  int sparse_anchors = SelectionRules{}.anchors;
+  int sparse_anchors = 1;
   std::vector<std::int32_t> control_tokens;  // the parts of a prompt with one of them are always evaluated
   std::optional<int> cpu;                    // CPU of the engine's thread: that of the backend's thread 0
 };

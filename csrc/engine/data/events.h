@@ -12,7 +12,7 @@
 #include "backend/op_trace.h"
 #include "base/error.h"
 #include "engine/data/commands.h"
-#include "engine/data/guess.h"
+#include "engine/data/draft_counts.h"
 #include "engine/data/limits.h"
 
 namespace imp {
@@ -75,25 +75,6 @@ struct DraftedEvent {
   // What the engine guesses. An array, so that a step allocates nothing.
   std::array<std::int32_t, kLimits.constrained_draft_tokens> tokens = {};
 };
-
-// Speculative decoding of a run, or of all.
-struct DraftCounts {
-  std::uint64_t n_rounds = 0;    // steps that verified guesses
-  std::uint64_t n_drafted = 0;   // guesses that they verified
-  std::uint64_t n_accepted = 0;  // outputs that came from a guess's row
-};
-
-struct DrafterCounts {
-  std::string_view name;  // empty: there is no such drafter
-  DraftCounts counts;
-};
-// In the order of the drafters.
-using CountsByDrafter = std::array<DrafterCounts, kMaxDrafters>;
-
-// Why a step of a sequence verified no guess, although its request allows guesses.
-enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room };
-inline constexpr int kDraftSkips = 3;
-using SkipCounts = std::array<std::uint64_t, kDraftSkips>;
 
 enum class FinishReason : std::uint8_t { stop, max_tokens, context_full, time_limit, aborted, cancelled };
 

@@ -7,12 +7,9 @@
 #include <span>
 #include <string_view>
 
-namespace imp {
+#include "engine/data/hash_secret.h"
 
-struct HashSecret {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-};
+namespace imp {
 
 struct BlockKey {
   std::uint64_t low = 0;

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "backend/adjustments.h"
+#include "backend/batch.h"
+#include "engine/sequence/sequence.h"
 
 namespace imp {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/step/step_executor.h"
+#include "engine/step/step.h"
 
 namespace imp {
 

@@ -6,7 +6,7 @@
 #include "engine/data/commands.h"
 #include "engine/schedule/engine_state.h"
 #include "engine/sparse/sparse_prefill.h"
-#include "engine/step/step_executor.h"
+#include "engine/step/step.h"
 
 namespace imp {
 

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "engine/data/commands.h"
+#include "engine/data/engine_options.h"
 #include "engine/kv/block_hash.h"
-#include "engine/run/engine.h"
+#include "engine/schedule/queue_places.h"
 
 namespace imp {
 

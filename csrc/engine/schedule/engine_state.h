@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/data/engine_stats.h"
 #include "engine/data/events.h"
 #include "engine/data/failure.h"
 #include "engine/kv/kv_blocks.h"

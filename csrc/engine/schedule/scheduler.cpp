@@ -22,18 +22,6 @@ bool wants_all_logits(const Run& run) {
 
 }  // namespace
 
-void StepPlan::clear() {
-  rows.clear();
-  copies.clear();
-  admitted.clear();
-  refused.clear();
-  evicted.clear();
-  n_decode_rows = 0;
-  n_prefill_rows = 0;
-  n_guess_rows = 0;
-  n_logits_rows = 0;
-}
-
 Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks)
     : options_(options),
       max_logits_rows_(max_logits_rows),

@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
+#include "engine/data/sparse_request.h"
+
 namespace imp {
 
 // A prompt is kept or left out in chunks of this many tokens, counted from the first one that can be left out.
 inline constexpr int kSelectionChunk = 32;
-// The share to keep is an integer in units of 1 / kKeepAll, so that the number of tokens is exact.
-inline constexpr int kKeepAll = 10000;
 
 struct SelectionRules {
   int keep = kKeepAll;                             // least share of the tokens and of the chunks; at least 1

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/sparse/chunk_selection.h"
+#include "engine/sparse/sparse_rules.h"
 #include "engine/speculation/model_drafter.h"
 
 namespace imp {

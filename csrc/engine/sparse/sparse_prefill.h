@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "engine/schedule/engine_state.h"
 #include "engine/sparse/prompt_costs.h"
-#include "engine/step/step_executor.h"
+#include "engine/step/step.h"
 
 namespace imp {
 

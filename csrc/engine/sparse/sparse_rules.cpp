@@ -1,6 +1,8 @@
 // The table of contracts.md, Sparse prefill.
 #include "engine/sparse/sparse_rules.h"
 
+#include "engine/sparse/chunk_selection.h"
+
 namespace imp {
 namespace {
 
@@ -16,30 +18,6 @@ bool pays(const SparseRequest& request, const PromptFacts& facts) noexcept {
 }
 
 }  // namespace
-
-std::string_view name_of(DenseReason reason) noexcept {
-  switch (reason) {
-    case DenseReason::none:
-      return "";
-    case DenseReason::requested:
-      return "requested";
-    case DenseReason::keep_all:
-      return "keep_all";
-    case DenseReason::prompt_scores:
-      return "prompt_scores";
-    case DenseReason::over_limit:
-      return "over_limit";
-    case DenseReason::below_threshold:
-      return "below_threshold";
-    case DenseReason::not_profitable:
-      return "not_profitable";
-    case DenseReason::architecture:
-      return "architecture";
-    case DenseReason::failed:
-      return "failed";
-  }
-  return "";
-}
 
 DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, const PromptFacts& facts) noexcept {
   const bool is_automatic = request.policy == SparsePolicy::automatic;

@@ -1,46 +1,10 @@
 // Decides whether a prompt is evaluated in part (sparse) or as a whole (dense).
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-
-#include "engine/sparse/chunk_selection.h"
+#include "engine/data/sparse_request.h"
 #include "engine/sparse/prompt_costs.h"
 
 namespace imp {
-
-enum class SparsePolicy : std::uint8_t {
-  dense,
-  automatic,  // sparse where the prompt is long and it pays
-  sparse,     // whatever the length
-};
-
-// What a request asks for.
-struct SparseRequest {
-  bool is_asked = false;  // else nothing is reported
-  SparsePolicy policy = SparsePolicy::dense;
-  std::int32_t keep = kKeepAll;
-};
-
-// Why a prompt was evaluated as a whole.
-enum class DenseReason : std::uint8_t {
-  none,
-  requested,
-  keep_all,
-  prompt_scores,  // each token's score needs its row
-  over_limit,     // more tokens than the server scores, or than the draft model holds
-  below_threshold,
-  not_profitable,
-  architecture,  // the model has sliding windows or a recurrent state
-  failed,        // scoring, or the evaluation of the part
-};
-// As in reports; empty for `none`.
-std::string_view name_of(DenseReason reason) noexcept;
-
-struct SparseLimits {
-  int threshold = 8192;    // tokens not cached, up to which `automatic` is dense
-  int max_tokens = 65536;  // beyond: dense
-};
 
 // What the decision depends on, apart from the request and the limits.
 struct PromptFacts {
@@ -55,15 +19,5 @@ struct PromptFacts {
 
 // `none`: the prompt is scored, and then evaluated in part.
 DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, const PromptFacts& facts) noexcept;
-
-// What a request got.
-struct SparseReport {
-  bool is_asked = false;
-  bool is_sparse = false;
-  DenseReason reason = DenseReason::none;
-  std::int32_t n_scored = 0;
-  std::int32_t n_selected = 0;  // of those scored
-  std::int64_t scoring_ns = 0;
-};
 
 }  // namespace imp

@@ -10,7 +10,7 @@
 #include "engine/sequence/sequence.h"
 #include "engine/speculation/drawn_guess.h"
 #include "engine/step/drawing.h"
-#include "engine/step/step_executor.h"
+#include "engine/step/step.h"
 
 namespace imp {
 

@@ -10,7 +10,7 @@
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
-#include "engine/step/step_executor.h"
+#include "engine/step/step.h"
 
 namespace imp {
 namespace {

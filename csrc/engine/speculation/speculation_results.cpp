@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "engine/speculation/speculation.h"
-#include "engine/step/step_executor.h"
+#include "engine/step/step.h"
 
 namespace imp {
 

@@ -3,7 +3,8 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
-#include "engine/step/step_executor.h"
+#include "engine/sequence/sequence.h"
+#include "engine/step/step.h"
 
 namespace imp {
 
