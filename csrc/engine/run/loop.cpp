@@ -40,33 +40,29 @@ Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options,
       state_{.options = options_,
              .admission = admission,
              .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
-             .states = StateSaves(state_.blocks, options.state_snapshot_tokens),
              .scheduler = Scheduler(options, forward.limits().max_logits_rows, state_.blocks),
              .sequences = {},
              .events = {},
              .stats = {}},
-      sparse_(state_, clock_, forward.takes_gaps()),
-      runs_(state_, sparse_),
+      saves_(state_.blocks, options.state_snapshot_tokens),
+      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters), clock_),
+      sparse_(state_, speculation_, std::move(scorer), clock_, forward.takes_gaps()),
+      runs_(state_, saves_, speculation_, sparse_),
       sessions_(state_, runs_),
-      executor_(backend, forward, state_.states, state_.blocks,
+      executor_(backend, forward, saves_, state_.blocks,
                 {.max_rows = options.step_tokens,
                  .max_logits_rows = forward.limits().max_logits_rows,
                  .max_running = options.max_running},
                 options.suppressed_tokens.empty() ? TokenMask{}
                                                   : mask_without(options.suppressed_tokens, forward.vocab_size()),
                 clock_),
-      speculation_(state_, forward.limits().max_logits_rows, std::move(drafters), clock_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
-  state_.scorer = std::move(scorer);
-  if (options.sparse_prefill && state_.scorer == nullptr) {
-    throw FieldInvalid("sparse_prefill", "1, expected 0: there is no draft model");
-  }
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
   const std::size_t max_sequences = 2 * static_cast<std::size_t>(options.max_running);
   const auto step_tokens = static_cast<std::size_t>(options.step_tokens);
   const std::size_t max_draws = max_sequences + static_cast<std::size_t>(forward.limits().max_logits_rows);
-  const std::size_t max_saves = state_.states.max_saves(step_tokens, max_sequences, speculation_.max_guesses());
+  const std::size_t max_saves = saves_.max_saves(step_tokens, max_sequences, speculation_.max_guesses());
   for (Step& step : steps_) step.reserve(max_sequences, max_draws, max_saves);
   plan_.rows.reserve(max_sequences);
   // A sequence copies its last block before it writes to it, or all that it evaluates again for the recurrent state.
@@ -199,7 +195,7 @@ void Loop::drop_ended_rows(Step& step) {
     if (is_there) {
       step.rows[n_rows++] = row;
     } else {
-      state_.states.release(row);
+      saves_.release(row);
     }
     for (std::size_t i = first_draw; i < next_draw; ++i) {
       Draw& draw = step.draws[i];

@@ -64,11 +64,12 @@ class Loop {
   EngineOptions options_;
   Clock clock_;
   EngineState state_;
+  StateSaves saves_;
+  Speculation speculation_;
   SparsePrefill sparse_;
   Runs runs_;
   Sessions sessions_;
   StepExecutor executor_;
-  Speculation speculation_;
   StepRecorder recorder_;
   StepPlan plan_;
   std::array<Step, 2> steps_;

@@ -97,11 +97,11 @@ void Runs::begin(RunCommand command, std::int64_t taken_ns) {
 // The run failed to begin.
 void Runs::abandon(Sequence& sequence) {
   if (sequence.run) {
-    for (Sequence* sibling : sequence.run->siblings) state_.erase(*sibling);
+    for (Sequence* sibling : sequence.run->siblings) erase(*sibling);
     sequence.restore();
     sequence.run.reset();
   }
-  if (sequence.kind == SequenceKind::generation) state_.erase(sequence);
+  if (sequence.kind == SequenceKind::generation) erase(sequence);
 }
 
 void Runs::check(const RunCommand& command, const Sequence& sequence) const {
@@ -140,7 +140,7 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   run.before = {.held = sequence.held, .pending = sequence.pending(), .base = sequence.base, .sampler = {}};
   run.taken_ns = taken_ns;
   take_fields(command, run);
-  run.may_ask = run.constrained && run.max_draft_tokens > 0 && !state_.drafters.empty();
+  run.may_ask = run.constrained && run.max_draft_tokens > 0 && speculation_.is_on();
   reserve_memory(sequence, command.tokens.size());
   if (!command.tokens.empty()) {
     sequence.cut_tokens(sequence.held);
@@ -341,12 +341,23 @@ void Runs::close(Sequence& sequence) {
   sequence.last_start = sequence.run->started ? sequence.run->start : -1;
   sequence.run.reset();
   if (sequence.kind == SequenceKind::generation) {
-    state_.erase(sequence);
+    erase(sequence);
   } else {
     state_.blocks.truncate(sequence.table, sequence.held);
     state_.blocks.park_state(sequence.table);
     state_.scheduler.set_idle(sequence, state_.now_ns);
   }
+}
+
+void Runs::erase(Sequence& sequence) {
+  speculation_.forget(sequence);
+  sparse_.forget(sequence);
+  state_.blocks.truncate(sequence.table, 0);
+  if (sequence.kind == SequenceKind::session) {
+    state_.scheduler.set_busy(sequence);
+    state_.admission.session_closed();
+  }
+  state_.sequences.erase(sequence.id);
 }
 
 }  // namespace imp

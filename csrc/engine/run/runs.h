@@ -6,13 +6,16 @@
 #include "engine/data/commands.h"
 #include "engine/schedule/engine_state.h"
 #include "engine/sparse/sparse_prefill.h"
+#include "engine/speculation/speculation.h"
+#include "engine/step/state_saves.h"
 #include "engine/step/step.h"
 
 namespace imp {
 
 class Runs {
  public:
-  Runs(EngineState& state, SparsePrefill& sparse) : state_(state), sparse_(sparse) {}
+  Runs(EngineState& state, StateSaves& saves, Speculation& speculation, SparsePrefill& sparse)
+      : state_(state), saves_(saves), speculation_(speculation), sparse_(sparse) {}
 
   // Throws if the run cannot begin. The sequence is then unchanged, and a generation is closed.
   void begin(RunCommand command, std::int64_t taken_ns);
@@ -27,6 +30,9 @@ class Runs {
   void fail(Sequence& sequence, const Failure& failure);
   // As fail(), for a run whose step failed.
   void fail_step(Sequence& sequence, const Failure& failure);
+
+  // Closes a sequence that has no run.
+  void erase(Sequence& sequence);
 
   // The scheduler and the device call these to report events.
   void on_scheduled(Sequence& sequence);
@@ -58,6 +64,8 @@ class Runs {
   void leave_queue(Sequence& sequence);
 
   EngineState& state_;
+  StateSaves& saves_;
+  Speculation& speculation_;
   SparsePrefill& sparse_;
 };
 

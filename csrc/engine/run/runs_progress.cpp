@@ -53,7 +53,7 @@ void Runs::complete(std::span<StepRow> rows, std::span<Draw> draws, std::span<Sc
       continue;
     }
     hold(sequence, row.planned.n_rows);
-    state_.states.commit(row);
+    saves_.commit(row);
     if (!store_scores(scores, sequence)) {
       state_.blocks.forget(sequence.table);
       fail(sequence, failure_of(Reason::NON_FINITE, [&sequence] { return non_finite(sequence); }));
@@ -73,7 +73,7 @@ void Runs::hold(Sequence& sequence, int n_tokens) {
 
 void Runs::verify(StepRow& row, std::span<Draw> draws) {
   const int n_rows = verify_rows(row, draws);
-  state_.states.release_guessed(row, n_rows);
+  saves_.release_guessed(row, n_rows);
 }
 
 // Goes through the rows as if each were a step of its own, up to the first draw that is not the next guess, and returns
@@ -92,7 +92,7 @@ int Runs::verify_rows(StepRow& row, std::span<Draw> draws) {
   int n_rows = 0;
   for (Draw& draw : draws) {
     hold(sequence, 1);
-    state_.states.commit_guessed(row, ++n_rows);
+    saves_.commit_guessed(row, ++n_rows);
     const bool is_guessed = draw.result.status == SampleStatus::ok && draw.result.token == draw.guess;
     if (draw.n_guesses_before > 0) {
       for (DraftCounts* each : counts) ++each->n_accepted;

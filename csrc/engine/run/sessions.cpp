@@ -21,7 +21,7 @@ void Sessions::open(const OpenCommand& command, const CacheScope& scope) {
     if (session) state_.scheduler.set_idle(sequence, state_.now_ns);
   } catch (...) {
     if (opened != nullptr) {
-      state_.erase(*opened);  // erase() also decrements the count of sessions
+      runs_.erase(*opened);  // erase() also decrements the count of sessions
     } else if (session) {
       state_.admission.session_closed();
     }
@@ -52,7 +52,7 @@ void Sessions::fork(const ForkCommand& command) {
     state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
   } catch (...) {
     if (made != nullptr) {
-      state_.erase(*made);  // erase() also decrements the count of sessions
+      runs_.erase(*made);  // erase() also decrements the count of sessions
     } else {
       state_.admission.session_closed();
     }
@@ -83,7 +83,7 @@ void Sessions::close(const CloseCommand& command) {
   }
   if (sequence != nullptr) {
     done.position = sequence->held;
-    state_.erase(*sequence);
+    runs_.erase(*sequence);
   }
   state_.events.emplace_back(done);
 }
@@ -98,7 +98,7 @@ void Sessions::evicted(Sequence& session) {
                           return StateError(Reason::SESSION_EXPIRED,
                                             "other work needed the session's blocks, and it was idle for longest");
                         }));
-  state_.erase(session);
+  runs_.erase(session);
 }
 
 void Sessions::check_position(std::int32_t position, const Sequence& sequence) const {

@@ -16,9 +16,6 @@
 #include "engine/schedule/admission_control.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/sequence/sequence.h"
-#include "engine/sparse/prompt_scorer.h"
-#include "engine/speculation/drafter.h"
-#include "engine/step/state_saves.h"
 
 namespace imp {
 
@@ -26,14 +23,11 @@ struct EngineState {
   const EngineOptions& options;
   AdmissionControl& admission;
   KvBlocks blocks;
-  StateSaves states;
   Scheduler scheduler;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences;
   std::vector<Event> events;  // of this iteration, oldest first
   EngineStats stats;
-  std::int64_t now_ns = 0;                    // of this iteration
-  Drafters drafters = {};                     // in the order in which they are asked
-  std::unique_ptr<PromptScorer> scorer = {};  // for sparse prefill; null: there is none
+  std::int64_t now_ns = 0;  // of this iteration
 
   Sequence* find(SequenceId id) {
     const auto found = sequences.find(id);
@@ -63,18 +57,6 @@ struct EngineState {
     const auto [place, added] = sequences.try_emplace(id, std::move(made));
     if (!added) throw FieldInvalid("sequence", std::to_string(id) + " is open already");
     return *place->second;
-  }
-
-  // The sequence must have no run.
-  void erase(Sequence& sequence) {
-    for (const std::unique_ptr<Drafter>& drafter : drafters) drafter->forget(sequence);
-    if (scorer != nullptr) scorer->forget(sequence);
-    blocks.truncate(sequence.table, 0);
-    if (sequence.kind == SequenceKind::session) {
-      scheduler.set_busy(sequence);
-      admission.session_closed();
-    }
-    sequences.erase(sequence.id);
   }
 
   // Allocates nothing if `events` has spare capacity.

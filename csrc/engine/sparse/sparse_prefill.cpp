@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -17,13 +18,15 @@ namespace {
 // Up to about this many rows, the time of a step is that of reading the weights.
 constexpr int kMinRows = 24;
 
-// The run guesses with the draft model, whose shadow holds the prompt now.
-bool drafts(const EngineState& state, const Run& run) {
-  const auto is_model = [](const auto& drafter) { return drafter->name() == ModelDrafter::kName; };
-  return run.max_draft_tokens > 0 && !run.constrained && std::ranges::any_of(state.drafters, is_model);
-}
-
 }  // namespace
+
+SparsePrefill::SparsePrefill(EngineState& state, const Speculation& speculation, std::unique_ptr<PromptScorer> scorer,
+                             const Clock& clock, bool takes_gaps)
+    : state_(state), speculation_(speculation), scorer_(std::move(scorer)), clock_(clock), takes_gaps_(takes_gaps) {
+  if (state.options.sparse_prefill && scorer_ == nullptr) {
+    throw FieldInvalid("sparse_prefill", "1, expected 0: there is no draft model");
+  }
+}
 
 // Tokens at the beginning that the prefix cache holds now.
 int SparsePrefill::n_cached(const Sequence& sequence) {
@@ -38,16 +41,15 @@ void SparsePrefill::decide(Sequence& sequence) {
     run.sparse_report.reason = DenseReason::requested;
     return;
   }
-  IMP_CHECK(state_.scorer != nullptr);
-  const PromptScorer& scorer = *state_.scorer;
+  IMP_CHECK(scorer_ != nullptr);
   const bool is_measured = model_.is_known() && draft_.is_known();
   const int n_held = n_cached(sequence);
   const PromptFacts facts = {.n_cached = n_held,
                              .n_new = static_cast<int>(sequence.tokens.size()) - n_held,
                              .wants_scores = run.returns.scores,
-                             .max_scored = scorer.max_tokens(),
+                             .max_scored = scorer_->max_tokens(),
                              .model_takes_gaps = takes_gaps_,
-                             .draft = is_measured ? draft_.cost() : PromptCost{.linear = scorer.cost_of_row()},
+                             .draft = is_measured ? draft_.cost() : PromptCost{.linear = scorer_->cost_of_row()},
                              .model = is_measured ? model_.cost() : PromptCost{.linear = 1}};
   const SparseLimits limits = {.threshold = state_.options.sparse_threshold,
                                .max_tokens = state_.options.sparse_max_tokens};
@@ -63,7 +65,7 @@ Sequence* SparsePrefill::current() {
 }
 
 bool SparsePrefill::advance() {
-  if (state_.scorer == nullptr) return false;
+  if (scorer_ == nullptr) return false;
   Sequence* sequence = current();
   if (sequence == nullptr) {
     ticket_ = 0;
@@ -74,11 +76,11 @@ bool SparsePrefill::advance() {
     return false;
   }
   const std::int64_t begin_ns = clock_();
-  const PromptScorer::Progress progress = state_.scorer->advance(n_rows());
+  const PromptScorer::Progress progress = scorer_->advance(n_rows());
   const std::int64_t ns = clock_() - begin_ns;
   sequence->run->sparse_report.scoring_ns += ns;
-  draft_.add(state_.scorer->first_row(), state_.scorer->n_rows(), static_cast<double>(ns));
-  state_.scheduler.charge(*sequence, static_cast<int>(state_.scorer->n_rows() * state_.scorer->cost_of_row()));
+  draft_.add(scorer_->first_row(), scorer_->n_rows(), static_cast<double>(ns));
+  state_.scheduler.charge(*sequence, static_cast<int>(scorer_->n_rows() * scorer_->cost_of_row()));
   if (progress == PromptScorer::Progress::failed) make_dense(*sequence, DenseReason::failed);
   if (progress == PromptScorer::Progress::done) finish(*sequence);
   return true;
@@ -93,7 +95,7 @@ bool SparsePrefill::begin(Sequence& sequence) {
   ticket_ = run.ticket;
   first_ = n_cached(sequence);
   try {
-    has_begun = state_.scorer->begin(sequence, first_);
+    has_begun = scorer_->begin(sequence, first_);
   } catch (const std::bad_alloc&) {  // the prompt is evaluated as a whole
   }
   if (!has_begun) make_dense(sequence, DenseReason::failed);
@@ -112,14 +114,19 @@ void SparsePrefill::finish(Sequence& sequence) {
   run.awaits_scoring = false;
   run.sparse_report.is_sparse = true;
   run.sparse_report.n_selected = static_cast<std::int32_t>(sequence.sparse->kept.size());
-  state_.scorer->end(drafts(state_, run));
+  scorer_->end(drafts_with_scorer(run));
   ticket_ = 0;
+}
+
+// Whether the run guesses with the draft model, whose shadow holds the prompt now.
+bool SparsePrefill::drafts_with_scorer(const Run& run) const noexcept {
+  return run.max_draft_tokens > 0 && !run.constrained && speculation_.has_drafter(ModelDrafter::kName);
 }
 
 // Throws bad_alloc; the sequence may be sparse then.
 void SparsePrefill::make_sparse(Sequence& sequence) {
   const auto tokens = std::span<const std::int32_t>(sequence.tokens).subspan(static_cast<std::size_t>(first_));
-  std::vector<std::int32_t> kept = select_tokens(tokens, state_.scorer->importance(),
+  std::vector<std::int32_t> kept = select_tokens(tokens, scorer_->importance(),
                                                  {.keep = sequence.run->sparse_request.keep,
                                                   .anchors = state_.options.sparse_anchors,
                                                   .control_tokens = state_.options.control_tokens});
@@ -145,7 +152,7 @@ void SparsePrefill::make_dense(Sequence& sequence, DenseReason reason) noexcept 
     sibling->run->start = run.start;
   }
   if (ticket_ != run.ticket || id_ != sequence.id) return;
-  state_.scorer->end(false);
+  scorer_->end(false);
   ticket_ = 0;
 }
 
@@ -155,11 +162,11 @@ void SparsePrefill::fall_back(Sequence& sequence) noexcept {
 
 // If other runs generate, a scoring step takes about as long as the prefill rows in a step of the model.
 int SparsePrefill::n_rows() const noexcept {
-  const int most = state_.scorer->max_rows();
+  const int most = scorer_->max_rows();
   const int per_decode = state_.options.prefill_per_decode;
   if (n_decode_rows_ == 0 || per_decode == 0 || state_.scheduler.n_running() == 0) return most;
   const double n_of_model = std::max(kMinRows, per_decode * n_decode_rows_);
-  const double n = n_of_model / std::max(state_.scorer->cost_of_row(), 1e-3);
+  const double n = n_of_model / std::max(scorer_->cost_of_row(), 1e-3);
   return std::max(1, static_cast<int>(std::min<double>(n, most)));
 }
 
@@ -168,6 +175,10 @@ void SparsePrefill::learn(const Step& step, std::int64_t step_ns) noexcept {
   n_decode_rows_ = step.n_decode_rows;
   if (step.n_decode_rows > 0 || step.rows.size() != 1) return;
   model_.add(step.rows.front().first_position, step.n_prefill_rows, static_cast<double>(step_ns));
+}
+
+void SparsePrefill::forget(const Sequence& sequence) noexcept {
+  if (scorer_ != nullptr) scorer_->forget(sequence);
 }
 
 }  // namespace imp

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/clock.h"
 #include "engine/schedule/engine_state.h"
 #include "engine/sparse/prompt_costs.h"
+#include "engine/sparse/prompt_scorer.h"
+#include "engine/speculation/speculation.h"
 #include "engine/step/step.h"
 
 namespace imp {
@@ -16,9 +19,9 @@ namespace imp {
 // fails before its first output, it becomes dense again.
 class SparsePrefill {
  public:
-  // takes_gaps: see ForwardPass.
-  SparsePrefill(EngineState& state, const Clock& clock, bool takes_gaps)
-      : state_(state), clock_(clock), takes_gaps_(takes_gaps) {}
+  // takes_gaps: see ForwardPass. Throws InvalidArgument if the options need a scorer and there is none.
+  SparsePrefill(EngineState& state, const Speculation& speculation, std::unique_ptr<PromptScorer> scorer,
+                const Clock& clock, bool takes_gaps);
 
   // Decides whether the prompt of a new run is scored, and sets Run::awaits_scoring.
   void decide(Sequence& sequence);
@@ -28,6 +31,8 @@ class SparsePrefill {
   void fall_back(Sequence& sequence) noexcept;
   // Measures a step of the model, which took step_ns.
   void learn(const Step& step, std::int64_t step_ns) noexcept;
+  // The sequence ends: frees what the scorer keeps of it.
+  void forget(const Sequence& sequence) noexcept;
 
  private:
   Sequence* current();
@@ -35,10 +40,13 @@ class SparsePrefill {
   void finish(Sequence& sequence);
   void make_sparse(Sequence& sequence);
   void make_dense(Sequence& sequence, DenseReason reason) noexcept;
+  bool drafts_with_scorer(const Run& run) const noexcept;
   int n_cached(const Sequence& sequence);
   int n_rows() const noexcept;
 
   EngineState& state_;
+  const Speculation& speculation_;
+  std::unique_ptr<PromptScorer> scorer_;  // null: there is none
   const Clock& clock_;
   bool takes_gaps_;
   PromptCostFit model_;

@@ -10,7 +10,6 @@
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
-#include "engine/step/step.h"
 
 namespace imp {
 namespace {
@@ -23,8 +22,7 @@ std::unique_ptr<Drafter> make_drafter(const std::string& name, std::size_t numbe
 }  // namespace
 
 Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters drafters, const Clock& clock)
-    : state_(state), clock_(clock), max_logits_rows_(max_logits_rows), drafters_(state.drafters) {
-  drafters_ = std::move(drafters);
+    : state_(state), clock_(clock), max_logits_rows_(max_logits_rows), drafters_(std::move(drafters)) {
   for (std::size_t i = 0; i < state.options.drafters.size(); ++i) {
     const std::string& wanted = state.options.drafters[i];
     // A drafter that the caller gave has the place of the option of the same name.
@@ -53,6 +51,10 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
   for (DraftRequest& request : requests_) request.guesses.reserve(static_cast<std::size_t>(kLimits.draft_tokens));
   for (std::vector<Round*>* list : {&asked_, &weighed_}) list->reserve(most);
   options_.reserve(most);
+}
+
+bool Speculation::has_drafter(std::string_view name) const noexcept {
+  return std::ranges::any_of(drafters_, [name](const auto& drafter) { return drafter->name() == name; });
 }
 
 void Speculation::extend(StepPlan& plan) {

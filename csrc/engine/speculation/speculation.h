@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/schedule/engine_state.h"
 #include "engine/speculation/draft_control.h"
 #include "engine/speculation/drafter.h"
+#include "engine/step/step.h"
 
 namespace imp {
 
@@ -33,6 +35,7 @@ class Speculation {
   Speculation(EngineState& state, int max_logits_rows, Drafters drafters, const Clock& clock);
 
   bool is_on() const noexcept { return !drafters_.empty(); }
+  bool has_drafter(std::string_view name) const noexcept;
   // Appends guesses to the sequences that decode in this step, and rows to evaluate them to the plan.
   void extend(StepPlan& plan);
   // Asks the text side for guesses, for the runs that await a mask. `first_event`: the first event of the completed
@@ -48,6 +51,8 @@ class Speculation {
   void observe(Step& step);
   // Makes the same block copies in the drafters' caches.
   void copy_blocks(std::span<const BlockCopy> copies);
+  // The sequence ends: frees what the drafters keep of it.
+  void forget(const Sequence& sequence) noexcept;
   // Frees what the drafters keep of sequences that have ended.
   void flush();
   // The most guesses of a step.
@@ -91,7 +96,7 @@ class Speculation {
   const Clock& clock_;
   std::int64_t draft_ns_ = 0;  // of this step: choosing and making guesses
   int max_logits_rows_;
-  Drafters& drafters_;  // of the state
+  Drafters drafters_;  // in the order in which they are asked
   DraftControl control_;
   std::vector<Round> rounds_;  // of the last step; the first n_rounds_
   std::size_t n_rounds_ = 0;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "engine/speculation/speculation.h"
-#include "engine/step/step.h"
 
 namespace imp {
 
@@ -31,6 +30,10 @@ void Speculation::observe(Step& step) {
 
 void Speculation::copy_blocks(std::span<const BlockCopy> copies) {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->copy_blocks(copies);
+}
+
+void Speculation::forget(const Sequence& sequence) noexcept {
+  for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->forget(sequence);
 }
 
 void Speculation::flush() {
