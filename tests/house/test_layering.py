@@ -10,6 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "service" / "imp_service"
 
+# The folders of csrc/engine, from the ground up: each may include those before it.
+ENGINE = [f"engine/{name}" for name in ("data", "kv", "sequence", "schedule", "step", "speculation", "sparse", "run")]
 # Folder of csrc -> other folders that it may include.
 MAY_INCLUDE = {
     "base": set(),
@@ -18,14 +20,14 @@ MAY_INCLUDE = {
     "backend": {"tensor", "base"},
     "backend/cpu": {"backend", "tensor", "base"},
     "backend/cuda": {"backend", "tensor", "base"},
-    "model": {"model/weights", "model/layer", "model/arch", "model/config", "backend", "files", "tensor", "base"},
     "model/config": {"backend", "tensor", "base"},
     "model/arch": {"model/config", "backend", "files", "tensor", "base"},
     "model/layer": {"model/config", "backend", "tensor", "base"},
     "model/weights": {"model/layer", "model/arch", "model/config", "backend", "files", "tensor", "base"},
-    "engine": {"model", "backend", "tensor", "base"},
+    "model": {"model/weights", "model/layer", "model/arch", "model/config", "backend", "files", "tensor", "base"},
+    **{room: {"model", "backend", "tensor", "base", *ENGINE[:n]} for n, room in enumerate(ENGINE)},
     "bindings": {
-        "engine",
+        *ENGINE,
         "model",
         "model/arch",
         "model/config",
@@ -216,8 +218,11 @@ def test_hon_16_package_rooms_import_only_what_they_may() -> None:
         ("base/error.cpp", '#include "tensor/dtype.h"'),
         ("model/decoder.cpp", '#include "backend/cpu/cpu_backend.h"'),
         ("backend/cpu/norm.cpp", '#include "backend/cuda/device/launch.cuh"'),
-        ("backend/backend.h", '#include "backend/cpu/lanes/lanes.h"'),
-        ("engine/step_executor.cpp", '#include "files/model_file.h"'),
+        ("backend/backend.h", '#include "backend/cpu/lanes.h"'),
+        ("engine/step/step_executor.cpp", '#include "files/model_file.h"'),
+        ("engine/speculation/speculation.cpp", '#include "engine/run/engine.h"'),
+        ("engine/kv/kv_blocks.cpp", '#include "engine/sequence/sequence.h"'),
+        ("model/decoder.cpp", '#include "engine/data/limits.h"'),
         ("model/layer/attention.cpp", '#include "model/decoder.h"'),
         ("model/config/validate.cpp", '#include "model/arch/registry.h"'),
         ("bindings/module.cpp", '#include "native/script/script_model.h"'),
