@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from bench.make_model import MODELS, make_model
-from support.command_line import FOUND_IN
+from make_model import MODELS, make_model
+from support.offered_commands import compared
 
 
 def test_imp_and_openvino_are_compared_case_by_case(tmp_path: Path) -> None:
     pytest.importorskip("openvino_genai", reason="OpenVINO GenAI is not installed")
     model = make_model(MODELS["tiny"], "q4_k_m", tmp_path / "tiny.gguf")
-    command = [sys.executable, str(Path(__file__).with_name("compare_peers")), str(model), "--quick", "--threads", "1"]
-    options = ["--reps", "1", "--engines", "openvino", "--json", str(tmp_path / "report.json")]
-    environment = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
-    ran = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    report = json.loads((tmp_path / "report.json").read_text())
+    words = ("--quick", "--threads", "1", "--reps", "1", "--engines", "openvino")
+    _, report = compared("peers", model, *words, report=tmp_path / "report.json")
     assert (report["complete"], report["left_out"]) == (True, {})
     assert [start["engine"] for start in report["starts"]] == ["imp", "openvino"]
     cases = [(case["kind"], case["tokens"], case["batch"], case["depth"]) for case in report["cases"]]

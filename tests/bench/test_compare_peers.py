@@ -1,34 +1,36 @@
 """Models of random weights have the types in their names; imp is compared with llama.cpp on one of them."""
 
 import dataclasses
-import json
 import os
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
 
-from bench.compare_peers.engines.llama_bench_engine import LlamaBenchEngine
-from bench.compare_peers.engines.protocol import RefusedError, Task
-from bench.compare_peers.goals import PEAK_MEMORY, scaling, verdicts
-from bench.compare_peers.outcome import Outcome, Round, Sample
-from bench.compare_peers.rounds import compare
-from bench.compare_peers.scenarios import QUICK
-from bench.family_shapes import FAMILIES, VOCABULARY, family
-from bench.make_model import MODELS, make_model
+from compare.ceiling import LeastWork
+from compare.family_shapes import FAMILIES, VOCABULARY, family
+from compare.outcome import Outcome, Round, Run, Sample
+from compare.peers.engines.llama_bench_engine import LlamaBenchEngine
+from compare.peers.engines.protocol import Task
+from compare.peers.goals import scaling, verdicts
+from compare.peers.starts import PEAK_MEMORY
+from compare.refused import RefusedError
+from compare.rounds import Rules, compare
 from imp_service.core.bench.cases import Case
+from imp_service.core.bench.work import Work
 from imp_service.core.synthetic import DEVIATION
+from make_model import MODELS, make_model, vocabulary
 from support.command_line import FOUND_IN
+from support.offered_commands import TOOLS, compared, rectangles
 
 pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
 from support.llama_cpp_peer import AMX_NOTE, has_amx
 
-HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
 
 
@@ -36,7 +38,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model that the command writes."""
     path = tmp_path_factory.mktemp("models") / "tiny.gguf"
-    command = [sys.executable, str(HERE / "make_model.py"), "tiny", "q4_k_m", "-o", str(path)]
+    command = [sys.executable, str(TOOLS / "make_model.py"), "tiny", "q4_k_m", "-o", str(path)]
     subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=True)
     return path
 
@@ -58,8 +60,6 @@ def test_a_model_has_its_types_and_its_weights_their_sizes(model: Path, tmp_path
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_vocabularies_have_the_real_sizes_and_no_word_twice(name: str) -> None:
-    from bench.make_model import vocabulary
-
     shape = MODELS[name]
     found = vocabulary(shape)
     tokens = found["tokenizer.ggml.tokens"]
@@ -77,12 +77,8 @@ def test_llama_cpp_splits_words_by_the_vocabulary(model: Path) -> None:
 
 @pytest.mark.long
 def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path) -> None:
-    files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
-    command = [sys.executable, str(HERE / "compare_peers"), str(model), "--quick", "--threads", "1", "--reps", "1"]
-    options = ["--engines", "llama.cpp", "--json", str(files["json"]), "--svg", str(files["svg"])]
-    ran = subprocess.run([*command, *options], env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    report = json.loads(files["json"].read_text())
+    svg, words = tmp_path / "report.svg", ("--quick", "--threads", "1", "--reps", "1", "--engines", "llama.cpp")
+    _, report = compared("peers", model, *words, "--svg", svg, report=tmp_path / "report.json")
     assert report["complete"]
     assert report["left_out"] == {}
     assert [start["engine"] for start in report["starts"]] == ["imp", "llama.cpp"]
@@ -96,67 +92,81 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
             ours["tokens_per_s"]["samples"], [tokens / sample["seconds"] for sample in ours["samples"]]
         )
         seconds = [[sample["seconds"] for sample in engine["samples"]] for engine in (theirs, ours)]
-        np.testing.assert_allclose(theirs["imp_ratio"]["samples"], np.divide(*seconds))
+        np.testing.assert_allclose(theirs["imp_ratio"]["tokens_per_s"]["samples"], np.divide(*seconds))
         assert case["refusals"] == {}
     ours = report["starts"][0]
     assert ours["planned_bytes"] > ours["file_bytes"]
     peak = ours["peak_bytes"]["median"] / ours["planned_bytes"]
     assert [(goal["found"], goal["met"]) for goal in ours["goals"]] == [(peak, peak <= PEAK_MEMORY)]
     assert [start["goals"] for start in report["starts"][1:]] == [[]]
-    bars = ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect")
-    assert len(list(bars)) == 1 + 2 * len(cases)
+    assert rectangles(svg) == 1 + 2 * len(cases)
 
 
 @pytest.mark.long
 def test_what_was_measured_before_a_failure_is_written(model: Path, tmp_path: Path) -> None:
-    files = {option: tmp_path / f"report.{option}" for option in ("json", "svg")}
-    command = [sys.executable, str(HERE / "compare_peers"), str(model), "--quick", "--threads", "1,1000000"]
+    svg = tmp_path / "report.svg"
     sizes = ["--engines", "imp", "--prefill", "16", "--depths", "0", "--batches", "1", "--decode", "2", "--reps", "1"]
-    options = [*sizes, "--json", str(files["json"]), "--svg", str(files["svg"])]
-    ran = subprocess.run([*command, *options], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    words = ["--quick", "--threads", "1,1000000", *sizes, "--svg", svg]
+    ran, report = compared("peers", model, *words, report=tmp_path / "report.json")
     assert ran.returncode == 1
     assert ran.stderr.startswith("imp: ")
     assert "device.threads" in ran.stderr
-    report = json.loads(files["json"].read_text())
     assert not report["complete"]
     assert [start["threads"] for start in report["starts"]] == [1]
     assert [case["kind"] for case in report["cases"]] == ["prefill", "decode"]
-    bars = ET.fromstring(files["svg"].read_text()).iter("{http://www.w3.org/2000/svg}rect")
-    assert len(list(bars)) == 1 + len(report["cases"])
+    assert rectangles(svg) == 1 + len(report["cases"])
 
 
 class FakeEngine:
-    """An engine that records its requests and refuses one of them."""
+    """An engine that records what it is asked, and refuses all cases if `refused` says why."""
 
-    def __init__(self, name: str, refused: str = "") -> None:
-        self.name, self.refused = name, refused
+    def __init__(self, name: str, refused: str = "", others: Sequence[float] = (0.0, 0.0)) -> None:
+        self.name, self.refused, self.others = name, refused, list(others)
         self.asked: list[str] = []
 
-    def ask(self, do: str, _case: Case | None = None) -> dict[str, float]:
-        self.asked.append(do)
-        if do == self.refused:
-            raise RefusedError(f"no {do}")
-        return {"bytes": 1.0}
+    def prepare(self, _: Case) -> None:
+        self.asked.append("prepare")
+        if self.refused:
+            raise RefusedError(self.refused)
 
-    def timed_run(self) -> tuple[float, float]:
-        self.ask("run")
-        return 1.0, 0.0
+    def run(self, _: Case) -> Run:
+        self.asked.append("run")
+        return Run(1.0, self.others.pop(0))
+
+    def release(self) -> None:
+        self.asked.append("release")
 
 
-def test_an_engine_refused_in_preparing_or_warming_up_is_released() -> None:
-    engines = [FakeEngine("imp"), FakeEngine("large", "prepare"), FakeEngine("slow", "run")]
-    outcome = compare(Case("prefill", 1, 16), engines, QUICK, lambda _: None)
-    assert outcome.refusals == {"large": "no prepare", "slow": "no run"}
-    assert engines[1].asked == ["prepare", "release"]
-    assert engines[2].asked == ["prepare", "run", "release"]
-    assert engines[0].asked.count("release") == 1
+def outcome_with(*engines: FakeEngine) -> Outcome:
+    """Compares engines in two quiet rounds."""
+    work = LeastWork(1, "int8", [Work(1, 1, 1)])
+    rates = {"bytes": 1.0, "int8": 1.0}
+    return compare(Case("prefill", 1, 16), engines, work, lambda: rates, Rules(2, others=0.1), lambda _: None)
+
+
+def test_an_engine_that_refuses_a_case_is_released() -> None:
+    imp, large = FakeEngine("imp"), FakeEngine("large", "too large")
+    assert outcome_with(imp, large).refusals == {"large": "too large"}
+    assert imp.asked == ["prepare", "run", "run", "release"]
+    assert large.asked == ["prepare", "release"]
+    with pytest.raises(RefusedError, match="prefill 16, 1 thread: too large"):
+        outcome_with(FakeEngine("imp", "too large"))
+
+
+def test_disturbed_rounds_are_repeated_and_left_out() -> None:
+    """The clock's error counts as quiet. The engine that goes first alternates."""
+    outcome = outcome_with(FakeEngine("imp", others=[0.0, 0.2, 0.0]), FakeEngine("peer", others=[0.12, 0.0, 0.0]))
+    assert [list(each.samples) for each in outcome.rounds] == [["imp", "peer"], ["imp", "peer"]]
+    assert (outcome.n_disturbed, outcome.is_disturbed) == (1, False)
+    busy = outcome_with(FakeEngine("imp", others=[0.9, 0.5, 0.8, 0.4, 0.7, 0.6]))
+    assert [each.others for each in busy.rounds] == [0.4, 0.5]
+    assert (busy.n_disturbed, busy.is_disturbed) == (6, True)
 
 
 def outcome_of(case: Case, seconds: dict[str, float], peak: str = "int8") -> Outcome:
     """Returns the outcome of one round whose work takes 1 s at the ceiling."""
-    rates = {"bytes": 1e9, peak: 1e12}
-    samples = {name: Sample(taken, rates, 0.0, is_disturbed=False) for name, taken in seconds.items()}
-    return Outcome(case, {"tokens": 100.0, "bytes": 1e9, peak: 1e11}, [Round(samples)], 0, {})
+    samples = {name: Sample(Run(taken), {"bytes": 1e9, peak: 1e12}) for name, taken in seconds.items()}
+    return Outcome(case, LeastWork(100.0, peak, [Work(100, 1e9, 1e11)]), [Round(samples)])
 
 
 def test_goals_are_those_of_the_case_and_hold_for_the_best_peer() -> None:

@@ -1,28 +1,23 @@
 """Divergences follow their definition, and engines are close to the weights in the file, not to others."""
 
-import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.compare_quality.divergence import Divergences, Scale, divergences
-from bench.compare_quality.engines.imp_rows import ImpRows
-from bench.compare_quality.engines.reference_rows import ReferenceRows
-from bench.make_model import convert_demo
+from compare.quality.divergence import Divergences, Scale, divergences
+from compare.quality.imp_rows import ImpRows
+from compare.quality.reference_rows import ReferenceRows
 from imp_service.models import demo_model_path
+from make_model import convert_demo
 from support import tolerances
-from support.command_line import FOUND_IN
+from support.offered_commands import compared
 
 pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
 from support.llama_cpp_peer import AMX_NOTE, has_amx
 
-COMMAND = Path(__file__).with_name("compare_quality")
 TEXT = Path(__file__).parents[1] / "data" / "held_out.txt"
 
 
@@ -65,14 +60,10 @@ def test_spreads_of_a_ratio_are_of_the_same_positions() -> None:
 
 @pytest.mark.long
 def test_engines_are_compared_with_the_weights_of_the_file(tmp_path: Path) -> None:
-    path, report = convert_demo("q4_0", tmp_path / "demo.gguf"), tmp_path / "report.json"
+    path = convert_demo("q4_0", tmp_path / "demo.gguf")
     sizes = ["--text", str(TEXT), "--sequences", "2", "--tokens", "24", "--threads", "1", "--kv", "bf16"]
-    ran = subprocess.run(
-        [sys.executable, str(COMMAND), str(path), *sizes, "--json", str(report)],
-        env={**os.environ, "PYTHONPATH": str(FOUND_IN)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    written = json.loads(report.read_text())
+    _, written = compared("quality", path, *sizes, report=tmp_path / "report.json")
+    assert written["complete"]
     assert written["notes"] == ({"llama.cpp": AMX_NOTE} if has_amx() else {})
     (found,) = written["files"]
     engines = {(engine["engine"], engine["kv"]): engine["mean"]["value"] for engine in found["engines"]}

@@ -10,10 +10,8 @@ import pytest
 
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.needed import MUTANTS, TESTING
-from support.offered_commands import ROOT, commands, name_of, ran
+from support.offered_commands import COMPARE, TOOLS, commands, ran, words_of
 from support.release_environment import make_environment
-
-BENCH = ROOT / "tests" / "bench"
 
 
 @pytest.fixture(scope="module")
@@ -43,39 +41,36 @@ def test_pkg_5_the_environments_have_what_a_release_has(bare: Path, with_peers: 
     assert json.loads(ran(Path(sys.executable), shows, *asked[-2:], home=tmp_path).stdout) == list(asked[-2:])
 
 
-@pytest.mark.parametrize("command", commands(), ids=name_of)
-def test_pkg_5_help_needs_no_package_of_the_tests(command: Path, bare: Path, tmp_path: Path) -> None:
-    found = ran(bare, command, "--help", home=tmp_path)
+@pytest.mark.parametrize("command", commands())
+def test_pkg_5_help_needs_no_package_of_the_tests(command: str, bare: Path, tmp_path: Path) -> None:
+    found = ran(bare, *words_of(command), "--help", home=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout.startswith("usage: ")
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("command", "line"),
     [
-        (["tests/parity"], f"imp_service._testing is not installed: {TESTING}"),
-        (["tests/mutants"], f"imp_service._testing is not installed: {MUTANTS}"),
-        (["tests/bench/front_end", "--only", "tokens"], f"imp_service._testing is not installed: {TESTING}"),
-        (["tools/generate_protos.py", "--check"], "grpc_tools is not installed: pip install '.[test]'"),
-        (["tools/generate_stubs.py", "--check"], "pybind11_stubgen is not installed: pip install '.[lint]'"),
+        ("tests/parity", f"imp_service._testing is not installed: {TESTING}"),
+        ("tests/mutants", f"imp_service._testing is not installed: {MUTANTS}"),
+        ("tools/compare front_end --only tokens", f"imp_service._testing is not installed: {TESTING}"),
+        ("tools/generate_protos.py --check", "grpc_tools is not installed: pip install '.[test]'"),
+        ("tools/generate_stubs.py --check", "pybind11_stubgen is not installed: pip install '.[lint]'"),
     ],
-    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
-def test_pkg_5_what_is_missing_is_named_in_one_line(
-    words: list[str], line: str, with_peers: Path, tmp_path: Path
-) -> None:
-    found = ran(with_peers, ROOT / words[0], *words[1:], home=tmp_path)
+def test_pkg_5_what_is_missing_is_named_in_one_line(command: str, line: str, with_peers: Path, tmp_path: Path) -> None:
+    found = ran(with_peers, *words_of(command), home=tmp_path)
     assert found.returncode != 0
     assert found.stderr.endswith(f"{line}\n") and found.stderr.count("\n") == 1
 
 
 def test_pkg_5_a_model_is_written_and_compared(with_peers: Path, tmp_path: Path) -> None:
     model, report = tmp_path / "tiny.gguf", tmp_path / "report.json"
-    made = ran(with_peers, BENCH / "make_model.py", "tiny", "f32", "-o", model, home=tmp_path)
+    made = ran(with_peers, TOOLS / "make_model.py", "tiny", "f32", "-o", model, home=tmp_path)
     assert (made.stderr, made.stdout) == ("", f"{model}\n")
     sizes = ["--threads", "1", "--prefill", "16", "--depths", "0", "--batches", "1", "--decode", "4", "--reps", "1"]
     words = ["--engines", "imp", "--quick", *sizes, "--json", report]
-    compared = ran(with_peers, BENCH / "compare_peers", model, *words, home=tmp_path)
+    compared = ran(with_peers, COMPARE, "peers", model, *words, home=tmp_path)
     assert compared.returncode == 0, compared.stderr
     found = json.loads(report.read_text())
     assert [(case["kind"], case["tokens"], list(case["engines"])) for case in found["cases"]] == [
@@ -89,7 +84,7 @@ def test_pkg_5_spc_30_guesses_are_replaced(bare: Path, tmp_path: Path) -> None:
     replay.write_text(json.dumps({"kind": "text", "prompt": list(range(300, 340)), "answer": list(range(400, 480))}))
     words = [demo_model_path(), "--draft", demo_draft_model_path(), "--replay", replay, "--rates", "0,1,0.5"]
     options = ["--tokens", "80", "--threads", "1", "--always"]
-    found = ran(bare, BENCH / "replace_guesses.py", *words, *options, home=tmp_path)
+    found = ran(bare, COMPARE, "guesses", *words, *options, home=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
     answers = {line["rate"]: line for line in map(json.loads, found.stdout.splitlines()[::2])}
     assert answers[0]["accepted"] == 0 < answers[0]["drafted"]

@@ -29,7 +29,7 @@ from release.build import Tools, build_sdist
 from release.checkout import changelog, read_checkout
 from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, Distribution
 from support.confined import confined
-from support.offered_commands import commands, name_of, ran
+from support.offered_commands import commands, ran, words_of
 from support.patience import HANGS_AFTER
 from support.served import ask, tokens_of
 from support.served_models import built_in
@@ -157,7 +157,7 @@ def test_pkg_2_it_serves_confined_as_a_pod(distribution: Distribution, tmp_path:
 
 def test_pkg_5_the_commands_of_a_checkout_start(distribution: Distribution, tmp_path: Path):
     python = RELEASED / "trial" / distribution.name / "bin" / "python"
-    found = {name_of(command): ran(python, command, "--help", home=tmp_path) for command in commands()}
+    found = {name: ran(python, *words_of(name), "--help", home=tmp_path) for name in commands()}
     failed = {name: each.stderr for name, each in found.items() if each.returncode or not each.stdout}
     assert len(found) > 15 and failed == {}
 

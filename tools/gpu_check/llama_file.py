@@ -23,7 +23,7 @@ def write_random(path: Path, shape: Any, mix: str) -> int:
     from imp_service.core.synthetic import MIXES, metadata, tensors
 
     tests_support("tiny_vocabularies")  # adds its folder to the path
-    maker = import_module("bench.make_model")
+    maker = import_module("make_model")
     writer = gguf.GGUFWriter(path, shape.architecture)
     for key, value in (metadata(shape, mix) | maker.vocabulary(shape)).items():
         if key != "general.architecture":  # the writer has added this key

@@ -18,7 +18,7 @@ from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS, SamplerField
 # Fields of SamplingOptions -> value that changes nothing.
 OFF: Mapping[str, float] = {name: field.default for name, field in SAMPLER_FIELDS.items()}
 # For a model whose file recommends no draw, as nearly all GGUF files do. From the whole vocabulary at temperature 1, a
-# small chat model answered 44 % of simple questions, with these values 61 % (tests/bench/compare_sampling).
+# small chat model answered 44 % of simple questions, with these values 61 % (tools/compare/sampling).
 OWN: Mapping[str, float] = {"temperature": 0.8, "min_p": 0.05}
 # A file that has one of these recommends a draw.
 _DRAW = ("temperature", "top_k", "top_p", "min_p")

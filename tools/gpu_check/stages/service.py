@@ -33,7 +33,7 @@ def write_model(context: Context, folder: Path, end: float) -> Path | None:
     """Writes the model and returns its path; None means the built-in model."""
     path = folder / "random.gguf"
     names = DRY_MODEL if context.is_dry else MODEL
-    command = [sys.executable, str(ROOT / "tests" / "bench" / "make_model.py"), *names, "-o", str(path)]
+    command = [sys.executable, str(ROOT / "tools" / "make_model.py"), *names, "-o", str(path)]
     try:
         done = subprocess.run(command, env=context.environment(), check=False, timeout=0.6 * (end - time.monotonic()))
     except subprocess.TimeoutExpired:

@@ -1,0 +1,1 @@
+"""Comparisons of imp with other engines and servers, on one framework of rounds, goals, tables and reports."""

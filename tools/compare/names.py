@@ -1,0 +1,10 @@
+"""The comparisons, by the words of the command line."""
+
+NAMES = {
+    "peers": "compare.peers.command",
+    "servers": "compare.servers.command",
+    "quality": "compare.quality.command",
+    "sampling": "compare.sampling.command",
+    "guesses": "compare.guesses",
+    "front_end": "compare.front_end.command",
+}
