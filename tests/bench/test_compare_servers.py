@@ -11,8 +11,8 @@ import pytest
 
 from compare.ceiling import Ceiling, LeastWork
 from compare.outcome import Outcome, Round, Run, Sample
+from compare.servers.clients import llama_client
 from compare.servers.goals import FRACTION, TAIL, verdicts
-from compare.servers.http_client import http_client
 from compare.servers.load import Load, figures_of, run_load
 from imp_service.client.bench.measure import LevelRun, RequestResult
 from imp_service.core.bench.work import ModelWork, Work
@@ -68,7 +68,7 @@ def asked_over_http(*chunks: bytes, head: bytes = HEAD) -> tuple[RequestResult, 
     async def run() -> RequestResult:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with http_client(address) as ask:
+            async with llama_client(address) as ask:
                 return await ask([5, 6, 7], 3)
 
     return asyncio.run(run()), asked
@@ -86,12 +86,12 @@ def test_events_are_read_whole_whatever_the_chunks() -> None:
 
 def test_a_refusal_is_a_failure_and_ends_the_comparison() -> None:
     result, _ = asked_over_http(b"busy", head=b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
-    assert result.failure == "HTTP/1.1 503 Service Unavailable"
+    assert result.failure == "HTTP_503"
 
     async def refused(_prompt: list[int], _n_tokens: int) -> RequestResult:
         return result
 
-    with pytest.raises(RuntimeError, match=r"2 clients, 8 . 4 tokens: HTTP/1.1 503"):
+    with pytest.raises(RuntimeError, match=r"2 clients, 8 . 4 tokens: HTTP_503"):
         asyncio.run(run_load(Load(2, 8, 4, requests=1), 100, refused))
 
 

@@ -21,11 +21,9 @@ from pathlib import Path
 from compare.caches import kv_bytes, room_of
 from compare.outcome import IMP, Run
 from compare.processes import OtherProcesses, settle
+from compare.servers.clients import grpc_client, llama_client, openai_client
 from compare.servers.goals import LLAMA_SERVER
-from compare.servers.grpc_client import grpc_client
-from compare.servers.http_client import http_client
 from compare.servers.load import NATIVE, OPENAI, Ask, Load, figures_of, run_load
-from compare.servers.openai_client import openai_client
 from imp_service.client.bench.measure import LevelRun
 from support.patience import HANGS_AFTER
 from support.process_numbers import thread_seconds
@@ -132,7 +130,7 @@ def llama_server(binary: Path, path: Path, threads: int, load: Load, vocab_size:
             wait_for_health(port, process, Path(errors.name))
             seconds = time.perf_counter() - started
             address = f"127.0.0.1:{port}"
-            clients = {NATIVE: partial(http_client, address), OPENAI: partial(openai_client, address)}
+            clients = {NATIVE: partial(llama_client, address), OPENAI: partial(openai_client, address)}
             yield Server(LLAMA_SERVER, process.pid, seconds, vocab_size, clients)
         finally:
             process.kill()
