@@ -16,8 +16,7 @@ from compare.family_shapes import FAMILIES, VOCABULARY, family
 from compare.outcome import Outcome, Round, Run, Sample
 from compare.peers.engines.llama_bench_engine import LlamaBenchEngine
 from compare.peers.engines.protocol import Task
-from compare.peers.goals import scaling, verdicts
-from compare.peers.starts import PEAK_MEMORY
+from compare.peers.goals import PEAK_MEMORY, scaling, verdicts
 from compare.refused import RefusedError
 from compare.rounds import Rules, compare
 from imp_service.core.bench.cases import Case
@@ -81,11 +80,12 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
     _, report = compared("peers", model, *words, "--svg", svg, report=tmp_path / "report.json")
     assert report["complete"]
     assert report["left_out"] == {}
-    assert [start["engine"] for start in report["starts"]] == ["imp", "llama.cpp"]
-    assert [start.get("note") for start in report["starts"]] == [None, AMX_NOTE if has_amx() else None]
-    cases = [(case["kind"], case["tokens"], case["batch"], case["depth"]) for case in report["cases"]]
+    assert report["notes"] == ({"llama.cpp": AMX_NOTE} if has_amx() else {})
+    start, *measured = report["cases"]
+    assert (start["kind"], start["threads"], list(start["engines"])) == ("start", 1, ["imp", "llama.cpp"])
+    cases = [(case["kind"], case["tokens"], case["batch"], case["depth"]) for case in measured]
     assert cases == [("prefill", 64, 1, 0), ("decode", 8, 1, 0), ("decode", 8, 1, 48), ("decode", 8, 4, 0)]
-    for case in report["cases"]:
+    for case in measured:
         ours, theirs = (case["engines"][name] for name in ("imp", "llama.cpp"))
         tokens = case["tokens"] if case["kind"] == "prefill" else case["batch"] * (case["tokens"] - 1)
         np.testing.assert_allclose(
@@ -94,12 +94,14 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
         seconds = [[sample["seconds"] for sample in engine["samples"]] for engine in (theirs, ours)]
         np.testing.assert_allclose(theirs["imp_ratio"]["tokens_per_s"]["samples"], np.divide(*seconds))
         assert case["refusals"] == {}
-    ours = report["starts"][0]
-    assert ours["planned_bytes"] > ours["file_bytes"]
-    peak = ours["peak_bytes"]["median"] / ours["planned_bytes"]
-    assert [(goal["found"], goal["met"]) for goal in ours["goals"]] == [(peak, peak <= PEAK_MEMORY)]
-    assert [start["goals"] for start in report["starts"][1:]] == [[]]
-    assert rectangles(svg) == 1 + 2 * len(cases)
+    planned, file, peak = (
+        start["engines"]["imp"][name]["median"] for name in ("planned_bytes", "file_bytes", "peak_bytes")
+    )
+    assert planned > file
+    assert [(goal["found"], goal["met"]) for goal in start["goals"]] == [
+        (peak / planned, peak / planned <= PEAK_MEMORY)
+    ]
+    assert rectangles(svg) == 1 + 2 * len(report["cases"])
 
 
 @pytest.mark.long
@@ -112,8 +114,9 @@ def test_what_was_measured_before_a_failure_is_written(model: Path, tmp_path: Pa
     assert ran.stderr.startswith("imp: ")
     assert "device.threads" in ran.stderr
     assert not report["complete"]
-    assert [start["threads"] for start in report["starts"]] == [1]
-    assert [case["kind"] for case in report["cases"]] == ["prefill", "decode"]
+    assert [(case["kind"], case["threads"]) for case in report["cases"]] == [
+        ("start", 1), ("prefill", 1), ("decode", 1),
+    ]  # fmt: skip
     assert rectangles(svg) == 1 + len(report["cases"])
 
 

@@ -10,7 +10,7 @@ from compare.ceiling import LeastWork, Rates
 from imp_service.core.bench.report import Spread
 
 IMP = "imp"
-SPEED = "tokens_per_s"
+SPEED, SECONDS = "tokens_per_s", "seconds"
 
 
 class Case(Protocol):
@@ -40,15 +40,14 @@ class Sample:
     rates: Rates
     is_disturbed: bool = False
 
-    def figure(self, name: str, work: LeastWork) -> float:
-        """Returns the speed, or a figure of the run."""
-        return work.tokens / self.run.seconds if name == SPEED else self.run.figures[name]
+    def figures(self, work: LeastWork) -> dict[str, float]:
+        """Returns the speed, the time and the figures of the run."""
+        return {SPEED: work.tokens / self.run.seconds, SECONDS: self.run.seconds, **self.run.figures}
 
     def as_json(self, work: LeastWork) -> dict[str, object]:
         """Returns all numbers of the sample."""
-        facts = {"seconds": self.run.seconds, "rates": self.rates, "others": self.run.others}
-        ceiling = {"ceiling_tokens_per_s": work.tokens_per_s(self.rates), "is_disturbed": self.is_disturbed}
-        return {**facts, **ceiling, **self.run.figures}
+        facts = {"rates": self.rates, "others": self.run.others, "is_disturbed": self.is_disturbed}
+        return {**self.figures(work), **facts, "ceiling_tokens_per_s": work.tokens_per_s(self.rates)}
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class Outcome:
 
     def spread(self, engine: str, figure: str = SPEED) -> Spread:
         """Returns a figure over the rounds."""
-        return Spread.of(round_.samples[engine].figure(figure, self.work) for round_ in self.rounds)
+        return Spread.of(round_.samples[engine].figures(self.work)[figure] for round_ in self.rounds)
 
     def ratio(self, peer: str, figure: str = SPEED) -> Spread:
         """Returns the ratio of imp's figure to the peer's in each round."""
@@ -115,11 +114,13 @@ class Outcome:
 
     def as_json(self) -> dict[str, object]:
         """Returns all numbers, with the samples of the rounds."""
-        figures = [SPEED, *self.rounds[0].samples[IMP].run.figures]
+        figures = {name: sample.figures(self.work).keys() for name, sample in self.rounds[0].samples.items()}
         engines = {
             name: {
-                **{figure: self.spread(name, figure).as_json() for figure in figures},
-                "imp_ratio": {figure: self.ratio(name, figure).as_json() for figure in figures},
+                **{figure: self.spread(name, figure).as_json() for figure in figures[name]},
+                "imp_ratio": {
+                    figure: self.ratio(name, figure).as_json() for figure in figures[IMP] if figure in figures[name]
+                },
                 "ceiling_fraction": self.fraction(name).as_json(),
                 "samples": [round_.samples[name].as_json(self.work) for round_ in self.rounds],
             }

@@ -22,13 +22,14 @@ class Report:
     """The results of a comparison. They are written at the end of the block; without results, files stay as they are.
 
     `rows` are further results: lists of JSON values by name. `facts` are what is true of all results. `left_out`:
-    skipped engines with their reasons.
+    skipped engines with their reasons. `notes`: what restricts an engine.
     """
 
     def __init__(self, comparison: str, arguments: Namespace, **facts: object) -> None:
         self.facts: dict[str, object] = {"schema": SCHEMA, "comparison": comparison, **facts}
         self.rows: dict[str, list[Any]] = defaultdict(list)
         self.left_out: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
         self.outcomes: list[Outcome] = []
         self._json: Path | None = arguments.json
         self._svg: Path | None = getattr(arguments, "svg", None)
@@ -45,8 +46,8 @@ class Report:
         if not self.rows:
             return
         if self._json is not None:
-            content = {**self.facts, "machine": machine(), "complete": kind is None, "left_out": self.left_out}
-            self._json.write_text(json.dumps(content | self.rows, indent=1) + "\n")
+            told = {"machine": machine(), "complete": kind is None, "left_out": self.left_out, "notes": self.notes}
+            self._json.write_text(json.dumps(self.facts | told | self.rows, indent=1) + "\n")
         if self._svg is not None:
             self._svg.write_text(chart(Path(str(self.facts["model"])).stem, self.outcomes))
 

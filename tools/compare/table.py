@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from compare.goals import Verdict, verdict_line
-from compare.outcome import IMP, Outcome
+from compare.outcome import IMP, SPEED, Outcome
 from imp_service.core.bench.report import Spread
 
 # A heading and a width. Negative: to the left.
@@ -34,15 +34,15 @@ class OutcomeTable(Table):
         super().__init__([*SPEEDS, ("of ceiling", 10), *(column for column, _ in more)])
         self._cells = [cell for _, cell in more]
 
-    def lines(self, outcome: Outcome, verdicts: Sequence[Verdict]) -> list[str]:
-        """Returns the rows, and remarks on goals, refusals and disturbances."""
+    def lines(self, outcome: Outcome, verdicts: Sequence[Verdict], figure: str = SPEED) -> list[str]:
+        """Returns the rows with a figure in place of the speed, and remarks on goals, refusals and disturbances."""
         rows = []
         for name in outcome.engines:
             ratio = "" if name == IMP else times(outcome.ratio(name))
             fraction = f"{100 * outcome.fraction(name).median:.0f} %"
             cells = (cell(outcome, name) for cell in self._cells)
             label = outcome.case.label if name == IMP else ""
-            rows.append(self.row(label, name, *numbers(outcome.spread(name)), ratio, fraction, *cells))
+            rows.append(self.row(label, name, *numbers(outcome.spread(name, figure)), ratio, fraction, *cells))
         remarks = [verdict_line(verdicts)] if verdicts else []
         remarks += [f"{name:13} refused: {why}" for name, why in outcome.refusals.items()]
         if outcome.is_disturbed:

@@ -19,21 +19,32 @@ from pathlib import Path
 from compare.caches import room_of
 from compare.ceiling import Ceiling, LeastWork
 from compare.options import add_round_options, parser_of
-from compare.outcome import IMP
+from compare.outcome import IMP, SECONDS, SPEED, Outcome
 from compare.peers.engine_process import EngineProcess, engine_process
 from compare.peers.engines.protocol import ENGINES, Task
 from compare.peers.goals import scaling, verdicts
 from compare.peers.scenarios import QUICK, Scenarios
-from compare.peers.starts import compare_starts
+from compare.peers.starts import Start, StartedEngine
 from compare.report import Report, processor
-from compare.rounds import Rules, ShowProgress, compare
+from compare.rounds import Engine, Rules, ShowProgress, compare
 from compare.table import OutcomeTable
 from imp_service import _core
 from imp_service.cli.arguments import integers, positive_integer, positive_integers
 from imp_service.cli.progress import Progress
 from imp_service.core.bench.cases import Case
 
-TABLE = OutcomeTable((("", 0), lambda outcome, name: "the best peer" if name == outcome.best_peer else ""))
+MIB = 1024**2
+
+
+def remark(outcome: Outcome, name: str) -> str:
+    """Returns the last cell of an engine: the memory of a start, or that it is the best peer."""
+    if outcome.case.kind != "start":
+        return "the best peer" if name == outcome.best_peer else ""
+    peak, size = (outcome.spread(name, figure).median for figure in ("peak_bytes", "file_bytes"))
+    return f"peak {peak / MIB:.0f} MiB ({peak / size:.2f} × the file)"
+
+
+TABLE = OutcomeTable((("", 0), remark))
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,8 @@ def main(words: Sequence[str]) -> None:
         print(verdict.words)
     for name, why in report.left_out.items():
         print(f"{name}: left out: {why}")
+    for name, note in report.notes.items():
+        print(f"{name}: {note}")
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -104,30 +117,32 @@ def compare_at(report: Report, threads: int, asked: Asked, progress: Progress) -
     cases = [case for case in asked.scenarios.cases(threads) if case.context <= context]
     kv_tokens = max(case.batch * room_of(case.context + 1) for case in cases)
     task = Task(path, threads, kv_tokens, len(metadata["tokenizer.ggml.tokens"]), asked.llama_bench)
-    starts, refusals = compare_starts(task, asked.engines, asked.rules.reps, progress.show)
-    progress.clear()
-    report.left_out |= refusals
-    for start in starts:
-        report.rows["starts"].append(start.as_json())
-        print("\n".join(start.lines(TABLE, starts[0])), flush=True)
     ceiling = Ceiling.of(path, sorted(os.sched_getaffinity(0))[:threads])
+
+    def measure(case: Case | Start, engines: Sequence[Engine]) -> Outcome:
+        outcome = compare(case, engines, work_of(case, ceiling), ceiling.probe, asked.rules, progress.show)
+        progress.clear()
+        found = verdicts(outcome)
+        print("\n".join(TABLE.lines(outcome, found, SECONDS if case.kind == "start" else SPEED)), flush=True)
+        report.add(outcome, found)
+        return outcome
+
+    started = [StartedEngine(name, task) for name in asked.engines]
+    start = measure(Start(threads), started)
+    report.left_out |= start.refusals
+    report.notes |= {engine.name: engine.note for engine in started if engine.note is not None}
     with ExitStack() as held:
-        engines = opened(held, task, [start.engine for start in starts], progress.show)
+        engines = opened(held, task, start.engines, progress.show)
         for case in cases:
-            work = work_of(case, ceiling)
-            outcome = compare(case, engines, work, ceiling.probe, asked.rules, progress.show)
-            progress.clear()
-            found = verdicts(outcome)
-            print("\n".join(TABLE.lines(outcome, found)), flush=True)
-            report.add(outcome, found)
+            measure(case, engines)
 
 
-def work_of(case: Case, ceiling: Ceiling) -> LeastWork:
+def work_of(case: Case | Start, ceiling: Ceiling) -> LeastWork:
     """Returns the least that a case reads and computes."""
-    if case.kind == "prefill":
-        work = ceiling.prefill(case.tokens)
-    else:
+    if case.kind == "decode":
         work = ceiling.model.decode(case.batch, case.depth, case.tokens)
+    else:
+        work = ceiling.prefill(1 if case.kind == "start" else case.tokens)
     return ceiling.work(work.tokens, [work])
 
 

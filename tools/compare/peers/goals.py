@@ -55,12 +55,17 @@ GOALS = (
     Goal("decode", INT8 | BF16, depth=(4096, MANY), batch=(1, 1), in_best=1.5, in_llama_cpp=3.0, fraction=0.85),
     Goal("decode", INT8, depth=(0, 0), batch=(4, MANY), in_best=1.8, fraction=0.50),
 )  # fmt: skip
+# Peak memory of a process, relative to the file plus the planned cache and scratch.
+PEAK_MEMORY = 1.10
 # Prefill speed per thread with several threads, relative to one thread.
 PER_THREAD = 0.95
 
 
 def verdicts(outcome: Outcome) -> list[Verdict]:
     """Returns a verdict on each goal of the case, against the peers that ran it."""
+    if outcome.case.kind == "start":
+        found = outcome.spread(IMP, "peak_bytes").median / outcome.spread(IMP, "planned_bytes").median
+        return [Verdict("file, cache and scratch, at the peak of memory", found, PEAK_MEMORY, is_least=False)]
     best, found = outcome.best_peer, []
     for goal in (goal for goal in GOALS if goal.is_for(outcome.case, outcome.work.peak)):
         is_alone = outcome.case.threads == 1

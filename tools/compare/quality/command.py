@@ -32,10 +32,10 @@ def main(words: Sequence[str]) -> None:
     with needs(PEERS):
         from compare.llama_contexts import note
     print(TABLE.heading, flush=True)
-    notes = {"llama.cpp": told} if (told := note()) else {}
-    for engine, text in notes.items():
-        print(f"{engine}: {text}", flush=True)
-    with Report("quality", arguments, notes=notes) as report:
+    with Report("quality", arguments) as report:
+        if told := note():
+            report.notes["llama.cpp"] = told
+            print(f"llama.cpp: {told}", flush=True)
         for path in arguments.models:
             comparison = compare(path, arguments)
             print("\n".join(lines(comparison)), flush=True)
