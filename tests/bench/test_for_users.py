@@ -55,6 +55,7 @@ def test_pkg_5_help_needs_no_package_of_the_tests(command: str, bare: Path, tmp_
         ("tests/mutants", f"imp_service._testing is not installed: {MUTANTS}"),
         ("tools/compare front_end --only tokens", f"imp_service._testing is not installed: {TESTING}"),
         ("tools/generate_protos.py --check", "grpc_tools is not installed: pip install '.[test]'"),
+        ("tools/generate_sync.py --check", "ruff is not installed: pip install '.[lint]'"),
         ("tools/generate_stubs.py --check", "pybind11_stubgen is not installed: pip install '.[lint]'"),
     ],
 )

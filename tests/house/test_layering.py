@@ -218,7 +218,7 @@ def test_hon_16_package_rooms_import_only_what_they_may() -> None:
         ("base/error.cpp", '#include "tensor/dtype.h"'),
         ("model/decoder.cpp", '#include "backend/cpu/cpu_backend.h"'),
         ("backend/cpu/norm.cpp", '#include "backend/cuda/device/launch.cuh"'),
-        ("backend/backend.h", '#include "backend/cpu/lanes.h"'),
+        ("backend/backend.h", '#include "backend/cpu/lanes/lanes.h"'),
         ("engine/step/step_executor.cpp", '#include "files/model_file.h"'),
         ("engine/speculation/speculation.cpp", '#include "engine/run/engine.h"'),
         ("engine/kv/kv_blocks.cpp", '#include "engine/sequence/sequence.h"'),

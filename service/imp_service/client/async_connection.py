@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import grpc
 
+from ..pb.inference_pb2_grpc import InferenceServiceStub
+from ..pb.model_pb2_grpc import ModelServiceStub
+from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from .connection import LAST_CALLS_SECONDS, Metadata
 from .failure import CallFailure, failure_of
 from .target import Target, open_async_channel
+
+if TYPE_CHECKING:
+    from ..pb.inference_pb2_grpc import InferenceServiceAsyncStub
+    from ..pb.model_pb2_grpc import ModelServiceAsyncStub
+    from ..pb.tokenizer_pb2_grpc import TokenizerServiceAsyncStub
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -42,6 +51,18 @@ class AsyncConnection:
             self._channel = open_async_channel(self._target)
         return self._channel
 
+    @cached_property
+    def inference(self) -> InferenceServiceAsyncStub:
+        return InferenceServiceStub(self.channel)
+
+    @cached_property
+    def models(self) -> ModelServiceAsyncStub:
+        return ModelServiceStub(self.channel)
+
+    @cached_property
+    def tokenizer(self) -> TokenizerServiceAsyncStub:
+        return TokenizerServiceStub(self.channel)
+
     async def close(self) -> None:
         """Ends every call, but waits a moment for those of start()."""
         await self.wait_for_started()
@@ -52,11 +73,11 @@ class AsyncConnection:
 
     @property
     def has_started(self) -> bool:
-        """Whether work of start() runs."""
+        """Whether a call of start() runs."""
         return bool(self._started)
 
     async def wait_for_started(self) -> None:
-        """Waits a moment for the work of start()."""
+        """Waits a moment for the calls of start()."""
         if self._started:
             await asyncio.wait(self._started, timeout=LAST_CALLS_SECONDS)
 
@@ -72,9 +93,20 @@ class AsyncConnection:
         with self.failures():
             return await method(request, timeout=self._time(timeout), metadata=(*self._metadata, *metadata))
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs it without waiting for its end."""
-        task = asyncio.get_running_loop().create_task(work)
+    def start(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        metadata: Metadata = (),
+    ) -> None:
+        """Makes a call without waiting for its end."""
+
+        async def call() -> None:
+            with suppress(CallFailure):
+                await self.unary(method, request, metadata=metadata)
+
+        task = asyncio.get_running_loop().create_task(call())
         self._started.add(task)  # a loop refers to its tasks weakly
         task.add_done_callback(self._started.discard)
 

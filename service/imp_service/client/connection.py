@@ -3,11 +3,15 @@
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
 
+from ..pb.inference_pb2_grpc import InferenceServiceStub
+from ..pb.model_pb2_grpc import ModelServiceStub
+from ..pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from .failure import failure_of
 from .interrupts import Interruptible
 from .target import Target, open_channel
@@ -46,6 +50,18 @@ class Connection:
     def address(self) -> str:
         """The server, as gRPC names it."""
         return self._target.address
+
+    @cached_property
+    def inference(self) -> InferenceServiceStub:
+        return InferenceServiceStub(self.channel)
+
+    @cached_property
+    def models(self) -> ModelServiceStub:
+        return ModelServiceStub(self.channel)
+
+    @cached_property
+    def tokenizer(self) -> TokenizerServiceStub:
+        return TokenizerServiceStub(self.channel)
 
     @property
     def has_started(self) -> bool:

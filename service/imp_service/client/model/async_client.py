@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 from ...api.arguments import (
     CHAT_PARAMETERS,
@@ -31,10 +31,7 @@ from ...api.replies import StepOutput
 from ...api.reports import LoadReport, ModelInfo
 from ...api.several import Prompts, requests_of
 from ...pb.inference_pb2 import GenerateResponse
-from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
-from ...pb.model_pb2_grpc import ModelServiceStub
-from ...pb.tokenizer_pb2_grpc import TokenizerServiceStub
 from ..async_connection import AsyncConnection, AsyncReplies
 from ..messages.errors import translating_call_failures
 from ..messages.replies import read_load, read_model_info
@@ -45,18 +42,13 @@ from .generations import AsyncGenerations
 from .reception import Reception
 from .session_state import SessionState
 
-if TYPE_CHECKING:
-    from ...pb.inference_pb2_grpc import InferenceServiceAsyncStub
-    from ...pb.model_pb2_grpc import ModelServiceAsyncStub
-    from ...pb.tokenizer_pb2_grpc import TokenizerServiceAsyncStub
-
 
 class AsyncClient:
     """A model behind a server. `connect_async` makes one; close() or an `async with` block ends it.
 
-    It has the methods of `Client`; those that wait are coroutines. It belongs to the event loop of its first call.
-    Cancelling a task cancels its call. Each method takes a `timeout` in seconds, after which the call fails with the
-    reason DEADLINE_EXCEEDED.
+    Each method takes a `timeout` in seconds, after which the call fails with the reason DEADLINE_EXCEEDED.
+
+    It belongs to the event loop of its first call. What waits is a coroutine; cancelling it cancels its call.
     """
 
     def __init__(self, connection: AsyncConnection, model: str = "") -> None:
@@ -76,7 +68,7 @@ class AsyncClient:
         return f"<AsyncClient of {self._connection.address}: its methods that wait are coroutines>"
 
     async def close(self) -> None:
-        """Closes the connection. Whoever still waits for a reply gets an error with the reason CANCELLED."""
+        """Closes the connection. Calls that still wait for a reply raise an error with the reason CANCELLED."""
         self._sessions.release_dropped()
         await self._connection.close()
 
@@ -84,12 +76,13 @@ class AsyncClient:
         """The model and what it can do."""
         with translating_call_failures():
             request = GetModelInfoRequest(model=self._model)
-            return read_model_info(await self._connection.unary(self._models.GetModelInfo, request, timeout=timeout))
+            reply = await self._connection.unary(self._connection.models.GetModelInfo, request, timeout=timeout)
+            return read_model_info(reply)
 
     async def load_report(self, *, timeout: float | None = None) -> LoadReport:
         """How busy the server is."""
         with translating_call_failures():
-            reply = await self._connection.unary(self._models.GetLoad, GetLoadRequest(), timeout=timeout)
+            reply = await self._connection.unary(self._connection.models.GetLoad, GetLoadRequest(), timeout=timeout)
             return read_load(reply.load)
 
     @overload
@@ -102,14 +95,12 @@ class AsyncClient:
     def generate(
         self, prompt: Prompt | GenerationRequest | Prompts, *, timeout: float | None = None, **options: Any
     ) -> AsyncGeneration | AsyncGenerations:
-        """Continues a text, token ids or a conversation. Read it by `async for`, or await its result().
+        """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result.
 
-        A list of texts, or of lists of ids, is several prompts, which run in one batch: await the results().
+        A list of texts, or of lists of ids, is several prompts, which run in one batch: ask for the results.
         """
         asked = requests_of(prompt, options)
-        if isinstance(asked, list):
-            return AsyncGenerations([self._begin(each, timeout) for each in asked])
-        return self._begin(asked, timeout)
+        return self._begin_all(asked, timeout) if isinstance(asked, list) else self._begin(asked, timeout)
 
     @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
     def chat(self, messages: Conversation, *, timeout: float | None = None, **options: Any) -> AsyncGeneration:
@@ -158,7 +149,7 @@ class AsyncClient:
         """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed."""
         with translating_call_failures():
             request = write_tokenize(text, add_special=add_special_tokens, parse_special=parse_special_tokens)
-            reply = await self._connection.unary(self._tokenizer.Tokenize, request, timeout=timeout)
+            reply = await self._connection.unary(self._connection.tokenizer.Tokenize, request, timeout=timeout)
             return list(reply.results[0].token_ids)
 
     async def detokenize(
@@ -167,7 +158,7 @@ class AsyncClient:
         """The text of ids. It leaves out special tokens, unless they are asked for."""
         with translating_call_failures():
             request = write_detokenize(token_ids, special_tokens=special_tokens)
-            reply = await self._connection.unary(self._tokenizer.Detokenize, request, timeout=timeout)
+            reply = await self._connection.unary(self._connection.tokenizer.Detokenize, request, timeout=timeout)
             return reply.texts[0]
 
     def _begin(self, request: GenerationRequest, timeout: float | None) -> AsyncGeneration:
@@ -176,20 +167,9 @@ class AsyncClient:
 
         async def begin() -> AsyncReplies[GenerateResponse]:
             self._sessions.release_dropped()
-            return self._connection.stream(self._inference.Generate, message, metadata=metadata, timeout=timeout)
+            return self._sessions.stream(message, metadata, timeout)
 
         return AsyncGeneration(begin, Reception(request))
 
-    # Made with the channel, by the first call.
-
-    @cached_property
-    def _inference(self) -> InferenceServiceAsyncStub:
-        return InferenceServiceStub(self._connection.channel)
-
-    @cached_property
-    def _models(self) -> ModelServiceAsyncStub:
-        return ModelServiceStub(self._connection.channel)
-
-    @cached_property
-    def _tokenizer(self) -> TokenizerServiceAsyncStub:
-        return TokenizerServiceStub(self._connection.channel)
+    def _begin_all(self, requests: Sequence[GenerationRequest], timeout: float | None) -> AsyncGenerations:
+        return AsyncGenerations([partial(self._begin, request, timeout) for request in requests])

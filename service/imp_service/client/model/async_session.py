@@ -1,4 +1,4 @@
-"""A session on a server, for a task of asyncio: the methods of `Session` as coroutines."""
+"""A session on a server, for tasks of one event loop: the caller decides token by token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ...api.arguments import GENERATION_PARAMETERS, NO_PROMPT, STEP_PARAMETERS, request_of, sampling_of
 from ...api.errors import Error
@@ -17,7 +17,6 @@ from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOpti
 from ...api.replies import StepOutput
 from ...api.shown import session_text
 from ...pb import inference_pb2 as pb
-from ...pb.inference_pb2_grpc import InferenceServiceStub
 from ..async_connection import AsyncConnection, AsyncReplies
 from ..failure import CallFailure
 from ..messages.errors import translating_call_failures
@@ -28,9 +27,6 @@ from .reception import Reception
 from .session_calls import Calls
 from .session_state import SessionState, StepRequest
 
-if TYPE_CHECKING:
-    from ...pb.inference_pb2_grpc import InferenceServiceAsyncStub
-
 T = TypeVar("T")
 
 
@@ -39,21 +35,17 @@ class AsyncSessionServer:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
-        # Sessions that were dropped without close(): a destructor may run anywhere.
+        # Sessions that were dropped without close(). A destructor may run inside gRPC, where a call would never return.
         self.dropped: deque[SessionState] = deque()
 
     @cached_property
-    def _stub(self) -> InferenceServiceAsyncStub:
-        """Made with the channel, by the first call."""
-        return InferenceServiceStub(self._connection.channel)
-
-    @cached_property
     def _methods(self) -> dict[type, Any]:
+        stub = self._connection.inference
         return {
-            pb.PrefillRequest: self._stub.Prefill,
-            pb.DecodeStepRequest: self._stub.DecodeStep,
-            pb.ForkSessionRequest: self._stub.ForkSession,
-            pb.TruncateSessionRequest: self._stub.TruncateSession,
+            pb.PrefillRequest: stub.Prefill,
+            pb.DecodeStepRequest: stub.DecodeStep,
+            pb.ForkSessionRequest: stub.ForkSession,
+            pb.TruncateSessionRequest: stub.TruncateSession,
         }
 
     async def run(self, calls: Calls[T], metadata: Metadata, timeout: float | None) -> T:
@@ -72,19 +64,25 @@ class AsyncSessionServer:
         self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None
     ) -> AsyncReplies[pb.GenerateResponse]:
         """Begins a generation."""
-        return self._connection.stream(self._stub.Generate, message, metadata=metadata, timeout=timeout)
+        return self._connection.stream(self._connection.inference.Generate, message, metadata=metadata, timeout=timeout)
 
     async def release(self, state: SessionState) -> None:
         """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
         request = session_calls.release(state)
         if request is not None:
             with suppress(CallFailure):
-                await self._connection.unary(self._stub.ReleaseSession, request, metadata=state.metadata)
+                method = self._connection.inference.ReleaseSession
+                await self._connection.unary(method, request, metadata=state.metadata)
 
     def release_dropped(self) -> None:
         """Frees sessions that were dropped, without waiting for it."""
         while self.dropped:
-            self._connection.start(self.release(self.dropped.popleft()))
+            state = self.dropped.popleft()
+            request = session_calls.release(state)
+            if request is not None:
+                with suppress(CallFailure):  # the connection is closed
+                    method = self._connection.inference.ReleaseSession
+                    self._connection.start(method, request, metadata=state.metadata)
 
     async def _answer(
         self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None
@@ -114,7 +112,10 @@ class AsyncSessionServer:
 class AsyncSession:
     """A sequence of tokens that its caller extends, forks and truncates. For one task at a time.
 
-    It is what `Session` is; closing it, by close() or an `async with` block, frees it on the server.
+    It holds `position` tokens, and perhaps a pending one: sampled, but not yet evaluated. A step evaluates the tokens
+    that it is given, or the pending one, and samples the next. Sampling options that are given to a step stay in force
+    for later steps. The first step opens the session on the server; closing it, by close() or an `async with` block,
+    frees it there. The server frees a session that is not used for its `ttl`.
     """
 
     def __init__(self, server: AsyncSessionServer, state: SessionState) -> None:
@@ -159,7 +160,13 @@ class AsyncSession:
         timeout: float | None = None,
         **options: Any,
     ) -> StepOutput:
-        """Evaluates a prompt after what is held, and samples, as `Session.prefill` does."""
+        """Evaluates a prompt after what is held, and samples.
+
+        Text gets the model's special tokens if nothing is held yet. If `position` is given and differs from the number
+        of held tokens, the error is POSITION_MISMATCH and nothing changes. `base` is the position of output 0, for a
+        sampler that continues the draws of an earlier session, or those of this one before the prefill. Without it the
+        draws begin anew after the prefill.
+        """
         asked = StepRequest(take(step, options), sampling_of(sampling, options), position)
         return await self._run(session_calls.prefill(self._state, prompt, asked, base), timeout)
 

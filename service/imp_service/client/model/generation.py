@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -22,10 +22,10 @@ class Generation(Iterator[Reply]):
     end it early: the server frees its memory within one step.
     """
 
-    def __init__(self, messages: Replies[GenerateResponse], reception: Reception) -> None:
-        self._messages = messages
+    def __init__(self, begin: Callable[[], Replies[GenerateResponse]], reception: Reception) -> None:
+        self._messages = begin()
         self._reception = reception
-        self._replies = _read(messages, reception)
+        self._replies = _read(self._messages, reception)
 
     @translating_call_failures()
     def __next__(self) -> Reply:

@@ -61,8 +61,8 @@ class AsyncGenerations:
     Cancelling the task ends all of them.
     """
 
-    def __init__(self, generations: Sequence[AsyncGeneration]) -> None:
-        self._generations = generations
+    def __init__(self, begins: Sequence[Callable[[], AsyncGeneration]]) -> None:
+        self._generations = [begin() for begin in begins]
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,5 @@
-"""A session on a server: the caller decides token by token, and each call waits for its answer."""
+# Generated from async_session.py by tools/generate_sync.py; do not edit.
+"""A session on a server, for programs that wait in threads: the caller decides token by token."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,8 +18,7 @@ from ...api.options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOpti
 from ...api.replies import StepOutput
 from ...api.shown import session_text
 from ...pb import inference_pb2 as pb
-from ...pb.inference_pb2_grpc import InferenceServiceStub
-from ..connection import Connection
+from ..connection import Connection, Replies
 from ..failure import CallFailure
 from ..messages.errors import translating_call_failures
 from ..messages.requests import Metadata
@@ -34,12 +34,15 @@ T = TypeVar("T")
 class SessionServer:
     """Makes the calls of sessions on one connection."""
 
-    def __init__(self, connection: Connection, stub: InferenceServiceStub) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._stub = stub
         # Sessions that were dropped without close(). A destructor may run inside gRPC, where a call would never return.
         self.dropped: deque[SessionState] = deque()
-        self._methods: dict[type, Any] = {
+
+    @cached_property
+    def _methods(self) -> dict[type, Any]:
+        stub = self._connection.inference
+        return {
             pb.PrefillRequest: stub.Prefill,
             pb.DecodeStepRequest: stub.DecodeStep,
             pb.ForkSessionRequest: stub.ForkSession,
@@ -59,18 +62,18 @@ class SessionServer:
                 return result
 
     def stream(
-        self, message: pb.GenerateRequest, reception: Reception, metadata: Metadata, timeout: float | None
-    ) -> Generation:
+        self, message: pb.GenerateRequest, metadata: Metadata, timeout: float | None
+    ) -> Replies[pb.GenerateResponse]:
         """Begins a generation."""
-        messages = self._connection.stream(self._stub.Generate, message, metadata=metadata, timeout=timeout)
-        return Generation(messages, reception)
+        return self._connection.stream(self._connection.inference.Generate, message, metadata=metadata, timeout=timeout)
 
     def release(self, state: SessionState) -> None:
         """Frees a session. If the call does not reach the server, the server frees the session after its ttl."""
         request = session_calls.release(state)
         if request is not None:
             with suppress(CallFailure):
-                self._connection.unary(self._stub.ReleaseSession, request, metadata=state.metadata)
+                method = self._connection.inference.ReleaseSession
+                self._connection.unary(method, request, metadata=state.metadata)
 
     def release_dropped(self) -> None:
         """Frees sessions that were dropped, without waiting for it."""
@@ -78,7 +81,9 @@ class SessionServer:
             state = self.dropped.popleft()
             request = session_calls.release(state)
             if request is not None:
-                self._connection.start(self._stub.ReleaseSession, request, metadata=state.metadata)
+                with suppress(CallFailure):  # the connection is closed
+                    method = self._connection.inference.ReleaseSession
+                    self._connection.start(method, request, metadata=state.metadata)
 
     def _answer(self, calls: Calls[T], request: Any, metadata: Metadata, timeout: float | None) -> Callable[[], Any]:
         """Makes the call that `calls` yielded, or sleeps. Returns a function that resumes `calls` with the outcome."""
@@ -108,8 +113,8 @@ class Session:
 
     It holds `position` tokens, and perhaps a pending one: sampled, but not yet evaluated. A step evaluates the tokens
     that it is given, or the pending one, and samples the next. Sampling options that are given to a step stay in force
-    for later steps. The first step opens the session on the server; closing it, by close() or a `with` block, frees it
-    there. The server frees a session that is not used for its `ttl`.
+    for later steps. The first step opens the session on the server; closing it, by close() or a `with` block,
+    frees it there. The server frees a session that is not used for its `ttl`.
     """
 
     def __init__(self, server: SessionServer, state: SessionState) -> None:
@@ -184,10 +189,14 @@ class Session:
         """Generates after the held tokens. It takes the options of `Client.generate`."""
         state, request = self._state, request_of(request, options)
         message = state.generation(request)
-        self._run(session_calls.begin_generation(state), timeout)
         reception = Reception(request)
-        state.generating(message, reception)
-        return self._server.stream(message, reception, state.metadata, timeout)
+
+        def begin() -> Replies[pb.GenerateResponse]:
+            self._run(session_calls.begin_generation(state), timeout)
+            state.generating(message, reception)
+            return self._server.stream(message, state.metadata, timeout)
+
+        return Generation(begin, reception)
 
     def fork(self, position: int | None = None, *, timeout: float | None = None) -> Session:
         """A session that shares the first `position` tokens, or all of them and the pending one."""

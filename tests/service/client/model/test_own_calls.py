@@ -61,6 +61,7 @@ def test_cnt_1_a_call_that_is_made_again_when_there_is_room_is_the_same_call() -
         """A connection to a server that has room for the second call, when the first session is freed."""
 
         has_started = True
+        inference = mock.Mock()
 
         def unary(self, method: object, request: object, *, metadata: object = (), timeout: object = None) -> str:
             made.append((request, metadata, timeout))
@@ -71,7 +72,7 @@ def test_cnt_1_a_call_that_is_made_again_when_there_is_room_is_the_same_call() -
         def wait_for_started(self) -> None:
             made.append(("freed", (), None))
 
-    server = SessionServer(Full(), mock.Mock())  # type: ignore[arg-type]
+    server = SessionServer(Full())  # type: ignore[arg-type]
     call = (pb.PrefillRequest(session_id="a"), (("imp-tenant", TENANT),), 3.0)
     assert server._reply(*call) == "opened"
     assert made == [call, ("freed", (), None), call]

@@ -1,0 +1,170 @@
+# Generated from async_client.py by tools/generate_sync.py; do not edit.
+"""A model behind a server, for programs that wait in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, overload
+
+from ...api.arguments import (
+    CHAT_PARAMETERS,
+    GENERATION_PARAMETERS,
+    SAMPLING_PARAMETERS,
+    Conversation,
+    chat_of,
+    request_of,
+    sampling_of,
+)
+from ...api.errors import Error
+from ...api.keywords import parameters_of, take, takes_options
+from ...api.options import (
+    DEFAULT_CACHE,
+    CacheOptions,
+    GenerationRequest,
+    Prompt,
+    SamplingOptions,
+    SessionStep,
+    with_seed,
+)
+from ...api.replies import StepOutput
+from ...api.reports import LoadReport, ModelInfo
+from ...api.several import Prompts, requests_of
+from ...pb.inference_pb2 import GenerateResponse
+from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
+from ..connection import Connection, Replies
+from ..messages.errors import translating_call_failures
+from ..messages.replies import read_load, read_model_info
+from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
+from .generation import Generation
+from .generations import Generations
+from .reception import Reception
+from .session import Session, SessionServer, decode_together
+from .session_state import SessionState
+
+
+class BlockingClient:
+    """A model behind a server. `connect` makes one; close() or a `with` block ends it.
+
+    Each method takes a `timeout` in seconds, after which the call fails with the reason DEADLINE_EXCEEDED.
+    """
+
+    def __init__(self, connection: Connection, model: str = "") -> None:
+        self._connection = connection
+        self._model = model
+        self._sessions = SessionServer(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<BlockingClient of {self._connection.address}>"
+
+    def close(self) -> None:
+        """Closes the connection. Calls that still wait for a reply raise an error with the reason CANCELLED."""
+        self._sessions.release_dropped()
+        self._connection.close()
+
+    def info(self, *, timeout: float | None = None) -> ModelInfo:
+        """The model and what it can do."""
+        with translating_call_failures():
+            request = GetModelInfoRequest(model=self._model)
+            reply = self._connection.unary(self._connection.models.GetModelInfo, request, timeout=timeout)
+            return read_model_info(reply)
+
+    def load_report(self, *, timeout: float | None = None) -> LoadReport:
+        """How busy the server is."""
+        with translating_call_failures():
+            reply = self._connection.unary(self._connection.models.GetLoad, GetLoadRequest(), timeout=timeout)
+            return read_load(reply.load)
+
+    @overload
+    def generate(
+        self, prompt: Prompt | GenerationRequest, *, timeout: float | None = None, **options: Any
+    ) -> Generation: ...
+    @overload
+    def generate(self, prompt: Prompts, *, timeout: float | None = None, **options: Any) -> Generations: ...
+    @takes_options(GENERATION_PARAMETERS)
+    def generate(
+        self, prompt: Prompt | GenerationRequest | Prompts, *, timeout: float | None = None, **options: Any
+    ) -> Generation | Generations:
+        """Continues a text, token ids or a conversation. Iterate over the replies, or ask for the result.
+
+        A list of texts, or of lists of ids, is several prompts, which run in one batch: ask for the results.
+        """
+        asked = requests_of(prompt, options)
+        return self._begin_all(asked, timeout) if isinstance(asked, list) else self._begin(asked, timeout)
+
+    @takes_options(GENERATION_PARAMETERS, CHAT_PARAMETERS)
+    def chat(self, messages: Conversation, *, timeout: float | None = None, **options: Any) -> Generation:
+        """The next message of a conversation, or the answer to a question. A message is a `ChatMessage`, or a dict.
+
+        `tools`, `template_kwargs` and a message's `tool_calls` are Python values or JSON.
+        """
+        return self._begin(request_of(chat_of(messages, options), options), timeout)
+
+    @takes_options(SAMPLING_PARAMETERS, parameters_of(DEFAULT_CACHE))
+    def open(
+        self,
+        sampling: SamplingOptions | None = None,
+        *,
+        tenant: str = "",
+        priority: int = 0,
+        cache: CacheOptions = DEFAULT_CACHE,
+        ttl: float | None = None,
+        **options: Any,
+    ) -> Session:
+        """A session that holds nothing yet, with the sampler of its steps. Its first step opens it on the server.
+
+        The server frees it after `ttl` seconds without use; None is the server's own time.
+        """
+        asked, cache = with_seed(sampling_of(sampling, options) or SamplingOptions()), take(cache, options)
+        metadata = caller_metadata(tenant, priority)
+        return Session(self._sessions, SessionState(asked, cache, self._model, ttl, metadata))
+
+    def decode_step(self, steps: Sequence[SessionStep], *, timeout: float | None = None) -> list[StepOutput | Error]:
+        """Steps several sessions at once: one output or one error for each. An error leaves the other sessions whole.
+
+        A failure of the call itself is raised.
+        """
+        return decode_together(self._sessions, steps, timeout)
+
+    def tokenize(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special_tokens: bool = False,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """The ids of a text. Special tokens that are spelled in it are text, unless they are to be parsed."""
+        with translating_call_failures():
+            request = write_tokenize(text, add_special=add_special_tokens, parse_special=parse_special_tokens)
+            reply = self._connection.unary(self._connection.tokenizer.Tokenize, request, timeout=timeout)
+            return list(reply.results[0].token_ids)
+
+    def detokenize(
+        self, token_ids: Sequence[int], *, special_tokens: bool = False, timeout: float | None = None
+    ) -> str:
+        """The text of ids. It leaves out special tokens, unless they are asked for."""
+        with translating_call_failures():
+            request = write_detokenize(token_ids, special_tokens=special_tokens)
+            reply = self._connection.unary(self._connection.tokenizer.Detokenize, request, timeout=timeout)
+            return reply.texts[0]
+
+    def _begin(self, request: GenerationRequest, timeout: float | None) -> Generation:
+        message = write_generation(request, self._model)
+        metadata = caller_metadata(request.tenant, request.priority)
+
+        def begin() -> Replies[GenerateResponse]:
+            self._sessions.release_dropped()
+            return self._sessions.stream(message, metadata, timeout)
+
+        return Generation(begin, Reception(request))
+
+    def _begin_all(self, requests: Sequence[GenerationRequest], timeout: float | None) -> Generations:
+        return Generations([partial(self._begin, request, timeout) for request in requests])
