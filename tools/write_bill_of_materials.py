@@ -50,6 +50,7 @@ LICENCES = {
     "pyyaml": "MIT",
     "ray": "Apache-2.0",
     "rich": "MIT",
+    "shtab": "MPL-2.0",
     "tokenizers": "Apache-2.0",
 }
 # Libraries that the extension links dynamically: the machine's own, of any version.

@@ -105,6 +105,7 @@ ONLY_IN = {
     "yaml": {"deploy"},
     "huggingface_hub": {"cli"},
     "prompt_toolkit": {"cli"},
+    "shtab": {"cli"},
     "torch": set(),
     "transformers": set(),
 }

@@ -13,33 +13,60 @@ import pytest
 
 from imp_service.cli.completion import SHELLS
 from support.command_line import clean_environment
+from support.terminal_session import terminal_session
 
 
-def _bash(script: Path, words: list[str]) -> str:
+def _bash(script: Path, words: list[str], folder: Path) -> str:
     typed = " ".join(f"'{word}'" for word in ["imp", *words])
-    return (
-        f"source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; compopt() {{ :; }}; _imp; "
+    ask = (
+        f"source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; compopt() {{ :; }}; _shtab_imp; "
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
+    return _output(["bash", "--norc", "-c", ask], folder)
 
 
-def _zsh(script: Path, words: list[str]) -> str:
-    """Returns a script that prints the arguments of zsh's completion functions: its own widgets need a terminal."""
-    typed = " ".join(f"'{word}'" for word in ["imp", *words])
-    return (
-        "_files() { print -l -- $PREFIX*(N) }; compadd() { shift; print -l -- $@ }; compdef() { : };"
-        "_describe() { [[ $1 == -o ]] && shift; print -l -- ${${(P)2}%%:*} };"
-        f"source {script}; words=({typed}); CURRENT={len(words) + 1}; PREFIX='{words[-1]}'; _imp | grep -- \"^$PREFIX\""
-    )
-
-
-def _fish(script: Path, words: list[str]) -> str:
+def _fish(script: Path, words: list[str], folder: Path) -> str:
     typed = " ".join(["imp", *words])
-    return f"source {script}; complete -C '{typed}' | string replace -r '\\t.*' ''"
+    ask = f"source {script}; complete -C '{typed}' | string replace -r '\\t.*' ''"
+    return _output(["fish", "--no-config", "-c", ask], folder)
 
 
-ASK: dict[str, Callable[[Path, list[str]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-PLAIN = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}
+def _output(command: list[str], folder: Path) -> str:
+    environment = {**os.environ, "HOME": str(folder)}
+    asked = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert asked.stderr == ""
+    return asked.stdout
+
+
+# Tab writes what zsh offers into a file.
+_ZSH = """
+autoload -Uz compinit && compinit -u -d {script}.dump
+eval "$(<{script})"
+compadd() {{
+  local -a found
+  [[ " $@ " == *" -"[OAD]" "* ]] || {{ builtin compadd -A found "$@"; print -rl -- $found >> offered }}
+  builtin compadd "$@"
+}}
+offer() {{ _main_complete; print '<end>' }}
+zle -C offer complete-word offer
+bindkey '^I' offer
+"""
+
+
+def _zsh(script: Path, words: list[str], folder: Path) -> str:
+    """It completes on a terminal only."""
+    offered, settings = folder / "offered", folder / "settings"
+    offered.touch()
+    settings.write_text(_ZSH.format(script=script))
+    with terminal_session(folder, "zsh", "-f", "-i") as session:
+        session.type("source settings; print '<'ready'>'\n")
+        session.read_until("<ready>")
+        session.type(" ".join(["imp", *words]) + "\t")
+        session.read_until("<end>")
+    return offered.read_text()
+
+
+ASK: dict[str, Callable[[Path, list[str], Path], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
 # pytest always finds bash; CI installs the others.
 FOUND = [shell for shell in SHELLS if shell == "bash" or shutil.which(shell)]
 
@@ -79,17 +106,7 @@ OFFERED = {
 def test_cmd_8_a_shell_offers_what_may_be_typed(shell: str, words: tuple[str, ...], scripts: Path, tmp_path: Path):
     (tmp_path / "model.gguf").touch()
     (tmp_path / "notes.txt").touch()
-    ask = ASK[shell](scripts / shell, list(words))
-    asked = subprocess.run(
-        [shell, *PLAIN[shell], "-c", ask],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path)},
-        check=False,
-    )
-    offered = set(asked.stdout.split())
-    assert asked.stderr == ""
+    offered = set(ASK[shell](scripts / shell, list(words), tmp_path).split())
     expected = OFFERED[words]
     assert offered >= expected
     # Every offered word begins with the typed text. If nothing fits, nothing is offered.
