@@ -62,8 +62,9 @@ MAY_IMPORT = {
     "models": {"models"},
     "core": {"core", "api", "tables", "config", "models", "_core"},
     "generation": {"generation", "api", "tables", "core", "text", "config", "models"},
-    "telemetry": {"telemetry", "config"},
-    "serving": {"serving", "api", "telemetry", "generation", "core", "text", "config", "tables"},
+    # Of the core, these two import the type of its numbers.
+    "telemetry": {"telemetry", "api", "config", "_core"},
+    "serving": {"serving", "api", "telemetry", "generation", "core", "text", "config", "tables", "_core"},
     "pb": {"pb"},
     "client": {"client", "api", "pb"},
     "deploy": {"deploy", "core", "config"},

@@ -6,9 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from imp_service.telemetry import EngineNumbers, kv_usage
+from imp_service.telemetry import kv_usage
+
+if TYPE_CHECKING:
+    from imp_service._core import EngineStats
 
 CACHE_WINDOW = 60.0
 OUTPUT_WINDOW = 10.0
@@ -17,21 +20,6 @@ SAMPLE_SECONDS = 1.0
 # The least interval of watch(). Rates change at every call of snapshot().
 LEAST_INTERVAL = 0.05
 NS = 1e-9
-
-
-class LoadNumbers(EngineNumbers, Protocol):
-    """The fields of the core's EngineStats that are read here."""
-
-    @property
-    def n_cached_tokens(self) -> int: ...
-    @property
-    def n_prefill_rows(self) -> int: ...
-    @property
-    def n_outputs(self) -> int: ...
-    @property
-    def sessions(self) -> int: ...
-    @property
-    def waiting_tokens(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +62,7 @@ class LoadMeter:
 
     def __init__(
         self,
-        numbers: Callable[[], LoadNumbers | None],
+        numbers: Callable[[], EngineStats | None],
         is_draining: Callable[[], bool],
         *,
         clock: Callable[[], float],
@@ -143,7 +131,7 @@ class LoadMeter:
         return now - begin
 
 
-def _counters(at: float, numbers: LoadNumbers) -> _Counters:
+def _counters(at: float, numbers: EngineStats) -> _Counters:
     drafts = numbers.drafts
     return _Counters(
         at,

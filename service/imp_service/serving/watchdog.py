@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from imp_service.config.server_settings import Watchdog as WatchdogSettings
 from imp_service.serving.load_meter import SAMPLE_SECONDS, LoadMeter
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import Telemetry
-from imp_service.telemetry.engine_numbers import StepGraphs
+
+if TYPE_CHECKING:
+    from imp_service._core import EngineStats, StepGraphCounts
 
 NS = 1e-9
 # Checks within the time limit of a stall, so that a stall is found soon after the limit.
@@ -22,23 +24,6 @@ IDLE_SECONDS = 30.0
 # A request without progress in so many steps stalls, as each step has every running sequence. The first of these steps
 # may have begun before the request's last progress.
 STEPS_OF_A_STALL = 2
-
-
-class EngineProgress(Protocol):
-    """The fields of the core's EngineStats that are read here."""
-
-    @property
-    def n_steps(self) -> int: ...
-    @property
-    def n_preemptions(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def silence_ns(self) -> int: ...
-    @property
-    def graphs(self) -> StepGraphs | None: ...
-    @property
-    def stopped(self) -> bool: ...
 
 
 class WatchedRequest(Protocol):
@@ -82,7 +67,7 @@ class Watchdog:
     def __init__(
         self,
         settings: WatchdogSettings,
-        engine: Callable[[], EngineProgress | None],
+        engine: Callable[[], EngineStats | None],
         requests: Callable[[], Iterable[WatchedRequest]],
         load: LoadMeter,
         telemetry: Telemetry,
@@ -166,7 +151,7 @@ class Watchdog:
         for request in list(self._requests()):
             self._check_request(request, engine, last.get(_key(request)))
 
-    def _check_engine(self, engine: EngineProgress) -> None:
+    def _check_engine(self, engine: EngineStats) -> None:
         is_alive = engine.silence_ns * NS <= self._engine_stall
         if is_alive is self.is_alive:
             return
@@ -178,7 +163,7 @@ class Watchdog:
         for watcher in self._watchers:
             watcher(is_alive)
 
-    def _check_graphs(self, graphs: StepGraphs | None) -> None:
+    def _check_graphs(self, graphs: StepGraphCounts | None) -> None:
         """Logs each failed capture of a step graph once: steps are slower without it."""
         if graphs is None or graphs.failures == self._n_failed_captures:
             return
@@ -190,7 +175,7 @@ class Watchdog:
             failures=graphs.failures,
         )
 
-    def _check_request(self, request: WatchedRequest, engine: EngineProgress, before: _LastProgress | None) -> None:
+    def _check_request(self, request: WatchedRequest, engine: EngineStats, before: _LastProgress | None) -> None:
         if not request.has_started or not request.is_waiting:
             return
         counts = (request.is_open, request.n_output_tokens, request.n_unread_messages)
@@ -221,7 +206,7 @@ def _key(request: WatchedRequest) -> tuple[int, str]:
     return id(request), request.request_id
 
 
-def _should_have_progressed(request: WatchedRequest, engine: EngineProgress, before: _LastProgress) -> bool:
+def _should_have_progressed(request: WatchedRequest, engine: EngineStats, before: _LastProgress) -> bool:
     """Whether a lack of progress is a stall. One long step is not a stall, nor is a possible preemption."""
     is_idle = engine.silence_ns == 0 and engine.waiting == 0
     if not request.is_open or is_idle:

@@ -1,7 +1,7 @@
-"""Metrics, structured log lines and trace spans of a server. Independent of gRPC and of the engine."""
+"""Metrics, structured log lines and trace spans of a server. Independent of gRPC; of the core it imports only types."""
 
 from imp_service.telemetry.call_record import CallFacts, CallRecord
-from imp_service.telemetry.engine_numbers import EngineNumbers, kv_usage
+from imp_service.telemetry.engine_numbers import kv_usage
 from imp_service.telemetry.log import Log
 from imp_service.telemetry.log_capture import capture
 from imp_service.telemetry.method import Method
@@ -11,7 +11,6 @@ from imp_service.telemetry.telemetry import Telemetry
 __all__ = [
     "CallFacts",
     "CallRecord",
-    "EngineNumbers",
     "Log",
     "Method",
     "Metrics",

@@ -4,52 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from imp_service.api.replies import SparsePrefillReport, Timings, Usage
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.metrics import Metrics
 
 # Codes of server faults: such a call has failed, even before anything was evaluated.
 FAULTS = frozenset({"INTERNAL", "DATA_LOSS", "UNKNOWN"})
-
-
-class UsedTokens(Protocol):
-    """Tokens that a request used, as its reply reports them."""
-
-    @property
-    def prompt_tokens(self) -> int: ...
-    @property
-    def cached_prompt_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def draft_tokens(self) -> int: ...
-    @property
-    def accepted_draft_tokens(self) -> int: ...
-
-
-class SparsePrompt(Protocol):
-    """How a prompt was evaluated for which sparse prefill was asked for."""
-
-    @property
-    def is_sparse(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def scored_tokens(self) -> int: ...
-    @property
-    def selected_tokens(self) -> int: ...
-
-
-class SpentTime(Protocol):
-    """The time of a request by its phases, in seconds."""
-
-    @property
-    def queue(self) -> float: ...
-    @property
-    def prefill(self) -> float: ...
-    @property
-    def decode(self) -> float: ...
 
 
 @dataclass(slots=True)
@@ -66,9 +27,9 @@ class CallFacts:
     n_output: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
-    sparse: SparsePrompt | None = None
+    sparse: SparsePrefillReport | None = None
     first_token_seconds: float | None = None
-    timings: SpentTime | None = None
+    timings: Timings | None = None
     reasons: tuple[str, ...] = ()
     seconds: float = 0.0
     code: str = ""
@@ -100,7 +61,7 @@ class CallRecord:
             self.metrics.started.inc()
             self.metrics.active.inc()
 
-    def started(self, n_prompt: int, n_cached: int, sparse: SparsePrompt | None = None) -> None:
+    def started(self, n_prompt: int, n_cached: int, sparse: SparsePrefillReport | None = None) -> None:
         """A prompt was evaluated; a stream of steps calls this for each prefill."""
         n_skipped = self._sparse(sparse)
         self._is_started = True
@@ -137,7 +98,7 @@ class CallRecord:
             self._first_token(seconds, n_tokens)
             self._count_outputs(n_tokens)
 
-    def finished(self, reasons: Sequence[str], usage: UsedTokens | None, timings: SpentTime | None) -> None:
+    def finished(self, reasons: Sequence[str], usage: Usage | None, timings: Timings | None) -> None:
         """The generation is complete, with the finish reason of each sequence. ended() follows."""
         self.facts.reasons = tuple(reasons)
         self.facts.timings = timings
@@ -179,7 +140,7 @@ class CallRecord:
             return "timed_out"
         return "failed" if self._is_started or code in FAULTS else "refused"
 
-    def _sparse(self, sparse: SparsePrompt | None) -> int:
+    def _sparse(self, sparse: SparsePrefillReport | None) -> int:
         """Returns the number of the prompt's tokens that were not evaluated."""
         if sparse is None:
             return 0

@@ -1,93 +1,27 @@
 """The engine's counters as metrics, read at each scrape."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from imp_service.telemetry.weighted_histogram import buckets_of
 
+if TYPE_CHECKING:
+    from imp_service._core import DurationHistogram, EngineStats
+
 NS = 1e-9
 
 
-class Durations(Protocol):
-    """The core's DurationHistogram: counts[i] is for 2^(i-1) to 2^i microseconds, the last for longer ones."""
-
-    @property
-    def counts(self) -> Sequence[int]: ...
-    @property
-    def sum_ns(self) -> int: ...
-
-
-class StepGraphs(Protocol):
-    """The core's StepGraphCounts."""
-
-    @property
-    def captures(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def last_failure(self) -> str:
-        """The device's message; empty if none failed."""
-
-
-class Drafts(Protocol):
-    """The core's DraftCounts."""
-
-    @property
-    def n_rounds(self) -> int: ...
-    @property
-    def n_drafted(self) -> int: ...
-    @property
-    def n_accepted(self) -> int: ...
-
-
-class EngineNumbers(Protocol):
-    """The part of the core's EngineStats that is exported."""
-
-    @property
-    def n_preemptions(self) -> int: ...
-    @property
-    def drafts(self) -> Drafts: ...
-    @property
-    def drafters(self) -> Mapping[str, Drafts]: ...
-    @property
-    def draft_skips(self) -> Mapping[str, int]: ...
-    @property
-    def draft_ns(self) -> int: ...
-    @property
-    def running(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def blocks_live(self) -> int: ...
-    @property
-    def blocks_cached(self) -> int: ...
-    @property
-    def blocks_free(self) -> int: ...
-    @property
-    def states_held(self) -> int: ...
-    @property
-    def states_kept(self) -> int: ...
-    @property
-    def states_free(self) -> int: ...
-    @property
-    def silence_ns(self) -> int: ...
-    @property
-    def graphs(self) -> StepGraphs | None: ...
-    @property
-    def steps(self) -> Durations: ...
-    @property
-    def cancels(self) -> Durations: ...
-
-
-def n_blocks(numbers: EngineNumbers) -> int:
+def n_blocks(numbers: EngineStats) -> int:
     """All KV blocks."""
     return numbers.blocks_live + numbers.blocks_cached + numbers.blocks_free
 
 
-def kv_usage(numbers: EngineNumbers) -> float:
+def kv_usage(numbers: EngineStats) -> float:
     """The fraction of KV blocks that sequences hold. Cached blocks count as free, since they can be evicted."""
     total = n_blocks(numbers)
     return numbers.blocks_live / total if total else 0.0
@@ -96,7 +30,7 @@ def kv_usage(numbers: EngineNumbers) -> float:
 class EngineCollector(Collector):
     """Reads `numbers` at each scrape. Exports nothing before the engine exists."""
 
-    def __init__(self, numbers: Callable[[], EngineNumbers | None], block_tokens: int) -> None:
+    def __init__(self, numbers: Callable[[], EngineStats | None], block_tokens: int) -> None:
         self._numbers = numbers
         self._block_tokens = block_tokens
 
@@ -141,7 +75,7 @@ class EngineCollector(Collector):
         yield histogram("imp_cancel_to_free_seconds", freed, numbers.cancels)
 
     @staticmethod
-    def _speculation(numbers: EngineNumbers) -> Iterator[Metric]:
+    def _speculation(numbers: EngineStats) -> Iterator[Metric]:
         rounds = "Steps of a sequence that verified guesses."
         yield CounterMetricFamily("imp_spec_rounds", rounds, value=numbers.drafts.n_rounds)
         drafted = CounterMetricFamily("imp_spec_drafted", "Guesses that the model verified.", labels=["drafter"])
@@ -158,7 +92,7 @@ class EngineCollector(Collector):
         spent = "Time of making guesses and choosing how many to verify."
         yield CounterMetricFamily("imp_spec_draft_seconds", spent, value=numbers.draft_ns * NS)
 
-    def _cache_config(self, numbers: EngineNumbers) -> Metric:
+    def _cache_config(self, numbers: EngineStats) -> Metric:
         # The labels are those that endpoint pickers look for, whatever the device.
         sizes = {"block_size": self._block_tokens, "num_gpu_blocks": n_blocks(numbers)}
         config = GaugeMetricFamily("imp_cache_config_info", "Tokens of a KV block, and blocks.", labels=list(sizes))
@@ -166,7 +100,7 @@ class EngineCollector(Collector):
         return config
 
 
-def histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:
+def histogram(name: str, text: str, durations: DurationHistogram) -> HistogramMetricFamily:
     """Exports every second power of two as a bound."""
     counts = durations.counts
     n_finite = len(counts) - 1

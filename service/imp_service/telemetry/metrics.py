@@ -1,14 +1,20 @@
 """Every metric of a server, in a registry of its own: names, meanings and buckets."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from imp_service.telemetry.engine_numbers import EngineCollector, EngineNumbers
+from imp_service.telemetry.engine_numbers import EngineCollector
 from imp_service.telemetry.method import Method
 from imp_service.telemetry.weighted_histogram import WeightedHistogram
+
+if TYPE_CHECKING:
+    from imp_service._core import EngineStats
 
 # In seconds: from a tiny model to a request in a long queue.
 FIRST_TOKEN_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -154,7 +160,7 @@ class Metrics:
         """Says what is served: the labels of imp_model_info."""
         self._model.info(dict(facts))
 
-    def watch_engine(self, numbers: Callable[[], EngineNumbers | None], block_tokens: int) -> None:
+    def watch_engine(self, numbers: Callable[[], EngineStats | None], block_tokens: int) -> None:
         """Adds the engine's series. `block_tokens` are those of a KV block. Called once."""
         self.registry.register(EngineCollector(numbers, block_tokens))
 
