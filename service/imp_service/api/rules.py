@@ -46,7 +46,13 @@ class Bounds:
         if not isinstance(value, Integral if self.whole else Real) or isinstance(value, bool):
             yield Violation(path, f"{value!r}, expected a {'whole ' if self.whole else ''}number")
         elif not ((self.low < value if self.above else self.low <= value) and value <= self.high):
-            yield Violation(path, f"{value}, expected {'above ' if self.above else ''}{self.low} … {self.high}")
+            yield Violation(path, f"{value}, expected {range_text(self.low, self.high, above=self.above)}")
+
+
+def range_text(low: float, high: float, *, above: bool = False) -> str:
+    """A range for messages; `above` excludes its lower end."""
+    least, most = (int(each) if float(each).is_integer() else each for each in (low, high))
+    return f"above {least} up to {most}" if above else f"{least} to {most}"
 
 
 class Limits(Protocol):
@@ -180,7 +186,7 @@ class Text(Rule):
             return
         most = resolve(self.most, limits)
         if not self.least <= n_bytes <= most:
-            yield Violation(path, f"{n_bytes} bytes, expected {self.least} … {most}")
+            yield Violation(path, f"{n_bytes} bytes, expected {range_text(self.least, most)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +358,7 @@ class Mask(Rule):
 def count_violations(n: int, path: str, least: int, most: int | None) -> Iterator[Violation]:
     """The violation of a wrong number of entries. The caller then checks none of the entries."""
     if n < least or (most is not None and n > most):
-        expected = f"{least} … {most}" if most is not None else f"at least {least}"
+        expected = range_text(least, most) if most is not None else f"at least {least}"
         yield Violation(path, f"{n} entries, expected {expected}")
 
 

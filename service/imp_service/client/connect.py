@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..api.errors import invalid
+from ..api.rules import range_text
 from .environment import TARGET_VARIABLE, read_variable
 from .read_address import DEFAULT_ADDRESS, read_address
 
@@ -68,7 +69,7 @@ def target_of(address: str | None, options: ConnectOptions) -> Target:
     if (cert is None) != (key is None):
         raise invalid("cert", "cert and key: expected both or neither")
     if not 1 <= attempts <= MOST_ATTEMPTS:
-        raise invalid("attempts", f"{attempts}, expected 1 … {MOST_ATTEMPTS}")
+        raise invalid("attempts", f"{attempts}, expected {range_text(1, MOST_ATTEMPTS)}")
     if token is not None and not is_header(token):
         raise invalid("token", "expected one line of printable ASCII")
     pairs = dict(options.get("metadata") or {})

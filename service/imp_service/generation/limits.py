@@ -13,18 +13,14 @@ from imp_service.tables import DRAFTERS, DRY, DRY_FIELDS, LIMITS, SAMPLER_FIELDS
 
 def bounds_of(field: SamplerField) -> Bounds:
     """The bounds of a sampler's field in a request and in imp.conf. Without an upper bound it has 32 bits."""
-    high = U32 if math.isinf(field.high) else _plain(field.high)
-    return Bounds(_plain(field.low), high, above=field.above, whole=field.is_whole)
-
-
-def _plain(value: float) -> float:
-    return int(value) if value == int(value) else value
+    high = U32 if math.isinf(field.high) else field.high
+    return Bounds(field.low, high, above=field.above, whole=field.is_whole)
 
 
 BOUNDS: Mapping[str, Bounds] = {
     **{name: bounds_of(field) for name, field in SAMPLER_FIELDS.items()},
     **{f"{DRY}{name}": bounds_of(field) for name, field in DRY_FIELDS.items()},
-    "logit_bias": Bounds(_plain(-LIMITS.bias), _plain(LIMITS.bias)),
+    "logit_bias": Bounds(-LIMITS.bias, LIMITS.bias),
     "max_draft_tokens": Bounds(1, LIMITS.draft_tokens, whole=True),
     "num_sequences": Bounds(1, LIMITS.sequences, whole=True),
     "priority": Bounds(-LIMITS.priority, LIMITS.priority, whole=True),

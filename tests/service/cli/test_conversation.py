@@ -42,7 +42,7 @@ class Script:
 
     def check_options(self, options: dict[str, float]) -> None:
         if options.get("temperature", 0) > 100:
-            raise CommandError("FIELD_INVALID", "--temperature: expected 0 … 100")
+            raise CommandError("FIELD_INVALID", "--temperature: expected 0 to 100")
 
     def answer(self, dialogue: Dialogue) -> ChatAnswer:
         turns = dialogue.turns
@@ -262,7 +262,7 @@ UNFIT = {
     '{"messages": [], "options": {"temperature": "hot"}}': "temperature is not a number",
     '{"messages": [], "options": {"seed": 0.5}}': "seed is not an integer",
     '{"messages": [], "options": []}': "options are not an object",
-    '{"messages": [], "options": {"temperature": 101}}': "expected 0 … 100",
+    '{"messages": [], "options": {"temperature": 101}}': "expected 0 to 100",
     '{"messages": [], "options": {"heat": 1}}': "unknown option",
 }
 
@@ -281,7 +281,7 @@ REFUSED = {
     "/set temperature": "/set temperature: expected a value, or default",
     "/set temperature hot": "temperature: hot, expected a number",
     "/set top_k 1.5": "top_k: 1.5, expected a whole number",
-    "/set temperature 101": "expected 0 … 100",
+    "/set temperature 101": "expected 0 to 100",
     "/save": "/save: expected /save FILE",
     "/edit": "there is no message yet",
     "/regenrate": "(did you mean /regenerate?)",

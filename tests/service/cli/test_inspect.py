@@ -167,7 +167,7 @@ def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_reported_and_ends_n
     base = "general.sampling."
     keys = (Key(base + "penalty_last_n", I32, -1), Key(base + "top_k", I32, -1), Key(base + "min_p", F32, math.nan))
     path = str(demo_with_keys(tmp_path / "odd.gguf", *keys))
-    warning = "general.sampling.min_p: nan, expected 0 … 1; not used"
+    warning = "general.sampling.min_p: nan, expected 0 to 1; not used"
     assert warning in _inspect(call, path, "--check")["warnings"]
     status, _, err = call("run", "Once", "-m", path, "--max-tokens", "2")
     assert (status, f"imp: warning: {warning}" in err.splitlines()) == (0, True), err

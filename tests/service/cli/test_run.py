@@ -97,9 +97,9 @@ def test_what_cannot_be_is_refused_in_one_line(call):
 def test_a_refusal_names_the_option_that_was_typed(call):
     for words, said in {
         ("run", "x", "-c", "0"): "CONFIG_INVALID: --context: found 0, expected 1 to ",
-        ("run", "x", "--max-tokens", "-3", "--seed", "-1"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
-        ("run", "x", "--temperature", "nan"): "FIELD_INVALID: --temperature: nan, expected 0 … 100",
-        ("chat", "--max-tokens", "-3"): "FIELD_INVALID: --max-tokens: -3, expected 0 … ",
+        ("run", "x", "--max-tokens", "-3", "--seed", "-1"): "FIELD_INVALID: --max-tokens: -3, expected 0 to ",
+        ("run", "x", "--temperature", "nan"): "FIELD_INVALID: --temperature: nan, expected 0 to 100",
+        ("chat", "--max-tokens", "-3"): "FIELD_INVALID: --max-tokens: -3, expected 0 to ",
         ("serve", "--listen", "foo"): "CONFIG_INVALID: --listen: found foo, expected a port, host:port such as ",
         ("serve", "--http", "off", "--http", "9"): "CONFIG_INVALID: --http: found off, expected a port, host:port such",
         ("serve", "--http", "65536"): "CONFIG_INVALID: --http: found 65536, expected a port, host:port such",
@@ -110,7 +110,7 @@ def test_a_refusal_names_the_option_that_was_typed(call):
         _, out, err = call(*words)
         # The error precedes loading: there is no banner.
         assert (out, err.startswith(f"imp: error: {said}")) == ("", True), (words, err)
-    assert "--seed: -1, expected 0 … " in call("run", "x", "--max-tokens", "-3", "--seed", "-1")[2]
+    assert "--seed: -1, expected 0 to " in call("run", "x", "--max-tokens", "-3", "--seed", "-1")[2]
 
 
 def test_a_variable_that_lacks_an_underscore_is_reported(imp):

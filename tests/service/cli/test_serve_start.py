@@ -202,4 +202,4 @@ def test_smp_27_a_recommended_sampler_that_cannot_be_used_is_reported_and_the_mo
         server.wait_until_ready()
         server.terminate()
         told = [line["message"] for line in logged(server.stderr, "model")]
-    assert told == ["general.sampling.min_p: nan, expected 0 … 1; not used"]
+    assert told == ["general.sampling.min_p: nan, expected 0 to 1; not used"]

@@ -50,7 +50,7 @@ def test_smp_27_a_penalty_holds_only_over_a_window_that_is_known() -> None:
     unfit = {BASE + "penalty_last_n": -2, BASE + "penalty_repeat": 1.5}
     assert default_sampling(unfit, DefaultSampling()).options.repetition_penalty == 1.0
     assert sampling_warnings(unfit, DefaultSampling()) == [
-        f"{BASE}penalty_last_n: -2, expected 0 … {2**32 - 1}; not used, nor is {BASE}penalty_repeat"
+        f"{BASE}penalty_last_n: -2, expected 0 to {2**32 - 1}; not used, nor is {BASE}penalty_repeat"
     ]
     none = {**unfit, BASE + "penalty_last_n": 0}
     for metadata in (unfit, none):
@@ -71,21 +71,21 @@ def test_smp_27_samplers_that_imp_lacks_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("temp", math.nan, "nan, expected 0 … 100"),
-        ("temp", math.inf, "inf, expected 0 … 100"),
-        ("temp", -math.inf, "-inf, expected 0 … 100"),
-        ("temp", 101.0, "101.0, expected 0 … 100"),
+        ("temp", math.nan, "nan, expected 0 to 100"),
+        ("temp", math.inf, "inf, expected 0 to 100"),
+        ("temp", -math.inf, "-inf, expected 0 to 100"),
+        ("temp", 101.0, "101.0, expected 0 to 100"),
         ("temp", "0.7", "is not a number"),
         ("temp", True, "is not a number"),
         ("temp", [0.7], "is not a number"),
         ("top_k", 2.5, "2.5, expected a whole number"),
         ("top_k", math.nan, "nan, expected a whole number"),
-        ("top_k", 2**40, f"{2**40}, expected 0 … {2**32 - 1}"),
-        ("top_p", 0.0, "0.0, expected above 0 … 1"),
-        ("top_p", 1.5, "1.5, expected above 0 … 1"),
-        ("min_p", -0.1, "-0.1, expected 0 … 1"),
-        ("penalty_repeat", 0.0, "0.0, expected 0.01 … 100"),
-        ("penalty_last_n", -2, f"-2, expected 0 … {2**32 - 1}"),
+        ("top_k", 2**40, f"{2**40}, expected 0 to {2**32 - 1}"),
+        ("top_p", 0.0, "0.0, expected above 0 up to 1"),
+        ("top_p", 1.5, "1.5, expected above 0 up to 1"),
+        ("min_p", -0.1, "-0.1, expected 0 to 1"),
+        ("penalty_repeat", 0.0, "0.0, expected 0.01 to 100"),
+        ("penalty_last_n", -2, f"-2, expected 0 to {2**32 - 1}"),
     ],
 )
 def test_smp_27_what_is_out_of_range_is_left_out_and_reported(key: str, value: object, said: str) -> None:
@@ -106,7 +106,7 @@ def test_smp_27_such_a_model_runs_and_says_so(tmp_path: Path) -> None:
     keys = (Key(BASE + "penalty_last_n", I32, -1), Key(BASE + "top_k", I32, -1), Key(BASE + "min_p", F32, math.nan))
     path = demo_with_keys(tmp_path / "odd.gguf", *keys)
     with imp_service.load(str(path)) as model:
-        assert model.warnings == (f"{BASE}min_p: nan, expected 0 … 1; not used",)
+        assert model.warnings == (f"{BASE}min_p: nan, expected 0 to 1; not used",)
         assert (model.default_sampling.penalty_window, model.default_sampling.top_k) == (0, 0)
         greedy = SamplingOptions(temperature=0)
         request = GenerationRequest("Once upon a time", sampling=greedy, stop=StopOptions(max_tokens=8))

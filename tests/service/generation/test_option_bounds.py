@@ -146,19 +146,19 @@ def test_rpc_4_each_id_of_a_long_prompt_is_judged(place: int, token: Any) -> Non
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("sampling.temperature", 100.5, "sampling.temperature: 100.5, expected 0 … 100"),
-        ("sampling.top_p", 0.0, "sampling.top_p: 0.0, expected above 0 … 1"),
+        ("sampling.temperature", 100.5, "sampling.temperature: 100.5, expected 0 to 100"),
+        ("sampling.top_p", 0.0, "sampling.top_p: 0.0, expected above 0 up to 1"),
         ("sampling.top_k", 1.5, "sampling.top_k: 1.5, expected a whole number"),
         ("sampling.min_p", "x", "sampling.min_p: 'x', expected a number"),
         (
             "stop.strings",
             ["", "é" * 129],
-            "stop.strings[0]: 0 bytes, expected 1 … 256; stop.strings[1]: 258 bytes, expected 1 … 256",
+            "stop.strings[0]: 0 bytes, expected 1 to 256; stop.strings[1]: 258 bytes, expected 1 to 256",
         ),
         ("stop.strings", ["a\ud800"], "stop.strings[0]: a surrogate at character 1"),
         ("stop.strings", "abc", "stop.strings: 'abc', expected a list of texts"),
         ("stop.token_ids", [2048], "stop.token_ids[0]: token 2048, expected below 2048, the number of tokens"),
-        ("stop.token_ids", [1] * 257, "stop.token_ids: 257 entries, expected 0 … 256"),
+        ("stop.token_ids", [1] * 257, "stop.token_ids: 257 entries, expected 0 to 256"),
         ("cache.salt", b"x", "cache.salt: b'x', expected a text"),
     ],
 )

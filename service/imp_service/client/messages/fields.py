@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from ...api.errors import Violation, refuse
+from ...api.rules import range_text
 
 # The class depends on how protobuf was built.
 FieldDescriptor = Any
@@ -118,5 +119,5 @@ class MessageWriter:
     def _refuse(self, field: FieldDescriptor, value: Any, path: str) -> None:
         expected = _EXPECTED.get(field.cpp_type, "another type")
         if isinstance(value, Integral) and field.cpp_type in _MOST:
-            expected = f"0 … {_MOST[field.cpp_type]}"
+            expected = range_text(0, _MOST[field.cpp_type])
         self._violations.append(Violation(path, f"{value!r}, expected {expected}"))
