@@ -131,7 +131,7 @@ class Core(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Count(Rule):
-    """A number of tokens, up to a limit of the settings; zero there means no limit."""
+    """A number of tokens or bytes, up to a limit of the settings; zero there means no limit."""
 
     key: str = ""
 
@@ -140,17 +140,6 @@ class Count(Rule):
         yield from wrong
         most = limits.most(self.key) if self.key else 0
         if not wrong and most and value > most:
-            yield Violation(path, f"{value}, expected at most {self.key} = {most}")
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost(Rule):
-    """A number up to a limit of the settings."""
-
-    key: str
-
-    def check(self, value: int, path: str, limits: Limits) -> Iterator[Finding]:
-        if value > (most := limits.most(self.key)):
             yield Violation(path, f"{value}, expected at most {self.key} = {most}")
 
 
