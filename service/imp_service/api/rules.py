@@ -16,6 +16,7 @@ PIECE_TOKENS = 8192
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 MAX_NAME_BYTES = 128
+MAX_SHOWN = 80
 _PRINTABLE = re.compile(r"[\x21-\x7E]*")
 
 
@@ -53,6 +54,11 @@ def range_text(low: float, high: float, *, above: bool = False) -> str:
     """A range for messages; `above` excludes its lower end."""
     least, most = (int(each) if float(each).is_integer() else each for each in (low, high))
     return f"above {least} up to {most}" if above else f"{least} to {most}"
+
+
+def shown(value: object) -> str:
+    """The start of a value for messages: a text in quotes."""
+    return repr(value[:MAX_SHOWN]) if isinstance(value, str) else repr(value)[:MAX_SHOWN]
 
 
 class Limits(Protocol):
@@ -283,7 +289,7 @@ class OneOf(Rule):
         if value in self.words or (self.prefix and isinstance(value, str) and value.startswith(self.prefix)):
             return
         known = ", ".join(filter(None, self.words)) + (f", or {self.prefix} with a name" if self.prefix else "")
-        yield Violation(path, f"{str(value)[:80]!r}, expected one of {known}")
+        yield Violation(path, f"{shown(value)}, expected one of {known}")
 
 
 @dataclass(frozen=True, slots=True)

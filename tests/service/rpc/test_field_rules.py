@@ -346,6 +346,12 @@ def test_p32_ten_bad_fields_are_ten_violations() -> None:
     assert all(any(each.startswith(path) for each in found) for path in ten)
 
 
+def test_rpc_4_an_unknown_enum_value_is_shown_as_a_number() -> None:
+    sparse = types_pb2.SparsePrefillOptions(policy=99)
+    with pytest.raises(FieldsInvalid, match=r"sparse_prefill\.policy: 99, expected one of dense, auto, sparse"):
+        check_request(generate(sparse_prefill=sparse), SERVED_MODEL)
+
+
 def test_p37_masks() -> None:
     served_model = ServedModel(SETTINGS, 2045, 2045, 512, ("imp demo",), ())
     wrong = [bytes(255) + b"\x20", bytes(255) + b"\x80", b"\xff" * 256, b"\xff" * 255, b"\xff" * 257, bytes(256)]

@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from ...api.errors import Violation, refuse
-from ...api.rules import range_text
+from ...api.rules import range_text, shown
 
 # The class depends on how protobuf was built.
 FieldDescriptor = Any
@@ -76,8 +76,7 @@ class MessageWriter:
         if value in words:
             setattr(message, field.name, words[value])
         else:
-            found = f"{str(value)[:80]!r}, expected one of {', '.join(words)}"
-            self._violations.append(Violation(path, found))
+            self._violations.append(Violation(path, f"{shown(value)}, expected one of {', '.join(words)}"))
 
     def _update(self, target: Any, entry: Mapping[str, FieldDescriptor], values: Mapping[Any, Any], path: str) -> None:
         for key, value in values.items():

@@ -87,10 +87,10 @@ def _seconds(value: Duration) -> float:
     return seconds_of(value) if is_valid(value) else float("nan")
 
 
-def _word(enum: Any, number: int) -> str | None:
+def _word(enum: Any, number: int) -> str | int | None:
     """The value of an enum as the library names it; None for its unset value, and the number if it has no name."""
     value = enum.values_by_number.get(number)
     if value is None:
-        return str(number)
+        return number
     prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
     return None if number == 0 else str(value.name).removeprefix(prefix).lower()
