@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
-from imp_service.api.tool_calls import ToolCallDelta
+from imp_service.api.tool_calls import ToolCallDelta, joined_calls
 from imp_service.http_api.openai.events import DONE, Events, dumps
-from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries, prompt_entries
-from imp_service.http_api.openai.replies import Head, finish_reason, usage_fields
+from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries
+from imp_service.http_api.openai.replies import Head, finish_reason, prompt_fields, usage_fields
 from imp_service.http_api.openai.requests import ParsedRequest
 
 
@@ -20,28 +20,16 @@ class Message:
 
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[ToolCallDelta] = field(default_factory=list)
     logprobs: list[dict[str, Any]] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str = ""
 
-    def add(self, chunk: Chunk, token_texts: TokenTexts, *, has_logprobs: bool) -> None:
-        """Adds new tokens."""
-        self.content.append(chunk.text)
-        self.reasoning.append(chunk.reasoning)
-        self.token_ids += chunk.token_ids
-        self.add_calls(chunk.tool_calls)
-        if has_logprobs:
-            self.logprobs += chat_entries(token_texts, chunk.token_ids, chunk.logprobs, chunk.candidates)
-
-    def add_calls(self, deltas: Sequence[ToolCallDelta]) -> None:
-        """Adds the pieces of calls to the calls that they belong to."""
-        for delta in deltas:
-            if delta.index == len(self.calls):
-                self.calls.append(
-                    {"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": ""}}
-                )
-            self.calls[delta.index]["function"]["arguments"] += delta.arguments
+    def add(self, part: Chunk | Finished) -> None:
+        """Adds what each channel has."""
+        self.content.append(part.text)
+        self.reasoning.append(part.reasoning)
+        self.calls += part.tool_calls
 
     def fields(self) -> dict[str, Any]:
         """The message as OpenAI has it."""
@@ -54,7 +42,7 @@ class Message:
         if reasoning := "".join(self.reasoning):
             message["reasoning_content"] = reasoning
         if self.calls:
-            message["tool_calls"] = self.calls
+            message["tool_calls"] = [_call(each) for each in joined_calls(self.calls)]
         return message
 
 
@@ -75,18 +63,18 @@ class ChatCompletion:
         """Adds a reply."""
         match reply:
             case Started():
-                output = self._parsed.requests[0].output
-                if self._parsed.returns_token_ids:
-                    self._extra["prompt_token_ids"] = reply.prompt.token_ids
-                if output.prompt_logprobs:
-                    self._extra["prompt_logprobs"] = prompt_entries(self._token_texts, reply.prompt)
+                self._extra = prompt_fields(self._parsed, 0, reply, self._token_texts)
             case Chunk():
-                self._messages[reply.index].add(reply, self._token_texts, has_logprobs=self._has_logprobs)
+                message = self._messages[reply.index]
+                message.add(reply)
+                message.token_ids += reply.token_ids
+                if self._has_logprobs:
+                    message.logprobs += chat_entries(
+                        self._token_texts, reply.token_ids, reply.logprobs, reply.candidates
+                    )
             case Finished():
                 message = self._messages[reply.index]
-                message.content.append(reply.text)
-                message.reasoning.append(reply.reasoning)
-                message.add_calls(reply.tool_calls)
+                message.add(reply)
                 message.finish_reason = finish_reason(reply, has_calls=bool(message.calls))
                 self._usage = reply.usage or self._usage
 
@@ -148,11 +136,8 @@ class ChatEvents:
 
     def _begin(self, started: Started) -> bytes:
         self._n_prompt, self._n_cached = started.prompt_tokens, started.cached_prompt_tokens
-        extra = ""
-        if self._parsed.returns_token_ids:
-            extra += f',"prompt_token_ids":{dumps(started.prompt.token_ids)}'
-        if self._request.output.prompt_logprobs:
-            extra += f',"prompt_logprobs":{dumps(prompt_entries(self._token_texts, started.prompt))}'
+        prompt = prompt_fields(self._parsed, 0, started, self._token_texts)
+        extra = "".join(f',"{name}":{dumps(value)}' for name, value in prompt.items())
         return b"".join(
             self._event(i, '{"role":"assistant","content":""}', extra=extra) for i in range(self._request.num_sequences)
         )
@@ -196,7 +181,9 @@ def _whole_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _call_delta(delta: ToolCallDelta) -> dict[str, Any]:
-    if not delta.name:
-        return {"index": delta.index, "function": {"arguments": delta.arguments}}
-    function = {"name": delta.name, "arguments": delta.arguments}
-    return {"index": delta.index, "id": delta.id, "type": "function", "function": function}
+    rest = _call(delta) if delta.name else {"function": {"arguments": delta.arguments}}
+    return {"index": delta.index, **rest}
+
+
+def _call(call: ToolCallDelta) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

@@ -7,8 +7,8 @@ from typing import Any
 
 from imp_service.api.replies import Chunk, Finished, Reply, Started, TokenScores, Usage
 from imp_service.http_api.openai.events import DONE, Events, dumps
-from imp_service.http_api.openai.logprobs import CompletionLogprobs, TokenTexts, prompt_entries
-from imp_service.http_api.openai.replies import Head, finish_reason, sum_of, usage_fields
+from imp_service.http_api.openai.logprobs import CompletionLogprobs, TokenTexts
+from imp_service.http_api.openai.replies import Head, finish_reason, prompt_fields, sum_of, usage_fields
 from imp_service.http_api.openai.requests import ParsedRequest
 
 KIND = "text_completion"
@@ -45,18 +45,14 @@ class Choices:
 
     def start(self, prompt: int, started: Started) -> None:
         """Adds the prompt where it is asked for."""
-        parsed = self._parsed
-        output = parsed.requests[prompt].output
+        extra = prompt_fields(self._parsed, prompt, started, self._token_texts)
         for i in self.of_prompt(prompt):
             choice = self.all[i]
-            if parsed.echo:
+            choice.extra = extra
+            if self._parsed.echo:
                 choice.texts.append(self._echoed(prompt, started))
                 if choice.logprobs is not None:
                     choice.logprobs.add(started.prompt)
-            if parsed.returns_token_ids:
-                choice.extra["prompt_token_ids"] = started.prompt.token_ids
-            if output.prompt_logprobs and not parsed.echo:
-                choice.extra["prompt_logprobs"] = prompt_entries(self._token_texts, started.prompt)
 
     def add(self, prompt: int, chunk: Chunk) -> int:
         """Adds new tokens. Returns the number of their choice."""

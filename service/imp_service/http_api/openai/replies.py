@@ -1,12 +1,14 @@
-"""The common parts of replies: head, finish reason and usage."""
+"""The common parts of replies: head, prompt, finish reason and usage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from imp_service.api.replies import Finished, Usage
+from imp_service.api.replies import Finished, Started, Usage
 from imp_service.core import make_error
+from imp_service.http_api.openai.logprobs import TokenTexts, prompt_entries
+from imp_service.http_api.openai.requests import ParsedRequest
 
 LENGTHS = frozenset({"max_tokens", "context_full", "time_limit"})
 
@@ -30,6 +32,16 @@ class Head:
             "model": self.model,
             "system_fingerprint": self.system_fingerprint,
         }
+
+
+def prompt_fields(parsed: ParsedRequest, prompt: int, started: Started, token_texts: TokenTexts) -> dict[str, Any]:
+    """The ids and the log probabilities of a prompt, where they are asked for."""
+    found: dict[str, Any] = {}
+    if parsed.returns_token_ids:
+        found["prompt_token_ids"] = started.prompt.token_ids
+    if parsed.requests[prompt].output.prompt_logprobs and not parsed.echo:
+        found["prompt_logprobs"] = prompt_entries(token_texts, started.prompt)
+    return found
 
 
 def finish_reason(end: Finished, *, has_calls: bool = False) -> str:
