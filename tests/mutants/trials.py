@@ -22,7 +22,7 @@ from mutants.mutations import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
 # The third-party imports of the tests take a second, so a fork server preloads them for each process.
-PRELOADED = ["pytest", "numpy", "hypothesis", "grpc", "tokenizers", "jinja2", "cryptography.x509", "mutants.trials"]
+PRELOADED = ["pytest", "numpy", "hypothesis", "grpc", "tokenizers", "jinja2", "trustme", "mutants.trials"]
 # Cache files are compiled once for all trials, even if the environment disables them.
 COMPILED = ROOT / "build" / "mutants" / "compiled"
 QUIET = ["-n0", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "-p", "no:cov"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import grpc
 
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.served import Served, serve
 
 TOKEN = "a-token-of-the-tests"
@@ -18,8 +18,8 @@ TOKEN = "a-token-of-the-tests"
 @contextmanager
 def secured(folder: Path, *settings: str) -> Iterator[Served]:
     """Yields a server with TLS and tokens; ca.pem in the folder is its authority."""
-    authority = make_certificate("an authority")
-    make_certificate("server", authority).write(folder)
+    authority = Authority()
+    authority.issue().write(folder)
     (folder / "ca.pem").write_bytes(authority.cert)
     (folder / "tokens").write_text(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} data,read *\n")
     (folder / "tokens").chmod(0o600)

@@ -25,8 +25,8 @@ except ModuleNotFoundError:  # pip contains a copy
 
 # Packages of the extra `test` that no GPU test imports.
 NOT_FOR_GPUS = frozenset({
-    "buf-bin", "cryptography", "grpcio-tools", "jsonschema", "kubernetes-validate", "nvidia-cuda-cuobjdump",
-    "nvidia-cuda-nvdisasm", "opentelemetry-sdk", "pybind11",
+    "buf-bin", "grpcio-tools", "jsonschema", "kubernetes-validate", "nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm",
+    "opentelemetry-sdk", "pybind11", "trustme",
 })  # fmt: skip
 # Build requirements: programs, and a packager that CMake can replace.
 PROGRAMS = frozenset({"cmake", "ninja"})

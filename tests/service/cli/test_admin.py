@@ -12,7 +12,7 @@ import pytest
 from imp_service.pb.inference_pb2 import GenerateRequest, PrefillRequest
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from support.admin_calls import LISTENS
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.patience import HANGS_AFTER
 from support.served import ask, serve
 from support.served_models import ENDLESS as ENDLESS_SCRIPT
@@ -162,8 +162,8 @@ def test_cmd_9_an_address_is_needed(call) -> None:
 @pytest.fixture
 def secure(tmp_path: Path):
     """A server with TLS on its data listener and without on its admin listener."""
-    authority = make_certificate("an authority")
-    cert, key = make_certificate("server", authority).write(tmp_path)
+    authority = Authority()
+    cert, key = authority.issue().write(tmp_path)
     (tmp_path / "ca.pem").write_bytes(authority.cert)
     with server_process(tmp_path, settings=(f"tls.cert={cert}", f"tls.key={key}", *ADMIN)) as process:
         facts = process.wait_until_ready()

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.command_line import error_lines
 from support.http_served import DEMO_MODEL, serve_http
 from support.scraped import scrape
@@ -152,8 +152,8 @@ def test_the_token_is_that_of_openais_clients_or_of_a_file(call, monkeypatch, tm
 
 
 def test_tls_trusts_what_ca_says(call, tmp_path: Path):
-    authority, other = make_certificate("authority"), make_certificate("other")
-    cert, key = make_certificate("imp", authority).write(tmp_path)
+    authority, other = Authority(), Authority()
+    cert, key = authority.issue().write(tmp_path)
     trusted, wrong = tmp_path / "ca.pem", tmp_path / "other.pem"
     trusted.write_bytes(authority.cert)
     wrong.write_bytes(other.cert)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.scripted_server import scripted_server, story
 
 ONCE = ("--attempts", "1", "--deadline", "20s")
@@ -14,11 +14,11 @@ ONCE = ("--attempts", "1", "--deadline", "20s")
 @pytest.fixture
 def files(tmp_path):
     """PEM files of an authority, a server, a client and a stranger, by name."""
-    ours, other = make_certificate("an authority"), make_certificate("another authority")
+    ours, other = Authority(), Authority()
     pairs = {
-        "server": make_certificate("server", ours),
-        "client": make_certificate("client", ours),
-        "stranger": make_certificate("client", other),
+        "server": ours.issue(),
+        "client": ours.issue(),
+        "stranger": other.issue(),
     }
     (tmp_path / "ca.pem").write_bytes(ours.cert)
     (tmp_path / "other.pem").write_bytes(other.cert)

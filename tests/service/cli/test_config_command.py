@@ -13,7 +13,7 @@ from imp_service.config import ConfigError, Settings, load
 from imp_service.config.load import MOST_ERRORS
 from imp_service.core.device import find_gpu
 from imp_service.models import demo_model_path
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.patience import HANGS_AFTER
 
 GOOD = "%s set, all good; weights were not read\n"
@@ -119,7 +119,7 @@ def test_cfg_13_a_bad_key_hides_no_file(capfd: pytest.CaptureFixture[str]):
 
 def test_cfg_13_secrets_are_read_as_a_server_reads_them(machine: Path, capfd: pytest.CaptureFixture[str]):
     (machine / "tokens").touch()
-    make_certificate("server").write(machine)
+    Authority().issue().write(machine)
     (machine / "key.pem").write_text("")
     status, told = check(capfd, "auth.token_file=tokens", "tls.cert=cert.pem", "tls.key=key.pem")
     assert (status, len(told)) == (78, 2)
@@ -214,7 +214,7 @@ def test_cfg_13_check_tells_all_that_would_end_a_start(
 
 
 def test_cfg_13_check_takes_what_a_start_takes(machine: Path, capfd: pytest.CaptureFixture[str]):
-    make_certificate("server").write(machine)
+    Authority().issue().write(machine)
     (machine / "second").mkdir()  # refers to the entry of [models], although a directory has its name
     (machine / "chat.jinja").write_text("{{ messages }}")
     words = (

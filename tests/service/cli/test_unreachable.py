@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.scripted_server import scripted_server, story
 
 ONCE = ("--attempts", "1", "--deadline", "30s")
@@ -20,12 +20,12 @@ ONCE = ("--attempts", "1", "--deadline", "30s")
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """PEM files of an authority, a server, a client and a stranger, and files that are no PEM."""
-    ours, other = make_certificate("an authority"), make_certificate("another authority")
-    pairs = {"server": make_certificate("server", ours), "client": make_certificate("client", ours)}
+    ours, other = Authority(), Authority()
+    pairs = {"server": ours.issue(), "client": ours.issue()}
     (tmp_path / "ca.pem").write_bytes(ours.cert)
     (tmp_path / "other.pem").write_bytes(other.cert)
     (tmp_path / "none.pem").write_text("no certificate\n")
-    for name, pair in {**pairs, "stranger": make_certificate("client", other)}.items():
+    for name, pair in {**pairs, "stranger": other.issue()}.items():
         (tmp_path / f"{name}.crt").write_bytes(pair.cert)
         (tmp_path / f"{name}.key").write_bytes(pair.key)
     return tmp_path

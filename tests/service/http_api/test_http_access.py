@@ -15,7 +15,7 @@ import pytest
 
 from imp_service.serving.security.identity_files import Identity
 from imp_service.serving.security.reloaded_files import ReloadedFiles
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.http_served import HttpServed, serve_http
 from support.patience import HANGS_AFTER
 from support.raw_http import chat_head, exchange, head, send_on
@@ -130,14 +130,14 @@ def reread_identity(http: HttpServed) -> None:
 
 
 def test_htp_8_certificates_change_while_streams_run(tmp_path: Path) -> None:
-    old, new = make_certificate("old authority"), make_certificate("new authority")
-    cert, key = make_certificate("imp", old).write(tmp_path)
+    old, new = Authority(), Authority()
+    cert, key = old.issue().write(tmp_path)
     credentials = grpc.ssl_channel_credentials(old.cert + new.cert)
     with serve_http(f"tls.cert={cert}", f"tls.key={key}", credentials=credentials, tls=trusting(old.cert)) as http:
         body = {"prompt": "the cat", "max_tokens": 300, "ignore_eos": True, "max_chunk_tokens": 1}
         stream = http.client.streaming("/v1/completions", body)
         next(stream)
-        make_certificate("imp", new).write(tmp_path)
+        new.issue().write(tmp_path)
         reread_identity(http)
         with pytest.raises(ssl.SSLCertVerificationError):
             http.client.get("/v1/models")
@@ -149,28 +149,28 @@ def test_htp_8_certificates_change_while_streams_run(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_htp_8_clients_prove_who_they_are_and_their_authority_changes(tmp_path: Path) -> None:
-    authority = make_certificate("authority")
+    authority = Authority()
     (tmp_path / "server").mkdir()
-    cert, key = make_certificate("imp", authority).write(tmp_path / "server")
-    old, new = make_certificate("old clients"), make_certificate("new clients")
+    cert, key = authority.issue().write(tmp_path / "server")
+    old, new = Authority(), Authority()
     ca = tmp_path / "ca.crt"
     ca.write_bytes(old.cert)
 
-    def context(who: object) -> ssl.SSLContext:
+    def context(who: Authority | None) -> ssl.SSLContext:
         made = trusting(authority.cert)
         if who is not None:
             folder = tmp_path / str(id(who))
             folder.mkdir(exist_ok=True)
-            made.load_cert_chain(*make_certificate("client", who).write(folder))  # type: ignore[arg-type]
+            made.load_cert_chain(*who.issue().write(folder))
         return made
 
-    client = make_certificate("client", old)
+    client = old.issue()
     credentials = grpc.ssl_channel_credentials(authority.cert, client.key, client.cert)
     settings = (f"tls.cert={cert}", f"tls.key={key}", f"tls.client_ca={ca}")
     with serve_http(*settings, credentials=credentials, tls=context(old)) as http:
         http.served.is_checked = False  # the client's certificate is of the old authority
 
-        def is_let_in(who: object) -> bool:
+        def is_let_in(who: Authority | None) -> bool:
             http._tls = context(who)
             try:
                 return http.client.get("/v1/models").status == 200
@@ -203,12 +203,12 @@ def test_htp_8_w25_no_resumed_session_outlives_its_authority(
     tmp_path: Path, version: ssl.TLSVersion, reloads: bool
 ) -> None:
     """With client certificates no session is resumed by a ticket; none at all once the authority has changed."""
-    authority, old, new = make_certificate("authority"), make_certificate("old"), make_certificate("new")
+    authority, old, new = Authority(), Authority(), Authority()
     (tmp_path / "server").mkdir()
-    cert, key = make_certificate("imp", authority).write(tmp_path / "server")
+    cert, key = authority.issue().write(tmp_path / "server")
     ca = tmp_path / "ca.crt"
     ca.write_bytes(old.cert)
-    client = make_certificate("client", old)
+    client = old.issue()
     context = trusting(authority.cert)
     context.minimum_version = context.maximum_version = version
     context.load_cert_chain(*client.write(tmp_path))
@@ -232,8 +232,8 @@ def test_htp_8_w25_no_resumed_session_outlives_its_authority(
 
 @VERSIONS
 def test_htp_8_without_client_certificates_sessions_are_resumed(tmp_path: Path, version: ssl.TLSVersion) -> None:
-    authority = make_certificate("authority")
-    cert, key = make_certificate("imp", authority).write(tmp_path)
+    authority = Authority()
+    cert, key = authority.issue().write(tmp_path)
     context = trusting(authority.cert)
     context.minimum_version = context.maximum_version = version
     settings = (f"tls.cert={cert}", f"tls.key={key}")

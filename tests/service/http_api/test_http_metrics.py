@@ -13,7 +13,7 @@ import pytest
 
 from imp_service.config.address import Address
 from imp_service.http_api.server import MAX_SCRAPERS
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.patience import HANGS_AFTER
 from support.scraped import series_of
 from support.served import Served, serve
@@ -166,7 +166,7 @@ def test_obs_7_metrics_on_a_unix_socket(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_obs_7_neither_tls_nor_tokens_nor_a_drain_keep_a_scraper_away(tmp_path: Path) -> None:
     """Prometheus needs only network access, as for other pods."""
-    cert, key = make_certificate("imp").write(tmp_path)
+    cert, key = Authority().issue().write(tmp_path)
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{sha256(b'word').hexdigest()} data *\n")
     tokens.chmod(0o600)

@@ -17,7 +17,7 @@ from imp_service.cli.failure import exit_status
 from imp_service.config.errors import ConfigError
 from imp_service.serving.security import reloaded_files
 from imp_service.serving.security.identity_files import IdentityFiles
-from support.certificates import Certificate, make_certificate
+from support.certificates import Authority, Certificate
 from support.raw_calls import HEALTH, call
 from support.served import Served, ask, serve, tokens_of
 
@@ -25,13 +25,13 @@ ENDED = datetime.datetime(2021, 1, 1)
 
 
 @cache
-def authority(name: str = "ours") -> Certificate:
-    return make_certificate(name)
+def authority(name: str = "ours") -> Authority:
+    return Authority()
 
 
 @cache
 def of_ours(name: str) -> Certificate:
-    return make_certificate(name, authority())
+    return authority().issue()
 
 
 def credentials(client: Certificate | None = None) -> grpc.ChannelCredentials:
@@ -78,9 +78,9 @@ def test_rpc_25_w12_plain_text_on_tls_is_turned_away_and_tls_is_not(tmp_path: Pa
 def test_rpc_25_w25_only_certificates_of_the_authority_and_of_today_come_in(tmp_path: Path) -> None:
     strangers = {
         "none": None,
-        "expired": make_certificate("client", authority(), until=ENDED),
-        "of another authority": make_certificate("client", authority("another")),
-        "its own": make_certificate("client"),
+        "expired": authority().issue(not_after=ENDED),
+        "of another authority": authority("another").issue(),
+        "its own": Authority(),
     }
     with served_at(tmp_path, is_mutual=True) as served:
         assert can_call(served, credentials(of_ours("client")))

@@ -22,7 +22,7 @@ from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 from imp_service.telemetry import tracing
 from imp_service.telemetry.log import Log
-from support.certificates import make_certificate
+from support.certificates import Authority
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
 from support.raw_calls import ADMIN, HEALTH, REFLECTION, call
@@ -70,10 +70,10 @@ def handshakes(folder: Path, settings: tuple[str, ...]) -> tuple[bool, ...] | st
 
     If the server does not start, returns the name of the failure.
     """
-    authority = make_certificate("ours")
-    make_certificate("server", authority).write(folder)
+    authority = Authority()
+    authority.issue().write(folder)
     (folder / "ca.pem").write_bytes(authority.cert)
-    client = make_certificate("client", authority)
+    client = authority.issue()
     known = grpc.ssl_channel_credentials(authority.cert, client.key, client.cert)
     unknown = grpc.ssl_channel_credentials(authority.cert)
     alone = (("grpc.use_local_subchannel_pool", 1),)
