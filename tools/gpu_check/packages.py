@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # pip contains a copy
 # Packages of the extra `test` that no GPU test imports.
 NOT_FOR_GPUS = frozenset({
     "buf-bin", "grpcio-tools", "jsonschema", "kubernetes-validate", "nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm",
-    "opentelemetry-sdk", "pybind11", "trustme",
+    "opentelemetry-sdk", "pybind11", "pyelftools", "trustme",
 })  # fmt: skip
 # Build requirements: programs, and a packager that CMake can replace.
 PROGRAMS = frozenset({"cmake", "ninja"})
