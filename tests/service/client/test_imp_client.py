@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 import imp_service
 from support.imp_client_package import PROJECT, ROOT, packed, put_together, settings
 from support.patience import BUILD_SECONDS, HANGS_AFTER
-from support.served import Served, serve
+from support.served import Served
 
 PACKAGE = ROOT / "service" / "imp_service"
 EXAMPLES = sorted((ROOT / "examples" / "imp_client").glob("*.py"))
@@ -23,12 +23,6 @@ EXAMPLES = sorted((ROOT / "examples" / "imp_client").glob("*.py"))
 OF_THE_LIBRARY = {"ConfigError", "LanguageModel", "load", "__version__"}
 WITHOUT = ("imp_service", "numpy", "tokenizers", "jinja2", "aiohttp")
 STORY = ", in a little house near the farm"
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

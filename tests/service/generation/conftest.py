@@ -8,19 +8,7 @@ import pytest
 
 import imp_service
 from imp_service import Client, LanguageModel
-from support.served import Served, serve
-
-
-@pytest.fixture(scope="module")
-def library() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
+from support.served import Served
 
 
 @pytest.fixture(scope="module", params=["load", "connect"])

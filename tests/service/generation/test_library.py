@@ -1,7 +1,6 @@
 """The Python API: names, keyword options, conversations, whole results, tokens and errors."""
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from itertools import islice
 from typing import Any
@@ -30,24 +29,12 @@ from imp_service.api.arguments import chat_of, request_of
 from imp_service.core import make_error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.served import Served, serve
+from support.served import Served
 from support.wire_ways import by_generate, reason_of
 from support.workload import Outcome, random_requests
 
 PROMPT = "Once upon a time"
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 plus 4?"}]
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 def keywords(request: GenerationRequest) -> dict[str, Any]:
@@ -93,8 +80,8 @@ def test_lib_1_what_the_service_uses_is_not_shown(name: str) -> None:
     assert [each for each in public if not inspect.getdoc(getattr(getattr(imp_service, name), each))] == []
 
 
-def test_lib_2_keywords_make_the_request_that_the_classes_make(model: LanguageModel) -> None:
-    requests = random_requests(24, 5, model._runtime.tokenizer)
+def test_lib_2_keywords_make_the_request_that_the_classes_make(library: LanguageModel) -> None:
+    requests = random_requests(24, 5, library._runtime.tokenizer)
     requests += [replace(requests[0], speculation=SpeculationOptions(enabled=False, max_draft_tokens=4))]
     requests += [replace(requests[0], sparse_prefill=SparsePrefillOptions("auto", 0.4))]
     for request in requests:
@@ -135,91 +122,93 @@ def test_lib_2_each_kind_of_constraint_is_a_keyword(kind: str) -> None:
         request_of(PROMPT, {kind: value, "constraint": expected})
 
 
-def test_lib_2_an_unknown_name_is_a_type_error_with_the_close_ones(model: LanguageModel) -> None:
+def test_lib_2_an_unknown_name_is_a_type_error_with_the_close_ones(library: LanguageModel) -> None:
     with pytest.raises(TypeError, match=r"generate\(\) got an unexpected keyword argument 'max_token'.*'max_tokens'"):
-        model.generate(PROMPT, max_token=4)
+        library.generate(PROMPT, max_token=4)
     with pytest.raises(TypeError, match=r"'temprature'.*'temperature'"):
-        model.chat(MESSAGES, temprature=0)
+        library.chat(MESSAGES, temprature=0)
     with pytest.raises(TypeError, match=r"'regx'.*'regex'"):
-        model.generate_async(PROMPT, regx="a")
-    with model.open() as session, pytest.raises(TypeError, match=r"'logit'.*'logits'"):
+        library.generate_async(PROMPT, regx="a")
+    with library.open() as session, pytest.raises(TypeError, match=r"'logit'.*'logits'"):
         session.prefill(PROMPT, logit=True)
     with pytest.raises(TypeError, match="sampling: dict, expected SamplingOptions"):
-        model.generate(PROMPT, sampling={"temperature": 0})
+        library.generate(PROMPT, sampling={"temperature": 0})
     with pytest.raises(TypeError, match=r"'zzz'$"):
-        model.open(zzz=1)
+        library.open(zzz=1)
 
 
 @pytest.mark.long
-def test_lib_3_the_library_gives_the_tokens_of_the_service(model: LanguageModel, served: Served) -> None:
-    requests = random_requests(16, 41, model._runtime.tokenizer)
-    found = [outcome(model.generate(request.prompt, **keywords(request))) for request in requests]
-    assert found == [by_generate(served.inference, model, request) for request in requests]
+def test_lib_3_the_library_gives_the_tokens_of_the_service(library: LanguageModel, served: Served) -> None:
+    requests = random_requests(16, 41, library._runtime.tokenizer)
+    found = [outcome(library.generate(request.prompt, **keywords(request))) for request in requests]
+    assert found == [by_generate(served.inference, library, request) for request in requests]
     hot = next(r for r, o in zip(requests, found, strict=True) if r.sampling.seed is not None and len(o.token_ids) > 8)
     given = {**keywords(hot), "temperature": 1.5, "seed": 1}
-    assert outcome(model.generate(hot.prompt, **given)) != outcome(model.generate(hot.prompt, **{**given, "seed": 2}))
+    assert outcome(library.generate(hot.prompt, **given)) != outcome(
+        library.generate(hot.prompt, **{**given, "seed": 2})
+    )
 
 
-def test_lib_3_a_conversation_is_that_of_the_service(model: LanguageModel, served: Served) -> None:
+def test_lib_3_a_conversation_is_that_of_the_service(library: LanguageModel, served: Served) -> None:
     chat = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(**each) for each in MESSAGES])
     request = pb.GenerateRequest(chat=chat, sampling={"temperature": 0}, stop={"max_tokens": 20})
     reply = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences[0]
     expected = Outcome(tuple(reply.output.token_ids), reply.output.text, reason_of(reply.reason))
     for messages in (MESSAGES, [ChatMessage(**each) for each in MESSAGES]):
-        assert outcome(model.chat(messages, temperature=0, max_tokens=20)) == expected
+        assert outcome(library.chat(messages, temperature=0, max_tokens=20)) == expected
     other = [MESSAGES[0], {"role": "user", "content": "What is 3 plus 5?"}]
-    assert outcome(model.chat(other, temperature=0, max_tokens=20)) != expected
+    assert outcome(library.chat(other, temperature=0, max_tokens=20)) != expected
 
 
-def test_lib_3_steps_with_keywords_give_the_tokens_of_a_generation(model: LanguageModel) -> None:
-    whole = model.generate(PROMPT, max_tokens=12, temperature=0.9, seed=5).result().token_ids
-    with model.open() as session:
+def test_lib_3_steps_with_keywords_give_the_tokens_of_a_generation(library: LanguageModel) -> None:
+    whole = library.generate(PROMPT, max_tokens=12, temperature=0.9, seed=5).result().token_ids
+    with library.open() as session:
         tokens = [session.prefill(PROMPT, temperature=0.9, seed=5).token_id]
         tokens += [session.decode_step().token_id for _ in range(3)]
         with session.fork() as twin:
             assert tokens + twin.generate(max_tokens=8).result().token_ids == whole
         tokens += session.generate(max_tokens=8).result().token_ids
-    with model.open(temperature=0.9, seed=6) as other:
+    with library.open(temperature=0.9, seed=6) as other:
         apart = [other.prefill(PROMPT).token_id, *other.generate(max_tokens=11).result().token_ids]
     assert tokens == whole != apart
 
 
-def test_lib_3_a_step_takes_its_options_by_keyword(model: LanguageModel) -> None:
+def test_lib_3_a_step_takes_its_options_by_keyword(library: LanguageModel) -> None:
     asked = StepOptions(top_logprobs=3, logits=True)
-    with model.open(temperature=0) as session, model.open(SamplingOptions(temperature=0)) as other:
+    with library.open(temperature=0) as session, library.open(SamplingOptions(temperature=0)) as other:
         one, two = session.prefill(PROMPT, top_logprobs=3, logits=True), other.prefill(PROMPT, asked)
         assert (one.token_id, one.candidates, one.logits) == (two.token_id, two.candidates, two.logits)
-        assert len(one.candidates) == 3 and len(one.logits) == 4 * model.vocab_size
+        assert len(one.candidates) == 3 and len(one.logits) == 4 * library.vocab_size
         assert session.decode_step(sample=False).token_id is None
 
 
-def test_lib_5_a_result_is_the_whole_output_however_much_was_read(model: LanguageModel) -> None:
+def test_lib_5_a_result_is_the_whole_output_however_much_was_read(library: LanguageModel) -> None:
     options: dict[str, Any] = {"max_tokens": 12, "temperature": 0, "logprobs": True, "top_logprobs": 2}
-    replies = list(model.generate(PROMPT, **options, prompt_logprobs=True))
+    replies = list(library.generate(PROMPT, **options, prompt_logprobs=True))
     chunks = [each for each in replies if isinstance(each, Chunk)]
     for n_read in (0, 1, 5, len(replies)):
-        generation = model.generate(PROMPT, **options, prompt_logprobs=True)
+        generation = library.generate(PROMPT, **options, prompt_logprobs=True)
         assert len([*islice(generation, n_read)]) <= n_read
         result = generation.result()
         assert result.text == "".join(each.text for each in replies)
         assert result.token_ids == [token for each in chunks for token in each.token_ids]
         assert result.logprobs == [logprob for each in chunks for logprob in each.logprobs]
         assert len(result.candidates) == result.usage.output_tokens == 12
-        assert len(result.prompt.logprobs) == result.usage.prompt_tokens == len(model.tokenize(PROMPT))
+        assert len(result.prompt.logprobs) == result.usage.prompt_tokens == len(library.tokenize(PROMPT))
 
 
-def test_lib_5_each_sequence_has_its_result(model: LanguageModel) -> None:
+def test_lib_5_each_sequence_has_its_result(library: LanguageModel) -> None:
     options: dict[str, Any] = {"temperature": 1, "seed": 4, "max_tokens": 6}
-    generation = model.generate(PROMPT, num_sequences=3, **options)
+    generation = library.generate(PROMPT, num_sequences=3, **options)
     first, *others = generation.results()
-    assert first.token_ids == model.generate(PROMPT, **options).result().token_ids
+    assert first.token_ids == library.generate(PROMPT, **options).result().token_ids
     assert [first.token_ids] * 2 != [each.token_ids for each in others]
     with pytest.raises(FieldsInvalid, match="num_sequences"):
         generation.result()
 
 
-def test_lib_5_a_generation_that_was_left_has_no_result(model: LanguageModel) -> None:
-    with model.generate(PROMPT, max_tokens=400, ignore_eos=True) as generation:
+def test_lib_5_a_generation_that_was_left_has_no_result(library: LanguageModel) -> None:
+    with library.generate(PROMPT, max_tokens=400, ignore_eos=True) as generation:
         next(generation)
     with pytest.raises(imp_service.StateError) as caught:
         generation.result()
@@ -238,9 +227,9 @@ BAD_MESSAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", BAD_MESSAGES)
-def test_lib_6_a_wrong_message_is_named(model: LanguageModel, field: str) -> None:
+def test_lib_6_a_wrong_message_is_named(library: LanguageModel, field: str) -> None:
     with pytest.raises(FieldsInvalid) as caught:
-        model.chat(BAD_MESSAGES[field], max_tokens=4)
+        library.chat(BAD_MESSAGES[field], max_tokens=4)
     assert (caught.value.reason, [each.path for each in caught.value.violations]) == ("FIELD_INVALID", [field])
 
 
@@ -256,11 +245,11 @@ def test_lib_6_tools_and_calls_are_values_or_json() -> None:
     )
 
 
-def test_lib_6_every_failure_is_an_error_with_a_reason(model: LanguageModel, served: Served) -> None:
+def test_lib_6_every_failure_is_an_error_with_a_reason(library: LanguageModel, served: Served) -> None:
     failures = {
-        "FIELD_INVALID": lambda: model.generate(PROMPT, temperature=-1),
-        "CONTEXT_TOO_LONG": lambda: model.generate(list(range(300, 400)) * 60),
-        "POSITION_BEYOND_END": lambda: model.open().truncate(3),
+        "FIELD_INVALID": lambda: library.generate(PROMPT, temperature=-1),
+        "CONTEXT_TOO_LONG": lambda: library.generate(list(range(300, 400)) * 60),
+        "POSITION_BEYOND_END": lambda: library.open().truncate(3),
         "MODEL_MISSING": lambda: imp_service.load("/nowhere/model.gguf"),
     }
     for reason, fail in failures.items():
@@ -272,10 +261,10 @@ def test_lib_6_every_failure_is_an_error_with_a_reason(model: LanguageModel, ser
     # Errors of the text layer: the service names the same field.
     pattern = types_pb2.Constraint(regex="(")
     for fail, ask in (
-        (lambda: model.generate(PROMPT, regex="("), pb.GenerateRequest(text=PROMPT, constraint=pattern)),
-        (lambda: model.generate("\ud800"), None),
-        (lambda: model.tokenize("\ud800"), None),
-        (lambda: model.detokenize([-1]), None),
+        (lambda: library.generate(PROMPT, regex="("), pb.GenerateRequest(text=PROMPT, constraint=pattern)),
+        (lambda: library.generate("\ud800"), None),
+        (lambda: library.tokenize("\ud800"), None),
+        (lambda: library.detokenize([-1]), None),
     ):
         with pytest.raises(FieldsInvalid) as invalid:
             fail()
@@ -292,10 +281,10 @@ def test_lib_6_the_text_layers_reasons_are_known(reason: str) -> None:
 
 
 @pytest.mark.parametrize("special", [True, False])
-def test_tokens_of_a_text_and_back(model: LanguageModel, special: bool) -> None:
-    tokenizer = model._runtime.tokenizer
+def test_tokens_of_a_text_and_back(library: LanguageModel, special: bool) -> None:
+    tokenizer = library._runtime.tokenizer
     text = "naïve <|im_start|> 🙂"
-    ids = model.tokenize(text, parse_special_tokens=special)
+    ids = library.tokenize(text, parse_special_tokens=special)
     assert ids == tokenizer.encode(text, parse_special_tokens=special)
-    assert ("<|im_start|>" in model.detokenize(ids)) is not special
-    assert model.detokenize(ids, special_tokens=True) == text
+    assert ("<|im_start|>" in library.detokenize(ids)) is not special
+    assert library.detokenize(ids, special_tokens=True) == text

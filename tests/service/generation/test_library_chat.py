@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
-import imp_service
 from imp_service import ChatMessage, ChatPrompt, FieldsInvalid, LanguageModel
 from imp_service.api.arguments import GROUPS, chat_of
 from imp_service.api.keywords import keyword_of
@@ -21,18 +19,12 @@ from imp_service.http_api.openai.messages import content_of
 QUESTION = "What is 2 plus 3?"
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
-def test_lib_11_a_question_is_a_message_of_the_user(model: LanguageModel) -> None:
+def test_lib_11_a_question_is_a_message_of_the_user(library: LanguageModel) -> None:
     assert chat_of(QUESTION, {}) == ChatPrompt((ChatMessage("user", QUESTION),))
     messages = [{"role": "user", "content": QUESTION}]
-    expected = model.chat(messages, max_tokens=12, temperature=0).result().token_ids
-    assert model.chat(QUESTION, max_tokens=12, temperature=0).result().token_ids == expected
-    assert model.chat("What is 4 plus 4?", max_tokens=12, temperature=0).result().token_ids != expected
+    expected = library.chat(messages, max_tokens=12, temperature=0).result().token_ids
+    assert library.chat(QUESTION, max_tokens=12, temperature=0).result().token_ids == expected
+    assert library.chat("What is 4 plus 4?", max_tokens=12, temperature=0).result().token_ids != expected
 
 
 PARTS: dict[str, list[dict[str, Any]]] = {
@@ -68,20 +60,20 @@ WRONG_PARTS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_PARTS)
-def test_lib_11_a_part_that_is_no_text_is_refused_as_http_does(model: LanguageModel, case: str) -> None:
+def test_lib_11_a_part_that_is_no_text_is_refused_as_http_does(library: LanguageModel, case: str) -> None:
     part, message = WRONG_PARTS[case]
     with pytest.raises(FieldsInvalid) as caught:
-        model.chat([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}])
+        library.chat([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}])
     assert caught.value.message == f"chat.messages[0].content[1]{message}"
     with pytest.raises(Mismatch):
         content_of([part])
 
 
-def advice(model: LanguageModel, name: str) -> str:
+def advice(library: LanguageModel, name: str) -> str:
     """Returns what the error of chat() says after the name."""
     options: dict[str, Any] = {name: 1}
     with pytest.raises(TypeError) as caught:
-        model.chat(QUESTION, **options)
+        library.chat(QUESTION, **options)
     return str(caught.value).partition(repr(name))[2]
 
 
@@ -102,20 +94,20 @@ FIELDS = sorted(
 )
 
 
-def test_lib_2_the_library_has_advice_for_every_field_of_http(model: LanguageModel) -> None:
+def test_lib_2_the_library_has_advice_for_every_field_of_http(library: LanguageModel) -> None:
     assert len(FIELDS) > 30
-    assert [name for name in FIELDS if not advice(model, name)] == []
+    assert [name for name in FIELDS if not advice(library, name)] == []
 
 
 @pytest.mark.parametrize("table", [CHAT, COMPLETIONS], ids=["chat", "completions"])
-def test_lib_2_the_advice_names_the_option_that_the_field_sets(model: LanguageModel, table: Any) -> None:
+def test_lib_2_the_advice_names_the_option_that_the_field_sets(library: LanguageModel, table: Any) -> None:
     named = {}
     for name in table.keys() & set(FIELDS):
         group, _, option = option_of(table[name], table).rpartition(".")
         known = {each.name: keyword_of(each) for each in fields(GROUPS[group])} if group in GROUPS else {}
         named |= {name: known[option]} if option in known else {}
     assert named.keys() >= {"repeat_penalty", "do_sample", "max_new_tokens", "include_stop_str_in_output"}
-    assert {name: keyword for name, keyword in named.items() if keyword not in advice(model, name)} == {}
+    assert {name: keyword for name, keyword in named.items() if keyword not in advice(library, name)} == {}
 
 
 def test_lib_2_names_of_other_tools_are_no_keywords_and_what_they_mean_is() -> None:
@@ -141,5 +133,5 @@ def test_lib_2_names_of_other_tools_are_no_keywords_and_what_they_mean_is() -> N
         "schema": "'json_schema'",
     }.items(),
 )
-def test_lib_2_habits_of_other_tools_are_answered(model: LanguageModel, name: str, expected: str) -> None:
-    assert expected in advice(model, name)
+def test_lib_2_habits_of_other_tools_are_answered(library: LanguageModel, name: str, expected: str) -> None:
+    assert expected in advice(library, name)

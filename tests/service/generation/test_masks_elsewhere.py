@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
-
-import imp_service
 from imp_service import ConstraintKind, ConstraintSpec, GenerationRequest, LanguageModel, SamplingOptions, StopOptions
 from imp_service.api.replies import Chunk, Finished, Reply
 from imp_service.generation.fold import AllowNext
 from imp_service.generation.run import Done, GenerationRun
 
 Work = Callable[[], AllowNext]
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
 
 
 def asked(max_tokens: int) -> GenerationRequest:
@@ -42,16 +33,16 @@ def taken_from(run: GenerationRun) -> list[Reply]:
     return replies
 
 
-def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(model: LanguageModel) -> None:
-    whole = tokens_of(list(model.generate(asked(100))))
+def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(library: LanguageModel) -> None:
+    whole = tokens_of(list(library.generate(asked(100))))
     works: list[tuple[Work, Done]] = []
     replies: list[Reply] = []
     run = GenerationRun(
-        model._runtime.client, model._runtime.plan(asked(len(whole))), compute=lambda *work: works.append(work)
+        library._runtime.client, library._runtime.plan(asked(len(whole))), compute=lambda *work: works.append(work)
     )
     for n_drawn in range(1, len(whole) + 1):
         while len(tokens_of(replies)) < n_drawn:
-            model._runtime.client.wait(lambda: run.has_events)
+            library._runtime.client.wait(lambda: run.has_events)
             run.absorb()
             replies += taken_from(run)
         assert len(works) == n_drawn
@@ -59,7 +50,7 @@ def test_gen_10_an_end_waits_for_the_mask_that_decides_its_reason(model: Languag
             work, done = works[-1]
             done(work())
     # The last output has reached the limit. Only the mask shows whether the text is complete.
-    model._runtime.client.wait(lambda: run.has_events or bool(run._ends) or not run.is_open)
+    library._runtime.client.wait(lambda: run.has_events or bool(run._ends) or not run.is_open)
     run.absorb()
     assert run.is_open and not any(isinstance(reply, Finished) for reply in (*replies, *taken_from(run)))
     work, done = works[-1]

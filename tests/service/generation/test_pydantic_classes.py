@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-import imp_service
 from imp_service import LanguageModel
 from imp_service.api.json_classes import schema_of
 
@@ -50,26 +48,20 @@ class OldCat:
         return cls(**json.loads(text))
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
 @pytest.mark.parametrize("seed", range(4))
-def test_lib_11_an_output_is_an_object_of_the_class(model: LanguageModel, seed: int) -> None:
-    result = model.generate("A cat as JSON: ", json_schema=Cat, seed=seed, max_tokens=300).result()
+def test_lib_11_an_output_is_an_object_of_the_class(library: LanguageModel, seed: int) -> None:
+    result = library.generate("A cat as JSON: ", json_schema=Cat, seed=seed, max_tokens=300).result()
     cat = result.parse(Cat)
     assert isinstance(cat, Cat) and isinstance(cat.owner, Owner)
     assert json.loads(result.text) == result.parse() and cat == Cat.model_validate(result.parse())
     assert result.parse().keys() <= Cat.model_fields.keys() and result.parse()["owner"].keys() == {"name"}
 
 
-def test_lib_11_an_adapter_and_a_class_of_pydantic_1_are_taken(model: LanguageModel) -> None:
+def test_lib_11_an_adapter_and_a_class_of_pydantic_1_are_taken(library: LanguageModel) -> None:
     adapter = TypeAdapter(list[Owner])
-    owners = model.generate("Owners: ", json_schema=adapter, max_tokens=300, seed=1).result().parse(adapter)
+    owners = library.generate("Owners: ", json_schema=adapter, max_tokens=300, seed=1).result().parse(adapter)
     assert isinstance(owners, list) and all(isinstance(each, Owner) for each in owners)
-    old = model.generate("A cat: ", json_schema=OldCat, max_tokens=40, temperature=0).result().parse(OldCat)
+    old = library.generate("A cat: ", json_schema=OldCat, max_tokens=40, temperature=0).result().parse(OldCat)
     assert isinstance(old, OldCat) and len(old.name) <= 5
 
 
@@ -86,16 +78,16 @@ def test_lib_11_a_class_has_no_further_members_unless_it_allows_them() -> None:
 
 
 @pytest.mark.parametrize("value", [int, 7, ["a"], SimpleNamespace()])
-def test_lib_11_another_class_is_a_type_error(model: LanguageModel, value: Any) -> None:
+def test_lib_11_another_class_is_a_type_error(library: LanguageModel, value: Any) -> None:
     with pytest.raises(TypeError, match=r"^json_schema: \w+, expected a JSON Schema .* a class of pydantic"):
-        model.generate("a", json_schema=value)
-    result = model.generate("a", choices=["1"]).result()
+        library.generate("a", json_schema=value)
+    result = library.generate("a", choices=["1"]).result()
     with pytest.raises(TypeError, match="expected a class of pydantic"):
         result.parse(value)
 
 
-def test_lib_11_an_output_that_is_cut_is_no_value(model: LanguageModel) -> None:
-    cut = model.generate("A cat as JSON: ", json_schema=Cat, max_tokens=3, temperature=0).result()
+def test_lib_11_an_output_that_is_cut_is_no_value(library: LanguageModel) -> None:
+    cut = library.generate("A cat as JSON: ", json_schema=Cat, max_tokens=3, temperature=0).result()
     for kind in (None, Cat):
         with pytest.raises(ValueError, match="the text is not whole: the output was ended by max_tokens"):
             cut.parse(kind)

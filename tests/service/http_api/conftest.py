@@ -1,5 +1,17 @@
-"""Checks after every test module that the process holds no more descriptors or threads than before."""
+"""A server with HTTP, and a check after every test module for descriptors and threads that it left."""
+
+from collections.abc import Iterator
+
+import pytest
 
 from support.always_on import nothing_left
+from support.http_served import HttpServed, serve_http
 
 __all__ = ["nothing_left"]
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[HttpServed]:
+    """A server with the built-in model."""
+    with serve_http() as it:
+        yield it

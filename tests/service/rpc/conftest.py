@@ -1,5 +1,16 @@
-"""Checks after every test module that the process holds no more descriptors or threads than before."""
+"""Session calls to a server, and a check after every test module for descriptors and threads that it left."""
+
+from collections.abc import Iterator
+
+import pytest
 
 from support.always_on import nothing_left
+from support.served import Served
+from support.session_calls import SessionCalls, calls_at_rest
 
 __all__ = ["nothing_left"]
+
+
+@pytest.fixture
+def calls(served: Served) -> Iterator[SessionCalls]:
+    yield from calls_at_rest(served)

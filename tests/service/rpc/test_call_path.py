@@ -28,12 +28,6 @@ METHODS = [method.rpartition("/")[2] for method in methods_of(INFERENCE)]
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
 def channel(served: Served) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(served.address) as it:
         yield it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from imp_service.pb import types_pb2
 from support.failed_calls import failed
 from support.generations import Result, in_one, streamed, vocabulary
-from support.served import Served, ask, serve
+from support.served import Served, ask
 
 PROMPT = "the cat sat on the mat"
 SCHEMA = json.dumps(
@@ -25,12 +24,6 @@ SCHEMA = json.dumps(
 OBJECT = types_pb2.Constraint(json_schema=SCHEMA)
 MEMBERS = [{"name": name, "ok": ok} for name in ("alice", "bob") for ok in (True, False)]
 BOTH = pytest.mark.parametrize("run", [streamed, in_one])
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 def constrained(served: Served, run: Any, *, bias: dict[int, float] | None = None, **stop: Any) -> Result:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +15,7 @@ from support.failed_calls import failed
 from support.generations import byte_tokens, in_one, streamed, vocabulary
 from support.patience import HANGS_AFTER
 from support.quick_run import Repeats
-from support.served import Served, ask, serve
+from support.served import Served, ask
 
 COSTLY = [
     types_pb2.Constraint(json_schema=json.dumps(schema))
@@ -30,12 +29,6 @@ LONG_STRING = types_pb2.Constraint(
         {"type": "object", "properties": {"x": {"type": "string", "maxLength": 500}}, "required": ["x"]}
     )
 )
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 class HeldCompiler:

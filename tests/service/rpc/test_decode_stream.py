@@ -24,12 +24,6 @@ N_ENDS = repetitions(3_334, 8)
 Request = pb.DecodeStreamRequest
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as running:
-        yield running
-
-
 @pytest.fixture
 def calls(served: Served) -> Iterator[SessionCalls]:
     yield SessionCalls(served)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import imp_service
 from imp_service import LanguageModel
 from support.served import Served, serve
 from support.wire_ways import WAYS
@@ -23,23 +22,16 @@ def served() -> Iterator[Served]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    """The same model without a server. It runs one generation at a time, and gives the expected outputs."""
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
 @pytest.mark.long
-def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Served, model: LanguageModel) -> None:
-    requests = random_requests(N_REQUESTS, 20, model._runtime.tokenizer)
-    expected = [run(model, request) for request in requests]
+def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Served, library: LanguageModel) -> None:
+    requests = random_requests(N_REQUESTS, 20, library._runtime.tokenizer)
+    expected = [run(library, request) for request in requests]
     jobs = [(way, i) for i, way in itertools.product(range(N_REQUESTS), WAYS)]
     stubs = [served.inference for _ in range(4)]
 
     def outcome(job: int) -> Outcome:
         way, i = jobs[job]
-        return WAYS[way](stubs[job % len(stubs)], model, requests[i])
+        return WAYS[way](stubs[job % len(stubs)], library, requests[i])
 
     with ThreadPoolExecutor(N_CLIENTS) as pool, served.canary():
         found = list(pool.map(outcome, range(len(jobs))))
@@ -50,12 +42,12 @@ def test_gen_1_det_1_all_ways_give_one_output_under_sixteen_clients(served: Serv
 
 
 @pytest.mark.long
-def test_hon_1_a_way_with_another_seed_is_noticed(served: Served, model: LanguageModel) -> None:
+def test_hon_1_a_way_with_another_seed_is_noticed(served: Served, library: LanguageModel) -> None:
     request = next(
-        r for r in random_requests(N_REQUESTS, 20, model._runtime.tokenizer) if len(run(model, r).token_ids) > 8
+        r for r in random_requests(N_REQUESTS, 20, library._runtime.tokenizer) if len(run(library, r).token_ids) > 8
     )
     from dataclasses import replace
 
     hot = replace(request, sampling=replace(request.sampling, temperature=1.0, seed=3))
     other = replace(hot, sampling=replace(hot.sampling, seed=4))
-    assert WAYS["generate"](served.inference, model, hot) != run(model, other)
+    assert WAYS["generate"](served.inference, library, hot) != run(library, other)

@@ -25,12 +25,6 @@ SAMPLERS = {
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def counting() -> Iterator[Served]:
     with serve("limits.max_tokens=64", model=scripted(max_context=100, n_blocks=64)) as server:
         yield server

@@ -38,12 +38,6 @@ MESSAGE = MARGIN = 4 * 1024**2
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
 def channel(served: Served) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(served.address, (("grpc.max_send_message_length", -1),)) as it:
         yield it

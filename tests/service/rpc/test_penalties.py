@@ -14,7 +14,7 @@ from support import sampling_oracle
 from support.generations import Output, in_one, streamed, vocabulary
 from support.script_oracle import uniform
 from support.served import Served, ask, serve
-from support.session_calls import SessionCalls, calls_at_rest
+from support.session_calls import SessionCalls
 
 Fields = dict[str, Any]
 TEMPERATURE, SEED, N_TOKENS = 1.0, 11, 20
@@ -38,11 +38,6 @@ PENALTIES: dict[str, Fields] = {
 def served() -> Iterator[Served]:
     with serve("model.overrides.default_sampling.top_p=1", "model.overrides.default_sampling.top_k=0") as server:
         yield server
-
-
-@pytest.fixture
-def calls(served: Served) -> Iterator[SessionCalls]:
-    yield from calls_at_rest(served)
 
 
 def options(penalty: Fields) -> types_pb2.SamplingOptions:

@@ -1,6 +1,5 @@
 """Generate on a session: where it begins, what the session keeps, and which other calls are possible meanwhile."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,22 +10,11 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.gate import HELD, gate
 from support.patience import HANGS_AFTER
-from support.served import Served, serve, tokens_of
-from support.session_calls import GREEDY, WARM, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal
+from support.served import serve, tokens_of
+from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal
 
 PROMPT = [300 + 11 * i % 90 for i in range(20)]
 SILENT = pb.StepOptions(sample=False)
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture
-def calls(served: Served) -> Iterator[SessionCalls]:
-    yield from calls_at_rest(served)
 
 
 def going_on(name: str, n: int, **fields: Any) -> pb.GenerateRequest:

@@ -9,7 +9,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from support.patience import HANGS_AFTER
 from support.served import Served, serve
-from support.session_calls import WARM, SessionCalls, calls_at_rest, details_of, prefill, reason
+from support.session_calls import WARM, SessionCalls, details_of, prefill, reason
 
 PROMPT = [300 + 11 * i % 90 for i in range(40)]
 LONG = [300 + 7 * i % 80 for i in range(300)]
@@ -21,11 +21,6 @@ def served() -> Iterator[Served]:
     # A prefill takes many steps of the engine, so that a cancel can fall between them.
     with serve("scheduler.prefill_chunk=16", "kv.prefix_cache=false") as running:
         yield running
-
-
-@pytest.fixture
-def calls(served: Served) -> Iterator[SessionCalls]:
-    yield from calls_at_rest(served)
 
 
 def again(call: Any, request: Any) -> Any:

@@ -14,7 +14,7 @@ from support import tolerances
 from support.gate import HELD, gate
 from support.served import Served, serve
 from support.served_models import tiny_with_text
-from support.session_calls import GREEDY, SessionCalls, calls_at_rest, details_of, reason, refusal
+from support.session_calls import GREEDY, SessionCalls, details_of, reason, refusal
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 
@@ -23,11 +23,6 @@ PROMPT = [300 + 7 * i % 90 for i in range(20)]
 def served() -> Iterator[Served]:
     with serve("sessions.max=64") as running:
         yield running
-
-
-@pytest.fixture
-def calls(served: Served) -> Iterator[SessionCalls]:
-    yield from calls_at_rest(served)
 
 
 def test_ses_6_s04_without_a_pending_token_an_empty_step_is_refused(calls: SessionCalls) -> None:

@@ -7,7 +7,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from support.served import Served, serve
-from support.session_calls import GREEDY, WARM, SessionCalls, calls_at_rest, prefill, reason, refusal, seconds
+from support.session_calls import GREEDY, WARM, SessionCalls, prefill, reason, refusal, seconds
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 
@@ -16,11 +16,6 @@ PROMPT = [300 + 7 * i % 90 for i in range(20)]
 def served() -> Iterator[Served]:
     with serve("sessions.max=64") as running:
         yield running
-
-
-@pytest.fixture
-def calls(served: Served) -> Iterator[SessionCalls]:
-    yield from calls_at_rest(served)
 
 
 def evaluated(served: Served) -> int:

@@ -7,7 +7,6 @@ import io
 import json
 import random
 import zipfile
-from collections.abc import Iterator
 from itertools import pairwise
 
 import grpc
@@ -22,12 +21,6 @@ from support.served_models import tiny_with_text
 from support.status_details import Details, read_details
 
 TEXTS = ["Once upon a time", "", "été 👧🏽\n\n<|im_end|>[INST]", " a  b "]
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

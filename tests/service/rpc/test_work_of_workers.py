@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,18 +15,12 @@ from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.rpc import model
 from imp_service.text.constraints.state import ConstraintState
 from support.generations import in_one, streamed
-from support.served import Served, ask, serve
+from support.served import Served, ask
 from support.session_calls import SessionCalls
 
 PROMPT = [300 + i % 70 for i in range(5 * PART_TOKENS + 1)]
 SCORED = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=20)
 STEP = pb.StepOptions(scores=True, top_logprobs=20)
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 @pytest.fixture

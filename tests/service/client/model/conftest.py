@@ -11,25 +11,12 @@ import imp_service
 from imp_service import Client, LanguageModel
 from support.always_on import nothing_left
 from support.secured import TOKEN, secured
-from support.served import Served, serve
 from support.waiting_client import WaitingClient
 
 __all__ = ["nothing_left"]
 
 THREADED = ("load", "connect", "connect over TLS")
 Model = LanguageModel | Client | WaitingClient
-
-
-@pytest.fixture(scope="module")
-def library() -> Iterator[LanguageModel]:
-    with imp_service.load(None, "device.threads=1") as loaded:
-        yield loaded
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serve() as server:
-        yield server
 
 
 @contextmanager

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.generations import vocabulary
-from support.http_served import HttpServed, serve_http
+from support.http_served import HttpServed
 
 STORY = "Once upon a time"
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    with serve_http() as it:
-        yield it
 
 
 def assert_ids(entries: list[dict[str, Any]], ids: list[int]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,12 +32,6 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 TEXTS = ("the cat", "Hello! What is", "日本", "A smile 😀 is", "Once upon a time")
 EOS = 2047
 FINISH = {"STOP": "stop", "MAX_TOKENS": "length", "CONTEXT_FULL": "length", "TIME_LIMIT": "length"}
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    with serve_http() as it:
-        yield it
 
 
 def options(draw: random.Random) -> tuple[dict[str, Any], pb.GenerateRequest]:

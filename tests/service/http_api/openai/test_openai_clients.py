@@ -20,12 +20,6 @@ SAID: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
 KEY = "not-a-secret"
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    with serve_http() as it:
-        yield it
-
-
 @pytest.fixture
 def client(http: HttpServed) -> Iterator[OpenAI]:
     with OpenAI(base_url=http.url, api_key=KEY, max_retries=0) as it:

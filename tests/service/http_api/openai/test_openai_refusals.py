@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,18 +12,12 @@ from imp_service.config import load as load_config
 from imp_service.http_api.openai.requests import Caller, read_chat, read_completion
 from imp_service.http_api.openai.response_requests import read_response
 from imp_service.serving.served_model import ServedModel
-from support.http_served import HttpServed, serve_http
+from support.http_served import HttpServed
 
 INVALID = "field_invalid"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 SAID = [{"role": "user", "content": "Hi"}]
 DEEP = "[" * 65 + "]" * 65
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    with serve_http() as it:
-        yield it
 
 
 def refused(http: HttpServed, path: str, body: Any) -> tuple[int, str | None, str | None]:

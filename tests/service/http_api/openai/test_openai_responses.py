@@ -48,12 +48,6 @@ CALL = {"type": "function_call", "call_id": "abc", "name": "weather", "arguments
 
 
 @pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    with serve_http() as it:
-        yield it
-
-
-@pytest.fixture(scope="module")
 def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
     with serve_template(tmp_path_factory, HERMES) as it:
         yield it

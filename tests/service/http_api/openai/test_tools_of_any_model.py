@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -24,12 +23,6 @@ NAMED = {"type": "function", "function": {"name": "weather"}}
 ASKED: list[dict[str, Any]] = [{"role": "user", "content": "Will it rain?"}]
 CALL = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome", "days": 1}'}}
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "It rains."}
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    with serve_http() as it:
-        yield it
 
 
 def prompt_of(http: HttpServed, **body: Any) -> str:

@@ -159,13 +159,6 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServed]:
-    """A server with the built-in model."""
-    with serve_http() as it:
-        yield it
-
-
 @pytest.fixture(scope="session")
 def sample() -> str:
     """An answer in Markdown, with each kind of block."""
