@@ -83,6 +83,20 @@ def test_cmd_5_control_the_right_files_reach_each_server(call, files: Path) -> N
             assert call("call", "hello", "--target", address, *ONCE, *options)[:2] == (0, "Once\n")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("call", "hello", *ONCE), ("top", "--once", "--attempts", "1"), ("bench", "--reps", "1", "--streams", "1")],
+)
+def test_tls_to_a_port_that_speaks_none_is_reported_in_one_line(imp, words: tuple[str, ...]):
+    """gRPC's own log lines do not appear."""
+    with scripted_server(Generate=lambda request, context: iter(story("Once"))) as address:
+        option = "--server" if words[0] == "bench" else "--target"
+        result = imp(*words, "--tls", option, address)
+    assert (result.returncode, result.stdout) == (69, b"")
+    (line,) = result.stderr.decode().splitlines()
+    assert line.startswith("imp: error: UNAVAILABLE: ")
+
+
 @contextlib.contextmanager
 def _free_port() -> Iterator[str]:
     """Yields the address of a socket that is bound but does not listen."""
