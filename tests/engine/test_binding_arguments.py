@@ -1,4 +1,4 @@
-"""The core accepts integers in any container as token ids and masks, copies them, and refuses everything else."""
+"""The core accepts integers in any container as token ids and masks, copies them, and refuses all else, padding too."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from imp_service import _core, _testing
 from support.model_engine import collect_from
+from support.script_engine import Sampler, ScriptEngine
 
 N = _core.RunLimits(max_outputs=2)
 
@@ -135,3 +136,42 @@ def test_y21_reported_rows_are_the_callers_own(engine: Any) -> None:
     before = rows[1].copy()
     rows[0][:] = 0
     assert np.array_equal(rows[1], before)
+
+
+ROWS, N_TOKENS = 70, 40
+
+
+def mask(*tokens: int) -> bytes:
+    return sum(1 << token for token in tokens).to_bytes((ROWS + 7) // 8, "little")
+
+
+@pytest.mark.parametrize("token", [N_TOKENS, N_TOKENS + 1, 63, 64, ROWS - 1])
+def test_gen_29_the_door_takes_no_padding(token: int) -> None:
+    engine = ScriptEngine(script={"vocab_size": ROWS}, n_tokens=N_TOKENS)
+    session = engine.open()
+    engine.step(session, [1, 2])
+    bias = Sampler(logit_bias={token: 1.0})
+    calls: list[Callable[[], object]] = [
+        lambda: engine.run(session, [token]),
+        lambda: engine.generate([1, token]),
+        lambda: engine.generate([1], stop_tokens=[token]),
+        lambda: engine.generate([1], eos_tokens=[token]),
+        lambda: engine.generate([1], sampling=bias),
+        lambda: engine.run(session, [1], sampling=bias),
+        lambda: engine.open(sampling=bias),
+        lambda: engine.run(session, [1], allowed=mask(3, token)),
+    ]
+    for call in calls:
+        with pytest.raises(_core.InvalidArgument) as raised:
+            call()
+        assert raised.value.reason == "FIELD_INVALID" and str(N_TOKENS) in raised.value.message
+    assert engine.step(session, [3], allowed=mask(N_TOKENS - 1)) == N_TOKENS - 1, "the last token is one"
+    engine.assert_at_rest(live=engine.core.stats().blocks_live)
+
+
+def test_gen_29_without_the_number_every_row_is_a_token() -> None:
+    engine = ScriptEngine(script={"vocab_size": ROWS})
+    assert engine.step(engine.open(), [ROWS - 1], allowed=mask(ROWS - 1)) == ROWS - 1
+    for wrong in (-1, ROWS + 1):
+        with pytest.raises(_core.InvalidArgument, match="n_tokens"):
+            ScriptEngine(script={"vocab_size": ROWS}, n_tokens=wrong)

@@ -4,6 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from support.defined_tests import definitions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,3 +106,22 @@ def test_hon_16_ids_are_read_from_names() -> None:
     assert ids_in("test_gen_2_gen_3_prefill_samples") == {"GEN-2", "GEN-3"}
     assert ids_in("test_m03_t12_things") == {"M03", "T12"}
     assert ids_in("test_general_12_things") == set()
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples/README.md"]
+SOURCES = ("csrc", "service", "proto", "conf", "examples", "tests", "tools", "docs", ".ci", ".github")
+_NAMED = re.compile(rf"(?<![\w./-])((?:{'|'.join(map(re.escape, SOURCES))})/[\w./-]*\w)(?![\w*{{<-])")
+
+
+def missing(text: str) -> set[str]:
+    named = {path for span in re.findall(r"`([^`\n]+)`", text) for path in _NAMED.findall(span)}
+    return {path for path in named if not (ROOT / path).exists()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_named_file_exists(page):
+    assert missing(page.read_text()) == set()
+
+
+def test_a_name_of_nothing_is_found():
+    assert missing("edit `csrc/backend/no_such_file.h`, `docs/serving.md`") == {"csrc/backend/no_such_file.h"}

@@ -1,11 +1,13 @@
-"""Everything that the sources declare has its rule: fields, methods and reasons, found in the code itself."""
+"""Everything that the sources declare has its rule: fields, methods and reasons; and docs/openai.md has all fields."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -96,3 +98,29 @@ def test_b05_every_reason_has_a_row_and_a_test() -> None:
 )
 def test_b05_a_reason_without_a_row_is_found(line: str) -> None:
     assert without_rule(set(reasons_in(line))) == ["NEVER_HEARD_OF"]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("write_openai_page", ROOT / "tools" / "write_openai_page.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_oai_10_the_page_is_fresh(tool: ModuleType) -> None:
+    page = tool.PAGE.read_text()
+    assert tool.filled(page) == page
+
+
+def test_oai_10_a_page_that_is_not_fresh_is_found(tool: ModuleType) -> None:
+    page = tool.PAGE.read_text()
+    assert tool.filled(page.replace("| `top_k` |", "| `top_q` |")) == page
+
+
+def test_oai_10_every_table_is_on_the_page(tool: ModuleType) -> None:
+    page = tool.PAGE.read_text()
+    assert [name for name in tool.TABLES if f"<!-- fields: {name} -->" not in page] == []
+    for table in tool.TABLES.values():
+        assert [field for field in table if f"`{field}`" not in page] == []

@@ -268,7 +268,7 @@ OPS = {
     "kv_append": Op(kv_append, ("backend/test_ops.py", "backend/test_attention.py")),
     "attention_decode": Op(attention_decode, ("backend/test_attention.py", "backend/cuda/test_attention.py")),
     "attention_prefill": Op(attention_prefill, ("backend/test_attention.py", "backend/cuda/test_attention.py")),
-    "embedding": Op(embedding, ("backend/test_ops.py", "backend/cuda/test_embedding.py")),
+    "embedding": Op(embedding, ("backend/test_ops.py", "backend/cuda/test_reference.py")),
     "elementwise": Op(elementwise, ("backend/test_ops.py",)),
     "experts": Op(experts, ("backend/test_experts.py",)),
     "sampling_kernels": Op(sampling_kernels, ("backend/test_sampler.py", "backend/cuda/test_sampling.py")),

@@ -1,4 +1,4 @@
-"""A conversation keeps its turns, whatever happens to an answer. `imp chat` and `imp call chat` behave the same."""
+"""A conversation keeps its turns, whatever happens to an answer: `imp chat`, also in a pipe, and `imp call chat`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc import StatusCode
 
+from imp_service import ChatMessage, ChatPrompt, GenerationRequest, SamplingOptions, StopOptions
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.loop import Conversation
 from imp_service.cli.failure import CommandError
 from imp_service.cli.terminal import print_note
 from imp_service.cli.typed_history import MAX_BYTES, history_path, open_history
 from imp_service.pb.inference_pb2 import GenerateRequest
+from support.command_line import demo_with
 from support.patience import HANGS_AFTER
 from support.scripted_server import refuse, scripted_server, story
 from support.server_process import server_process
@@ -532,3 +534,58 @@ def test_cmd_2_a_full_context_of_a_real_model_goes_on_after_drop(tmp_path: Path)
         terminal.read_until(PROMPT)
         terminal.type("/drop-oldest\r")
         terminal.read_until("no longer part of the conversation")
+
+
+GREEDY = ("--temperature", "0", "--max-tokens", "20", "--set", "device.threads=1")
+
+
+def _expected(library, *lines: str, system: str = "") -> list[str]:
+    """Returns the answers of the same conversation through the Python API."""
+    messages = [ChatMessage("system", system)] if system else []
+    answers = []
+    for line in lines:
+        messages.append(ChatMessage("user", line))
+        request = GenerationRequest(
+            ChatPrompt(tuple(messages)), SamplingOptions(temperature=0), StopOptions(max_tokens=20)
+        )
+        answers.append("".join(reply.text for reply in library.generate(request)))
+        messages.append(ChatMessage("assistant", answers[-1]))
+    return answers
+
+
+def test_lines_of_a_pipe_are_turns_of_one_conversation(imp, library):
+    result = imp("chat", *GREEDY, stdin=b"Hello!\n\nWhat is your name?\r\nTell me more.")
+    assert result.returncode == 0
+    answers = _expected(library, "Hello!", "What is your name?", "Tell me more.")
+    assert result.stdout.decode() == "".join(answer.removesuffix("\n") + "\n" for answer in answers)
+    assert b"> " not in result.stdout
+    assert b"Ctrl-D" not in result.stderr
+
+
+def test_quit_ends_it_and_the_system_message_is_reported(imp, library):
+    result = imp("chat", *GREEDY, "--system", "You are a cat.", stdin=b"Hello!\n /quit \nWho is there?\n")
+    assert (result.returncode, result.stdout.decode()) == (
+        0,
+        _expected(library, "Hello!", system="You are a cat.")[0].removesuffix("\n") + "\n",
+    )
+
+
+def test_cmd_17_the_figures_of_an_answer_come_if_they_are_asked_for(imp):
+    plain = imp("chat", *GREEDY[:2], "--max-tokens", "3", *GREEDY[4:], stdin=b"Hello!").stderr.decode()
+    assert "— ended by the limit of tokens (--max-tokens).\n" in plain and "first token" not in plain
+    words = ("chat", *GREEDY[:2], "--max-tokens", "3", *GREEDY[4:], "--verbose")
+    assert "— 3 tokens, " in imp(*words, stdin=b"Hello!").stderr.decode()
+
+
+@pytest.mark.long
+def test_t33_a_model_without_a_template_is_reported_before_anything_is_read(imp, tmp_path):
+    demo_with(tmp_path / "m.gguf", b"tokenizer.chat_template", b"tokenizer.chat_untitled")
+    result = imp("chat", "-m", "m.gguf", stdin=b"Hello\n")
+    assert (result.returncode, result.stdout) == (64, b"")
+    assert b"\nimp: error: NO_CHAT_TEMPLATE: " in result.stderr
+
+
+def test_a_line_that_is_not_utf_8(imp):
+    result = imp("chat", *GREEDY, stdin=b"\xff\n")
+    assert (result.returncode, result.stdout) == (64, b"")
+    assert b"FIELD_INVALID: stdin: byte 0 is not UTF-8" in result.stderr

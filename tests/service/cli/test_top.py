@@ -1,9 +1,15 @@
-"""imp top: one snapshot, a line for each change, and the live view."""
+"""imp top: one snapshot, a line for each change, the live view, and the numbers of a real server."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import subprocess
+import sys
 from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -14,7 +20,10 @@ from rich.console import Console
 from imp_service.cli.top.view import spark_line, view
 from imp_service.pb.admin_pb2 import ListRequestsResponse, RequestState
 from imp_service.pb.model_pb2 import Load, WatchLoadResponse
+from support.command_line import clean_environment
+from support.patience import HANGS_AFTER
 from support.scripted_server import refuse, scripted_server
+from support.server_process import server_process
 
 
 def load(running: int, *, draining: bool = False) -> Load:
@@ -126,3 +135,52 @@ def test_the_picture_has_the_facts_and_the_requests():
 def test_a_line_of_bars_has_its_highest_full():
     assert spark_line(deque([0.0, 4.0, 8.0])) == "▁▅█"
     assert spark_line(deque([0.0, 0.0])) == spark_line(deque()) == ""
+
+
+# No token ends a text, so it does not finish before a person interrupts it.
+ENDLESS = (
+    *("-c", "16K", "--set", "model.overrides.untrained_context=true"),
+    *("--set", "model.overrides.eos_token_ids=[]"),
+)
+
+
+@contextlib.contextmanager
+def endless_call(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Yields imp call in the middle of a text."""
+    command = [
+        sys.executable,
+        "-m",
+        "imp_service",
+        "call",
+        "generate",
+        "Once",
+        "--target",
+        address,
+        "--max-tokens",
+        "16000",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=clean_environment(folder)
+    )
+    with process:
+        try:
+            assert process.stdout
+            assert len(process.stdout.read(1)) == 1
+            yield process
+        finally:
+            process.kill()
+
+
+def test_top_shows_what_runs_and_ctrl_c_ends_it(call, tmp_path):
+    with (
+        server_process(tmp_path, *ENDLESS, settings=("listen.admin=127.0.0.1:0",)) as server,
+        endless_call(server.address, tmp_path) as process,
+    ):
+        admin = server.wait_until_ready()["admin"]
+        status, out, _ = call("top", "--once", "--json", "--target", server.address, "--admin", admin)
+        load, request = (json.loads(line) for line in out.splitlines())
+        assert (status, load["running"]) == (0, 1)
+        assert (request["running"], request["prompt_tokens"]) == (True, 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=HANGS_AFTER)
+        assert (process.returncode, err) == (130, b"")

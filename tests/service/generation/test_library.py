@@ -1,5 +1,7 @@
-"""The Python API: names, keyword options, conversations, whole results, tokens and errors."""
+"""The Python API: names, keyword options, conversations, results, tokens, errors, and the docstrings' examples."""
 
+import asyncio
+import doctest
 import inspect
 from dataclasses import fields, is_dataclass, replace
 from itertools import islice
@@ -288,3 +290,31 @@ def test_tokens_of_a_text_and_back(library: LanguageModel, special: bool) -> Non
     assert ids == tokenizer.encode(text, parse_special_tokens=special)
     assert ("<|im_start|>" in library.detokenize(ids)) is not special
     assert library.detokenize(ids, special_tokens=True) == text
+
+
+PUBLIC = {"imp_service": imp_service, **{name: getattr(imp_service, name) for name in imp_service.__all__}}
+FINDER = doctest.DocTestFinder()
+EXAMPLES = [
+    example
+    for name, public in PUBLIC.items()
+    if not isinstance(public, str)
+    for example in FINDER.find(public, name)
+    if example.examples
+]
+
+
+@pytest.mark.few(10)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_lib_7_an_example_shows_what_happens(example: doctest.DocTest, library: LanguageModel) -> None:
+    example.globs = {**PUBLIC, "model": library, "asyncio": asyncio}
+    told: list[str] = []
+    results = doctest.DocTestRunner().run(example, out=told.append)
+    assert results.failed == 0, "".join(told)
+
+
+def test_lib_7_the_calls_that_people_begin_with_have_examples() -> None:
+    begun = {
+        f"LanguageModel.{name}" for name in ("generate", "chat", "generate_async", "chat_async", "open", "tokenize")
+    }
+    begun |= {f"Session.{name}" for name in ("prefill", "decode_step", "generate", "fork", "truncate")}
+    assert begun | {"imp_service", "load", "Generation.result"} <= {example.name for example in EXAMPLES}

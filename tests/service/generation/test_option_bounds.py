@@ -1,4 +1,4 @@
-"""Python's options have the same bounds as the fields of requests, tested at each edge and beyond it."""
+"""Python's options have the same bounds as the fields of requests, and an error names every wrong one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from imp_service.api.errors import FieldsInvalid
+from imp_service.api.errors import FieldsInvalid, invalid
 from imp_service.api.facts import findings
 from imp_service.api.options import (
     CacheOptions,
@@ -20,7 +20,8 @@ from imp_service.api.options import (
     StopOptions,
 )
 from imp_service.api.rules import token_violations
-from imp_service.generation.limits import EngineLimits, refuse_findings
+from imp_service.core import Error, InvalidArgument
+from imp_service.generation.limits import ENGINE, EngineLimits, refuse_findings
 from support.request_fields import CACHE, OUTPUT, SAMPLING, STEP, STOP, U32, U64
 
 N_TOKENS = 2048
@@ -166,3 +167,25 @@ def test_rpc_6_a_violation_says_what_was_said_and_what_was_expected(path: str, v
     with pytest.raises(FieldsInvalid) as caught:
         refuse_findings(findings(request(path, value), LIMITS))
     assert caught.value.message == message
+
+
+def test_rpc_6_all_violations_are_reported_at_once() -> None:
+    request = GenerationRequest(
+        "a",
+        sampling=SamplingOptions(temperature=101, top_p=0),
+        stop=StopOptions(strings=["a", ""]),
+        num_sequences=9,
+    )
+    with pytest.raises(FieldsInvalid) as raised:
+        refuse_findings(findings(request, ENGINE))
+    paths = [violation.path for violation in raised.value.violations]
+    assert paths == ["sampling.temperature", "sampling.top_p", "stop.strings[1]", "num_sequences"]
+    assert isinstance(raised.value, InvalidArgument) and isinstance(raised.value, Error)
+    assert raised.value.reason == "FIELD_INVALID"
+    assert raised.value.message.count("; ") == 3
+    assert str(raised.value) == f"FIELD_INVALID: {raised.value.message}"
+
+
+def test_an_error_of_one_field_has_its_path() -> None:
+    error = invalid("num_sequences", "2, expected 1: a session has one")
+    assert [(v.path, v.message) for v in error.violations] == [("num_sequences", "2, expected 1: a session has one")]

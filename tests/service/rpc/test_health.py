@@ -1,4 +1,4 @@
-"""grpc.health.v1: readiness, who hears of changes, and how many callers may watch."""
+"""grpc.health.v1: readiness, who hears of changes, how many callers may watch, and the list of newer releases."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.rpc import health as health_module
+from imp_service.rpc.health import Health
 from support.failed_calls import failed
 from support.patience import HANGS_AFTER
 from support.raw_calls import HEALTH, SERVICES, call
@@ -130,3 +132,24 @@ def test_l04_who_only_watches_does_not_hold_a_stop_and_is_sent_why_it_ends() -> 
         for stream in (health, load):
             refusal = failed(lambda: list(stream))  # noqa: B023
             assert (refusal.code, refusal.reason) == ("UNAVAILABLE", "DRAINING")
+
+
+# Only newer releases of grpcio-health-checking have List.
+METHODS = health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name
+
+
+def test_every_method_of_the_service_that_is_installed_is_served() -> None:
+    assert {"Check", "Watch"} <= set(METHODS) <= {name for name in vars(Health) if name[0].isupper()}
+    assert "List" in vars(Health)  # with any installed release
+
+
+@pytest.mark.skipif("List" not in METHODS, reason="the grpcio-health-checking that is installed has no List")
+def test_list_says_what_check_says_of_each_name() -> None:
+    request, reply = (GetMessageClass(kind) for kind in (METHODS["List"].input_type, METHODS["List"].output_type))
+    with serve() as served, grpc.insecure_channel(served.address) as channel:
+        ask = channel.unary_unary("/grpc.health.v1.Health/List", request.SerializeToString, reply.FromString)
+        check = health_pb2_grpc.HealthStub(channel).Check
+        found = {name: row.status for name, row in ask(request()).statuses.items()}
+        assert {"", "liveness", "imp.v1.InferenceService"} <= found.keys()
+        asked = {name: check(health_pb2.HealthCheckRequest(service=name)).status for name in found}
+        assert found == asked

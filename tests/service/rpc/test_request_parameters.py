@@ -1,4 +1,4 @@
-"""Parameters at their limits, the size of requested output, and texts that must never appear in an error."""
+"""Parameters at their limits, metadata, the size of requested output, and texts that no error may contain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.requests.read_requests import read_generation
 from imp_service.rpc.requests.reply_size import check_generation_size
+from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.serving.served_model import ServedModel
 from support.failed_calls import failed
 from support.generations import in_one, streamed
@@ -175,3 +176,73 @@ def test_rpc_14_p44_no_error_tells_what_was_asked(served: Served, run: Any, name
     call = failed(lambda: run(served, dict(secret_requests())[name]))
     trailing = [value if isinstance(value, bytes) else value.encode() for value in call.trailing.values()]
     assert SECRET.encode() not in call.message.encode() + b"".join(trailing)
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_rpc_13_what_a_call_says_is_read() -> None:
+    pairs = [
+        ("user-agent", "grpc"),
+        ("imp-priority", "-100"),
+        ("imp-tenant", "t" * 64),
+        ("traceparent", TRACE),
+        ("tracestate", "a=1"),
+        ("tracestate", "b=2"),
+        ("x-other-bin", b"\xff"),
+    ]
+    assert read_request_metadata(pairs) == RequestMetadata(-100, "t" * 64, TRACE, "a=1,b=2")
+    assert read_request_metadata([("imp-priority", "100")]).priority == 100
+    assert read_request_metadata([]) == RequestMetadata(0, "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("imp-priority", "high"),
+        ("imp-priority", ""),
+        ("imp-priority", "101"),
+        ("imp-priority", "-101"),
+        ("imp-priority", "1.0"),
+        ("imp-priority", "١"),
+        ("imp-priority", "1" + "0" * 30),
+        ("imp-tenant", ""),
+        ("imp-tenant", "t" * 65),
+        ("imp-tenant", "two words"),
+        ("imp-tenant", "é"),
+        ("imp-tenant", "line\n"),
+    ],
+)
+def test_rpc_13_p41_bad_values_are_refused(key: str, value: str) -> None:
+    with pytest.raises(FieldsInvalid) as raised:
+        read_request_metadata([(key, value)])
+    assert [violation.path for violation in raised.value.violations] == [key]
+
+
+def test_rpc_13_both_are_reported_at_once_and_neither_may_be_given_twice() -> None:
+    with pytest.raises(FieldsInvalid) as raised:
+        read_request_metadata([("imp-priority", "1"), ("imp-tenant", " "), ("imp-priority", "1")])
+    assert [violation.path for violation in raised.value.violations] == ["imp-priority", "imp-tenant"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "garbage",
+        TRACE.upper(),
+        "ff" + TRACE[2:],
+        TRACE + "-extra",
+        TRACE[:-1],
+        TRACE.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
+        TRACE.replace("b7ad6b7169203331", "0" * 16),
+    ],
+)
+def test_rpc_13_p41_a_malformed_trace_is_ignored(header: str) -> None:
+    assert read_request_metadata([("traceparent", header), ("tracestate", "a=1")]) == RequestMetadata()
+
+
+@pytest.mark.long
+def test_rpc_13_a_trace_of_a_later_version_is_read() -> None:
+    later = "01" + TRACE[2:] + "-extra"
+    assert read_request_metadata([("traceparent", later)]).traceparent == later
+    assert read_request_metadata([("traceparent", TRACE), ("tracestate", "a" * 513)]).tracestate == ""

@@ -1,4 +1,4 @@
-"""Output as channels: every byte is in one of them, however the output is divided, and only real calls are calls."""
+"""Output as channels: every byte is in one of them, only real calls are calls, and a template shows its dialect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from imp_service.config import load as load_config
 from imp_service.generation.text_side import TextSide
-from imp_service.text import ChatMessage, ChatPrompt, StopRules, StopStrings, Tokenizer
+from imp_service.text import ChatMessage, ChatPrompt, StopRules, StopStrings, TemplateInvalid, Tokenizer
 from imp_service.text.channels.calls import CallIds, CallWriter
 from imp_service.text.channels.channel_stream import (
     ChannelDelta,
@@ -29,6 +29,7 @@ from imp_service.text.channels.find_dialect import opens_reasoning
 from imp_service.text.channels.pieces import Piece, PieceKind, merged
 from imp_service.text.channels.splitter import ChannelSplitter
 from imp_service.text.channels.tools import Tool
+from support.chat_templates import CHATML
 from support.dialect_texts import ONLY_CALLS, TOOLS, TYPES, WITHOUT_REASONING, WRITERS, Said, message_of
 from support.family_templates import FAMILIES
 from support.release_run import repetitions
@@ -465,3 +466,48 @@ def test_chn_7_kimi_has_ids_of_name_and_number() -> None:
     call = "<|tool_call_begin|>functions.find:3<|tool_call_argument_begin|>{}<|tool_call_end|>"
     found = read("kimi", f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>")
     assert [call.id for call in found.tool_calls] == ["functions.find:3"]
+
+
+TALK = (ChatMessage("user", "Where?"),)
+
+
+def side_of(metadata: Mapping[str, object], dialect: str | None = None) -> TextSide:
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    words = [] if dialect is None else [f"model.overrides.dialect={dialect}"]
+    return TextSide(metadata, load_config(None, words).settings, len(tokens))
+
+
+@pytest.mark.few(7)
+@pytest.mark.parametrize("row", ROWS)
+def test_chn_6_each_framing_is_found(row: str) -> None:
+    dialect, metadata = ROWS[row]
+    assert side_of(metadata).dialect.name == dialect
+
+
+def test_chn_6_the_form_that_the_template_writes_comes_first() -> None:
+    heads = {row: side_of(ROWS[row][1]).dialect.forms[0].head for row in ("mistral", "mistral-marked")}
+    assert '"arguments"' in heads["mistral"]
+    assert heads["mistral-marked"] == "$name[CALL_ID]$id[ARGS] "
+
+
+@pytest.mark.parametrize("template", [None, CHATML, "{{ messages[0].tool_calls.nothing }}", "{% for"])
+def test_chn_6_a_template_that_writes_no_call_is_plain(template: str | None) -> None:
+    metadata = byte_level() if template is None else {**byte_level(), "tokenizer.chat_template": template}
+    assert side_of(metadata).dialect.name == "plain"
+
+
+def test_chn_6_the_settings_name_a_dialect() -> None:
+    assert side_of({**byte_level(), "tokenizer.chat_template": CHATML}, dialect="llama3").dialect.name == "llama3"
+    assert side_of(ROWS["mistral-marked"][1], dialect="mistral").dialect.forms[0].head.startswith("$name")
+    assert side_of(ROWS["hermes"][1], dialect="plain").dialect.name == "plain"
+    with pytest.raises(TemplateInvalid) as caught:
+        side_of(byte_level(), dialect="other")
+    assert caught.value.path == "model.overrides.dialect"
+    assert f"known: {', '.join(DIALECTS)}" in caught.value.message
+
+
+def test_chn_6_the_prompt_may_open_the_reasoning() -> None:
+    for row, opened in (("thinking", True), ("qwen-xml", False)):
+        side = side_of(ROWS[row][1])
+        assert opens_reasoning(side.dialect, side.render(ChatPrompt(TALK)).text) == opened

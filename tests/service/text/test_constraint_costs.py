@@ -1,4 +1,4 @@
-"""The cost of constraints: compilation is bounded in time and memory, and an exhausted program is replaced."""
+"""The cost of constraints: compilation and masks are bounded in time and memory; an exhausted program is replaced."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,9 +28,12 @@ from imp_service.text import (
     TextLimits,
     Tokenizer,
 )
+from imp_service.text.constraints import state as state_module
 from imp_service.text.constraints import trial
+from imp_service.text.constraints.program import ConstraintProgram
 from imp_service.text.constraints.state import ConstraintState
 from support.constraint_sampling import allowed_ids
+from support.growth import ATTEMPTS
 from support.patience import HANGS_AFTER
 from support.tiny_vocabularies import byte_level
 
@@ -385,3 +391,56 @@ def test_txt_34_white_space_between_two_tokens_of_json_is_bounded_unless_asked_f
     pretty = json.dumps({"a": [{"b": [1, {"c": [None]}]}]}, indent=4)
     for text in (pretty, pretty.replace("\n", "\r\n"), pretty.replace("    ", "\t")):
         _follow(compiler.compile(ConstraintSpec(kind, source)).start(), text.encode())
+
+
+AMBIGUOUS = ConstraintSpec(ConstraintKind.GBNF, 'root ::= root root root | "a" root "a" | "a" root | root "a" | "a"')
+
+
+@pytest.fixture
+def program() -> Iterator[ConstraintProgram]:
+    """A grammar whose every text has many derivations."""
+    tokenizer = Tokenizer.from_metadata(byte_level())
+    compiler = ConstraintCompiler(tokenizer, vocab_size=tokenizer.vocab_size, limits=TextLimits())
+    yield compiler.compile(AMBIGUOUS)
+    compiler.close()
+
+
+@pytest.mark.long
+def test_txt_32_an_ambiguous_grammar_ends_before_its_masks_take_long(
+    program: ConstraintProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cost of its rows grows with the text, which the library's own limits do not cover."""
+    monkeypatch.setattr(state_module, "MASK_SECONDS", 0.01)
+
+    def last_of_all() -> float:
+        """Returns the processor time of the output that ends the sequence."""
+        state, began = program.start(), 0.0
+        with pytest.raises(FieldInvalid, match="needs more memory or time"):
+            for _ in range(100_000):
+                began = time.thread_time()
+                assert state.accept(ord("a"))
+                state.mask()
+        return time.thread_time() - began
+
+    # The cost grows in small steps, so the one that exceeds the limit is not far above it. Several attempts: another
+    # process may disturb one.
+    assert any(0.01 < last_of_all() < 0.2 for _ in range(ATTEMPTS))
+
+
+def test_txt_32_a_mask_that_takes_longer_than_the_limit_ends_its_sequence(
+    program: ConstraintProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is a stand-in: each mask takes as long as the test says."""
+    clock = SimpleNamespace(thread_time=lambda: next(times))
+    state = program.start()
+    limit = 0.125
+    monkeypatch.setattr(state_module, "MASK_SECONDS", limit)
+    monkeypatch.setattr(state_module, "time", clock)
+    times = iter([1.0, 1.0 + limit, 2.0, 2.0 + limit, 3.0, 3.25])
+    for _ in range(2):
+        assert any(state.mask())
+        assert state.accept(ord("a"))
+    with pytest.raises(FieldInvalid, match="needs more memory or time") as caught:
+        state.mask()
+    assert caught.value.path == "constraint.gbnf"
+    assert list(times) == [], "three masks were computed"
