@@ -1,4 +1,4 @@
-"""Every architecture gives the logits of `transformers` for the same weights."""
+"""Every architecture gives the logits of `transformers` for the same weights, and every family its texts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+import imp_service
 from support.family_cases import CASES as OTHER_CASES
 from support.family_cases import LLAMA3, FamilyCase, bound, compare, peer_logits, text_part
+from support.family_text import EOS, OPTIONS, PROMPT, SETTINGS, continued, text_case, text_peer
 from support.family_variants import YARNS, case_of_scaling, case_of_yarn
 from support.forward_runs import Cache, distance, load, logits, prompt
+from support.hub_directory import words_of
+from support.hub_tokenizers import files_of, library_of
 from support.linear_attention_cases import LINEAR_CASES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -147,3 +151,27 @@ def test_gen_21_hon_1_a_position_off_by_one_is_seen(name: str, tmp_path: Path) -
     cache.run((tokens[:-1], 0, blocks))
     [moved] = cache.run((tokens[-1:], 60, blocks))
     assert distance(moved, peer_logits(peer, tokens)[-1:]) > 100 * bound(peer)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_hub_9_mod_30_hon_1_a_family_continues_a_text_as_transformers_does(name: str, tmp_path: Path) -> None:
+    library = library_of("byte level")
+    vocab_size = library.get_vocab_size()
+    case = text_case(CASES[name], vocab_size)
+    peer = text_peer(case)
+    folder = tmp_path / "model"
+    peer.save_pretrained(folder)
+    for file, content in files_of(library, eos_token=EOS).items():
+        (folder / file).write_bytes(content)
+    contents = case.exported(peer)
+    contents.keys |= words_of(library, "qwen2", vocab_size, EOS)
+    expected = continued(peer, library.encode(PROMPT, add_special_tokens=False).ids)
+    assert len(set(expected)) > 2 or name == "starcoder2"  # which repeats one token
+    for path in (folder, contents.write(tmp_path / "m.gguf")):
+        with imp_service.load(path, *SETTINGS) as model:
+            found = model.generate(PROMPT, **OPTIONS).result()
+            other = model.generate(f"{PROMPT}x", **OPTIONS).result()
+        assert list(found.token_ids) == expected
+        assert found.text == library.decode(expected)
+        assert found.logprobs != other.logprobs  # HON-1
