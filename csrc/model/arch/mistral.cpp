@@ -26,8 +26,8 @@ constexpr TensorNames kHfMixtralNames = [] {
 
 void read_mistral_hf(FactReader& facts) {
   read_llama_base_hf(facts, {.defaults = {.n_kv_heads = 8}});
-  constexpr int kWindow = 4096;
-  read_hf_window(facts, kWindow);
+  constexpr int kMistralWindow = 4096;
+  read_hf_window(facts, kMistralWindow);
 }
 
 void read_mixtral_hf(FactReader& facts) {

@@ -26,7 +26,7 @@ constexpr std::string_view kGiveModel = "give the file of the language model its
 constexpr std::string_view kGemma3 = "a Gemma 3 model of its size runs";
 
 // Families by name.
-constexpr std::array kFamilies = {
+constexpr std::array kUnsupportedFamilies = {
     Unsupported{"qwen2vl", "Qwen2-VL", "Qwen3-VL answers text"},
     Unsupported{"qwen2_vl", "Qwen2-VL", "Qwen3-VL answers text"},
     Unsupported{"qwen2_5_vl", "Qwen2.5-VL", "Qwen3-VL answers text"},
@@ -167,7 +167,7 @@ void refuse_other_kinds(const ModelFile& file) {
   const std::string_view key = is_hub ? "model_type" : "general.architecture";
   if (!is_hub) refuse_types(file);
   const std::string_view name = file.metadata().string(key);
-  for (const Unsupported& family : kFamilies) {
+  for (const Unsupported& family : kUnsupportedFamilies) {
     if (family.name == name) refuse_kind(file, key_text(key, name), family);
   }
   is_hub ? refuse_tasks(file) : refuse_pooling(file, name);
