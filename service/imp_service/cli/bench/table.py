@@ -51,7 +51,7 @@ def _head(report: BenchReport) -> list[str]:
     facts = report.facts
     weights = " + ".join(f"{n_bytes / MIB:.1f} MiB {dtype}" for dtype, n_bytes in facts.weights_bytes.items())
     return [
-        f"{facts.name} ({facts.architecture}) on {facts.device}",
+        f"{facts.model} ({facts.architecture}) on {facts.device}",
         f"weights {weights}; cache {facts.kv_bytes_per_token / 1024:g} KiB per token",
         *(f"Note: {remark}" for remark in facts.remarks),
     ]
@@ -89,7 +89,8 @@ def _cost_row(result: RowsResult) -> tuple[str, ...]:
 
 
 def _replay_row(result: ReplayResult) -> tuple[str, ...]:
-    plain, drafting, speed_up = sum(result.plain.samples), sum(result.drafting.samples), result.speed_up
+    plain, drafting = sum(result.seconds_without.samples), sum(result.seconds_with.samples)
+    speed_up = result.speed_up
     return (
         f"{result.kind}, batch {result.streams}",
         str(result.threads),
@@ -107,14 +108,14 @@ def _replay_row(result: ReplayResult) -> tuple[str, ...]:
 def _sparse_row(result: SparseResult) -> tuple[str, ...]:
     speed_up = result.speed_up
     return (
-        f"prompt {result.prompt}",
+        f"prompt {result.prompt_tokens}",
         str(result.threads),
-        f"all: {result.reason}" if result.reason else str(result.evaluated),
-        f"{1e3 * result.whole.median:.1f}",
-        f"{1e3 * result.part.median:.1f}",
+        f"all: {result.fallback_reason}" if result.fallback_reason else str(result.evaluated_tokens),
+        f"{1e3 * result.seconds_whole.median:.1f}",
+        f"{1e3 * result.seconds_part.median:.1f}",
         f"{speed_up.median:.2f}",
         f"{speed_up.least:.2f} – {speed_up.most:.2f}",
-        f"{result.equal} of {result.outputs}",
+        f"{result.equal_tokens} of {result.output_tokens}",
         f"{result.divergence:.4f}",
     )
 
@@ -126,8 +127,8 @@ def _percent(fraction: Spread) -> str:
 def _tail(report: BenchReport) -> list[str]:
     return [
         f"a step outside its forward pass, batch {overhead.batch}, {overhead.threads} "
-        f"thread{'s' if overhead.threads != 1 else ''}: engine {_microseconds(overhead.engine)}, "
-        f"sampling {_microseconds(overhead.sampling)}"
+        f"thread{'s' if overhead.threads != 1 else ''}: engine {_microseconds(overhead.engine_seconds_per_step)}, "
+        f"sampling {_microseconds(overhead.sampling_seconds_per_step)}"
         for overhead in report.overheads
     ]
 

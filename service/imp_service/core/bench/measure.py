@@ -130,7 +130,7 @@ def model_facts(loaded: LoadedModel, *, is_synthetic: bool) -> ModelFacts:
         SYNTHETIC_REMARK if is_synthetic else BUILT_IN_REMARK if loaded.config.settings.model.path is None else None
     )
     return ModelFacts(
-        name=loaded.name,
+        model=loaded.name,
         architecture=model.architecture,
         device=model.device_name,
         weights_bytes=dict(weights),
@@ -229,8 +229,8 @@ class ModelBench:
         return OverheadResult(
             self.threads,
             case.batch,
-            sampling=Spread.of(cost.sampling for cost in costs),
-            engine=Spread.of(cost.engine for cost in costs),
+            sampling_seconds_per_step=Spread.of(cost.sampling for cost in costs),
+            engine_seconds_per_step=Spread.of(cost.engine for cost in costs),
         )
 
     def _repeat(self, case: Case, work: Work, run: Callable[[], float]) -> CaseResult:

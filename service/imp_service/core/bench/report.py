@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import ClassVar
 
 from imp_service.core.bench.cases import Case
 from imp_service.core.bench.work import PeakKind, Work
@@ -42,6 +43,18 @@ class Spread:
 
 
 SCHEMA = "imp.bench.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Numbers that a report shows: the fields of a subclass, and its properties that DERIVED names."""
+
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """Every number of the result."""
+        values = {name: getattr(self, name) for name in (*(field.name for field in fields(self)), *self.DERIVED)}
+        return {name: value.as_json() if isinstance(value, Spread) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +109,7 @@ class CaseResult:
         """Every number of the case."""
         case, work = self.case, self.work
         return {
-            "kind": case.kind,
-            "tokens": case.tokens,
-            "batch": case.batch,
-            "depth": case.depth,
-            "threads": case.threads,
+            **asdict(case),
             "timed_tokens": work.tokens,
             "bytes_per_token": work.bytes / work.tokens,
             "ops_per_token": work.ops / work.tokens,
@@ -115,27 +124,20 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True)
-class OverheadResult:
+class OverheadResult(Result):
     """Seconds of a decode step outside its forward pass: in the sampler, and in the engine (scheduling, events)."""
 
     threads: int
     batch: int
-    sampling: Spread
-    engine: Spread
-
-    def as_json(self) -> dict[str, object]:
-        """Every number of the result."""
-        return {
-            "threads": self.threads,
-            "batch": self.batch,
-            "sampling_seconds_per_step": self.sampling.as_json(),
-            "engine_seconds_per_step": self.engine.as_json(),
-        }
+    sampling_seconds_per_step: Spread
+    engine_seconds_per_step: Spread
 
 
 @dataclass(frozen=True, slots=True)
-class RowsResult:
+class RowsResult(Result):
     """Seconds of a step that evaluates so many rows of one sequence, each with its logits."""
+
+    DERIVED = ("break_even",)
 
     threads: int
     rows: int
@@ -148,31 +150,22 @@ class RowsResult:
         """The share of right guesses from which a step with a pending token and guesses is faster; None: never."""
         return None if self.rows == 1 else break_even(self.cost, self.rows - 1)
 
-    def as_json(self) -> dict[str, object]:
-        """Every number of the result."""
-        return {
-            "threads": self.threads,
-            "rows": self.rows,
-            "depth": self.depth,
-            "seconds": self.seconds.as_json(),
-            "cost": self.cost,
-            "break_even": self.break_even,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class ReplayResult:
+class ReplayResult(Result):
     """All samples of one kind in groups of `streams`, decoded without and with guesses in turn.
 
     Seconds are those of an answer, averaged over a group.
     """
 
+    DERIVED = ("tokens_per_step",)
+
     kind: str
     threads: int
     streams: int
     tokens: int
-    plain: Spread
-    drafting: Spread
+    seconds_without: Spread
+    seconds_with: Spread
     speed_up: Spread
     drafted: int
     accepted: int
@@ -182,51 +175,21 @@ class ReplayResult:
         """Tokens that a step gives a sequence, on average."""
         return self.tokens / max(self.tokens - self.accepted, 1)
 
-    def as_json(self) -> dict[str, object]:
-        """Every number of the result."""
-        return {
-            "kind": self.kind,
-            "threads": self.threads,
-            "streams": self.streams,
-            "tokens": self.tokens,
-            "seconds_without": self.plain.as_json(),
-            "seconds_with": self.drafting.as_json(),
-            "speed_up": self.speed_up.as_json(),
-            "drafted": self.drafted,
-            "accepted": self.accepted,
-            "tokens_per_step": self.tokens_per_step,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class SparseResult:
+class SparseResult(Result):
     """A prompt evaluated as a whole and in part, in turn, and both answers to it. Seconds to the first token."""
 
     threads: int
-    prompt: int  # tokens
-    evaluated: int  # of them, by the model
-    reason: str  # why all were evaluated; empty if a part was
-    whole: Spread
-    part: Spread
+    prompt_tokens: int
+    evaluated_tokens: int  # of the prompt, by the model
+    fallback_reason: str  # why all were evaluated; empty if a part was
+    seconds_whole: Spread
+    seconds_part: Spread
     speed_up: Spread
-    outputs: int  # tokens of the answer
-    equal: int  # of them, where the most probable token is the same
+    output_tokens: int
+    equal_tokens: int  # of the answer, where the most probable token is the same
     divergence: float  # of the distributions of the next token, in nats, on average
-
-    def as_json(self) -> dict[str, object]:
-        """Every number of the result."""
-        return {
-            "threads": self.threads,
-            "prompt_tokens": self.prompt,
-            "evaluated_tokens": self.evaluated,
-            "fallback_reason": self.reason,
-            "seconds_whole": self.whole.as_json(),
-            "seconds_part": self.part.as_json(),
-            "speed_up": self.speed_up.as_json(),
-            "output_tokens": self.outputs,
-            "equal_tokens": self.equal,
-            "divergence": self.divergence,
-        }
 
 
 def break_even(cost: float, n_guesses: int) -> float | None:
@@ -244,26 +207,15 @@ def break_even(cost: float, n_guesses: int) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Result):
     """The model that was measured."""
 
-    name: str
+    model: str
     architecture: str
     device: str
     weights_bytes: dict[str, int]  # in memory, by type
     kv_bytes_per_token: float
     remarks: tuple[str, ...]
-
-    def as_json(self) -> dict[str, object]:
-        """Every fact."""
-        return {
-            "model": self.name,
-            "architecture": self.architecture,
-            "device": self.device,
-            "weights_bytes": self.weights_bytes,
-            "kv_bytes_per_token": self.kv_bytes_per_token,
-            "remarks": list(self.remarks),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ class SparseBench:
             Spread.of(seconds["dense"]),
             Spread.of(seconds["sparse"]),
             Spread.of(speed_ups),
-            outputs=len(answer),
-            equal=sum(int(a.argmax() == b.argmax()) for a, b in zip(whole, part, strict=True)),
+            output_tokens=len(answer),
+            equal_tokens=sum(int(a.argmax() == b.argmax()) for a, b in zip(whole, part, strict=True)),
             divergence=sum(map(self._divergence, whole, part)) / len(answer),
         )
 
