@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from support.command_line import clean_environment
 from support.patience import HANGS_AFTER
@@ -44,44 +45,35 @@ class EngineProcess:
 @contextlib.contextmanager
 def served_engine(engine: str, settings: Sequence[str] = (), cpu: int | None = None) -> Iterator[EngineProcess]:
     """Runs a server for the block. All its threads run on `cpu`, if given."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        ready_file = folder / "ready.json"
-        process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), engine, str(ready_file), words(cpu), *OPEN_BOUNDS, *settings],
-            env=clean_environment(folder),
-        )
-        try:
+    with tempfile.TemporaryDirectory() as folder:
+        ready_file = Path(folder) / "ready.json"
+        with running(Path(folder), engine, str(ready_file), "any" if cpu is None else str(cpu), *settings) as process:
             facts = json.loads(wait_for_file(ready_file, process))
             yield EngineProcess(process.pid, facts["grpc"][0], facts["http"][0])
-        finally:
-            process.kill()
-            process.wait()
 
 
 @contextlib.contextmanager
 def direct_engine(engine: str, settings: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     """Runs the engine without a server. It takes a line and answers with a line."""
-    with tempfile.TemporaryDirectory() as name:
-        process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), engine, "direct", words(None), *OPEN_BOUNDS, *settings],
-            env=clean_environment(Path(name)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None  # narrows
-        try:
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
-            process.wait()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), engine, "direct", "any", *settings, **pipes) as process,
+    ):
+        assert process.stdout.readline() == "ready\n"
+        yield process
 
 
-def words(cpu: int | None) -> str:
-    """Returns a CPU as the server's command line takes it."""
-    return "any" if cpu is None else str(cpu)
+@contextlib.contextmanager
+def running(home: Path, engine: str, ready_file: str, cpu: str, *settings: str, **pipes: Any) -> Iterator[Any]:
+    """Runs the process for the block."""
+    command = [sys.executable, str(SCRIPT), engine, ready_file, cpu, *OPEN_BOUNDS, *settings]
+    process = subprocess.Popen(command, env=clean_environment(home), **pipes)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def ask_direct(process: subprocess.Popen[str], n_streams: int, n_tokens: int) -> float:
