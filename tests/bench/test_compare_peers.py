@@ -142,9 +142,8 @@ class FakeEngine:
 
 def outcome_with(*engines: FakeEngine) -> Outcome:
     """Compares engines in two quiet rounds."""
-    work = LeastWork(1, "int8", [Work(1, 1, 1)])
-    rates = {"bytes": 1.0, "int8": 1.0}
-    return compare(Case("prefill", 1, 16), engines, work, lambda: rates, Rules(2, others=0.1), lambda _: None)
+    work = LeastWork(1, "int8", [Work(1, 1, 1)], lambda: {"bytes": 1.0, "int8": 1.0})
+    return compare(Case("prefill", 1, 16), engines, work, Rules(2, others=0.1), lambda _: None)
 
 
 def test_an_engine_that_refuses_a_case_is_released() -> None:
@@ -169,7 +168,7 @@ def test_disturbed_rounds_are_repeated_and_left_out() -> None:
 def outcome_of(case: Case, seconds: dict[str, float], peak: str = "int8") -> Outcome:
     """Returns the outcome of one round whose work takes 1 s at the ceiling."""
     samples = {name: Sample(Run(taken), {"bytes": 1e9, peak: 1e12}) for name, taken in seconds.items()}
-    return Outcome(case, LeastWork(100.0, peak, [Work(100, 1e9, 1e11)]), [Round(samples)])
+    return Outcome(case, LeastWork(100.0, peak, [Work(100, 1e9, 1e11)], dict), [Round(samples)])
 
 
 def test_goals_are_those_of_the_case_and_hold_for_the_best_peer() -> None:

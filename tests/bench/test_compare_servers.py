@@ -118,7 +118,7 @@ def sample_of(first: float, between: list[float], start: float) -> Sample:
 
 def outcome_of(clients: int, ours: Sample, theirs: Sample) -> Outcome:
     """Returns an outcome of one round, with a ceiling of 100 tokens a second."""
-    work = LeastWork(16 * 5, "int8", [Work(16 * 5, 0.8, 0.8)])
+    work = LeastWork(16 * 5, "int8", [Work(16 * 5, 0.8, 0.8)], dict)
     return Outcome(Load(clients, 8, 5, 1), work, [Round({"imp": ours, "llama-server": theirs})])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from compare.names import NAMES
+from compare import NAMES
 from support.command_line import FOUND_IN
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ TOOLS = Path(__file__).resolve().parents[1]
 # In place of this folder.
 sys.path[:1] = [str(TOOLS), str(TOOLS.parent / "tests")]
 
-from compare.names import NAMES  # noqa: E402
+from compare import NAMES  # noqa: E402
 from compare.refused import RefusedError  # noqa: E402
 from imp_service.config import ConfigError  # noqa: E402
 from imp_service.core.errors import Error  # noqa: E402

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ class LeastWork:
     tokens: float  # that count for the speed
     peak: str
     phases: Sequence[Work]
+    probe: Callable[[], Rates]  # measures the rates now
 
     def seconds(self, rates: Rates) -> float:
         """Returns the least time at these rates."""
@@ -67,7 +68,7 @@ class Ceiling:
 
     def work(self, tokens: float, phases: Sequence[Work]) -> LeastWork:
         """Returns the work of a case with these phases."""
-        return LeastWork(tokens, self.model.peak, phases)
+        return LeastWork(tokens, self.model.peak, phases, self.probe)
 
     def probe(self) -> Rates:
         """Measures the rates now, on CPUs that may differ from this thread's. The engines must be at rest."""

@@ -42,14 +42,7 @@ class Rules:
     others: float = 0.1
 
 
-def compare(  # noqa: PLR0917
-    case: Case,
-    engines: Sequence[Engine],
-    work: LeastWork,
-    probe: Callable[[], Rates],
-    rules: Rules,
-    show: ShowProgress,
-) -> Outcome:
+def compare(case: Case, engines: Sequence[Engine], work: LeastWork, rules: Rules, show: ShowProgress) -> Outcome:
     """Runs rounds over all engines that accept the case.
 
     Raises RefusedError if imp refuses the case, or if an engine fails after it accepted the case.
@@ -60,7 +53,8 @@ def compare(  # noqa: PLR0917
     while sum(not each.is_disturbed for each in rounds) < rules.reps and len(rounds) < TRIES_PER_ROUND * rules.reps:
         first = len(rounds) % len(ready)
         turn = [*ready[first:], *ready[:first]]
-        rounds.append(one_round(case, turn, probe, rules.others, lambda name: show(f"{case.label}: {name}")))
+        show(f"{case.label}: round {len(rounds) + 1}")
+        rounds.append(one_round(case, turn, work.probe, rules.others))
     for engine in ready:
         engine.release()
     kept = [each for each in rounds if not each.is_disturbed]
@@ -85,13 +79,10 @@ def prepare(case: Case, engines: Sequence[Engine], show: ShowProgress) -> dict[s
     return refusals
 
 
-def one_round(
-    case: Case, engines: Sequence[Engine], probe: Callable[[], Rates], others: float, show: ShowProgress
-) -> Round:
+def one_round(case: Case, engines: Sequence[Engine], probe: Callable[[], Rates], others: float) -> Round:
     """Runs each engine once, right after a probe of the ceilings."""
     samples = {}
     for engine in engines:
-        show(engine.name)
         rates = probe()
         run = engine.run(case)
         samples[engine.name] = Sample(run, rates, run.others > others + CLOCK_ERROR / run.seconds)

@@ -10,8 +10,7 @@ from imp_service.core.bench.report import Spread
 
 # A heading and a width. Negative: to the left.
 Column = tuple[str, int]
-LABEL: Column = ("", -44)
-SPEEDS: Sequence[Column] = (LABEL, ("engine", -13), ("median", 9), ("least", 9), ("most", 9), ("imp is", 13))
+SPREAD: Sequence[Column] = (("median", 9), ("least", 9), ("most", 9))
 
 
 class Table:
@@ -31,7 +30,8 @@ class OutcomeTable(Table):
     """A row for each engine of a case: its speed, and more columns, whose cells follow from outcome and engine."""
 
     def __init__(self, *more: tuple[Column, Callable[[Outcome, str], str]]) -> None:
-        super().__init__([*SPEEDS, ("of ceiling", 10), *(column for column, _ in more)])
+        own = (("", -44), ("engine", -13), *SPREAD, ("imp is", 13), ("of ceiling", 10))
+        super().__init__([*own, *(column for column, _ in more)])
         self._cells = [cell for _, cell in more]
 
     def lines(self, outcome: Outcome, verdicts: Sequence[Verdict], figure: str = SPEED) -> list[str]:
@@ -51,11 +51,7 @@ class OutcomeTable(Table):
             remarks.append(f"no quiet round: {least}, in which other processes used up to {others:.2f} CPUs")
         elif outcome.n_disturbed:
             remarks.append(f"{outcome.n_disturbed} disturbed rounds left out")
-        return [*rows, *map(self.remark, remarks)]
-
-    def remark(self, text: str) -> str:
-        """Returns a line below the row of a case."""
-        return self.row("", text)
+        return [*rows, *(self.row("", remark) for remark in remarks)]
 
 
 def numbers(spread: Spread) -> list[str]:

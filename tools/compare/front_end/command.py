@@ -19,10 +19,10 @@ from compare.front_end.start_and_idle import idle, start_time
 from compare.front_end.token_costs import token_costs
 from compare.options import parser_of
 from compare.report import Report
-from compare.table import Table, numbers
+from compare.table import SPREAD, Table, numbers
 from support.needed import EXTENSION, TESTING, absent, missing_of
 
-TABLE = Table((("", -74), ("median", 10), ("least", 10), ("most", 10)))
+TABLE = Table([("", -74), *SPREAD])
 # The parts that need the extension for tests.
 SCRIPTED = ("tokens", "requests", "memory", "sessions")
 

@@ -120,7 +120,7 @@ def compare_at(report: Report, threads: int, asked: Asked, progress: Progress) -
     ceiling = Ceiling.of(path, sorted(os.sched_getaffinity(0))[:threads])
 
     def measure(case: Case | Start, engines: Sequence[Engine]) -> Outcome:
-        outcome = compare(case, engines, work_of(case, ceiling), ceiling.probe, asked.rules, progress.show)
+        outcome = compare(case, engines, work_of(case, ceiling), asked.rules, progress.show)
         progress.clear()
         found = verdicts(outcome)
         print("\n".join(TABLE.lines(outcome, found, SECONDS if case.kind == "start" else SPEED)), flush=True)

@@ -28,10 +28,6 @@ class Figure:
     low: float
     high: float
 
-    def as_json(self) -> dict[str, float]:
-        """Returns the value and both bounds for JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True)
 class Divergences:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compare.outcome import IMP
@@ -55,11 +55,11 @@ class Comparison:
             {
                 "engine": reading.engine,
                 "kv": reading.kv,
-                **{name: figure.as_json() for name, figure in reading.found.figures.items()},
+                **{name: asdict(figure) for name, figure in reading.found.figures.items()},
             }
             for reading in self.readings
         ]
-        ratios = {kv: {**ratio.as_json(), "goal": verdict(ratio)} for kv, ratio in self.ratios().items()}
+        ratios = {kv: {**asdict(ratio), "goal": verdict(ratio)} for kv, ratio in self.ratios().items()}
         return {
             "file": self.path.name,
             "positions": len(self.baseline.found.nats),

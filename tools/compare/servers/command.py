@@ -84,7 +84,7 @@ def main(words: Sequence[str]) -> None:
                 os.sched_setaffinity(0, spare[:1] or server_cpus)
                 for api in arguments.api or (NATIVE, OPENAI):
                     asked = replace(load, api=api)
-                    outcome = compare(asked, servers, asked.work(ceiling), ceiling.probe, rules, progress.show)
+                    outcome = compare(asked, servers, asked.work(ceiling), rules, progress.show)
                     progress.clear()
                     found = verdicts(outcome)
                     print("\n".join(TABLE.lines(outcome, found)), flush=True)
