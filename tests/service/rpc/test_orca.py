@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,52 +12,41 @@ from google.protobuf.message import Message
 from imp_service.pb import model_pb2
 from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
 from imp_service.serving.load_meter import LoadSnapshot
-from support.patience import HANGS_AFTER
+from support.raw_http2 import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    call_fields,
+    fields,
+    frame,
+    raw_connection,
+)
 from support.served import ask, serve
 from support.served_models import scripted
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS = 0, 1, 4
-END_STREAM, END_HEADERS, ACK = 1, 4, 1
 # gRPC's setting: binary metadata may arrive unencoded instead of as Huffman-coded base64.
 ALLOW_TRUE_BINARY = 0xFE03
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def header(name: str, value: str) -> bytes:
-    """Encodes a header as a literal, not indexed and not compressed."""
-    return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-
-
-def frames(connection: socket.socket) -> Iterator[tuple[int, int, bytes]]:
-    """Yields kind, flags and payload of each frame until the connection ends."""
-    with connection.makefile("rb") as file:
-        while head := file.read(9):
-            size = int.from_bytes(head[:3], "big")
-            yield head[3], head[4], file.read(size)
-
-
 def trailers_of(address: str, method: str, request: Message) -> bytes:
     """Returns the header block that ends the call."""
-    host, port = address.rsplit(":", 1)
     message = request.SerializeToString()
-    asked = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "test", "te": "trailers"}
-    block = b"".join(header(*pair) for pair in {**asked, "content-type": "application/grpc"}.items())
-    with socket.create_connection((host, int(port)), timeout=HANGS_AFTER) as connection:
-        connection.sendall(
-            PREFACE
-            + frame(SETTINGS, 0, 0, struct.pack(">HI", ALLOW_TRUE_BINARY, 1))
-            + frame(HEADERS, END_HEADERS, 1, block)
-            + frame(DATA, END_STREAM, 1, b"\x00" + struct.pack(">I", len(message)) + message)
+    with raw_connection(address, greets=False) as connection:
+        connection.send(
+            PREFACE,
+            frame(SETTINGS, struct.pack(">HI", ALLOW_TRUE_BINARY, 1)),
+            frame(HEADERS, fields(*call_fields(method)), flags=END_HEADERS, stream=1),
+            frame(DATA, b"\x00" + struct.pack(">I", len(message)) + message, flags=END_STREAM, stream=1),
         )
-        for kind, flags, payload in frames(connection):
+        for kind, flags, _, content in connection.frames():
             if kind == SETTINGS and not flags & ACK:
-                connection.sendall(frame(SETTINGS, ACK, 0, b""))
+                connection.send(frame(SETTINGS, flags=ACK))
             if kind == HEADERS and flags & END_STREAM:
-                return payload
+                return content
     raise AssertionError("the connection ended before the call did")
 
 
