@@ -11,7 +11,7 @@ import pytest
 
 from imp_service.api.errors import Violation
 from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
-from imp_service.rpc.replies.statuses import ADVICE, message_of, status_code, trailing_metadata
+from imp_service.rpc.statuses import ADVICE, message_of, status_code, trailing_metadata
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.errors.failures import Failure
 from support.patience import BUILD_SECONDS, HANGS_AFTER

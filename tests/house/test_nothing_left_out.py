@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from imp_service.rpc.imp_v1.requests.field_rules import RULES
 from imp_service.rpc.policies import POLICIES
-from imp_service.rpc.requests.field_rules import RULES
 from imp_service.serving.errors.error_table import ERRORS
 from imp_service.serving.security.authentication import NO_POLICY
 from imp_service.tables import REASONS

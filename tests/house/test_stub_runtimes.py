@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.client.target import service_config
-from imp_service.rpc.replies.statuses import SOONEST_MS
+from imp_service.rpc.statuses import SOONEST_MS
 from support.patience import BUILD_SECONDS, HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.inference import InferenceServicer
+from imp_service.rpc.imp_v1.inference import InferenceServicer
 from imp_service.serving.refusal import Refusal
 
 

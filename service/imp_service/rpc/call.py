@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import grpc
 
-from imp_service.rpc.replies.encoded import Reply
-from imp_service.rpc.replies.statuses import TrailingMetadata
+from imp_service.rpc.encoded import Reply
+from imp_service.rpc.statuses import TrailingMetadata
 from imp_service.serving.calls import Call, caller_has_gone
 
 

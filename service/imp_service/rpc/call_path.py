@@ -19,11 +19,11 @@ from google.protobuf.message_factory import GetMessageClass
 from imp_service.api.errors import invalid
 from imp_service.core.reserve import READING_CALLS, READING_HEALTH
 from imp_service.rpc.call import GrpcCall
+from imp_service.rpc.encoded import Encoded, Reply
 from imp_service.rpc.message_gate import MessageGate
+from imp_service.rpc.orca import ORCA_KEY, orca_report
 from imp_service.rpc.policies import policy_of
-from imp_service.rpc.replies.encoded import Encoded, Reply
-from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
-from imp_service.rpc.replies.statuses import TrailingMetadata, message_of, status_code, trailing_metadata
+from imp_service.rpc.statuses import TrailingMetadata, message_of, status_code, trailing_metadata
 from imp_service.serving.call_path import Arrival, CallPath
 from imp_service.serving.errors.error_table import MESSAGE_TOO_LARGE
 from imp_service.serving.errors.failures import Failure, drop_frames

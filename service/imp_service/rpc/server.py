@@ -12,17 +12,17 @@ from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health_pb2
 
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
-from imp_service.rpc.admin import AdminServicer
 from imp_service.rpc.call_path import GrpcCallPath
 from imp_service.rpc.compat import compat_servicers
 from imp_service.rpc.health import Health
-from imp_service.rpc.inference import InferenceServicer
+from imp_service.rpc.imp_v1.admin import AdminServicer
+from imp_service.rpc.imp_v1.inference import InferenceServicer
+from imp_service.rpc.imp_v1.model import ModelServicer
+from imp_service.rpc.imp_v1.tokenizer import TokenizerServicer
 from imp_service.rpc.interceptor import AuthenticationInterceptor
 from imp_service.rpc.listeners import bind, channel_options
-from imp_service.rpc.model import ModelServicer
 from imp_service.rpc.reflection import add_reflection
 from imp_service.rpc.tls import TlsCredentials
-from imp_service.rpc.tokenizer import TokenizerServicer
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.drain import cut_short
 from imp_service.serving.host import Host

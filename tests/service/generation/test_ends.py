@@ -18,7 +18,7 @@ from imp_service import (
 )
 from imp_service.api.replies import Finished
 from imp_service.generation import Generation
-from imp_service.rpc.model import write_model_info
+from imp_service.rpc.imp_v1.model import write_model_info
 from imp_service.serving.served_model import ServedModel
 from support.worded_models import write_worded
 

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.inference import InferenceServicer
+from imp_service.rpc.imp_v1.inference import InferenceServicer
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import CallFacts
 from support.deadlines import deadline_beyond, let_requests_travel
@@ -141,7 +141,7 @@ def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
         entered.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("imp_service.rpc.generate.Generate.stream", wait_for_ever)
+    monkeypatch.setattr("imp_service.rpc.imp_v1.generate.Generate.stream", wait_for_ever)
     if how == "deadline":
         let_requests_travel(monkeypatch)
     with grpc.insecure_channel(served.address) as channel:
@@ -169,7 +169,7 @@ def test_a_call_can_be_ended_from_outside_whatever_it_waits_for(
         async for _ in requests:
             pass
 
-    monkeypatch.setattr("imp_service.rpc.decode_stream.DecodeStream.answer", wait_for_messages)
+    monkeypatch.setattr("imp_service.rpc.imp_v1.decode_stream.DecodeStream.answer", wait_for_messages)
     stream = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(iter(()), timeout=HANGS_AFTER)
     over = threading.Event()
     silent = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(_nothing_until(over), timeout=HANGS_AFTER)

@@ -9,7 +9,7 @@ import pytest
 from imp_service.core import make_error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.replies.statuses import status_code, trailing_metadata
+from imp_service.rpc.statuses import status_code, trailing_metadata
 from imp_service.serving.errors.failures import failure_of
 from imp_service.serving.refusal import Refusal
 from support.status_checker import SECRET, StatusViolation, check_status

@@ -10,7 +10,7 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.decode_stream import MAX_UNANSWERED, DecodeStream
+from imp_service.rpc.imp_v1.decode_stream import MAX_UNANSWERED, DecodeStream
 from support.deadlines import deadline_beyond
 from support.patience import HANGS_AFTER
 from support.release_run import repetitions

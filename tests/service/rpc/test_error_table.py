@@ -10,7 +10,7 @@ from grpc import StatusCode
 from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.core import make_error
 from imp_service.core.errors import KIND_OF_REASON, field_invalid
-from imp_service.rpc.replies.statuses import message_of, status_code, step_error, trailing_metadata
+from imp_service.rpc.statuses import message_of, status_code, step_error, trailing_metadata
 from imp_service.serving.errors.error_table import CANCELLED, DEADLINE_EXCEEDED, ERRORS, Pushback, Retry
 from imp_service.serving.errors.failures import Failure, failure_of
 from imp_service.serving.refusal import Refusal

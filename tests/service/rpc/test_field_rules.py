@@ -16,8 +16,8 @@ from imp_service.api.errors import FieldsInvalid
 from imp_service.config import load as load_config
 from imp_service.pb import admin_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.requests.check_request import check_request
-from imp_service.rpc.requests.field_rules import RULES
+from imp_service.rpc.imp_v1.requests.check_request import check_request
+from imp_service.rpc.imp_v1.requests.field_rules import RULES
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
 from support.request_fields import (

@@ -257,7 +257,7 @@ def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_not
 def test_r15_a_bug_in_one_stream_ends_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test injects a bug into text decoding, event merging and message writing."""
     from imp_service.generation.output_stream import OutputStream
-    from imp_service.rpc import generate
+    from imp_service.rpc.imp_v1 import generate
     from imp_service.text import TextStream
 
     def broken(original: Any, is_victim: Any) -> Any:

@@ -113,7 +113,7 @@ def burn_long(patch: pytest.MonkeyPatch, seconds: float) -> Callable[[], None]:
 def test_o03_a_call_that_holds_the_loop_is_found(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve() as served:
         take_holds()
-        monkeypatch.setattr("imp_service.rpc.generate.refuse_late", lambda call: burn(1.5 * DECODE_SECONDS))
+        monkeypatch.setattr("imp_service.rpc.imp_v1.generate.refuse_late", lambda call: burn(1.5 * DECODE_SECONDS))
         stub = inference_pb2_grpc.InferenceServiceStub(served.channel())
         for _ in range(2):
             list(stub.Generate(ask([1], 1)))

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from google.protobuf.message import Message
 
 from imp_service.pb import model_pb2
-from imp_service.rpc.replies.orca import ORCA_KEY, orca_report
+from imp_service.rpc.orca import ORCA_KEY, orca_report
 from imp_service.serving.load_meter import LoadSnapshot
 from support.raw_http2 import (
     ACK,

@@ -20,8 +20,8 @@ from imp_service.generation import ModelRuntime
 from imp_service.pb import admin_pb2, inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
-from imp_service.rpc.replies.statuses import LONGEST_PUSHBACK
 from imp_service.rpc.server import Server
+from imp_service.rpc.statuses import LONGEST_PUSHBACK
 from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.listening import checked_addresses

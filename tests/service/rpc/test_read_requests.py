@@ -20,9 +20,9 @@ from imp_service.api.options import (
 from imp_service.config import load as load_config
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.model import write_sampling
-from imp_service.rpc.requests.read_options import read_options
-from imp_service.rpc.requests.read_requests import read_generation
+from imp_service.rpc.imp_v1.model import write_sampling
+from imp_service.rpc.imp_v1.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_requests import read_generation
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
 from support.filled_messages import filled
 from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds

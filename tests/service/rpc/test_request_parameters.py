@@ -11,8 +11,8 @@ import pytest
 from imp_service.api.errors import FieldsInvalid
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from imp_service.rpc.requests.read_requests import read_generation
-from imp_service.rpc.requests.reply_size import check_generation_size
+from imp_service.rpc.imp_v1.requests.read_requests import read_generation
+from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size
 from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.serving.served_model import ServedModel
 from support.failed_calls import failed

@@ -9,7 +9,7 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from imp_service.rpc.decode_stream import DecodeStream
+from imp_service.rpc.imp_v1.decode_stream import DecodeStream
 from imp_service.serving.session import sessions as sessions_module
 from support.gate import HELD, gate
 from support.release_run import repetitions

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.replies.statuses import LONGEST_PUSHBACK
+from imp_service.rpc.statuses import LONGEST_PUSHBACK
 from imp_service.serving.session.held_session import instance_of, new_session_id
 from support.release_run import repetitions
 from support.served import Served, ask, serve

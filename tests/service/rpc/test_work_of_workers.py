@@ -12,7 +12,7 @@ from imp_service.generation import held_scores
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
-from imp_service.rpc import model
+from imp_service.rpc.imp_v1 import model
 from imp_service.text.constraints.state import ConstraintState
 from support.generations import in_one, streamed
 from support.served import Served, ask

@@ -7,9 +7,9 @@ from typing import Any
 
 from imp_service.api.replies import Chunk, Reply
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.generate import delivery
-from imp_service.rpc.replies.encoded import Encoded
-from imp_service.rpc.requests.reply_size import check_generation_size
+from imp_service.rpc.encoded import Encoded
+from imp_service.rpc.imp_v1.generate import delivery
+from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size
 from imp_service.rpc.vllm.fields import caller_path
 from imp_service.rpc.vllm.replies import Replies
 from imp_service.rpc.vllm.requests import checked, translate

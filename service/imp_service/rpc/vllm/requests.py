@@ -14,7 +14,7 @@ from typing import Any
 from imp_service.api.errors import Violation
 from imp_service.api.options import TOP_LOGPROBS, GenerationRequest
 from imp_service.pb import inference_pb2, types_pb2
-from imp_service.rpc.requests.check_request import read_and_check
+from imp_service.rpc.imp_v1.requests.check_request import read_and_check
 from imp_service.rpc.vllm.fields import PARAMS, REFUSED, caller_path
 from imp_service.serving.host import Host
 from imp_service.serving.rules import check

@@ -8,11 +8,11 @@ from google.protobuf.message import Message
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.decode_step import DecodeStep
-from imp_service.rpc.decode_stream import DecodeStream
-from imp_service.rpc.generate import Generate
-from imp_service.rpc.prefill import Prefill
-from imp_service.rpc.session_changes import SessionChanges
+from imp_service.rpc.imp_v1.decode_step import DecodeStep
+from imp_service.rpc.imp_v1.decode_stream import DecodeStream
+from imp_service.rpc.imp_v1.generate import Generate
+from imp_service.rpc.imp_v1.prefill import Prefill
+from imp_service.rpc.imp_v1.session_changes import SessionChanges
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 

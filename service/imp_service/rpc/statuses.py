@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from imp_service.api.errors import advised
 from imp_service.pb.inference_pb2 import StepError
-from imp_service.rpc.replies.status_details import (
+from imp_service.rpc.status_details import (
     bad_request,
     error_info,
     packed_status,

@@ -9,8 +9,8 @@ from imp_service.core import DoneEvent
 from imp_service.pb import admin_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import seconds_of, timestamp
-from imp_service.rpc.model import write_load
-from imp_service.rpc.requests.check_request import checked_without_model
+from imp_service.rpc.imp_v1.model import write_load
+from imp_service.rpc.imp_v1.requests.check_request import checked_without_model
 from imp_service.serving.engine_events import engine_answer
 from imp_service.serving.host import Host
 from imp_service.serving.profile import chrome_trace, record

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from imp_service.generation import ModelRuntime
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.replies.encoded import Encoded, Pieces
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import read_chat
+from imp_service.rpc.encoded import Encoded, Pieces
+from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.requests.read_requests import read_chat
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.host import Host
 from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced

@@ -13,8 +13,8 @@ from imp_service.api.facts import findings
 from imp_service.api.rules import Seconds, TokenIds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
-from imp_service.rpc.requests.read_options import read_options
-from imp_service.rpc.requests.read_requests import read_chat
+from imp_service.rpc.imp_v1.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_requests import read_chat
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import CHAT
 from imp_service.serving.served_model import ServedModel

@@ -8,12 +8,12 @@ from imp_service.api.options import ChunkOptions, GenerationRequest
 from imp_service.api.replies import Chunk, Finished, Reply, Started
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.replies.encoded import Encoded
-from imp_service.rpc.replies.whole_generation import WholeGeneration
-from imp_service.rpc.replies.write_replies import encode_started, write_reply
-from imp_service.rpc.requests.check_request import checked_generation
-from imp_service.rpc.requests.read_options import read_options
-from imp_service.rpc.requests.reply_size import check_generation_size, most_chunk_tokens
+from imp_service.rpc.encoded import Encoded
+from imp_service.rpc.imp_v1.requests.check_request import checked_generation
+from imp_service.rpc.imp_v1.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size, most_chunk_tokens
+from imp_service.rpc.imp_v1.whole_generation import WholeGeneration
+from imp_service.rpc.imp_v1.write_replies import encode_started, write_reply
 from imp_service.serving.generations import (
     WHOLE,
     ContinuedSession,

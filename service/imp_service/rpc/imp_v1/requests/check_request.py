@@ -8,9 +8,9 @@ from typing import Any
 
 from imp_service.api.options import GenerationRequest
 from imp_service.pb import inference_pb2
-from imp_service.rpc.requests.field_rules import findings
-from imp_service.rpc.requests.message_rules import under
-from imp_service.rpc.requests.read_requests import read_generation
+from imp_service.rpc.imp_v1.requests.field_rules import findings
+from imp_service.rpc.imp_v1.requests.message_rules import under
+from imp_service.rpc.imp_v1.requests.read_requests import read_generation
 from imp_service.serving.host import Host
 from imp_service.serving.rules import check
 from imp_service.serving.rules.check import Finding

@@ -16,11 +16,11 @@ from imp_service.api.replies import Scores, StepOutput
 from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.replies.write_replies import add_scores, write_step_output, write_timings
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_options import read_options
-from imp_service.rpc.requests.read_requests import read_prompt, read_sampler, request_digest
-from imp_service.rpc.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_requests import read_prompt, read_sampler, request_digest
+from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output, write_timings
 from imp_service.serving.calls import Call
 from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import reading_bytes

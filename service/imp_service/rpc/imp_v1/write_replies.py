@@ -22,7 +22,7 @@ from imp_service.api.replies import (
 from imp_service.api.tool_calls import ToolCallDelta
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.durations import duration
-from imp_service.rpc.replies.encoded import Encoded, Pieces
+from imp_service.rpc.encoded import Encoded, Pieces
 from imp_service.tables import DRY_FIELDS, SAMPLER_FIELDS
 
 STARTED = inference_pb2.GenerateResponse.DESCRIPTOR.fields_by_name["started"].number

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from imp_service.api.options import GenerationRequest, Prompt, SamplingOptions
 from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
-from imp_service.rpc.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.text import ChatMessage, ChatPrompt
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES
 

@@ -16,8 +16,8 @@ from imp_service.generation import ModelRuntime
 from imp_service.pb import model_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import duration, seconds_of, timestamp
-from imp_service.rpc.replies.write_replies import write_sampling
-from imp_service.rpc.requests.check_request import checked, checked_without_model
+from imp_service.rpc.imp_v1.requests.check_request import checked, checked_without_model
+from imp_service.rpc.imp_v1.write_replies import write_sampling
 from imp_service.serving.host import Host
 from imp_service.serving.load_meter import LoadSnapshot
 from imp_service.serving.served_model import ServedModel

@@ -19,8 +19,8 @@ from imp_service.api.options import (
     StopOptions,
 )
 from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, Texts, TokenIds, count_violations
-from imp_service.rpc.requests import message_rules as whole
-from imp_service.rpc.requests.rules import Chat, DurationIn, IdsOf, Inputs, NullContent, Options, names_of
+from imp_service.rpc.imp_v1.requests import message_rules as whole
+from imp_service.rpc.imp_v1.requests.rules import Chat, DurationIn, IdsOf, Inputs, NullContent, Options, names_of
 from imp_service.serving.rules import generation_rules as values
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import ServedRule

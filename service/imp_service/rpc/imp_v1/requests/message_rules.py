@@ -8,7 +8,7 @@ from typing import Any
 from imp_service.api.errors import Violation
 from imp_service.api.options import PROMPT_SCORES, SparsePrefillOptions
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
-from imp_service.rpc.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import DETOKENIZED, ServedRule

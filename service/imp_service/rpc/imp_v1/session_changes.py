@@ -6,8 +6,8 @@ import asyncio
 from typing import cast
 
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_requests import request_digest
+from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.requests.read_requests import request_digest
 from imp_service.serving.calls import Call
 from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal

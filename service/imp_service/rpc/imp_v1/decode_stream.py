@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
-from imp_service.rpc.decode_step import DecodeStep
-from imp_service.rpc.prefill import Prefill
-from imp_service.rpc.replies.statuses import step_error
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.session_changes import SessionChanges
+from imp_service.rpc.imp_v1.decode_step import DecodeStep
+from imp_service.rpc.imp_v1.prefill import Prefill
+from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.session_changes import SessionChanges
+from imp_service.rpc.statuses import step_error
 from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.errors.field_paths import paths_under
 from imp_service.serving.host import Host

@@ -10,12 +10,12 @@ from imp_service.api.options import SamplingOptions, StepOptions
 from imp_service.api.replies import Scores, StepOutput
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import duration
-from imp_service.rpc.replies.statuses import step_error
-from imp_service.rpc.replies.write_replies import add_scores, write_step_output
-from imp_service.rpc.requests.check_request import checked
-from imp_service.rpc.requests.read_options import read_options
-from imp_service.rpc.requests.read_requests import read_sampler, request_digest
-from imp_service.rpc.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.requests.read_options import read_options
+from imp_service.rpc.imp_v1.requests.read_requests import read_sampler, request_digest
+from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
+from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output
+from imp_service.rpc.statuses import step_error
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.host import Host

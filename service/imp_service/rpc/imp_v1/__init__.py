@@ -1,0 +1,1 @@
+"""imp.v1, imp's own API: a servicer for each service."""

@@ -1,1 +1,0 @@
-"""Replies: messages with results, statuses of failures, and the load."""
