@@ -17,8 +17,7 @@ from google.protobuf.message import DecodeError
 
 from imp_service import _core
 from imp_service.api.errors import FieldsInvalid
-from imp_service.config import ConfigError
-from imp_service.config import load as load_config
+from imp_service.config import ConfigError, read_settings
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.imp_v1.requests.check_request import check_request
 from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
@@ -52,7 +51,7 @@ FILES = sorted(path for path in CORPUS.glob("*/*") if path.parent.name in AT_LEA
 TOKENIZER = Tokenizer.from_metadata(byte_level())
 COMPILER = ConstraintCompiler(TOKENIZER, vocab_size=TOKENIZER.vocab_size)
 CHAT = ChatPrompt((ChatMessage("user", "hello"),))
-SERVED = ServedModel(load_config(None, []).settings, 2048, 2048, 512, ("imp demo",), ALL_CONSTRAINTS)
+SERVED = ServedModel(read_settings(None, []).settings, 2048, 2048, 512, ("imp demo",), ALL_CONSTRAINTS)
 
 
 def read_model(path: Path) -> str:
@@ -92,7 +91,7 @@ def render(path: Path) -> str:
 
 def configure(path: Path) -> str:
     try:
-        load_config(str(path))
+        read_settings(str(path))
     except ConfigError:
         return "CONFIG_INVALID"
     return "OK"

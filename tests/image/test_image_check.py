@@ -13,7 +13,7 @@ from image.image import RELEASES, config_problems, python_of
 from image.pip_settings import places, write_settings
 from image.pod import Confinement, bundle, memory_bytes, read_pod, seccomp
 from imp_service.cli.shell import main
-from imp_service.config import load
+from imp_service.config import read_settings
 from release.checkout import Checkout
 from release.image_build import CONTAINERFILE
 
@@ -67,7 +67,7 @@ def test_pkg_6_the_limits_are_those_of_the_manifests(manifests: Callable[..., st
     assert pod.ports == {"grpc": 50051, "health": 50052, "metrics": 9090}
     assert pod.health_services == {"readiness": "imp.v1.InferenceService", "liveness": "liveness"}
     (tmp_path / "imp.conf").write_text(pod.files["/etc/imp"]["imp.conf"])
-    drain = load(str(tmp_path / "imp.conf"), variables={}).settings.drain
+    drain = read_settings(str(tmp_path / "imp.conf"), variables={}).settings.drain
     assert pod.grace_seconds > (drain.delay + drain.grace).total_seconds()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from imp_service import ChatMessage, ChatPrompt, GenerationRequest
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.tools import resolve_tools
 from imp_service.text.channels.call_constraint import CallConstraint
@@ -17,7 +17,7 @@ def constraint_of(row: str, schema: object, *, is_strict: bool = False) -> tuple
     metadata = ROWS[row][1]
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    side = TextSide(metadata, load_config(None, []).settings, len(tokens))
+    side = TextSide(metadata, read_settings(None, []).settings, len(tokens))
     function = {"name": "f", "parameters": schema, "strict": is_strict}
     tools = json.dumps([{"type": "function", "function": function}])
     prompt = ChatPrompt((ChatMessage("user", "x"),), tools)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core import open_file
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
@@ -99,7 +99,7 @@ def counted(served: Served, name: str, **labels: str) -> float:
 @cache
 def vocabulary() -> Tokenizer:
     """Returns the tokenizer of the built-in model."""
-    file = open_file(load_config(None, []))
+    file = open_file(read_settings(None, []))
     return Tokenizer.from_metadata(file.metadata)
 
 

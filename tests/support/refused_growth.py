@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy.linalg  # noqa: F401  (loaded before memory is short)
 
 from imp_service import _core
-from imp_service.config import Config
-from imp_service.config import load as load_config
+from imp_service.config import Config, read_settings
 from imp_service.core import Error, ModelFile, open_file
 from imp_service.core.inspect import inspect_model
 from imp_service.core.load import load
@@ -66,7 +65,7 @@ def in_child(deed: Deed, config: Config, file: ModelFile, n_bytes: int) -> str:
 def main(name: str, *sizes: str) -> None:
     faulthandler.enable()
     settings = ["device.kind=cpu", "device.threads=2", "device.cpus=none"]
-    config = load_config(None, settings, variables={})
+    config = read_settings(None, settings, variables={})
     file = open_file(config)
     for size in sizes:
         print(size, in_child(DEEDS[name], config, file, int(size)), flush=True)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.generation import ModelRuntime
 from imp_service.server.service import Service
 from imp_service.serving.loading import MakeModel, make_model
@@ -22,7 +22,7 @@ class Running:
     def __init__(self, make: MakeModel, settings: tuple[str, ...]) -> None:
         self.thread = loop_thread()
         self.is_serving = threading.Event()
-        config = load_config(None, [*DEFAULTS, 'listen.grpc=["127.0.0.1:0"]', *settings])
+        config = read_settings(None, [*DEFAULTS, 'listen.grpc=["127.0.0.1:0"]', *settings])
 
         async def begin() -> tuple[Service, asyncio.Task[None]]:
             service = Service(config, lambda done, total: None, make)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import grpc
 
 from imp_service import _core
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.http_api.server import HttpServer
 from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
@@ -76,10 +76,10 @@ class Served:
 
     async def _start(self) -> None:
         clock = self.thread.clock
-        config = load_config(None, self._settings)
+        config = read_settings(None, self._settings)
         self.host = Host(
             config,
-            reread=lambda: load_config(None, self._sources),
+            reread=lambda: read_settings(None, self._sources),
             clock=clock,
             wall=clock.wall,
             log_to=self._log.fileno(),

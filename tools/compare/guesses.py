@@ -18,8 +18,7 @@ from compare.options import parser_of
 from compare.report import Report
 from imp_service import _core
 from imp_service.cli.arguments import positive_integer
-from imp_service.config import Config
-from imp_service.config import load as load_config
+from imp_service.config import Config, read_settings
 from imp_service.core.bench.engine_runs import EngineRuns
 from imp_service.core.bench.guesses import DecodedTwice, GuessBench, Sample, read_samples
 from imp_service.core.bench.report import Spread
@@ -77,7 +76,7 @@ def settings_of(arguments: argparse.Namespace) -> Config:
         given |= {"speculation.model": arguments.draft, "speculation.drafters": '["model"]'}
     else:
         given |= {"speculation.head": arguments.head, "speculation.drafters": '["head"]'}
-    return load_config(None, [f"{key}={value}" for key, value in given.items()])
+    return read_settings(None, [f"{key}={value}" for key, value in given.items()])
 
 
 def decoded(

@@ -11,7 +11,7 @@ from imp_service.cli.options.settings import add_settings_options, load_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imp_service.config.load import Reading
+    from imp_service.config.read_settings import SettingsAndErrors
     from imp_service.core.settings_faults import Fault
 
 EXAMPLES = (
@@ -59,10 +59,10 @@ def _show(arguments: Namespace) -> int:
 
 def _check(arguments: Namespace) -> int:
     """Prints every error; the exit status is that of the first."""
-    from imp_service.config.load import read
+    from imp_service.config.read_settings import read_with_errors
 
     warn_of_variables()
-    reading = read(arguments.config, arguments.assignments)
+    reading = read_with_errors(arguments.config, arguments.assignments)
     config = reading.config
     faults = [*reading.errors, *_further_faults(reading)]
     # An error that several models share is printed once.
@@ -79,7 +79,7 @@ def _check(arguments: Namespace) -> int:
     return 0
 
 
-def _further_faults(reading: "Reading") -> "Iterator[Fault]":
+def _further_faults(reading: "SettingsAndErrors") -> "Iterator[Fault]":
     """Errors beyond single keys: of files, the device and the models. If a key is invalid, checks only the files."""
     from imp_service.config.machine import resolve_threads
     from imp_service.core.settings_faults import opening_faults, setting_faults

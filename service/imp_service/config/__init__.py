@@ -3,7 +3,7 @@
 from imp_service.config.config import Config
 from imp_service.config.errors import ConfigError
 from imp_service.config.kinds import AUTO, Auto
-from imp_service.config.load import load
+from imp_service.config.read_settings import read_settings
 from imp_service.config.settings import Settings
 
-__all__ = ["AUTO", "Auto", "Config", "ConfigError", "Settings", "load"]
+__all__ = ["AUTO", "Auto", "Config", "ConfigError", "Settings", "read_settings"]

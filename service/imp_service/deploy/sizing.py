@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from imp_service.config import AUTO, Config, load
+from imp_service.config import AUTO, Config, read_settings
 from imp_service.config.config import build
 from imp_service.config.machine import MemoryLimit
 from imp_service.config.select import select_model
@@ -42,7 +42,7 @@ class Sizing:
 
 def base_settings(base: Base, assignments: Sequence[str | Assignment]) -> Config:
     """The imp.conf of the base with --set; ignores the environment and the files of this machine."""
-    return load(str(base.conf), assignments, variables={})
+    return read_settings(str(base.conf), assignments, variables={})
 
 
 def size(config: Config, model: str | None, inside: str | None = None) -> Sizing:

@@ -13,8 +13,7 @@ from imp_service.cli.failure import CommandError, describe
 from imp_service.cli.hub.reference import PREFIX
 from imp_service.cli.options.settings import downloaded_model
 from imp_service.cli.progress import LoadingLine
-from imp_service.config import Config
-from imp_service.config import load as load_config
+from imp_service.config import Config, read_settings
 from imp_service.config.select import select_model
 from imp_service.generation.errors import translating_text_errors
 from imp_service.generation.loading import load_model
@@ -28,7 +27,7 @@ def load_named(
 ) -> LanguageModel:
     """As `imp_service.load`."""
     is_shown = _has_viewer() if progress is None else progress
-    chosen = load_config(config, settings)
+    chosen = read_settings(config, settings)
     if model is not None:
         chosen = select_model(chosen, _path_of(fspath(model), chosen, is_shown=is_shown))
     line = LoadingLine(is_shown=is_shown)

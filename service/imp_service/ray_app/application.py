@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from imp_service.config import Config, ConfigError, load
+from imp_service.config import Config, ConfigError, read_settings
 from imp_service.config.tree import Origin, origin_at
 from imp_service.ray_app.replica import Replica
 
@@ -29,7 +29,7 @@ def application(arguments: Mapping[str, object]) -> serve.Application:
     n_replicas = int(str(options.pop("replicas", 1)))
     path = str(options.pop("config")) if "config" in options else None
     assignments = [f"{'model.path' if name == 'model' else name}={value}" for name, value in options.items()]
-    config = load(path, assignments)
+    config = read_settings(path, assignments)
     _refuse_listener_sections(config)
     settings = config.settings
     deployment = serve.deployment(

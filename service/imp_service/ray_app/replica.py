@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.ray_app.http_side import HttpSide
 from imp_service.ray_app.proxied_call import Handler, Reply, answer_stream, answer_unary
 from imp_service.ray_app.proxied_services import SERVICES
@@ -62,7 +62,7 @@ class Replica:
 
     async def __init__(self, config: str | None, assignments: list[str]) -> None:  # type: ignore[misc]  # Ray awaits it
         leave_no_core()  # the process belongs to this replica
-        settings = load_config(config, assignments)
+        settings = read_settings(config, assignments)
         self._host = Host(settings)
         self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
         self._handlers = Handlers()

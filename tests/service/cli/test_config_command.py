@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.shell import main
-from imp_service.config import ConfigError, Settings, load
-from imp_service.config.load import MOST_ERRORS
+from imp_service.config import ConfigError, Settings, read_settings
+from imp_service.config.read_settings import MOST_ERRORS
 from imp_service.core.device import find_gpu
 from imp_service.models import demo_model_path
 from support.certificates import Authority
@@ -245,7 +245,7 @@ def test_cfg_13_a_file_of_nothing_but_unknown_keys_is_soon_given_up(
     searched: list[object] = []
     monkeypatch.setattr("imp_service.config.check.nearest_key", lambda *words: searched.append(words) or "a")
     with pytest.raises(ConfigError):
-        load()
+        read_settings()
     assert len(searched) == 1
 
 
@@ -291,7 +291,7 @@ def test_cfg_5_kubernetes_variables_change_nothing(machine: Path):
 def test_cfg_1_init_writes_the_shipped_file_and_never_over_another(machine: Path, capfd: pytest.CaptureFixture[str]):
     assert main(["config", "init", "new.conf"]) == 0
     assert (machine / "new.conf").read_bytes() == SHIPPED.read_bytes()
-    assert load("new.conf", variables={}).settings == Settings()
+    assert read_settings("new.conf", variables={}).settings == Settings()
     (machine / "new.conf").write_text("mine")
     capfd.readouterr()
     assert main(["config", "init", "new.conf"]) == 73

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config import AUTO, load
+from imp_service.config import AUTO, read_settings
 from imp_service.core.cublaslt import cublaslt_places, resolve_cublaslt, search_places
 from support.cublaslt import EMULATED
 
@@ -49,7 +49,7 @@ def test_gemm_17_the_setting_says_where_to_look(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(("kind", "value"), [("cpu", "off"), ("cuda", ":".join(NAMES))])
 def test_cfg_8_what_auto_means_is_shown(kind: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     package_at(monkeypatch)
-    decided = resolve_cublaslt(load(variables={}, assignments=(f"device.kind={kind}",)))
+    decided = resolve_cublaslt(read_settings(variables={}, assignments=(f"device.kind={kind}",)))
     (entry,) = (entry for entry in decided.entries() if entry.name == "device.cublaslt")
     assert entry.value == value
     assert str(entry.origin).startswith("auto: ")

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from imp_service.config import load
+from imp_service.config import read_settings
 from imp_service.config.address import Address
 from imp_service.models import demo_model_path
 from support.command_line import error_lines
@@ -27,7 +27,7 @@ def _manifests(call, *words: str) -> tuple[list[dict], str]:
 
 def _settings(documents, tmp_path):
     (tmp_path / "imp.conf").write_text(of_kind(documents, "ConfigMap")["data"]["imp.conf"])
-    return load(str(tmp_path / "imp.conf"), variables={}).settings
+    return read_settings(str(tmp_path / "imp.conf"), variables={}).settings
 
 
 @pytest.mark.few(2)
@@ -71,7 +71,7 @@ def test_lif_13_the_pod_has_room_for_what_it_then_loads(call, tmp_path, monkeypa
     text = of_kind(documents, "ConfigMap")["data"]["imp.conf"]
     assert 'path = "/model/demo.gguf"\n' in text
     (tmp_path / "imp.conf").write_text(text.replace("/model/demo.gguf", DEMO))
-    loaded = core_load.load(load(str(tmp_path / "imp.conf"), variables={}))
+    loaded = core_load.load(read_settings(str(tmp_path / "imp.conf"), variables={}))
     try:
         assert loaded.model.memory["items"]["kv"] == loaded.config.settings.kv.bytes
         assert sum(loaded.model.memory["items"].values()) <= given

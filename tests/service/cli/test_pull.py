@@ -16,7 +16,7 @@ from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
 from imp_service.cli.hub.hub import download, read_repository
 from imp_service.cli.hub.reference import Reference, read_reference
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
 from support.manifests import refusals
@@ -490,7 +490,7 @@ def test_lif_19_pods_download_a_model_of_the_hub_before_they_start(pull, hub: Hu
     assert done.returncode == 0, done.stderr
     assert {path for path in tmp_path.rglob("*") if folder not in path.parents} == before
     (tmp_path / "imp.conf").write_text(of_kind(documents, "ConfigMap")["data"]["imp.conf"])
-    path = load_config(str(tmp_path / "imp.conf"), variables={}).settings.model.path
+    path = read_settings(str(tmp_path / "imp.conf"), variables={}).settings.model.path
     assert Path(str(path).replace("/model", str(folder), 1)).read_bytes() == MODEL
 
 

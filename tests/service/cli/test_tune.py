@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from imp_service.config import ConfigError, load
+from imp_service.config import ConfigError, read_settings
 from imp_service.config.machine import resolve_threads
 from imp_service.core.load import load as load_model
 from imp_service.core.tune import Subject, preferences_of, tune
@@ -21,7 +21,7 @@ OTHERS = _core.interchangeable("q8_0", 64, 64)
 
 
 def key(**changes: Any) -> dict[str, Any]:
-    here = key_here(resolve_threads(load(variables={})).settings)
+    here = key_here(resolve_threads(read_settings(variables={})).settings)
     return {"cpu": here.cpu, "isa": here.isa, "threads": here.threads, "kernels": here.kernels, **changes}
 
 
@@ -33,7 +33,7 @@ def write(path: Path, **changes: Any) -> Path:
 
 
 def settings_with(path: Path) -> Any:
-    return resolve_threads(load(None, [f"device.tuning={path}"], variables={})).settings
+    return resolve_threads(read_settings(None, [f"device.tuning={path}"], variables={})).settings
 
 
 @pytest.mark.skipif(len(OTHERS) < 2, reason="this CPU has one kernel for this type")
@@ -86,7 +86,7 @@ def test_the_command_writes_what_the_settings_read(call, tmp_path: Path, monkeyp
 
 
 def test_auto_is_measured_and_written_as_all_that_this_cpu_has():
-    isa = key_here(resolve_threads(load(variables={})).settings).isa
+    isa = key_here(resolve_threads(read_settings(variables={})).settings).isa
     assert _core.interchangeable("q8_0", 64, 64, isa=isa) == OTHERS
     assert _core.missing_isa(isa) == ""
 
@@ -94,13 +94,15 @@ def test_auto_is_measured_and_written_as_all_that_this_cpu_has():
 @pytest.mark.skipif(len(OTHERS) < 2, reason="this CPU has one instruction set")
 def test_a_part_of_the_instruction_sets_is_another_key(tmp_path: Path):
     path = write(tmp_path / "t.json")
-    part = resolve_threads(load(None, [f"device.tuning={path}", "device.isa=generic"], variables={})).settings
+    part = resolve_threads(read_settings(None, [f"device.tuning={path}", "device.isa=generic"], variables={})).settings
     preferences, remark = tuning_here(part)
     assert preferences == []
     assert f"isa {_core.isa_name()}, here generic" in remark
     # The same features in another order are the same CPU.
     words = "+".join(reversed(_core.isa_name().split("+")))
-    whole = resolve_threads(load(None, [f"device.tuning={path}", f"device.isa={words}"], variables={})).settings
+    whole = resolve_threads(
+        read_settings(None, [f"device.tuning={path}", f"device.isa={words}"], variables={})
+    ).settings
     assert tuning_here(whole) == ([("q8_0", GENERIC, None)], "")
 
 
@@ -138,7 +140,7 @@ def test_a_tuning_is_used_and_explained(call, tmp_path: Path):
     status, out, _ = call("inspect", "--json", "--tensors", "--set", f"device.tuning={path}")
     kernels = {tuple(weight["kernels"]) for weight in json.loads(out)["tensors"] if weight["dtype"] == "q8_0"}
     assert (GENERIC,) in kernels
-    loaded = load_model(load(None, [f"device.tuning={path}"], variables={}))
+    loaded = load_model(read_settings(None, [f"device.tuning={path}"], variables={}))
     assert loaded.warnings == tuple(loaded.model.warnings)
     assert (GENERIC,) in {tuple(weight["kernels"]) for weight in loaded.model.weights}
 
@@ -157,7 +159,7 @@ def test_a_tuning_of_another_machine_is_a_warning_and_changes_nothing(changes, w
     preferences, remark = tuning_here(settings_with(path))
     assert preferences == []
     assert f"not used, it was measured on another machine: {words}" in remark
-    loaded = load_model(load(None, [f"device.tuning={path}"], variables={}))
+    loaded = load_model(read_settings(None, [f"device.tuning={path}"], variables={}))
     assert loaded.warnings == (*loaded.model.warnings, remark)
     assert (GENERIC,) not in {tuple(weight["kernels"]) for weight in loaded.model.weights}
     assert remark in call("kernels", "--explain", "q8_0", "64x64", "--set", f"device.tuning={path}")[2]
@@ -198,11 +200,11 @@ def test_a_preference_that_is_none_is_an_error(row: object, tmp_path: Path):
 
 def test_a_tuning_that_is_missing_or_names_strangers_is_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match="no such file"):
-        load_model(load(None, [f"device.tuning={tmp_path / 'gone.json'}"], variables={}))
+        load_model(read_settings(None, [f"device.tuning={tmp_path / 'gone.json'}"], variables={}))
     strangers = [{"weight": "q8_0", "kernel": "q8_0_avx3", "max_rows": None}]
     path = write(tmp_path / "t.json", preferences=strangers)
     with pytest.raises(ConfigError, match="tuning: q8_0: no kernel q8_0_avx3"):
-        load_model(load(None, [f"device.tuning={path}"], variables={}))
+        load_model(read_settings(None, [f"device.tuning={path}"], variables={}))
 
 
 def test_the_digest_changes_with_the_list():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config import Config, load
+from imp_service.config import Config, read_settings
 
 Load = Callable[..., Config]
 
@@ -23,6 +23,6 @@ def load_text(machine: Path) -> Load:
 
     def load_it(text: str | bytes = "", *assignments: str, **variables: str) -> Config:
         (machine / "imp.conf").write_bytes(text if isinstance(text, bytes) else text.encode())
-        return load(None, assignments, variables=variables, root=machine)
+        return read_settings(None, assignments, variables=variables, root=machine)
 
     return load_it

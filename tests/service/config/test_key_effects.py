@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config import Config
-from imp_service.config import load as load_config
+from imp_service.config import Config, read_settings
 from imp_service.config.select import select_model
 from imp_service.config.settings import TABLE
 from imp_service.config.table import ANY_NAME, keys_of
@@ -76,10 +75,10 @@ def test_cfg_14_lif_18_a_key_that_reloads_has_its_effect_on_a_running_server(key
 
 def test_lif_18_a_reload_while_the_model_loads_is_kept() -> None:
     given = ["device.threads=auto", "kv.bytes=8MiB", "text.threads=1"]
-    fresh = load_config(None, [*given, *(f"{key}={EFFECTS[key].value}" for key in RELOADED)])
+    fresh = read_settings(None, [*given, *(f"{key}={EFFECTS[key].value}" for key in RELOADED)])
 
     async def load() -> Config:
-        host = Host(load_config(None, given), reread=lambda: fresh)
+        host = Host(read_settings(None, given), reread=lambda: fresh)
         try:
             loading = host.config
             assert set((await host.reload.run()).changed) == set(RELOADED)
@@ -99,9 +98,9 @@ def test_cfg_14_a_key_of_a_named_model_is_the_models_where_that_is_chosen(key: s
     inner = key.removeprefix(NAMED)
     value = written(EFFECTS[f"model.{inner}"].value, tmp_path)
     setting = f"{written(inner, tmp_path)}={value}"
-    entry = load_config(None, ["models.mine.path=a.gguf", f"models.mine.{setting}"])
-    alone = load_config(None, ["model.name=mine", "model.path=a.gguf", f"model.{setting}"])
-    without = load_config(None, ["model.name=other", "model.path=b.gguf"])
+    entry = read_settings(None, ["models.mine.path=a.gguf", f"models.mine.{setting}"])
+    alone = read_settings(None, ["model.name=mine", "model.path=a.gguf", f"model.{setting}"])
+    without = read_settings(None, ["model.name=other", "model.path=b.gguf"])
     assert select_model(entry, "mine").settings.model == alone.settings.model
     assert read(alone.settings.model, inner) != read(without.settings.model, inner)
 

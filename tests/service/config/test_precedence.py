@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config import Config, ConfigError, load
+from imp_service.config import Config, ConfigError, read_settings
 from imp_service.config.select import select_model
 from imp_service.config.sources import of_option
 
@@ -61,7 +61,7 @@ def _load_from(machine: Path, present: tuple[str, ...]) -> Config:
     if "IMP_CONFIG" in present:
         variables["IMP_CONFIG"] = str(paths["IMP_CONFIG"])
     option = str(paths["--config"]) if "--config" in present else None
-    return load(option, variables=variables, root=machine / "root")
+    return read_settings(option, variables=variables, root=machine / "root")
 
 
 @pytest.mark.parametrize("present", [subset for size in range(6) for subset in combinations(PLACES, size)])
@@ -74,7 +74,7 @@ def test_cfg_2_the_first_file_in_the_search_order_is_the_only_one_read(present: 
 def test_cfg_2_without_a_home_the_home_is_passed_over(machine: Path):
     (machine / "etc/imp").mkdir(parents=True)
     (machine / "etc/imp/imp.conf").write_text("scheduler.max_running = 9")
-    assert load(variables={}, root=machine).settings.scheduler.max_running == 9
+    assert read_settings(variables={}, root=machine).settings.scheduler.max_running == 9
 
 
 @pytest.mark.parametrize("named", ["--config", "IMP_CONFIG"])
@@ -82,14 +82,16 @@ def test_cfg_2_without_a_home_the_home_is_passed_over(machine: Path):
 def test_cfg_4_l09_a_named_file_must_exist(named: str, path: str, machine: Path):
     (machine / "imp.conf").write_text("")  # without a named file imp would read this one
     with pytest.raises(ConfigError) as caught:
-        load(path if named == "--config" else None, variables={"IMP_CONFIG": path} if named == "IMP_CONFIG" else {})
+        read_settings(
+            path if named == "--config" else None, variables={"IMP_CONFIG": path} if named == "IMP_CONFIG" else {}
+        )
     assert caught.value.reason == "CONFIG_INVALID"
     assert named in caught.value.message
     assert path in caught.value.message
 
 
 def test_cfg_4_unnamed_candidates_may_all_be_absent(machine: Path):
-    assert load(variables={"HOME": "/nowhere"}, root=machine).file is None
+    assert read_settings(variables={"HOME": "/nowhere"}, root=machine).file is None
 
 
 def test_cfg_4_l07_a_file_that_may_not_be_read_is_an_error(machine: Path, monkeypatch: pytest.MonkeyPatch):
@@ -101,7 +103,7 @@ def test_cfg_4_l07_a_file_that_may_not_be_read_is_an_error(machine: Path, monkey
 
     monkeypatch.setattr("imp_service.config.files.os.open", refuse)
     with pytest.raises(ConfigError) as caught:
-        load(variables={}, root=machine)
+        read_settings(variables={}, root=machine)
     assert caught.value.reason == "CONFIG_PERMISSION"
 
 

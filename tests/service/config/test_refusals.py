@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from imp_service.config import Config, ConfigError, Settings, load
+from imp_service.config import Config, ConfigError, Settings, read_settings
 from imp_service.config.files import MAX_FILE_BYTES
 from imp_service.config.render import render
 from imp_service.config.settings import TABLE
@@ -205,7 +205,7 @@ def test_l07_what_is_no_file(machine, load_text):
     os.mkfifo(machine / "pipe.conf")
     for path, found in ((machine, "directory"), (machine / "pipe.conf", "special file")):
         with pytest.raises(ConfigError, match=f"found a {found}, expected a regular file"):
-            load(str(path), variables={})
+            read_settings(str(path), variables={})
 
 
 def test_l08_an_empty_file_and_line_ends_of_two_characters(load_text):

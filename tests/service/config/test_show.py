@@ -3,7 +3,7 @@
 import json
 import tomllib
 
-from imp_service.config import Settings, load
+from imp_service.config import Settings, read_settings
 from imp_service.config.machine import resolve_threads
 from imp_service.config.placement import resolve_cpus, resolve_memory
 from imp_service.config.render import as_json, as_text
@@ -83,7 +83,7 @@ def test_cfg_7_two_settings_in_one_process_do_not_meet(load_text):
 def test_cfg_8_auto_is_resolved_once_and_shown_with_its_reason(machine):
     import pytest
 
-    config = load(variables={}, root=machine)
+    config = read_settings(variables={}, root=machine)
     decided = resolve_threads(config, machine)
     (entry,) = [entry for entry in decided.entries() if entry.name == "device.threads"]
     assert entry.value == decided.settings.device.threads
@@ -100,7 +100,7 @@ def test_cfg_8_what_is_written_is_not_decided_again(load_text, machine):
 
 
 def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
-    config = resolve_threads(load(variables={}, root=machine), machine)
+    config = resolve_threads(read_settings(variables={}, root=machine), machine)
     config = config.resolve(("device", "kind"), "cpu", "the only one there is")
     config, _ = resolve_memory(resolve_cpus(config, machine), lambda nodes: "", machine)
     config = config.resolve(("device", "cublaslt"), "off", "device.kind is cpu")

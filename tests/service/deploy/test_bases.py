@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from imp_service.config import Settings, load
+from imp_service.config import Settings, read_settings
 from support.inference_pool import PICKER
 from support.manifests import BASES, KUBERNETES, OVERLAYS, VERSIONS, base_documents, kustomized, refusals
 from support.pods import Document, containers_of, imp_of, of_kind, pod_of, ports_of
@@ -20,7 +20,7 @@ each_base = pytest.mark.parametrize("base", BASES)
 
 
 def settings_of(base: str) -> Settings:
-    return load(str(KUBERNETES / base / "imp.conf"), variables={}).settings
+    return read_settings(str(KUBERNETES / base / "imp.conf"), variables={}).settings
 
 
 def port_of(address: str | None) -> int:
@@ -194,7 +194,7 @@ def test_lif_14_autoscaling_follows_the_requests_that_wait():
 
 def check_pool(documents: list[Document], variables: dict[str, str]) -> None:
     """Checks that the pool selects the pods, and that its port serves OpenAI's API."""
-    settings = load(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
+    settings = read_settings(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
     pool = of_kind(documents, "InferencePool")["spec"]
     labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert pool["selector"]["matchLabels"].items() <= labels.items()
@@ -250,7 +250,7 @@ def test_lif_13_overlays_change_what_they_say(folder: str):
     if folder == "overlays/inference_pool":
         check_pool(documents, variables)
         return
-    settings = load(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
+    settings = read_settings(str(KUBERNETES / "standalone" / "imp.conf"), variables=variables).settings
     files = {settings.tls.cert, settings.tls.key, settings.tls.client_ca, settings.auth.token_file}
     assert {str(Path(str(file)).parent) for file in files} == {"/etc/imp-tls"} <= set(volumes)
     assert len(files) == 4

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from imp_service.config import load
+from imp_service.config import read_settings
 from imp_service.models import demo_model_path
 from support.http_calls import HttpClient
 from support.manifests import KUBERNETES, VERSIONS, refusals
@@ -116,7 +116,7 @@ def test_gwy_6_the_documents_fit_together() -> None:
     assert predictor["model"]["modelFormat"]["name"] in {
         each["name"] for each in RUNTIME["spec"]["supportedModelFormats"]
     }
-    settings = load(None, variables=ENVIRONMENT).settings
+    settings = read_settings(None, variables=ENVIRONMENT).settings
     (port,) = CONTAINER["ports"]
     assert settings.listen.http == (f"[::]:{port['containerPort']}",)
     assert RUNTIME["spec"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])

@@ -12,7 +12,7 @@ import pytest
 
 import imp_service
 from imp_service import AsyncGeneration, Chunk, LanguageModel
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from support.gate import ALL_STEPS, HELD, Gate, gate
 from support.patience import HANGS_AFTER
 
@@ -25,7 +25,7 @@ def held_at(n_outputs: int) -> Iterator[tuple[LanguageModel, Gate, Any]]:
     """Yields a model whose engine stops after `n_outputs` outputs of the prompt, until the gate opens."""
     with gate() as closed:
         served = closed.model()
-        made = served.make(load_config(None, ["device.threads=1", *served.settings]), time.monotonic)
+        made = served.make(read_settings(None, ["device.threads=1", *served.settings]), time.monotonic)
         with LanguageModel(made) as loaded:
             try:
                 yield loaded, closed, [HELD - n_outputs]

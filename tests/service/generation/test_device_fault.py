@@ -15,7 +15,7 @@ from imp_service import (
     SamplingOptions,
     StopOptions,
 )
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core import DeviceError
 from imp_service.generation import Generation
 from imp_service.serving.loading import warm_up
@@ -29,7 +29,7 @@ WHY = "the script makes the device fail at this token"
 def breaking(token: int) -> LanguageModel:
     """Returns a model whose device fails when it evaluates the token."""
     served = scripted(script={"faulting_token": token})
-    return LanguageModel(served.make(load_config(None, served.settings), time.monotonic))
+    return LanguageModel(served.make(read_settings(None, served.settings), time.monotonic))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 import imp_service
 from imp_service import ConfigError, ModelError
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core import open_file
 from imp_service.core.inspect import inspect_model
 from support.fixed_depth import fixed_depth
@@ -64,7 +64,7 @@ def test_spc_29_a_start_says_why_there_is_no_head(files: tuple[Path, Path], tmp_
     assert unused in warnings(path, named(folder))
     assert not [warning for warning in warnings(path, BOTH, named(folder)) if "head" in warning]
     incomplete = tiny("qwen35", n_draft_layers=1).write(tmp_path / "r.gguf")
-    config = load_config(None, [*SMALL, BOTH, f"model.path={incomplete}"])
+    config = read_settings(None, [*SMALL, BOTH, f"model.path={incomplete}"])
     report = inspect_model(open_file(config), config)
     assert any("the model's head is none (its tensors are of another kind)" in text for text in report.warnings)
 
@@ -80,8 +80,8 @@ def test_spc_23_faults_of_a_head_name_the_setting(files: tuple[Path, Path], tmp_
 
 def test_spc_29_inspect_tells_of_the_head_and_its_memory(files: tuple[Path, Path], tmp_path: Path) -> None:
     own = TinyNextN(tiny("llama")).write(tmp_path / "own.gguf")
-    plain = load_config(None, [*SMALL, f"model.path={own}"])
-    config = load_config(None, [*SMALL, HEAD, f"model.path={own}"])
+    plain = read_settings(None, [*SMALL, f"model.path={own}"])
+    config = read_settings(None, [*SMALL, HEAD, f"model.path={own}"])
     told = inspect_model(open_file(config), config)
     [fact] = [fact for fact in told.facts if fact.name == "head"]
     assert (fact.value, fact.origin) == ("nextn", "checkpoint")

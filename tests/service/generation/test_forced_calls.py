@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from imp_service import ChatMessage, ChatPrompt, GenerationRequest
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.tools import resolve_tools
 from imp_service.text import ConstraintKind, ConstraintSpec
@@ -61,7 +61,7 @@ def side_and_vocabulary(row: str) -> tuple[TextSide, int]:
     metadata = ROWS[row][1]
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    return TextSide(metadata, load_config(None, []).settings, len(tokens)), len(tokens)
+    return TextSide(metadata, read_settings(None, []).settings, len(tokens)), len(tokens)
 
 
 def admits(side: TextSide, constraint: CallConstraint, ids: Sequence[int]) -> bool:

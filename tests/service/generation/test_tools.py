@@ -13,7 +13,7 @@ import pytest
 
 import imp_service
 from imp_service import ChatMessage, ChatPrompt, GenerationRequest, GenerationResult, LanguageModel, ToolCallDelta
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.tools import resolve_tools
 from imp_service.text.channels.call_constraint import CallConstraint
@@ -189,7 +189,7 @@ def test_tol_3_reasoning_that_the_prompt_opens_ends_before_a_forced_call(
     metadata = {**metadata, "tokenizer.chat_template": f"{metadata['tokenizer.chat_template']}{prompt_end}"}
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    side = TextSide(metadata, load_config(None, []).settings, len(tokens))
+    side = TextSide(metadata, read_settings(None, []).settings, len(tokens))
     prompt = ChatPrompt((ChatMessage("user", "x"),), json.dumps(tools_of({})))
     constraint = resolve_tools(GenerationRequest(prompt, tool_choice="function:do_0"), side).constraint
     assert isinstance(constraint, CallConstraint)

@@ -12,7 +12,7 @@ import pytest
 
 import imp_service
 from imp_service import ChatMessage, ChatPrompt, InvalidArgument, LanguageModel
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.generation.text_side import TextSide
 from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined
 from imp_service.text.channels.dialects import DIALECTS, GENERIC
@@ -56,7 +56,7 @@ def side_of(template: str, *settings: str) -> TextSide:
     metadata: Mapping[str, object] = {**byte_level(), "tokenizer.chat_template": template}
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    return TextSide(metadata, load_config(None, list(settings)).settings, len(tokens))
+    return TextSide(metadata, read_settings(None, list(settings)).settings, len(tokens))
 
 
 def rendered(template: str, *messages: ChatMessage, tools: str = TOOLS_JSON, **fields: Any) -> str:
@@ -111,7 +111,7 @@ def test_tol_6_a_template_that_takes_tools_writes_them_itself() -> None:
     for row, (_, metadata) in ROWS.items():
         tokens = metadata["tokenizer.ggml.tokens"]
         assert isinstance(tokens, list)
-        side = TextSide(metadata, load_config(None, []).settings, len(tokens))
+        side = TextSide(metadata, read_settings(None, []).settings, len(tokens))
         text = side.render(ChatPrompt((ASKED,), TOOLS_JSON)).text
         assert "You may call functions." not in text, row
         assert (side.written_tools is None) or "get_weather" in text, row

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core.reserve import CONNECTION_BYTES, one_way_bytes, reserve_bytes
 from imp_service.http_api.listener import SPARE_PLACES
 from support.http_served import HttpServed, serve_http
@@ -449,7 +449,7 @@ def test_htp_15_a_response_has_a_limit_of_time_for_its_reader() -> None:
 
 def test_htp_15_the_plan_counts_connections() -> None:
     def planned(*settings: str) -> int:
-        return reserve_bytes(load_config(None, settings).settings)
+        return reserve_bytes(read_settings(None, settings).settings)
 
     few, many = planned("connection.max_connections=8"), planned("connection.max_connections=1008")
     assert many - few == 2 * 1000 * CONNECTION_BYTES  # gRPC and HTTP

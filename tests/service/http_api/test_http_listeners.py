@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.config.address import Address
 from imp_service.http_api.server import HttpServer
 from imp_service.serving.host import Host
@@ -84,7 +84,7 @@ def loading(import_delay: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[tu
     """Yields the HTTP listener of a server, and a function that loads the model. The test starts the answers itself."""
     monkeypatch.setattr("imp_service.http_api.server.IMPORT_DELAY", import_delay)
     loop = loop_thread()
-    config = load_config(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
+    config = read_settings(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
 
     async def bind() -> tuple[Host, HttpServer]:
         host = Host(config, clock=loop.clock, wall=loop.clock.wall)

@@ -200,7 +200,7 @@ def test_lib_10_each_name_of_another_tool_is_a_key_of_the_settings() -> None:
     assert [name for name, each in FOREIGN_NAMES.items() if not isinstance(_key(each.key), Key)] == []
     for key, value in {(each.key, each.value) for each in FOREIGN_NAMES.values() if not each.is_same}:
         if not value.isupper():  # a value, not a placeholder
-            imp_service.config.load(None, [f"{key}={value}"], variables={})
+            imp_service.config.read_settings(None, [f"{key}={value}"], variables={})
 
 
 def _key(name: str) -> object:

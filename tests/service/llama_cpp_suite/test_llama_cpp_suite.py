@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from imp_service.config import load
+from imp_service.config import read_settings
 from support.llama_cpp_suite.llama_server import command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ def test_oai_6_options_of_llama_server_become_settings_of_imp() -> None:
     words = command(f"{options} --api-key secret --no-ui --no-jinja --hf-repo some/where".split())
     assert words[:8] == ["imp", "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:9", "--http", "[::1]:9"]
     assert words[8:10] == ["-c", "256"]
-    config = load(assignments=words[11::2], variables={})
+    config = read_settings(assignments=words[11::2], variables={})
     settings = config.settings
     assert settings.model.name == "tiny" and settings.model.aliases[0] == "small"
     assert (settings.scheduler.max_running, settings.scheduler.prefill_chunk) == (2, 32)

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from imp_service.api.errors import FieldsInvalid
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.pb import admin_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.imp_v1.requests.check_request import check_request
@@ -37,7 +37,7 @@ from support.request_fields import (
 )
 
 SMALL = ("limits.max_prompt_bytes=1KiB", "scheduler.max_running=4")
-SETTINGS = load_config(None, SMALL).settings
+SETTINGS = read_settings(None, SMALL).settings
 OPAQUE = ("google.protobuf.Any", "google.protobuf.Struct", "google.protobuf.BytesValue")
 SERVED_MODEL = ServedModel(SETTINGS, 2048, 2048, 512, ("imp demo", "alias"), ALL_CONSTRAINTS)
 
@@ -126,7 +126,7 @@ def test_rpc_6_rpc_7_p05_p07_p08_p09_p11_p12_p14_p15_p21_p22_p23_p24_p28_p31_all
 ) -> None:
     assert {path for path, _ in leaves(make().DESCRIPTOR)} - APART <= table.keys()
 
-    settings = load_config(None, [*SMALL, 'speculation.drafters=["ngram"]']).settings
+    settings = read_settings(None, [*SMALL, 'speculation.drafters=["ngram"]']).settings
     drafting = replace(SERVED_MODEL, settings=settings, drafters=("ngram", "grammar"))
 
     def judge(request: Message) -> list[str]:
@@ -315,7 +315,9 @@ def test_p20_txt_9_min_tokens_within_max_tokens() -> None:
 
 
 def test_gen_15_the_servers_ceiling_is_named() -> None:
-    served_model = ServedModel(load_config(None, ["limits.max_tokens=64"]).settings, 2048, 2048, 512, ("imp demo",), ())
+    served_model = ServedModel(
+        read_settings(None, ["limits.max_tokens=64"]).settings, 2048, 2048, 512, ("imp demo",), ()
+    )
     assert [paths_of(generate(stop=types_pb2.StopOptions(max_tokens=n)), served_model) for n in (64, 65)] == [
         [],
         ["stop.max_tokens"],
@@ -411,7 +413,7 @@ FEATURES_OFF = ("features.logits=false", "features.prompt_logprobs=false", "spec
     ],
 )
 def test_p28_p38_features_that_are_off(fields: dict[str, Any], feature: str) -> None:
-    settings = load_config(None, FEATURES_OFF).settings
+    settings = read_settings(None, FEATURES_OFF).settings
     served_model = ServedModel(settings, 2048, 2048, 512, ("imp demo",), ())
     with pytest.raises(Refusal) as raised:
         check_request(generate(**fields), served_model)
@@ -419,7 +421,7 @@ def test_p28_p38_features_that_are_off(fields: dict[str, Any], feature: str) -> 
 
 
 def test_p38_steps_have_the_same_switches() -> None:
-    settings = load_config(None, FEATURES_OFF).settings
+    settings = read_settings(None, FEATURES_OFF).settings
     served_model = ServedModel(settings, 2048, 2048, 512, ("imp demo",), ())
     asks = {name: pb.StepOptions(**{name: True}) for name in ("logits", "scores")}
     for name, options in asks.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.rpc.listeners import channel_options
 from support.patience import HANGS_AFTER
 from support.raw_calls import HEALTH, INFERENCE, call
@@ -181,7 +181,7 @@ def test_w01_metadata_has_a_limit(channel: grpc.Channel) -> None:
 
 
 def test_w14_the_options_of_a_listener_are_those_of_the_settings() -> None:
-    config = load_config(None, ["connection.max_age=2h", "keepalive.min_ping_interval=10s"], variables={})
+    config = read_settings(None, ["connection.max_age=2h", "keepalive.min_ping_interval=10s"], variables={})
     options = dict(channel_options(config.settings))
     assert options["grpc.so_reuseport"] == options["grpc.experimental.tcp_tx_zerocopy_enabled"] == 0
     # imp refuses a message between limits.max_message_bytes and this size, with a reason.
@@ -199,7 +199,7 @@ def test_w14_the_options_of_a_listener_are_those_of_the_settings() -> None:
     assert options["grpc.max_allowed_incoming_connections"] == 512
     scheduler = config.settings.scheduler
     assert options["grpc.max_concurrent_streams"] >= scheduler.max_running + scheduler.max_waiting
-    assert "grpc.max_connection_age_ms" not in dict(channel_options(load_config(None, [], variables={}).settings))
+    assert "grpc.max_connection_age_ms" not in dict(channel_options(read_settings(None, [], variables={}).settings))
 
 
 def test_rpc_28_w05_connections_beyond_the_limit_are_closed_and_places_become_free_again() -> None:

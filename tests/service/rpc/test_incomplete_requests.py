@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.config.derived import most_received_bytes
 from imp_service.core.reserve import READING_CALLS, READING_HEALTH, reserve_bytes
 from imp_service.pb import tokenizer_pb2 as pb
@@ -168,7 +168,7 @@ def test_rpc_42_calls_that_come_wait_and_leave_at_random_leave_nothing(served: S
 
 
 def test_rpc_42_the_plan_has_the_requests_that_are_received_at_once() -> None:
-    small, large = (load_config(None, (f"limits.max_message_bytes={n}MiB",)).settings for n in (1, 2))
+    small, large = (read_settings(None, (f"limits.max_message_bytes={n}MiB",)).settings for n in (1, 2))
     more = most_received_bytes(large.limits) - most_received_bytes(small.limits)
     # Four messages over HTTP, and four replies.
     assert reserve_bytes(large) - reserve_bytes(small) == (READING_CALLS + READING_HEALTH + 8) * more

@@ -19,7 +19,7 @@ from google.protobuf.json_format import MessageToDict
 import imp_service
 from imp_service import _core
 from imp_service.cli.shell import main
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.config.render import as_json
 from imp_service.core.directory import name_of, shown_name
 from imp_service.models import demo_model_path
@@ -140,7 +140,7 @@ def test_rpc_15_the_configuration_is_the_one_in_effect(served: Served) -> None:
 
 def test_rpc_15_the_configuration_holds_no_secret(served: Served) -> None:
     before = served.host.config
-    served.host.config = load_config(None, ["tracing.endpoint=http://me:secret@127.0.0.1:4317"])
+    served.host.config = read_settings(None, ["tracing.endpoint=http://me:secret@127.0.0.1:4317"])
     info = stub_of(served).GetServerInfo(pb.GetServerInfoRequest())
     served.host.config = before
     assert info.config["tracing.endpoint"] == "http://127.0.0.1:4317"
@@ -215,7 +215,7 @@ def test_rpc_40_before_the_model_is_loaded() -> None:
     thread = loop_thread()
 
     async def start() -> tuple[Host, Server]:
-        config = load_config(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1"])
+        config = read_settings(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1"])
         host = Host(config, clock=thread.clock, wall=thread.clock.wall)
         server = Server(host, Access(host))
         await server.start(checked_addresses(config.settings.listen, host.telemetry.log))
@@ -327,7 +327,7 @@ def test_cfg_6_the_server_tells_what_config_show_prints_less_secrets(capfd: pyte
     out = printed(capfd, "config", "show", "--json", *words)
     printed_settings = json.loads(out)
     with serve() as served:
-        before, served.host.config = served.host.config, load_config(None, given)  # this config exports nothing
+        before, served.host.config = served.host.config, read_settings(None, given)  # this config exports nothing
         told = told_by_server(served)
         served.host.config = before
         assert SECRET not in "\n".join(served.log_lines())

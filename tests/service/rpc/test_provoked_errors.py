@@ -13,8 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from imp_service.config import Config, ConfigError
-from imp_service.config import load as load_config
+from imp_service.config import Config, ConfigError, read_settings
 from imp_service.core import make_error
 from imp_service.generation import ModelRuntime
 from imp_service.pb import admin_pb2, inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
@@ -47,7 +46,7 @@ def without_model(*settings: str) -> Iterator[grpc.Channel]:
     thread = loop_thread()
 
     async def start() -> tuple[Host, Server]:
-        config = load_config(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1", *settings])
+        config = read_settings(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1", *settings])
         host = Host(config, clock=thread.clock, wall=thread.clock.wall)
         server = Server(host, Access(host))
         await server.start(checked_addresses(config.settings.listen, host.telemetry.log))

@@ -17,7 +17,7 @@ from imp_service.api.options import (
     StepOptions,
     StopOptions,
 )
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.rpc.imp_v1.model import write_sampling
@@ -27,7 +27,7 @@ from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, Constraint
 from support.filled_messages import filled
 from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
 
-SETTINGS = load_config(None, ["chunk.max_tokens=7", "chunk.max_delay=20ms", "limits.request_time=90s"]).settings
+SETTINGS = read_settings(None, ["chunk.max_tokens=7", "chunk.max_delay=20ms", "limits.request_time=90s"]).settings
 # Fields of the call itself: its id, its model and its session.
 READ_ELSEWHERE = {"request_id", "model", "session_id"}
 

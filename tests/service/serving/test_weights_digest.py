@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core import ModelError
 from imp_service.core.checkpoint import open_file
 from imp_service.core.weights import sha256_of
@@ -99,7 +99,7 @@ def test_mod_14_a_pinned_digest_is_compared_with_the_file_that_was_opened(
     when_digested(lambda: other.replace(path), monkeypatch, "core.checkpoint")
     settings = [f"model.path={path}", f"model.sha256={digest_of(its)}"]
     with pytest.raises(ModelError, match=f"sha256 {digest_of(content)}, expected {digest_of(its)}") as refused:
-        open_file(load_config(None, settings, variables={}))
+        open_file(read_settings(None, settings, variables={}))
     assert refused.value.reason == "WEIGHTS_CORRUPT"
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatMessage, ChatPrompt, StopRules, StopStrings, TemplateInvalid, Tokenizer
 from imp_service.text.channels.calls import CallIds, CallWriter
@@ -197,7 +197,7 @@ def test_tol_2_what_a_template_renders_is_read_back(row: str) -> None:
     name, metadata = ROWS[row]
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    side = TextSide(metadata, load_config(None, []).settings, len(tokens))
+    side = TextSide(metadata, read_settings(None, []).settings, len(tokens))
     question = ChatMessage("user", "Where?")
     before = side.render(ChatPrompt((question,))).text
     for said in conversations(row, N_CONVERSATIONS):
@@ -475,7 +475,7 @@ def side_of(metadata: Mapping[str, object], dialect: str | None = None) -> TextS
     tokens = metadata["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
     words = [] if dialect is None else [f"model.overrides.dialect={dialect}"]
-    return TextSide(metadata, load_config(None, words).settings, len(tokens))
+    return TextSide(metadata, read_settings(None, words).settings, len(tokens))
 
 
 @pytest.mark.few(7)

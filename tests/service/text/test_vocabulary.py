@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core import open_file
 from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
 from imp_service.text.tokens import merges
@@ -220,7 +220,7 @@ TOKENS, TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"
 
 @pytest.fixture(scope="module")
 def model() -> dict[str, Any]:
-    return dict(open_file(load_config(None, [])).metadata)
+    return dict(open_file(read_settings(None, [])).metadata)
 
 
 def changed(metadata: dict[str, Any], tokens: dict[int, bytes], types: dict[int, int] | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.http_api.guard import Guard, HeadRefused
 from imp_service.http_api.listener import Server
 from imp_service.http_api.openai import api
@@ -27,7 +27,7 @@ def status_of_head(*pairs: tuple[str, str]) -> Observe:
     """Observes the HTTP status of a request with this head, on a listener that other machines can reach."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> int:
-        chosen = load_config(None, settings).settings
+        chosen = read_settings(None, settings).settings
         guard = Guard(chosen.http.hosts, chosen.http.origins, False, chosen.limits.max_metadata_bytes)
         try:
             guard.check(pairs, has_host=True)
@@ -52,7 +52,7 @@ def heartbeat(_: Path, settings: tuple[str, ...]) -> float:
 
 def listened_on(folder: Path, settings: tuple[str, ...]) -> int:
     """Returns the number of HTTP addresses when an address for gRPC is set."""
-    return len(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]).settings.listen.http)
+    return len(read_settings(None, ['listen.grpc=["127.0.0.1:0"]', *settings]).settings.listen.http)
 
 
 HTTP_EFFECTS: dict[str, Effect] = {

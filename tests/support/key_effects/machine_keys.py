@@ -7,8 +7,7 @@ from typing import Any
 from unittest import mock
 
 from imp_service import _core
-from imp_service.config import load as load_config
-from imp_service.config import placement
+from imp_service.config import placement, read_settings
 from imp_service.config.cpus import Cpu
 from imp_service.core.tuning_file import Tuning, key_here, write_tuning
 from support.key_effects.core_keys import SMALL, load_argument
@@ -30,7 +29,7 @@ def interleaved(folder: Path, settings: tuple[str, ...]) -> Any:
 
 def preferred(folder: Path, settings: tuple[str, ...]) -> Any:
     """Returns the kernels that a tuning of this machine selects."""
-    tuning = Tuning(key_here(load_config(None, SMALL).settings), tuple(TUNED))
+    tuning = Tuning(key_here(read_settings(None, SMALL).settings), tuple(TUNED))
     (folder / "tuning.json").write_text(write_tuning(tuning, []))
     return load_argument("tuning")(folder, settings)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 from imp_service.api.options import SamplingOptions
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core import Error
 from imp_service.generation import ModelRuntime, defaults, load_model
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec, TextError
@@ -24,7 +24,7 @@ TEMPLATE_KEY = "model.overrides.chat_template"
 @contextmanager
 def model_of(settings: tuple[str, ...]) -> Iterator[ModelRuntime]:
     """Yields the built-in model under these settings."""
-    model = load_model(load_config(None, [*SMALL, *settings]))
+    model = load_model(read_settings(None, [*SMALL, *settings]))
     try:
         yield model
     finally:

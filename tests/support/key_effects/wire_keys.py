@@ -8,7 +8,7 @@ from unittest import mock
 
 import grpc
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
@@ -27,7 +27,7 @@ def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
         raise Asked
 
     async def start() -> None:
-        host = Host(load_config(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
+        host = Host(read_settings(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
         try:
             addresses = checked_addresses(host.settings.listen, host.telemetry.log)
             await Server(host, Access(host)).start(addresses)

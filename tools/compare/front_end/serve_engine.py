@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.core.bench.engine_runs import EngineRuns
 from imp_service.generation import ModelRuntime
 from imp_service.server.service import Service
@@ -37,7 +37,7 @@ def engine(name: str) -> ServedModel:
 
 async def serve(model: ServedModel, ready_file: Path, settings: list[str]) -> None:
     """Serves the given model as `imp serve` does."""
-    config = load_config(None, [*model.settings, *settings])
+    config = read_settings(None, [*model.settings, *settings])
     service = Service(config, lambda done, total: None, lambda config, _: model.make(config, time.monotonic))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.stop)
 
@@ -85,7 +85,7 @@ def main() -> None:
         os.sched_setaffinity(0, {int(cpu)})
     model = engine(name)
     if ready_file == "direct":
-        run_direct(model.make(load_config(None, [*model.settings, *settings]), time.monotonic))
+        run_direct(model.make(read_settings(None, [*model.settings, *settings]), time.monotonic))
     else:
         asyncio.run(serve(model, Path(ready_file), settings))
 

@@ -99,14 +99,14 @@ def measure(
 ) -> None:
     import time
 
-    from imp_service.config import load as load_config
+    from imp_service.config import read_settings
     from imp_service.config.machine import resolve_threads
     from imp_service.core.bench.engine_runs import EngineRuns
     from imp_service.core.bench.work import model_work
     from imp_service.core.load import load
 
     begin = time.monotonic()
-    loaded = load(resolve_threads(load_config(None, settings(context, sizes, deterministic))), file)
+    loaded = load(resolve_threads(read_settings(None, settings(context, sizes, deterministic))), file)
     try:
         model = loaded.model
         context.record("loaded", model=name, device=model.device_name, seconds=time.monotonic() - begin,

@@ -46,11 +46,11 @@ def run_checks(arguments: Namespace, root: Path = Path("/")) -> list[Check]:
 
 
 def check_config(arguments: Namespace) -> "tuple[Check, Config | None]":
-    from imp_service.config.load import read
+    from imp_service.config.read_settings import read_with_errors
     from imp_service.config.sources import misspelled_variables
 
     try:
-        reading = read(arguments.config, arguments.assignments)
+        reading = read_with_errors(arguments.config, arguments.assignments)
         config = reading.config
         faults = reading.errors if config is None or reading.errors else _file_faults(config)
     except Exception as error:

@@ -68,11 +68,11 @@ def load_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) 
 
 def load_settings_for_each(arguments: Namespace, overrides: "Sequence[Sequence[Assignment]]") -> "list[Config]":
     """Like load_settings(), for each list of overrides; warns about environment variables once."""
-    from imp_service.config import load
+    from imp_service.config import read_settings
     from imp_service.config.machine import resolve_threads
 
     warn_of_variables()
-    return [resolve_threads(load(arguments.config, [*arguments.assignments, *each])) for each in overrides]
+    return [resolve_threads(read_settings(arguments.config, [*arguments.assignments, *each])) for each in overrides]
 
 
 def warn_of_variables() -> None:
@@ -187,11 +187,11 @@ def downloaded_model(typed: str, config: "Config | None" = None) -> "HubModel | 
 
 def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """Like load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
-    from imp_service.config import load
+    from imp_service.config import read_settings
 
     own = [*context_assignments(arguments), *speculation_assignments(arguments)]
     said = [*arguments.assignments, *overrides, *own]
-    return _selected(load(arguments.config, said), arguments)
+    return _selected(read_settings(arguments.config, said), arguments)
 
 
 def _selected(config: "Config", arguments: Namespace) -> "Config":

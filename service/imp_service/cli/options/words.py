@@ -51,10 +51,10 @@ def split_words(arguments: Namespace, *, is_model: bool) -> list[str]:
 def _names_model(word: str, arguments: Namespace) -> bool:
     if word.endswith(".gguf") or _NAME.fullmatch(word) is not None or os.path.lexists(f"{word}/config.json"):
         return True
-    from imp_service.config import load
+    from imp_service.config import read_settings
     from imp_service.config.select import names_entry
 
-    return names_entry(load(arguments.config, arguments.assignments), word)
+    return names_entry(read_settings(arguments.config, arguments.assignments), word)
 
 
 def read_words(words: Sequence[str], config: "Config", arguments: Namespace) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from imp_service import GenerationRequest, __version__
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.http_api.openai.events import dumps
 from imp_service.http_api.openai.running import replies_of
 from imp_service.http_api.tokens import JsonList
@@ -505,7 +505,7 @@ def test_oai_1_top_k_of_minus_one_keeps_all_tokens(http: HttpServed) -> None:
 @pytest.mark.parametrize("n", [0, 1, SLICE, 2 * SLICE + 3])
 def test_rpc_30_a_long_list_is_written_in_pieces(n: int) -> None:
     for values in ([*range(n)], ["\u2028,]"] * n):
-        written = JsonList(ReplySize("tokens", ServedModel(load_config().settings)))
+        written = JsonList(ReplySize("tokens", ServedModel(read_settings().settings)))
         for piece in sliced(values):
             written.add(piece)
         assert json.loads(written.joined()) == values

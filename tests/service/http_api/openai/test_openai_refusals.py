@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from imp_service.api.errors import FieldsInvalid
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.http_api.openai.requests import Caller, read_chat, read_completion
 from imp_service.http_api.openai.response_requests import read_response
 from imp_service.serving.served_model import ServedModel
@@ -222,7 +222,7 @@ ASSISTANT = {"role": "assistant", "tool_calls": [{"type": "function", "function"
     ],
 )
 def test_htp_5_an_error_about_the_conversation_names_the_callers_field(path: str, param: str) -> None:
-    served = ServedModel(load_config(None, []).settings, 1000, 1000, 512, ("imp-demo",))
+    served = ServedModel(read_settings(None, []).settings, 1000, 1000, 512, ("imp-demo",))
     body = {"messages": [*SAID, ASSISTANT]}
     parsed = read_chat(body, served, Caller(), ignores_unknown=False)
     assert parsed.caller_path(path, 0) == param
@@ -238,7 +238,7 @@ def test_htp_5_a_bad_conversation_to_tokenize_names_the_callers_field(http: Http
 
 
 def test_htp_5_a_field_that_is_not_set_is_named_after_one_with_a_longer_name() -> None:
-    served = ServedModel(load_config(None, []).settings, 1000, 1000, 512, ("imp-demo",))
+    served = ServedModel(read_settings(None, []).settings, 1000, 1000, 512, ("imp-demo",))
     with pytest.raises(FieldsInvalid) as caught:
         read_completion({"prompt_cache_key": 7}, served, Caller(), ignores_unknown=False)
     assert [each.path for each in caught.value.violations] == ["prompt_cache_key", "prompt"]

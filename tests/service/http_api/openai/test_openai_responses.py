@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from imp_service.api.replies import Chunk, Finished, Usage
 from imp_service.api.tool_calls import ToolCallDelta
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.http_api.openai.logprobs import TokenTexts
 from imp_service.http_api.openai.replies import Head
 from imp_service.http_api.openai.requests import Caller
@@ -363,7 +363,7 @@ def test_oai_9_reasoning_text_and_a_call_are_one_item_each(calling: HttpServed) 
 
 def test_oai_9_text_after_a_call_may_come_with_the_end_of_the_call() -> None:
     """A reply merges several tokens: the rest of the arguments, and the text that follows them."""
-    served = ServedModel(load_config(None, []).settings, 2048, 2048, 512, ("imp-demo",))
+    served = ServedModel(read_settings(None, []).settings, 2048, 2048, 512, ("imp-demo",))
     body = {"input": "Rain?", "tools": TOOLS}
     parsed = read_response(body, served, Caller(), ignores_unknown=False)
     table = TokenTable(token_bytes=[b"x"], special=frozenset(), bos=None, adds_space_prefix=False)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from imp_service.config import load as load_config
+from imp_service.config import read_settings
 from imp_service.http_api.server import HttpServer
 from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
@@ -214,7 +214,7 @@ def test_ply_2_it_asks_for_the_key_and_keeps_it_for_the_tab(guarded: HttpServed,
 @pytest.mark.long
 def test_ply_2_it_waits_for_the_model_and_begins_by_itself(visit: Any) -> None:
     loop = loop_thread()
-    config = load_config(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
+    config = read_settings(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
 
     async def start() -> tuple[Host, HttpServer]:
         host = Host(config, clock=loop.clock, wall=loop.clock.wall)

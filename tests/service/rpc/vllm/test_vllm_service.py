@@ -21,8 +21,7 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as vllm
 from tokenizers import Tokenizer
 
 import imp_service
-from imp_service.config import ConfigError
-from imp_service.config import load as load_config
+from imp_service.config import ConfigError, read_settings
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.lifecycle import Phase
 from support.raw_calls import Metadata, call
@@ -147,15 +146,15 @@ def test_gwy_3_metrics_and_reflection_know_the_service(served: Served) -> None:
 
 
 def test_gwy_3_without_the_setting_no_server_speaks_it() -> None:
-    assert load_config(None, []).settings.listen.compat == ()
+    assert read_settings(None, []).settings.listen.compat == ()
     with serve() as served, grpc.insecure_channel(served.address) as channel:
         codes = {call(channel, path_of(method.name)).code for method in ENGINE.methods}
     assert codes == {"UNIMPLEMENTED"}
 
 
 def test_gwy_3_the_setting_leaves_the_addresses_as_they_are() -> None:
-    assert load_config(None, [COMPAT]).settings.listen.http == ("127.0.0.1:8000",)
-    assert load_config(None, [COMPAT, 'listen.grpc=["127.0.0.1:1"]']).settings.listen.http == ()
+    assert read_settings(None, [COMPAT]).settings.listen.http == ("127.0.0.1:8000",)
+    assert read_settings(None, [COMPAT, 'listen.grpc=["127.0.0.1:1"]']).settings.listen.http == ()
 
 
 def test_gwy_3_a_server_without_the_package_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

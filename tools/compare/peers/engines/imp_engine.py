@@ -10,8 +10,7 @@ import imp_service.generation.text_side  # noqa: F401
 from compare.caches import kv_bytes
 from compare.peers.engines.protocol import Task
 from compare.refused import RefusedError
-from imp_service.config import ConfigError
-from imp_service.config import load as load_config
+from imp_service.config import ConfigError, read_settings
 from imp_service.core.bench.cases import Case
 from imp_service.core.bench.engine_runs import DecodeBatch, EngineRuns
 from imp_service.core.errors import Error
@@ -29,7 +28,7 @@ class ImpEngine:
         }
         try:
             # With its tokenizer, as peers load theirs.
-            self._model = load_model(load_config(None, [f"{key}={value}" for key, value in settings.items()]))
+            self._model = load_model(read_settings(None, [f"{key}={value}" for key, value in settings.items()]))
         except (Error, ConfigError) as error:
             raise RefusedError(str(error)) from None
         self._runs = EngineRuns(self._model.client, self._model.vocab_size)

@@ -22,7 +22,7 @@ NO_ADDRESSES = {"reflection", "compat"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SettingsAndErrors:
     """The settings, or their errors."""
 
     config: Config | None  # if there are errors, with the valid keys only
@@ -34,7 +34,7 @@ class _EnoughError(Exception):
     """Reading reached the limit of errors."""
 
 
-def load(
+def read_settings(
     option: str | None = None,
     assignments: Iterable[str | Assignment] = (),
     *,
@@ -45,21 +45,21 @@ def load(
 
     `variables` stand in for the process's own, `root` for the root of the file system.
     """
-    reading = read(option, assignments, variables=variables, root=root, most_errors=1)
+    reading = read_with_errors(option, assignments, variables=variables, root=root, most_errors=1)
     if reading.config is None or reading.errors:
         raise reading.errors[0]
     return reading.config
 
 
-def read(
+def read_with_errors(
     option: str | None = None,
     assignments: Iterable[str | Assignment] = (),
     *,
     variables: Mapping[str, str] | None = None,
     root: Path = Path("/"),
     most_errors: int = MOST_ERRORS,
-) -> Reading:
-    """As load(), but collects up to `most_errors` errors. Raises ConfigError for a file that cannot be read."""
+) -> SettingsAndErrors:
+    """Collects up to `most_errors` errors. Raises ConfigError only for a file that cannot be read."""
     environment = read_environment(variables)
     found = read_first(candidates(option, environment, root))
     tree: Tree = {}
@@ -85,12 +85,12 @@ def read(
         for assignment in (*environment.assignments, *assignments):
             take(lambda each=assignment: check_assignment(TABLE, _assignment(each)))  # type: ignore[misc]
     except _EnoughError:
-        return Reading(None, tuple(errors), is_whole=False)
+        return SettingsAndErrors(None, tuple(errors), is_whole=False)
     tree = merged(tree, _listeners(tree))
     settings = build(tree)
     if not errors:
         errors.extend(_contradictions(tree, settings, lines))
-    return Reading(Config(settings, found[0] if found else None, tree), tuple(errors))
+    return SettingsAndErrors(Config(settings, found[0] if found else None, tree), tuple(errors))
 
 
 def _listeners(tree: Tree) -> Tree:
