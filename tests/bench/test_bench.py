@@ -96,9 +96,9 @@ def test_cmd_18_no_share_is_above_the_whole(monkeypatch: pytest.MonkeyPatch, cap
 def test_work_grows_as_the_cases_say(report: dict) -> None:
     """Compares with the built-in model's sizes: 2 n k per matrix, and the keys and values of each attended token."""
     from imp_service.config import read_settings
-    from imp_service.core import load
+    from imp_service.core import load_weights
 
-    loaded = load(read_settings())
+    loaded = load_weights(read_settings())
     model = loaded.model
     facts = {fact["name"]: fact["value"] for fact in model.facts}
     loaded.client.close()

@@ -15,7 +15,7 @@ import pytest
 from imp_service import _core
 from imp_service import _testing as core
 from imp_service.config import read_settings
-from imp_service.core.load import load as load_model
+from imp_service.core.load import load_weights
 from support.forward_runs import load
 from support.patience import HANGS_AFTER
 from support.tiny_models import tiny
@@ -299,4 +299,4 @@ def test_mod_10_the_cache_is_as_exact_as_most_weights(
 def test_cfg_8_what_auto_became_is_reported(settings: list[str], expected: str) -> None:
     """The built-in model is quantized."""
     config = read_settings(None, ["kv.bytes=4MiB", *settings], variables={})
-    assert load_model(config).config.settings.kv.dtype == expected
+    assert load_weights(config).config.settings.kv.dtype == expected

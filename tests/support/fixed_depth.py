@@ -16,7 +16,7 @@ NO_DRAFTERS = "speculation.drafters=[]"
 @contextmanager
 def fixed_depth() -> Iterator[None]:
     """Within the block, each model that is loaded uses every guess that fits."""
-    module = importlib.import_module("imp_service.core.load")  # `core.load` is the function
+    module = importlib.import_module("imp_service.core.load")
     make_options = module._engine_options
 
     def fixed(*arguments: Any) -> Any:

@@ -17,14 +17,14 @@ from imp_service import _core
 from imp_service.config import Config, read_settings
 from imp_service.core import Error, ModelFile, open_file
 from imp_service.core.inspect import inspect_model
-from imp_service.core.load import load
+from imp_service.core.load import load_weights
 from support.limited import limit_growth
 
 Deed = Callable[[Config, ModelFile], object]
 
 
 def load_and_close(config: Config, file: ModelFile) -> None:
-    load(config, file).client.close()
+    load_weights(config, file).client.close()
 
 
 DEEDS: dict[str, Deed] = {

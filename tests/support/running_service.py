@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from imp_service.config import read_settings
 from imp_service.generation import ModelRuntime
 from imp_service.server.service import Service
-from imp_service.serving.loading import MakeModel, make_model
+from imp_service.serving.make_model import MakeModel, make_model
 from support.loop_thread import loop_thread
 from support.patience import HANGS_AFTER
 from support.served import DEFAULTS

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from imp_service import _core
 from imp_service.config import Config
-from imp_service.core import EngineClient, load
+from imp_service.core import EngineClient, load_weights
 from imp_service.core.synthetic import synthetic_file
 from imp_service.generation import ModelRuntime
 from support.needed import TESTING, needs
@@ -43,12 +43,14 @@ def built_in() -> ServedModel:
     """Returns the built-in model. Another library computed its canary's tokens in float64."""
     prompts = json.loads(DEMO_GOLDEN.read_text(encoding="utf-8"))["models"]["target"]["prompts"]
     canary = Canary(tuple(prompts[0]["prompt_ids"]), tuple(prompts[0]["output_ids"]))
-    return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), canary)
+    return ServedModel(lambda config, clock: ModelRuntime(load_weights(config), clock), canary)
 
 
 def from_file(path: Path) -> ServedModel:
     """Returns the model of a file, such as one of tiny_models."""
-    return ServedModel(lambda config, clock: ModelRuntime(load(config), clock), settings=(f"model.path={path}",))
+    return ServedModel(
+        lambda config, clock: ModelRuntime(load_weights(config), clock), settings=(f"model.path={path}",)
+    )
 
 
 def tiny_with_text(folder: Path, architecture: str = "qwen3", **changes: Any) -> ServedModel:
@@ -67,7 +69,7 @@ def random_weights(shape: str, mix: str) -> ServedModel:
     file = synthetic_file(shape, mix)
 
     def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
-        loaded = load(config, file)
+        loaded = load_weights(config, file)
         words = byte_level(merges=[("t", "h")])
         tokens = cast(list[str], words["tokenizer.ggml.tokens"])
         more = [f"w{i}" for i in range(loaded.model.vocab_size - len(tokens))]
@@ -104,7 +106,7 @@ def scripted(rule: str = "counter", *, script: dict[str, Any] | None = None, **e
         import imp_service._testing as testing
 
     def make(config: Config, clock: Callable[[], float]) -> ModelRuntime:
-        loaded = load(config)
+        loaded = load_weights(config)
         scheduler = loaded.config.settings.scheduler
         options = {
             "n_blocks": loaded.model.n_blocks,

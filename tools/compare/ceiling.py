@@ -10,7 +10,7 @@ from pathlib import Path
 from imp_service import _core
 from imp_service.config import read_settings
 from imp_service.core.bench.work import ModelWork, Work, model_work
-from imp_service.core.load import load as load_model
+from imp_service.core.load import load_weights
 
 SMALL_CACHE = "16MiB"
 PROBE_SECONDS = 0.05
@@ -55,7 +55,7 @@ class Ceiling:
     def of(cls, path: Path, cpus: list[int]) -> Ceiling:
         """Loads the model for a moment."""
         settings = {"model.path": path, "device.threads": len(cpus), "kv.bytes": SMALL_CACHE}
-        loaded = load_model(read_settings(None, [f"{key}={value}" for key, value in settings.items()]))
+        loaded = load_weights(read_settings(None, [f"{key}={value}" for key, value in settings.items()]))
         scheduler = loaded.config.settings.scheduler
         chunk = min(scheduler.prefill_chunk, scheduler.step_tokens)
         found = cls(model_work(loaded.model), loaded.model.vocab_size, cpus, chunk)

@@ -23,13 +23,13 @@ from imp_service.core.bench.engine_runs import EngineRuns
 from imp_service.core.bench.guesses import DecodedTwice, GuessBench, Sample, read_samples
 from imp_service.core.bench.report import Spread
 from imp_service.core.engine_client import EngineClient
-from imp_service.core.load import LoadedModel, load
+from imp_service.core.load import LoadedModel, load_weights
 
 
 def main(words: Sequence[str]) -> None:
     """Prints a line of JSON for each answer and rate, and then the median gain of each rate."""
     arguments = parsed(words)
-    loaded = load(settings_of(arguments))
+    loaded = load_weights(settings_of(arguments))
     samples = read_samples(arguments.replay, None, loaded.model.n_tokens)[: arguments.answers]
     with Report("guesses", arguments, model=arguments.model.name) as report:
         for rate in arguments.rates:

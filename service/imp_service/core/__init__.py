@@ -31,7 +31,7 @@ from imp_service.core.errors import (
     StateError,
     make_error,
 )
-from imp_service.core.load import LoadedModel, Progress, load
+from imp_service.core.load import LoadedModel, Progress, load_weights
 
 __all__ = [
     "ENGINE_STOPPED",
@@ -63,7 +63,7 @@ __all__ = [
     "StateError",
     "TensorInfo",
     "TokenEvent",
-    "load",
+    "load_weights",
     "make_error",
     "open_file",
 ]

@@ -17,7 +17,7 @@ from imp_service.config import Config
 from imp_service.core.checkpoint import open_file
 from imp_service.core.directory import metadata_of
 from imp_service.core.draft import MatchVocabularies
-from imp_service.core.load import LoadedModel, Progress, load
+from imp_service.core.load import LoadedModel, Progress, load_weights
 
 T = TypeVar("T")
 # A load reports after each read, so only a dead disk makes it take longer to stop.
@@ -104,6 +104,6 @@ class WeightsLoad(BackgroundLoad[LoadedModel]):
                 self._file.set_result(open_file(self.config))
             except BaseException as error:
                 self._file.set_exception(error)
-        loaded = load(self.config, self._file.result(), progress, lambda: self.metadata, self._match)
+        loaded = load_weights(self.config, self._file.result(), progress, lambda: self.metadata, self._match)
         del self._file  # it is large, and its metadata is known
         return loaded

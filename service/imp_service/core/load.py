@@ -95,7 +95,7 @@ class LoadedModel:
             self.running.close()
 
 
-def load(
+def load_weights(
     config: Config,
     file: _core.ModelFile | None = None,
     progress: Progress | None = None,

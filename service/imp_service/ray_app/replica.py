@@ -18,7 +18,7 @@ from imp_service.ray_app.sessionless import SessionlessInference
 from imp_service.rpc.call_path import GrpcCallPath
 from imp_service.rpc.server import INFERENCE, make_servicers
 from imp_service.serving.host import Host
-from imp_service.serving.loading import make_model
+from imp_service.serving.make_model import make_model
 from imp_service.serving.process_memory import leave_no_core
 from imp_service.serving.security.authentication import Authentication
 

@@ -15,7 +15,7 @@ from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.listening import checked_addresses
-from imp_service.serving.loading import MakeModel, make_model
+from imp_service.serving.make_model import MakeModel, make_model
 from imp_service.serving.packed_weights import PackedWeights
 from imp_service.serving.security.access import Access
 from imp_service.serving.security.tokens import Token

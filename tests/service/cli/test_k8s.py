@@ -71,7 +71,7 @@ def test_lif_13_the_pod_has_room_for_what_it_then_loads(call, tmp_path, monkeypa
     text = of_kind(documents, "ConfigMap")["data"]["imp.conf"]
     assert 'path = "/model/demo.gguf"\n' in text
     (tmp_path / "imp.conf").write_text(text.replace("/model/demo.gguf", DEMO))
-    loaded = core_load.load(read_settings(str(tmp_path / "imp.conf"), variables={}))
+    loaded = core_load.load_weights(read_settings(str(tmp_path / "imp.conf"), variables={}))
     try:
         assert loaded.model.memory["items"]["kv"] == loaded.config.settings.kv.bytes
         assert sum(loaded.model.memory["items"].values()) <= given

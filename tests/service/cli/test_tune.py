@@ -11,7 +11,7 @@ import pytest
 from imp_service import _core
 from imp_service.config import ConfigError, read_settings
 from imp_service.config.machine import resolve_threads
-from imp_service.core.load import load as load_model
+from imp_service.core.load import load_weights
 from imp_service.core.tune import Subject, preferences_of, tune
 from imp_service.core.tuning_file import kernel_digest, key_here, read_tuning, tuning_here
 
@@ -140,7 +140,7 @@ def test_a_tuning_is_used_and_explained(call, tmp_path: Path):
     status, out, _ = call("inspect", "--json", "--tensors", "--set", f"device.tuning={path}")
     kernels = {tuple(weight["kernels"]) for weight in json.loads(out)["tensors"] if weight["dtype"] == "q8_0"}
     assert (GENERIC,) in kernels
-    loaded = load_model(read_settings(None, [f"device.tuning={path}"], variables={}))
+    loaded = load_weights(read_settings(None, [f"device.tuning={path}"], variables={}))
     assert loaded.warnings == tuple(loaded.model.warnings)
     assert (GENERIC,) in {tuple(weight["kernels"]) for weight in loaded.model.weights}
 
@@ -159,7 +159,7 @@ def test_a_tuning_of_another_machine_is_a_warning_and_changes_nothing(changes, w
     preferences, remark = tuning_here(settings_with(path))
     assert preferences == []
     assert f"not used, it was measured on another machine: {words}" in remark
-    loaded = load_model(read_settings(None, [f"device.tuning={path}"], variables={}))
+    loaded = load_weights(read_settings(None, [f"device.tuning={path}"], variables={}))
     assert loaded.warnings == (*loaded.model.warnings, remark)
     assert (GENERIC,) not in {tuple(weight["kernels"]) for weight in loaded.model.weights}
     assert remark in call("kernels", "--explain", "q8_0", "64x64", "--set", f"device.tuning={path}")[2]
@@ -200,11 +200,11 @@ def test_a_preference_that_is_none_is_an_error(row: object, tmp_path: Path):
 
 def test_a_tuning_that_is_missing_or_names_strangers_is_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match="no such file"):
-        load_model(read_settings(None, [f"device.tuning={tmp_path / 'gone.json'}"], variables={}))
+        load_weights(read_settings(None, [f"device.tuning={tmp_path / 'gone.json'}"], variables={}))
     strangers = [{"weight": "q8_0", "kernel": "q8_0_avx3", "max_rows": None}]
     path = write(tmp_path / "t.json", preferences=strangers)
     with pytest.raises(ConfigError, match="tuning: q8_0: no kernel q8_0_avx3"):
-        load_model(read_settings(None, [f"device.tuning={path}"], variables={}))
+        load_weights(read_settings(None, [f"device.tuning={path}"], variables={}))
 
 
 def test_the_digest_changes_with_the_list():

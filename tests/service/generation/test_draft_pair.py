@@ -13,7 +13,7 @@ import pytest
 import imp_service
 from imp_service import GenerationResult, _core
 from imp_service.config import ConfigError, read_settings
-from imp_service.core import ModelError, ResourceExhausted, load, open_file
+from imp_service.core import ModelError, ResourceExhausted, load_weights, open_file
 from imp_service.core.inspect import inspect_model
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.fixed_depth import NO_DRAFTERS, fixed_depth
@@ -64,7 +64,7 @@ def test_spc_27_spc_29_a_server_says_what_guesses_and_counts_it() -> None:
 
 def test_spc_28_without_the_drafter_there_is_no_draft_model() -> None:
     for settings in ([], ['speculation.drafters=["ngram"]'], [f"speculation.model={demo_draft_model_path()}"]):
-        loaded = load(read_settings(None, [*SMALL, *settings]))
+        loaded = load_weights(read_settings(None, [*SMALL, *settings]))
         assert loaded.model.draft is None
         assert not {"draft weights", "draft kv"} & set(loaded.model.memory["items"])
 
@@ -82,7 +82,7 @@ def test_spc_29_the_start_names_each_drafter_or_why_it_is_not_there(
 ) -> None:
     settings = [f"model.path={copy}", f"speculation.drafters={json.dumps(drafters)}"]
     settings += [f"speculation.model={demo_draft_model_path()}"] if has_file else []
-    loaded = load(read_settings(None, [*SMALL, *settings]))
+    loaded = load_weights(read_settings(None, [*SMALL, *settings]))
     texts = loaded.drafters_text.split("; ") if loaded.drafters_text else []
     is_served = "ngram" in drafters or ("model" in drafters and has_file)
     assert [text.partition(":")[0] for text in texts] == [*drafters, *(["grammar"] if is_served else [])]
@@ -95,7 +95,7 @@ def test_spc_29_the_start_names_each_drafter_or_why_it_is_not_there(
 
 def test_spc_29_the_memory_plan_has_the_draft_and_its_cache(copy: Path) -> None:
     def items(*settings: str) -> dict[str, int]:
-        loaded = load(read_settings(None, [*SMALL, MODEL, *settings]))
+        loaded = load_weights(read_settings(None, [*SMALL, MODEL, *settings]))
         found: dict[str, int] = loaded.model.memory["items"]
         assert list(found)[:4] == ["weights", "kv", "draft weights", "draft kv"]
         return found

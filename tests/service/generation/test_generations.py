@@ -248,7 +248,9 @@ def test_violations_are_reported_all_at_once(library: LanguageModel) -> None:
 
 def test_time_limit_ends_with_the_output_so_far() -> None:
     now = [0.0]
-    with LanguageModel(ModelRuntime(core.load(read_settings(None, ["device.threads=1"])), lambda: now[0])) as library:
+    with LanguageModel(
+        ModelRuntime(core.load_weights(read_settings(None, ["device.threads=1"])), lambda: now[0])
+    ) as library:
         generation = library.generate(request(stop=StopOptions(ignore_eos=True, time_limit=5.0, max_tokens=400)))
         first = next(reply for reply in generation if isinstance(reply, Chunk))
         generation.pause(True)

@@ -10,7 +10,7 @@ from unittest import mock
 from imp_service import _core
 from imp_service.api.options import SparsePrefillOptions, SpeculationOptions
 from imp_service.config import read_settings
-from imp_service.core import Error, load
+from imp_service.core import Error, load_weights
 from imp_service.generation import ModelRuntime
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.key_effects.effect import Effect, Observe
@@ -35,7 +35,7 @@ def load_argument(name: str) -> Observe:
         given = [setting for setting in SMALL if not _sets_again(setting, settings)]
         with mock.patch.object(_core.Model, "load", take):
             try:
-                load(read_settings(None, [*given, *settings]))
+                load_weights(read_settings(None, [*given, *settings]))
             except Asked:
                 return asked[name]
         raise AssertionError("the core was not asked")
@@ -45,14 +45,14 @@ def load_argument(name: str) -> Observe:
 
 def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
     """Observes the most guesses of a request that sets none."""
-    runtime = ModelRuntime(load(read_settings(None, [*SMALL, *settings])))
+    runtime = ModelRuntime(load_weights(read_settings(None, [*SMALL, *settings])))
     with closing(runtime.client):
         return runtime.guessing_of(SpeculationOptions())[0]
 
 
 def sparse_default(_: Path, settings: tuple[str, ...]) -> tuple[str, float] | None:
     """Observes the policy and the share to keep of a request that sets neither; None if it is simply dense."""
-    runtime = ModelRuntime(load(read_settings(None, [*SMALL, *settings])))
+    runtime = ModelRuntime(load_weights(read_settings(None, [*SMALL, *settings])))
     with closing(runtime.client):
         options = runtime.sparse_prefill_of(SparsePrefillOptions())
     return None if options.policy is None or options.keep is None else (options.policy, options.keep)
@@ -74,7 +74,7 @@ def engine_option(name: str) -> Observe:
             return real(**options)
 
         with mock.patch.object(_core, "EngineOptions", take):
-            load(read_settings(None, [*SMALL, *settings])).client.close()
+            load_weights(read_settings(None, [*SMALL, *settings])).client.close()
         return asked[name]
 
     return observe
@@ -84,7 +84,7 @@ def fact(name: str) -> Observe:
     """Observes a fact of the loaded model, as `imp inspect` prints it."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
-        loaded = load(read_settings(None, [*SMALL, *settings]))
+        loaded = load_weights(read_settings(None, [*SMALL, *settings]))
         loaded.client.close()
         (value,) = [each["value"] for each in loaded.model.facts if each["name"] == name]
         return value
@@ -104,7 +104,7 @@ def overridden(name: str) -> Observe:
 def reason_of_load(_: Path, settings: tuple[str, ...]) -> str:
     """Returns the reason for which loading fails, or OK."""
     try:
-        load(read_settings(None, [*SMALL, *settings])).client.close()
+        load_weights(read_settings(None, [*SMALL, *settings])).client.close()
     except Error as error:
         return error.reason
     return "OK"

@@ -103,10 +103,10 @@ def measure(
     from imp_service.config.machine import resolve_threads
     from imp_service.core.bench.engine_runs import EngineRuns
     from imp_service.core.bench.work import model_work
-    from imp_service.core.load import load
+    from imp_service.core.load import load_weights
 
     begin = time.monotonic()
-    loaded = load(resolve_threads(read_settings(None, settings(context, sizes, deterministic))), file)
+    loaded = load_weights(resolve_threads(read_settings(None, settings(context, sizes, deterministic))), file)
     try:
         model = loaded.model
         context.record("loaded", model=name, device=model.device_name, seconds=time.monotonic() - begin,

@@ -163,7 +163,7 @@ async def _serve(
     from imp_service.cli.progress import LoadingLine
     from imp_service.core.background_load import STOP_SECONDS
     from imp_service.server.service import Service
-    from imp_service.serving.loading import make_model_of
+    from imp_service.serving.make_model import make_model_of
 
     line = LoadingLine()
     service, failure = None, None

@@ -25,7 +25,7 @@ from imp_service.core.bench.report import (
 from imp_service.core.bench.sparse_prompts import Divergence, SparseBench, read_prompts
 from imp_service.core.bench.work import Work, model_work
 from imp_service.core.errors import field_invalid, make_error
-from imp_service.core.load import LoadedModel, load
+from imp_service.core.load import LoadedModel, load_weights
 
 Report = Callable[[str], None]
 
@@ -81,7 +81,7 @@ def _measure(
     tools: Tools,
 ) -> BenchReport:
     report(f"loading, device.threads = {config.settings.device.threads}")
-    loaded = load(config, file)
+    loaded = load_weights(config, file)
     try:
         bench = ModelBench(loaded, plan.reps, report)
         encode = None if tools.encoder_of is None else tools.encoder_of(loaded)
