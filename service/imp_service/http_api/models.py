@@ -38,7 +38,7 @@ class Models:
 
     async def load(self, call: HttpCall) -> None:
         """How busy the server is, as GetLoad of imp.v1."""
-        self._answer(call, asdict(self._host.load.snapshot()))
+        self._answer(call, asdict(self._host.utilization.snapshot()))
 
     @property
     def _names(self) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class GrpcCallPath:
     def _load(self) -> TrailingMetadata:
         """The load, for load balancing in the client."""
         host = self._host
-        return ((ORCA_KEY, orca_report(host.load.snapshot(), host.settings.scheduler.max_running)),)
+        return ((ORCA_KEY, orca_report(host.utilization.snapshot(), host.settings.scheduler.max_running)),)
 
 
 class GrpcTransport:

@@ -10,14 +10,14 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from imp_service.serving.load_meter import LoadSnapshot
+from imp_service.serving.utilization import Utilization
 
 ORCA_KEY = "endpoint-load-metrics-bin"
 _PACKAGE = "xds.data.orca.v3"
 _NAMED_METRICS, _APPLICATION_UTILIZATION = 8, 9
 
 
-def orca_report(load: LoadSnapshot, max_running: int) -> bytes:
+def orca_report(load: Utilization, max_running: int) -> bytes:
     """The utilization is that of the cache's blocks or of the places in a step, whichever is higher."""
     report = _REPORT(application_utilization=max(load.kv_usage, load.running / max_running))
     report.named_metrics["kv_usage"] = load.kv_usage

@@ -19,13 +19,13 @@ from imp_service.serving.constraint_queue import ConstraintQueue
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
-from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.message_memory import MessageMemory
 from imp_service.serving.reload import Reload
 from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.sessions import Sessions
+from imp_service.serving.utilization import UtilizationMeter
 from imp_service.serving.watchdog import Watchdog
 from imp_service.serving.weights_digest import WeightsDigest
 from imp_service.serving.workers import TextWorkers
@@ -72,12 +72,12 @@ class Host:
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self.requests = Requests(wall)
         self.admission = Admission(self.settings.scheduler.max_waiting, self._place_of, clock)
-        self.load = LoadMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
+        self.utilization = UtilizationMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
         self.watchdog = Watchdog(
             self.settings.watchdog,
             self._numbers,
             lambda: self.requests,
-            self.load,
+            self.utilization,
             self.telemetry,
             is_called=lambda: self.calls.n_requests > 0,
             on_stopped=lambda: self._break_off(make_error("BUG", "the engine has stopped without an error")),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from imp_service.config.server_settings import Watchdog as WatchdogSettings
-from imp_service.serving.load_meter import SAMPLE_SECONDS, LoadMeter
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.utilization import SAMPLE_SECONDS, UtilizationMeter
 from imp_service.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Watchdog:
         settings: WatchdogSettings,
         engine: Callable[[], EngineStats | None],
         requests: Callable[[], Iterable[WatchedRequest]],
-        load: LoadMeter,
+        utilization: UtilizationMeter,
         telemetry: Telemetry,
         *,
         is_called: Callable[[], bool],
@@ -83,7 +83,7 @@ class Watchdog:
         self.follow(settings)
         self._progress = engine
         self._requests = requests
-        self._load = load
+        self._utilization = utilization
         self._telemetry = telemetry
         self._is_called = is_called
         self._called = asyncio.Event()
@@ -138,7 +138,7 @@ class Watchdog:
 
     def check(self) -> None:
         """Checks the engine and every request now."""
-        self._load.sample()
+        self._utilization.sample()
         engine = self._progress()
         if engine is None:
             return

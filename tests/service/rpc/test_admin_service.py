@@ -43,7 +43,7 @@ class Fleet:
         running = self.begin("running")
         next(running)
         waiting = self.begin("waiting")
-        self.served.wait_until(lambda: self.served.host.load.snapshot().waiting == 1, "a second one waits")
+        self.served.wait_until(lambda: self.served.host.utilization.snapshot().waiting == 1, "a second one waits")
         return running, waiting
 
     def profile(self, request: pb.ProfileRequest, **call: Any) -> Any:
@@ -222,7 +222,7 @@ def test_r20_calls_of_an_operator_are_left_midway(fleet: Fleet) -> None:
     assert next(drain).drained is False
     drain.cancel()
     fleet.served.wait_until(lambda: not fleet.served.host.calls._others, "both are gone")
-    assert fleet.served.host.load.snapshot().is_draining
+    assert fleet.served.host.utilization.snapshot().is_draining
     stream.cancel()
     fleet.served.wait_until(lambda: fleet.served.host.drain.is_drained, "the drain is over")
 
@@ -240,7 +240,7 @@ def test_lif_6_drain_tells_the_load_until_it_is_drained_and_resume_takes_work_ag
     assert (last.drained, last.load.draining) == (True, True)
     fleet.admin.Resume(pb.ResumeRequest())
     assert tokens_of(list(fleet.served.inference.Generate(ask([400], 3)))) == [401, 402, 403]
-    assert not fleet.served.host.load.snapshot().is_draining
+    assert not fleet.served.host.utilization.snapshot().is_draining
 
 
 def test_lif_6_resume_ends_a_drain_that_is_under_way(fleet: Fleet) -> None:

@@ -35,8 +35,8 @@ from imp_service.pb import model_pb2 as pb
 from imp_service.rpc.server import Server
 from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
-from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.security.access import Access
+from imp_service.serving.utilization import UtilizationMeter
 from imp_service.telemetry.engine_numbers import EngineCollector
 from support import wire
 from support.command_line import demo_with_keys
@@ -180,7 +180,7 @@ def test_rpc_16_the_load_and_the_metrics_say_the_same() -> None:
     metrics = {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
     with serve() as served:
         clock, wall = served.host.clock, served.host.wall
-        served.host.load = LoadMeter(lambda: numbers, lambda: True, clock=clock, wall=wall)
+        served.host.utilization = UtilizationMeter(lambda: numbers, lambda: True, clock=clock, wall=wall)
         load = stub_of(served).GetLoad(pb.GetLoadRequest()).load
         watched = next(stub_of(served).WatchLoad(pb.WatchLoadRequest())).load
         for found in (load, watched):

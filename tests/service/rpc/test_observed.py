@@ -230,7 +230,7 @@ def test_obs_8_rpc_16_silence_is_reported_by_load_and_by_metrics(hung: Hung) -> 
     assert 0 < seconds(told.silence) < later < seconds(last.silence)
     hung.release()
     list(stream)
-    served.wait_until(lambda: served.host.load.snapshot().silence == 0, "silence is over")
+    served.wait_until(lambda: served.host.utilization.snapshot().silence == 0, "silence is over")
 
 
 def test_l02_lif_2_liveness_fails_while_the_engine_hangs_and_only_then(hung: Hung) -> None:

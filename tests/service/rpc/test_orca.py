@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from imp_service.pb import model_pb2
 from imp_service.rpc.orca import ORCA_KEY, orca_report
-from imp_service.serving.load_meter import LoadSnapshot
+from imp_service.serving.utilization import Utilization
 from support.raw_http2 import (
     ACK,
     DATA,
@@ -95,7 +95,7 @@ def read(content: bytes) -> Any:
 
 @pytest.mark.parametrize(("running", "kv_usage", "utilization"), [(32, 0.25, 0.5), (1, 0.75, 0.75), (0, 0.0, 0.0)])
 def test_rpc_17_utilization_is_that_of_the_scarcer(running: int, kv_usage: float, utilization: float) -> None:
-    report = read(orca_report(LoadSnapshot(0.0, running=running, waiting=7, kv_usage=kv_usage), max_running=64))
+    report = read(orca_report(Utilization(0.0, running=running, waiting=7, kv_usage=kv_usage), max_running=64))
     assert report.application_utilization == utilization
     assert dict(report.named_metrics) == {"kv_usage": kv_usage, "waiting": 7.0}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from imp_service.serving.load_meter import LoadMeter, LoadSnapshot
+from imp_service.serving.utilization import Utilization, UtilizationMeter
 from support.engine_numbers import Numbers
 
 
@@ -18,7 +18,7 @@ class Meter:
         self.now = 1000.0
         self.numbers: Numbers | None = Numbers()
         self.is_draining = False
-        self.meter = LoadMeter(
+        self.meter = UtilizationMeter(
             lambda: self.numbers, lambda: self.is_draining, clock=lambda: self.now, wall=lambda: 2 * self.now
         )
 
@@ -43,13 +43,13 @@ def test_rpc_16_the_load_is_the_engines(at: Meter) -> None:
         running=3, waiting=2, waiting_tokens=70, sessions=5, blocks_live=3, blocks_free=9, silence_ns=1_500_000_000
     )
     at.is_draining = True
-    assert at.meter.snapshot() == LoadSnapshot(2000.0, 3, 2, 70, 5, 0.25, 0.0, 0.0, 1.5, True)
+    assert at.meter.snapshot() == Utilization(2000.0, 3, 2, 70, 5, 0.25, 0.0, 0.0, 1.5, True)
 
 
 def test_rpc_16_there_is_a_load_before_there_is_a_model(at: Meter) -> None:
     at.numbers = None
     at.meter.sample()
-    assert at.meter.snapshot() == LoadSnapshot(2000.0)
+    assert at.meter.snapshot() == Utilization(2000.0)
 
 
 def test_rpc_16_output_is_of_the_last_ten_seconds(at: Meter) -> None:

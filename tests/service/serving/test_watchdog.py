@@ -15,8 +15,8 @@ import pytest
 from imp_service.config import Settings
 from imp_service.config.server_settings import Log as LogSettings
 from imp_service.config.server_settings import Watchdog as WatchdogSettings
-from imp_service.serving.load_meter import LoadMeter
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.utilization import UtilizationMeter
 from imp_service.serving.watchdog import Watchdog
 from imp_service.telemetry import Telemetry
 from support.engine_numbers import Graphs, Numbers
@@ -60,7 +60,7 @@ class Yard:
             WatchdogSettings(request_stall=timedelta(seconds=5), engine_stall=timedelta(seconds=10)),
             lambda: self.numbers,
             lambda: self.requests,
-            LoadMeter(lambda: self.numbers, lambda: False, clock=clock, wall=clock),
+            UtilizationMeter(lambda: self.numbers, lambda: False, clock=clock, wall=clock),
             self.telemetry,
             is_called=lambda: self.is_called,
             on_stopped=lambda: self.stops.append(self.now),

@@ -72,7 +72,7 @@ def abort(arguments: Namespace) -> int:
 
 
 def requests(arguments: Namespace) -> int:
-    from imp_service.cli.load_text import REQUEST_HEADINGS, request_row
+    from imp_service.cli.utilization_text import REQUEST_HEADINGS, request_row
     from imp_service.pb.admin_pb2 import ListRequestsRequest
 
     with _connect(arguments) as connection:

@@ -55,8 +55,8 @@ def _info(arguments: Namespace) -> int:
 
 
 def _load(arguments: Namespace) -> int:
-    from imp_service.cli.load_text import load_rows
     from imp_service.cli.output import write_message, write_table
+    from imp_service.cli.utilization_text import load_rows
     from imp_service.pb.model_pb2 import GetLoadRequest
     from imp_service.pb.model_pb2_grpc import ModelServiceStub
 

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from imp_service.cli.arguments import duration
-from imp_service.cli.load_text import Snapshot
 from imp_service.cli.options.connection import (
     add_attempts_option,
     add_connection_options,
@@ -15,6 +14,7 @@ from imp_service.cli.options.connection import (
     admin_target_of,
     target_of,
 )
+from imp_service.cli.utilization_text import Snapshot
 
 if TYPE_CHECKING:
     from imp_service.client.connection import Connection, Replies
@@ -112,8 +112,8 @@ def _write_json(snapshots: Iterator[Snapshot]) -> None:
 
 
 def _write_text(snapshots: Iterator[Snapshot]) -> None:
-    from imp_service.cli.load_text import REQUEST_HEADINGS, load_rows, request_row
     from imp_service.cli.output import write_table
+    from imp_service.cli.utilization_text import REQUEST_HEADINGS, load_rows, request_row
 
     for load, requests in snapshots:
         write_table(sys.stdout, (), load_rows(load))
@@ -123,7 +123,7 @@ def _write_text(snapshots: Iterator[Snapshot]) -> None:
 
 
 def _write_lines(snapshots: Iterator[Snapshot]) -> None:
-    from imp_service.cli.load_text import load_line
+    from imp_service.cli.utilization_text import load_line
 
     for load, _ in snapshots:
         sys.stdout.write(load_line(load) + "\n")

@@ -11,7 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imp_service.cli.load_text import (
+from imp_service.cli.top.quit_key import QuitKey
+from imp_service.cli.utilization_text import (
     GUESSES,
     NO_PROGRESS,
     REQUEST_HEADINGS,
@@ -21,7 +22,6 @@ from imp_service.cli.load_text import (
     request_row,
     silence_seconds,
 )
-from imp_service.cli.top.quit_key import QuitKey
 from imp_service.client.failure import CallFailure
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ class AdminServicer:
         )
 
     async def _send_progress(self, call: GrpcCall) -> None:
-        load = write_load(self._host.load.snapshot())
+        load = write_load(self._host.utilization.snapshot())
         await call.write(pb.DrainResponse(load=load, drained=self._host.drain.is_drained))
 
 

@@ -19,8 +19,8 @@ from imp_service.rpc.durations import duration, seconds_of, timestamp
 from imp_service.rpc.imp_v1.requests.check_request import checked, checked_without_model
 from imp_service.rpc.imp_v1.write_replies import write_sampling
 from imp_service.serving.host import Host
-from imp_service.serving.load_meter import LoadSnapshot
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.utilization import Utilization
 from imp_service.tables import LIMITS
 
 DEFAULT_INTERVAL = 1.0
@@ -45,12 +45,12 @@ class ModelServicer:
         return write_server_info(self._host)
 
     async def GetLoad(self, request: pb.GetLoadRequest, call: GrpcCall) -> pb.GetLoadResponse:  # noqa: N802
-        return pb.GetLoadResponse(load=write_load(self._host.load.snapshot()))
+        return pb.GetLoadResponse(load=write_load(self._host.utilization.snapshot()))
 
     async def WatchLoad(self, request: pb.WatchLoadRequest, call: GrpcCall) -> None:  # noqa: N802
         checked_without_model(request, self._host)
         interval = seconds_of(request.min_interval) if request.HasField("min_interval") else DEFAULT_INTERVAL
-        async for snapshot in self._host.load.watch(interval):
+        async for snapshot in self._host.utilization.watch(interval):
             await call.write(pb.WatchLoadResponse(load=write_load(snapshot)))
 
 
@@ -107,7 +107,7 @@ def write_server_info(host: Host) -> pb.GetServerInfoResponse:
     return info
 
 
-def write_load(load: LoadSnapshot) -> pb.Load:
+def write_load(load: Utilization) -> pb.Load:
     """How busy the server is."""
     return pb.Load(
         time=timestamp(load.time),

@@ -16,8 +16,8 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.rpc.vllm.generate import Generate
 from imp_service.serving.host import Host
-from imp_service.serving.load_meter import LoadSnapshot
 from imp_service.serving.model_names import public_name
+from imp_service.serving.utilization import Utilization
 
 SERVICE: ServiceDescriptor = vllm.DESCRIPTOR.services_by_name["VllmEngine"]
 ANSWERED = {"Generate", "Abort", "HealthCheck", "GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
@@ -57,7 +57,7 @@ class VllmEngineServicer:
         host = self._host
         return vllm.GetServerInfoResponse(
             active_requests=len(host.requests),
-            is_paused=host.load.snapshot().is_draining,
+            is_paused=host.utilization.snapshot().is_draining,
             uptime_seconds=host.wall() - host.started_at,
             server_type=SERVER_TYPE,
             data_parallel_size=1,
@@ -67,7 +67,7 @@ class VllmEngineServicer:
         )
 
     async def GetLoads(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
-        load = self._host.load.snapshot()
+        load = self._host.utilization.snapshot()
         loads = [write_load(load, self._host)] if request.dp_rank == 0 else []
         time = datetime.fromtimestamp(load.time, UTC).isoformat()
         return vllm.GetLoadsResponse(timestamp=time, version=__version__, dp_rank_count=1, loads=loads)
@@ -97,7 +97,7 @@ def write_model_info(model: ModelRuntime) -> Any:
     return info
 
 
-def write_load(load: LoadSnapshot, host: Host) -> Any:
+def write_load(load: Utilization, host: Host) -> Any:
     """How busy the server is, in the protocol's numbers of tokens."""
     most = host.settings.scheduler.max_running
     n_tokens = host.model.core.n_blocks * host.settings.kv.block_tokens if host.has_model else 0

@@ -23,7 +23,7 @@ NS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class Utilization:
     """The fields of imp.v1.Load: seconds, shares in [0, 1]."""
 
     time: float  # since the epoch
@@ -39,7 +39,7 @@ class LoadSnapshot:
     draft_tokens_per_second: float = 0.0
     accepted_draft_tokens_per_second: float = 0.0
 
-    def differs_from(self, other: LoadSnapshot) -> bool:
+    def differs_from(self, other: Utilization) -> bool:
         """Whether anything but the time has changed."""
         return replace(self, time=other.time) != other
 
@@ -57,7 +57,7 @@ class _Counters:
         return _Counters(*(getattr(self, field.name) - getattr(earlier, field.name) for field in fields(_Counters)))
 
 
-class LoadMeter:
+class UtilizationMeter:
     """On the event loop's thread. Rates need a sample() about once a second while calls run; the watchdog calls it."""
 
     def __init__(
@@ -74,15 +74,15 @@ class LoadMeter:
         self._wall = wall
         self._samples: deque[_Counters] = deque([_Counters(clock())])
 
-    def snapshot(self) -> LoadSnapshot:
+    def snapshot(self) -> Utilization:
         """The load now."""
         numbers = self._numbers()
         if numbers is None:
-            return LoadSnapshot(self._wall(), is_draining=self._is_draining())
+            return Utilization(self._wall(), is_draining=self._is_draining())
         now = _counters(self._clock(), numbers)
         prompts, outputs = self._since(now, CACHE_WINDOW), self._since(now, OUTPUT_WINDOW)
         seconds = max(outputs.at, SAMPLE_SECONDS)
-        return LoadSnapshot(
+        return Utilization(
             time=self._wall(),
             running=numbers.running,
             waiting=numbers.waiting,
@@ -107,7 +107,7 @@ class LoadMeter:
         while len(self._samples) > 1 and self._samples[1].at <= now - CACHE_WINDOW:
             self._samples.popleft()
 
-    async def watch(self, min_interval: float) -> AsyncIterator[LoadSnapshot]:
+    async def watch(self, min_interval: float) -> AsyncIterator[Utilization]:
         """The load now, then after every change, at most once in `min_interval` seconds.
 
         Nothing is queued: each snapshot is taken when the reader asks for it, so a slow reader skips some.
