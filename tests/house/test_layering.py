@@ -243,7 +243,7 @@ def test_hon_16_a_forbidden_include_is_found(path: str, line: str) -> None:
         ("config/schema.py", "from imp_service import core"),
         ("api/errors.py", "from ..core import errors"),
         ("api/errors.py", "import numpy"),
-        ("client/target.py", "from ..serving.host import Host"),
+        ("client/target.py", "from ..serving.server_state import ServerState"),
     ],
 )
 def test_hon_16_a_forbidden_import_is_found(path: str, line: str) -> None:

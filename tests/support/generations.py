@@ -93,7 +93,7 @@ def _end(output: Output, ended: pb.GenerationFinished | pb.GeneratedSequence) ->
 
 def counted(served: Served, name: str, **labels: str) -> float:
     """Returns a metric of the server; 0 if it was never counted."""
-    return served.call(lambda: served.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
+    return served.call(lambda: served.state.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A server in this process that answers over gRPC and over HTTP: one Host, so that the answers can be compared."""
+"""A server in this process that answers over gRPC and over HTTP: so that the answers can be compared."""
 
 from __future__ import annotations
 

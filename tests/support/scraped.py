@@ -18,7 +18,7 @@ def series_of(text: str) -> dict[str, float]:
 
 def scrape(served: Served) -> dict[str, float]:
     """Returns the current samples."""
-    return series_of(served.call(served.host.telemetry.metrics.render).decode())
+    return series_of(served.call(served.state.telemetry.metrics.render).decode())
 
 
 def outcomes(series: dict[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A server in this process: a Host and its listeners on the shared loop, and clients whose every call is checked."""
+"""A server in this process: its state and its listeners on the shared loop, and clients whose every call is checked."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from imp_service.config import read_settings
 from imp_service.http_api.server import HttpServer
 from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
 from imp_service.rpc.server import Server
-from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 from support.checked_channel import checked
 from support.loop_thread import loop_thread
 from support.patience import HANGS_AFTER
@@ -58,7 +58,7 @@ class Served:
         # A test that breaks the server on purpose sets it to False.
         self.is_checked = True
         self.thread = loop_thread()
-        self.host: Host
+        self.state: ServerState
         self.server: Server
         self.access: Access
         self._channels: list[grpc.Channel] = []
@@ -77,7 +77,7 @@ class Served:
     async def _start(self) -> None:
         clock = self.thread.clock
         config = read_settings(None, self._settings)
-        self.host = Host(
+        self.state = ServerState(
             config,
             reread=lambda: read_settings(None, self._sources),
             clock=clock,
@@ -85,19 +85,19 @@ class Served:
             log_to=self._log.fileno(),
         )
         try:
-            self.access = Access(self.host)
-            self.server = Server(self.host, self.access)
-            self.http = HttpServer(self.host, self.access)
-            addresses = checked_addresses(config.settings.listen, self.host.telemetry.log)
+            self.access = Access(self.state)
+            self.server = Server(self.state, self.access)
+            self.http = HttpServer(self.state, self.access)
+            addresses = checked_addresses(config.settings.listen, self.state.telemetry.log)
             self.http.bind(addresses)
             await self.server.start(addresses)
             self.access.watch()
-            self.host.adopt(await asyncio.to_thread(self.model.make, config, clock))
+            self.state.adopt(await asyncio.to_thread(self.model.make, config, clock))
             self.http.start()
             if self.http._starting is not None:
                 await self.http._starting
         except BaseException:
-            self.host.close()
+            self.state.close()
             raise
 
     @property
@@ -117,7 +117,7 @@ class Served:
     async def _stop(self) -> None:
         self.access.stop()
         await asyncio.gather(self.server.stop(0), self.http.stop(0))
-        self.host.close()
+        self.state.close()
 
     # Clients.
 
@@ -165,7 +165,7 @@ class Served:
         return inference_pb2_grpc.InferenceServiceStub(self.channel())
 
     def _detokenize(self, ids: Sequence[int], special_tokens: bool) -> str:
-        return self.host.model.tokenizer.decode(list(ids), special_tokens=special_tokens)
+        return self.state.model.tokenizer.decode(list(ids), special_tokens=special_tokens)
 
     # The inside.
 
@@ -184,7 +184,7 @@ class Served:
     def reload(self, *settings: str) -> tuple[str, ...]:
         """Reloads as if the server had been started with these settings, too; returns the keys that changed."""
         self._sources = [*self._settings, *settings]
-        return self.run(self.host.reload.run()).changed
+        return self.run(self.state.reload.run()).changed
 
     def log_lines(self, begin: int = 0) -> list[str]:
         """Returns the lines of the server's log after the first `begin` bytes."""
@@ -198,7 +198,7 @@ class Served:
 
     def metric(self, name: str, **labels: str) -> float:
         """Returns a sample of the server's metrics; 0 if there is none yet."""
-        return self.call(lambda: self.host.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
+        return self.call(lambda: self.state.telemetry.metrics.registry.get_sample_value(name, labels)) or 0.0
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -211,7 +211,7 @@ class Served:
 
     def stats(self) -> _core.EngineStats:
         """Returns the engine's numbers."""
-        return self.call(self.host.model.client.engine.stats)
+        return self.call(self.state.model.client.engine.stats)
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         """Waits until `holds` is true of the server's state; evaluates it on the server's loop."""
@@ -226,7 +226,7 @@ class Served:
         """Waits until nothing runs or waits, and only `sessions` hold blocks."""
 
         def is_at_rest() -> bool:
-            stats = self.host.model.client.engine.stats()
+            stats = self.state.model.client.engine.stats()
             found = (stats.running, stats.waiting, stats.waiting_tokens, stats.sessions, stats.blocks_live)
             return found == (0, 0, 0, sessions, live_blocks)
 
@@ -234,9 +234,9 @@ class Served:
 
     def wait_for_calls(self) -> None:
         """Waits until every request's record is closed; a caller may get its status a moment earlier."""
-        n_open = self.host.telemetry.metrics.active._value.get
+        n_open = self.state.telemetry.metrics.active._value.get
         self.wait_until(
-            lambda: (len(self.host.requests), self.host.calls.n_requests, n_open()) == (0, 0, 0),
+            lambda: (len(self.state.requests), self.state.calls.n_requests, n_open()) == (0, 0, 0),
             "no request is under way",
         )
 

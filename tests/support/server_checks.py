@@ -64,13 +64,13 @@ def last_problems_of(served: Served) -> list[str]:
 
 def is_well(served: Served) -> bool:
     """Returns whether the server serves and the test has not broken it on purpose."""
-    return served.is_checked and served.call(lambda: served.host.lifecycle.phase) is Phase.SERVING
+    return served.is_checked and served.call(lambda: served.state.lifecycle.phase) is Phase.SERVING
 
 
 def rest_problems(served: Served, before: Level) -> list[str]:
     """Returns resources that are not freed in time (G3). Expires sessions that the test left open first."""
     if not before.sessions and served.stats().sessions:
-        served.jump(served.host.settings.sessions.max_ttl.total_seconds())
+        served.jump(served.state.settings.sessions.max_ttl.total_seconds())
     give_up = time.monotonic() + REST_SECONDS
     while found := served.call(lambda: _unrest(served, before)):
         if time.monotonic() > give_up:
@@ -79,7 +79,7 @@ def rest_problems(served: Served, before: Level) -> list[str]:
 
 
 def _unrest(served: Served, before: Level) -> str:
-    stats = served.host.model.client.engine.stats()
+    stats = served.state.model.client.engine.stats()
     busy = {"running": stats.running, "waiting": stats.waiting, "waiting_tokens": stats.waiting_tokens}
     now = Level(stats.sessions, stats.blocks_live, before.log_bytes)
     left = {name: n for name, n in busy.items() if n}
@@ -105,7 +105,7 @@ def canary_problems(served: Served) -> list[str]:
 
 def count_problems(served: Served) -> list[str]:
     """Returns a problem if the counts of started and ended requests differ although none is active (G8)."""
-    metrics = served.host.telemetry.metrics.registry
+    metrics = served.state.telemetry.metrics.registry
 
     def counts() -> tuple[float, float, float]:
         samples = [sample for family in metrics.collect() for sample in family.samples]

@@ -101,7 +101,7 @@ class Sent:
 def calls_at_rest(served: Served) -> Iterator[SessionCalls]:
     """Yields the calls of a test. Then closes its sessions and waits until the server is idle."""
     yield SessionCalls(served)
-    served.call(lambda: [served.host.sessions.close(held) for held in list(served.host.sessions.held())])
+    served.call(lambda: [served.state.sessions.close(held) for held in list(served.state.sessions.held())])
     served.wait_for_rest()
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from imp_service.api.errors import invalid
 from imp_service.core.reserve import LARGE_TEXT_BYTES
 from imp_service.http_api.http_call import HttpCall
-from imp_service.serving.host import Host
+from imp_service.serving.server_state import ServerState
 from imp_service.text.strict_json import parse_strict_json
 
 T = TypeVar("T")
@@ -16,10 +16,10 @@ PATH = "body"
 MAX_DEPTH = 64
 
 
-async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any]], T]) -> T:
+async def read_body(call: HttpCall, state: ServerState, read: Callable[[Mapping[str, Any]], T]) -> T:
     """The result of `read` on the body's object. Raises FieldsInvalid, also if the body is not a JSON object."""
-    most = host.settings.limits.max_message_bytes
-    with host.receiving.message() as message:
+    most = state.settings.limits.max_message_bytes
+    with state.receiving.message() as message:
         content = await call.exchange.read_body(most, message)
         call.has_read_body = True
         call.n_request_bytes = len(content)
@@ -28,9 +28,9 @@ async def read_body(call: HttpCall, host: Host, read: Callable[[Mapping[str, Any
             return read(parse_object(content, most))
 
         if len(content) <= LARGE_TEXT_BYTES:
-            return await host.workers.run_light_if_large(parse, len(content))
+            return await state.workers.run_light_if_large(parse, len(content))
         # It may take as much memory as tokenizing does, so a large body takes its turn with the large texts.
-        return await host.workers.run(parse, len(content))
+        return await state.workers.run(parse, len(content))
 
 
 def parse_object(content: bytes | bytearray, max_bytes: int) -> Mapping[str, Any]:

@@ -13,8 +13,8 @@ from imp_service.http_api.http_call import Headers, HttpCall, HttpTransport
 from imp_service.http_api.openai.reading import UnknownFields
 from imp_service.http_api.routes import PROBE, Route, Routes
 from imp_service.serving.call_path import Arrival, CallPath, new_request_id
-from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
+from imp_service.serving.server_state import ServerState
 from imp_service.telemetry import Method
 
 API_KEY, AUTHORIZATION = "x-api-key", "authorization"
@@ -31,13 +31,13 @@ _ID = re.compile(r"[\x21-\x7E]{1,128}")
 class HttpHandler:
     """The requests of one listener."""
 
-    def __init__(self, host: Host, authentication: Authentication, routes: Routes, guard: Guard) -> None:
-        self._host = host
+    def __init__(self, state: ServerState, authentication: Authentication, routes: Routes, guard: Guard) -> None:
+        self._state = state
         self._routes = routes
         self._guard = guard
-        self._path = CallPath(host, authentication)
+        self._path = CallPath(state, authentication)
         for route in routes.all:
-            host.telemetry.add_method(
+            state.telemetry.add_method(
                 Method("", route.name, "unary", is_request=route.policy.is_request, is_health=route.policy.is_health)
             )
 
@@ -51,9 +51,9 @@ class HttpHandler:
                 return
             route, part = self._routes.find(exchange.method, exchange.path)
             if exchange.is_spare and route.policy is not PROBE:
-                raise no_place(self._host.settings.connection.max_connections)
+                raise no_place(self._state.settings.connection.max_connections)
             if route.has_body:
-                check_body_head(exchange.headers, self._host.settings.limits.max_message_bytes)
+                check_body_head(exchange.headers, self._state.settings.limits.max_message_bytes)
             await self._run(exchange, route, part, cors)
         except HeadRefused as refused:
             body = error_body(refused.status, refused.code, refused.message)
@@ -61,7 +61,7 @@ class HttpHandler:
             await exchange.reply(refused.status, headers, body, closes=refused.closes)
         except Exception as error:
             # A call reports its own failures, so this is a bug outside of every call.
-            self._host.telemetry.log.raised("bug", error, method=exchange.method)
+            self._state.telemetry.log.raised("bug", error, method=exchange.method)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             headers = _with_id(cors, exchange)
             await exchange.reply(status, headers, error_body(status, "bug", "internal error"), closes=True)
@@ -85,7 +85,7 @@ class HttpHandler:
 
         method = Method("", route.name, "unary").path
         arrival = Arrival(method, route.policy, route.name, exchange.peer, _metadata(exchange))
-        with self._host.sending.message() as reply:
+        with self._state.sending.message() as reply:
             await self._path.run(arrival, HttpTransport(exchange, cors), answer)
 
 

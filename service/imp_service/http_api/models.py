@@ -10,16 +10,16 @@ from imp_service import __version__
 from imp_service.core.installation import revision
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.openai.events import dumps
-from imp_service.serving.host import Host
 from imp_service.serving.model_names import public_name, require_served
+from imp_service.serving.server_state import ServerState
 from imp_service.tables import SAMPLER_FIELDS
 
 
 class Models:
     """Answers questions about what is served."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def list(self, call: HttpCall) -> None:
         """Every name of the served model."""
@@ -33,27 +33,27 @@ class Models:
 
     async def version(self, call: HttpCall) -> None:
         """The version of imp, and the digest of the weights once it is known."""
-        known = {"version": __version__, "revision": revision(), "weights_sha256": self._host.digest.sha256 or None}
+        known = {"version": __version__, "revision": revision(), "weights_sha256": self._state.digest.sha256 or None}
         self._answer(call, known)
 
     async def load(self, call: HttpCall) -> None:
         """How busy the server is, as GetLoad of imp.v1."""
-        self._answer(call, asdict(self._host.utilization.snapshot()))
+        self._answer(call, asdict(self._state.utilization.snapshot()))
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(map(public_name, self._host.served.names))
+        return tuple(map(public_name, self._state.served.names))
 
     def _entry(self, name: str) -> dict[str, Any]:
-        model = self._host.model
+        model = self._state.model
         return {
             "id": name,
             "object": "model",
-            "created": int(self._host.started_at),
+            "created": int(self._state.started_at),
             "owned_by": "imp",
             "max_model_len": model.max_context,
             # What a request without these fields gets.
-            "max_output_tokens": self._host.settings.limits.max_tokens or None,
+            "max_output_tokens": self._state.settings.limits.max_tokens or None,
             "default_sampling": {field: getattr(model.default_sampling, field) for field in SAMPLER_FIELDS},
             "default_sampling_origins": dict(model.default_sampler.origins),
         }

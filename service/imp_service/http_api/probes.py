@@ -6,23 +6,23 @@ from http import HTTPStatus
 
 from imp_service.http_api.http_call import HttpCall
 from imp_service.http_api.openai.events import dumps
-from imp_service.serving.host import Host
+from imp_service.serving.server_state import ServerState
 from imp_service.telemetry.metrics_page import CONTENT_TYPE, MetricsPage
 
 
 class Probes:
     """Answers load balancers, kubelets and Prometheus."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._page = MetricsPage(host.telemetry.metrics.render, host.clock)
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._page = MetricsPage(state.telemetry.metrics.render, state.clock)
         self._is_alive = True
-        host.watchdog.watch(self._set_alive)
+        state.watchdog.watch(self._set_alive)
 
     async def ready(self, call: HttpCall) -> None:
         """200 while the server takes new work, else 503 with the phase."""
-        phase = self._host.lifecycle.phase
-        self._answer(call, {"status": phase.value}, is_good=self._host.lifecycle.is_ready)
+        phase = self._state.lifecycle.phase
+        self._answer(call, {"status": phase.value}, is_good=self._state.lifecycle.is_ready)
 
     async def alive(self, call: HttpCall) -> None:
         """503 if the process should be restarted."""

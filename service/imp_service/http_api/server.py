@@ -19,10 +19,10 @@ from imp_service.http_api.refusals import embeddings
 from imp_service.http_api.routes import EVERYONE, GENERATES, LISTS, PROBE, PUBLIC, READS, SCRAPED, SHOWS, Route, Routes
 from imp_service.http_api.tls import server_context
 from imp_service.http_api.tokens import Tokens
-from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.listening import Addresses, bind_socket
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 
 if TYPE_CHECKING:
     from imp_service.http_api.listener import Listener
@@ -34,25 +34,25 @@ BACKLOG = 128
 MAX_SCRAPERS = 32
 
 
-def make_routes(host: Host, probes: Probes) -> Routes:
+def make_routes(state: ServerState, probes: Probes) -> Routes:
     """Every path."""
-    models = Models(host)
-    page = [Route("GET", "/", EVERYONE, playground)] if host.settings.http.playground else []
+    models = Models(state)
+    page = [Route("GET", "/", EVERYONE, playground)] if state.settings.http.playground else []
     return Routes(
         [
             *page,
-            *api_routes(host),
+            *api_routes(state),
             Route("GET", "/health", PROBE, probes.ready),
             Route("GET", "/health/live", PROBE, probes.alive),
-            Route("GET", "/metrics", PUBLIC if host.settings.http.public_metrics else SHOWS, probes.metrics),
+            Route("GET", "/metrics", PUBLIC if state.settings.http.public_metrics else SHOWS, probes.metrics),
             Route("GET", "/load", SHOWS, models.load),
         ]
     )
 
 
-def api_routes(host: Host) -> list[Route]:
+def api_routes(state: ServerState) -> list[Route]:
     """The paths whose answers are the same from every server with this model."""
-    openai, models, tokens = OpenAi(host), Models(host), Tokens(host)
+    openai, models, tokens = OpenAi(state), Models(state), Tokens(state)
     return [
         Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
         Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
@@ -78,13 +78,13 @@ class Bound:
 class HttpServer:
     """Listens from bind() to stop(). On the event loop's thread."""
 
-    def __init__(self, host: Host, access: Access) -> None:
+    def __init__(self, state: ServerState, access: Access) -> None:
         """Nothing is bound yet."""
-        self._host = host
+        self._state = state
         self._access = access
         self._tls = None if access.identity is None else server_context(access.identity)
-        probes = Probes(host)
-        self._routes = make_routes(host, probes)
+        probes = Probes(state)
+        self._routes = make_routes(state, probes)
         self._scraped = Routes([Route("GET", "/metrics", SCRAPED, probes.metrics)])
         # The bound addresses, with the ports that were chosen.
         self.addresses: list[str] = []
@@ -130,7 +130,7 @@ class HttpServer:
     async def _start(self) -> None:
         await self._until_serving(IMPORT_DELAY)
         # On a worker: running calls would wait for it.
-        await self._host.workers.write(lambda: import_module("imp_service.http_api.listener"))
+        await self._state.workers.write(lambda: import_module("imp_service.http_api.listener"))
         self._listeners = [self._listener(bound) for bound in self._bound]
         for listener in self._listeners:
             await listener.start()
@@ -138,19 +138,19 @@ class HttpServer:
     def _listener(self, bound: Bound) -> Listener:
         from imp_service.http_api.listener import SPARE_PLACES, Listener, Server
 
-        settings = self._host.settings
+        settings = self._state.settings
         limit = settings.limits.max_metadata_bytes
         guard = Guard(settings.http.hosts, settings.http.origins, bound.address.is_local, limit)
         routes, n_connections, tls, n_spare = self._routes, settings.connection.max_connections, self._tls, SPARE_PLACES
         if bound.is_for_metrics:
             routes, n_connections, tls, n_spare = self._scraped, MAX_SCRAPERS, None, 0
-        handler = HttpHandler(self._host, self._access.authentication, routes, guard)
+        handler = HttpHandler(self._state, self._access.authentication, routes, guard)
         server = Server(handler.answer, settings.http, n_connections, limit, n_spare)
         return Listener(bound.listening, server, tls if bound.address.socket_path is None else None)
 
     async def _until_serving(self, seconds: float) -> None:
         """Returns when the model is loaded, at the latest after `seconds`."""
-        lifecycle = self._host.lifecycle
+        lifecycle = self._state.lifecycle
         if lifecycle.phase is not Phase.LOADING:
             return
         serving = asyncio.Event()

@@ -15,12 +15,12 @@ from imp_service.http_api.openai.reading import Reading
 from imp_service.http_api.openai.requests import chat_variables, documents_of, messages_of
 from imp_service.http_api.openai.tools import AUTO, read_tools, tools_json
 from imp_service.serving.errors.field_paths import paths_renamed
-from imp_service.serving.host import Host
 from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced
 from imp_service.serving.model_names import require_served
 from imp_service.serving.prompt_cost import ids_bytes, reading_bytes
 from imp_service.serving.rules.generation_rules import CHAT, DETOKENIZED, TOKENIZED_TEXT
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 from imp_service.text import ChatPrompt, TextSpan
 
 T = TypeVar("T")
@@ -29,51 +29,53 @@ T = TypeVar("T")
 class Tokens:
     """Answers with the served model's tokenizer."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def tokenize(self, call: HttpCall) -> None:
         """The tokens of a text or of a conversation."""
-        host = self._host
+        state = self._state
 
         def read(reading: Reading) -> Prompt:
             if ("prompt" in reading.values) == ("messages" in reading.values):
                 reading.wrong("prompt", "expected exactly one of prompt and messages")
-            return text_of(reading, host.served) if "messages" not in reading.values else chat_of(reading, host.served)
+            return (
+                text_of(reading, state.served) if "messages" not in reading.values else chat_of(reading, state.served)
+            )
 
         reading, prompt = await self._read(call, TOKENIZE, read)
-        n_bytes = reading_bytes(prompt, renders_quickly=host.model.text.renders_quickly)
-        served = host.served
-        body = await host.workers.run(lambda: self._tokenized(reading, prompt, served), n_bytes)
+        n_bytes = reading_bytes(prompt, renders_quickly=state.model.text.renders_quickly)
+        served = state.served
+        body = await state.workers.run(lambda: self._tokenized(reading, prompt, served), n_bytes)
         call.ignore(reading.ignored)
         call.answer_with(body)
 
     async def detokenize(self, call: HttpCall) -> None:
         """The text of tokens."""
-        host = self._host
-        reading, tokens = await self._read(call, DETOKENIZE, lambda reading: tokens_of(reading, host.served))
-        served = host.served
-        body = await host.workers.run(lambda: self._detokenized(tokens, served), ids_bytes(len(tokens)))
+        state = self._state
+        reading, tokens = await self._read(call, DETOKENIZE, lambda reading: tokens_of(reading, state.served))
+        served = state.served
+        body = await state.workers.run(lambda: self._detokenized(tokens, served), ids_bytes(len(tokens)))
         call.ignore(reading.ignored)
         call.answer_with(body)
 
     async def _read(self, call: HttpCall, table: Any, read: Callable[[Reading], T]) -> tuple[Reading, T]:
         """What `read` makes of the body. Raises FieldsInvalid with everything that is wrong."""
-        host = self._host
+        state = self._state
 
         def read_checked(body: Mapping[str, Any]) -> tuple[Reading, T]:
-            reading = Reading(body, table, ignores_unknown=host.settings.http.unknown_fields == "ignore")
+            reading = Reading(body, table, ignores_unknown=state.settings.http.unknown_fields == "ignore")
             found = read(reading)
             reading.refuse()
-            require_served(reading.get("model"), host.served.names)
+            require_served(reading.get("model"), state.served.names)
             return reading, found
 
-        return await read_body(call, host, read_checked)
+        return await read_body(call, state, read_checked)
 
     # The rest may take long, and runs on a worker.
 
     def _tokenized(self, reading: Reading, prompt: Prompt, served: ServedModel) -> bytes:
-        model = self._host.model
+        model = self._state.model
         size = ReplySize("messages" if isinstance(prompt, ChatPrompt) else "prompt", served)
         spans: Sequence[TextSpan]
         adds = False
@@ -95,7 +97,7 @@ class Tokens:
         return b"".join([head.encode(), ids.joined(), *strings, b"}"])
 
     def _detokenized(self, tokens: Sequence[int], served: ServedModel) -> bytes:
-        tokenizer, size = self._host.model.tokenizer, ReplySize("tokens", served)
+        tokenizer, size = self._state.model.tokenizer, ReplySize("tokens", served)
         check_text_size("tokens", (tokens,), tokenizer, served)
         parts = tokenizer.decode_parts(sliced(tokens), special_tokens=True)
         text = b"".join(size.counted(dumps(part)[1:-1].encode() for part in as_text(parts)))

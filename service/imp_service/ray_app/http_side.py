@@ -10,18 +10,18 @@ from imp_service.http_api.handler import HttpHandler
 from imp_service.http_api.routes import Routes
 from imp_service.http_api.server import api_routes
 from imp_service.ray_app.asgi_exchange import AsgiExchange, Receive, Scope, Send
-from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
+from imp_service.serving.server_state import ServerState
 
 
 class HttpSide:
     """Answers requests over ASGI."""
 
-    def __init__(self, host: Host, authentication: Authentication) -> None:
-        settings = host.settings
+    def __init__(self, state: ServerState, authentication: Authentication) -> None:
+        settings = state.settings
         # Every client of the proxy reaches the replica, so only the names in http.hosts are accepted.
         guard = Guard(settings.http.hosts, settings.http.origins, False, settings.limits.max_metadata_bytes)
-        self._handler = HttpHandler(host, authentication, Routes(api_routes(host)), guard)
+        self._handler = HttpHandler(state, authentication, Routes(api_routes(state)), guard)
         self._times = Times.of(settings.http)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""One replica: a host with its own engine, and the methods that Ray calls."""
+"""One replica: a server with its own engine, and the methods that Ray calls."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from imp_service.ray_app.proxied_services import SERVICES
 from imp_service.ray_app.sessionless import SessionlessInference
 from imp_service.rpc.call_path import GrpcCallPath
 from imp_service.rpc.server import INFERENCE, make_servicers
-from imp_service.serving.host import Host
 from imp_service.serving.make_model import make_model
 from imp_service.serving.process_memory import leave_no_core
 from imp_service.serving.security.authentication import Authentication
+from imp_service.serving.server_state import ServerState
 
 if TYPE_CHECKING:  # Ray is an extra: without it, the tests still drive every method
     from ray.serve.grpc_util import RayServegRPCContext
@@ -63,14 +63,14 @@ class Replica:
     async def __init__(self, config: str | None, assignments: list[str]) -> None:  # type: ignore[misc]  # Ray awaits it
         leave_no_core()  # the process belongs to this replica
         settings = read_settings(config, assignments)
-        self._host = Host(settings)
-        self._host.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
+        self._state = ServerState(settings)
+        self._state.adopt(await asyncio.to_thread(make_model, settings, lambda done, total: None))
         self._handlers = Handlers()
         # Ray's proxy is responsible for authentication.
         authentication = Authentication(None, public_health=True)
-        self.http = HttpSide(self._host, authentication)
-        path = GrpcCallPath(self._host, authentication)
-        servicers: Mapping[Any, object] = {**make_servicers(self._host), INFERENCE: SessionlessInference(self._host)}
+        self.http = HttpSide(self._state, authentication)
+        path = GrpcCallPath(self._state, authentication)
+        servicers: Mapping[Any, object] = {**make_servicers(self._state), INFERENCE: SessionlessInference(self._state)}
         for service, servicer in servicers.items():
             path.register(cast(grpc.aio.Server, self._handlers), service, servicer)
 
@@ -86,12 +86,12 @@ class Replica:
 
     def check_health(self) -> None:
         """Raises if the engine has failed for good; then Ray replaces the replica."""
-        if self._host.fault.done():
-            raise self._host.fault.result()
+        if self._state.fault.done():
+            raise self._state.fault.result()
 
     def __del__(self) -> None:
         if hasattr(self, "_handlers"):
-            self._host.close()
+            self._state.close()
 
 
 def _unary(name: str, contents_of: ContentsOf) -> Callable[..., Any]:

@@ -27,9 +27,9 @@ from imp_service.rpc.statuses import TrailingMetadata, message_of, status_code, 
 from imp_service.serving.call_path import Arrival, CallPath
 from imp_service.serving.errors.error_table import MESSAGE_TOO_LARGE
 from imp_service.serving.errors.failures import Failure, drop_frames
-from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.authentication import NO_POLICY, Authentication, Policy
+from imp_service.serving.server_state import ServerState
 from imp_service.telemetry import Method as CountedMethod
 from imp_service.telemetry.method import MethodType
 
@@ -51,9 +51,9 @@ KINDS: dict[tuple[bool, bool], MethodType] = {
 class GrpcCallPath:
     """Makes the handlers of services, which run every call the same way."""
 
-    def __init__(self, host: Host, authentication: Authentication) -> None:
-        self._host = host
-        self._path = CallPath(host, authentication)
+    def __init__(self, state: ServerState, authentication: Authentication) -> None:
+        self._state = state
+        self._path = CallPath(state, authentication)
         self._methods: set[str] = set()
         # Health never waits for the requests of others.
         self._gate, self._health_gate = MessageGate(READING_CALLS), MessageGate(READING_HEALTH)
@@ -91,7 +91,7 @@ class GrpcCallPath:
         policy, _ = policy_of(f"/{service}/{descriptor.name}")
         kind = descriptor.client_streaming, descriptor.server_streaming
         counted = CountedMethod(service, descriptor.name, KINDS[kind], policy.is_request, policy.is_health)
-        self._host.telemetry.add_method(counted)
+        self._state.telemetry.add_method(counted)
         self._methods.add(counted.path)
         # Messages are parsed here, so that a malformed one fails like any other bad request.
         parse = self._parser(descriptor)
@@ -131,7 +131,7 @@ class GrpcCallPath:
     def _held(self, reply: Reply) -> Encoded:
         """A reply of a call that does not stream. It counts as a message until gRPC has sent it."""
         encoded = Encoded(reply.SerializeToString())
-        message = self._host.sending.message()
+        message = self._state.sending.message()
         message.grow(len(encoded.content))
         sending = asyncio.current_task()
         assert sending is not None  # narrows: a handler runs in a task, which ends once the reply is sent
@@ -140,7 +140,7 @@ class GrpcCallPath:
 
     def _parser(self, descriptor: MethodDescriptor) -> Parse:
         from_string = GetMessageClass(descriptor.input_type).FromString
-        most = self._host.settings.limits.max_message_bytes
+        most = self._state.settings.limits.max_message_bytes
 
         def parse(content: bytes, call: GrpcCall) -> Message:
             call.n_request_bytes = len(content)
@@ -165,8 +165,8 @@ class GrpcCallPath:
 
     def _load(self) -> TrailingMetadata:
         """The load, for load balancing in the client."""
-        host = self._host
-        return ((ORCA_KEY, orca_report(host.utilization.snapshot(), host.settings.scheduler.max_running)),)
+        state = self._state
+        return ((ORCA_KEY, orca_report(state.utilization.snapshot(), state.settings.scheduler.max_running)),)
 
 
 class GrpcTransport:

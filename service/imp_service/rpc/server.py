@@ -25,9 +25,9 @@ from imp_service.rpc.reflection import add_reflection
 from imp_service.rpc.tls import TlsCredentials
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.drain import cut_short
-from imp_service.serving.host import Host
 from imp_service.serving.listening import Addresses
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 
 
 def require_native_runtime() -> None:
@@ -44,20 +44,20 @@ ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 ALL_SERVICES = (INFERENCE, TOKENIZER, MODEL, ADMIN)
 
 
-def make_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
+def make_servicers(state: ServerState) -> Mapping[ServiceDescriptor, object]:
     """The servicers of the data listeners. Raises ConfigError if one lacks its package."""
-    archive = TokenizerArchive(host)
+    archive = TokenizerArchive(state)
     return {
-        INFERENCE: InferenceServicer(host),
-        TOKENIZER: TokenizerServicer(host, archive),
-        MODEL: ModelServicer(host),
-        **compat_servicers(host, archive),
+        INFERENCE: InferenceServicer(state),
+        TOKENIZER: TokenizerServicer(state, archive),
+        MODEL: ModelServicer(state),
+        **compat_servicers(state, archive),
     }
 
 
-def make_admin_servicers(host: Host) -> Mapping[ServiceDescriptor, object]:
+def make_admin_servicers(state: ServerState) -> Mapping[ServiceDescriptor, object]:
     """The servicers of the admin listener."""
-    return {ADMIN: AdminServicer(host)}
+    return {ADMIN: AdminServicer(state)}
 
 
 HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"])
@@ -66,23 +66,23 @@ HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"
 class Server:
     """Listens from start() to stop(). On the event loop's thread."""
 
-    def __init__(self, host: Host, access: Access) -> None:
+    def __init__(self, state: ServerState, access: Access) -> None:
         """Nothing is bound yet."""
         require_native_runtime()
-        self._host = host
+        self._state = state
         # The bound addresses, with the ports that were chosen; start() sets them.
         self.addresses: list[str] = []
         self.health_address: str | None = None
         self.admin_address: str | None = None
-        self._data = make_servicers(host)
+        self._data = make_servicers(state)
         self.health = Health(
-            host.lifecycle, (service.full_name for service in {**dict.fromkeys(ALL_SERVICES), **self._data})
+            state.lifecycle, (service.full_name for service in {**dict.fromkeys(ALL_SERVICES), **self._data})
         )
-        host.watchdog.watch(self.health.set_alive)
+        state.watchdog.watch(self.health.set_alive)
         self._servers: list[grpc.aio.Server] = []
         self._access = access
         self._tls = None if access.identity is None else TlsCredentials(access.identity)
-        self._path = GrpcCallPath(host, access.authentication)
+        self._path = GrpcCallPath(state, access.authentication)
 
     async def start(self, addresses: Addresses) -> None:
         """Binds every listener, or none if one of them fails. Health is bound first."""
@@ -90,9 +90,9 @@ class Server:
             if addresses.health is not None:
                 self.health_address = bind(self._make({}, is_bare=True), addresses.health)
             if addresses.admin is not None:
-                admin = self._make(make_admin_servicers(self._host), is_admin=True)
+                admin = self._make(make_admin_servicers(self._state), is_admin=True)
                 self.admin_address = bind(admin, addresses.admin)
-            server = self._make(make_servicers(self._host))
+            server = self._make(make_servicers(self._state))
             for address in addresses.grpc:
                 credentials = self._tls.credentials if self._tls and address.socket_path is None else None
                 self.addresses.append(bind(server, address, credentials))
@@ -104,7 +104,7 @@ class Server:
 
     async def stop(self, grace_seconds: float) -> None:
         """Takes no new calls. Running calls have `grace_seconds` to end."""
-        self._host.calls.end_others(cut_short())
+        self._state.calls.end_others(cut_short())
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
 
@@ -112,7 +112,7 @@ class Server:
         self, servicers: Mapping[ServiceDescriptor, object], *, is_admin: bool = False, is_bare: bool = False
     ) -> grpc.aio.Server:
         """A gRPC server of these services and health, with reflection if it is not bare."""
-        settings = self._host.settings
+        settings = self._state.settings
         server = grpc.aio.server(
             options=channel_options(settings, has_channelz=settings.listen.admin is not None),
             interceptors=self._interceptors(),

@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import ID_BYTES
+from imp_service.serving.server_state import ServerState
 
 PIECE_BYTES = 256 * 1024
 
@@ -30,8 +30,8 @@ class _Archive:
 class TokenizerArchive:
     """Made at the first call, on a worker. After a failure the next call tries again."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
         self._making: asyncio.Task[_Archive] | None = None
 
     async def pieces(self) -> AsyncIterator[ArchivePiece]:
@@ -40,16 +40,16 @@ class TokenizerArchive:
             self._making = asyncio.create_task(self._make())
         archive = await asyncio.shield(self._making)
         content = archive.content
-        n_piece = min(PIECE_BYTES, self._host.settings.limits.max_message_bytes // 2)
+        n_piece = min(PIECE_BYTES, self._state.settings.limits.max_message_bytes // 2)
         for start in range(0, len(content), n_piece):
             is_last = start + n_piece >= len(content)
             yield ArchivePiece(content[start : start + n_piece], archive.sha256 if is_last else "")
 
     async def _make(self) -> _Archive:
-        model = self._host.model
+        model = self._state.model
 
         def make() -> _Archive:
             content = model.tokenizer.archive(model.text.template_source)
             return _Archive(content, hashlib.sha256(content).hexdigest())
 
-        return await self._host.workers.run(make, ID_BYTES * model.tokenizer.vocab_size + PIECE_BYTES)
+        return await self._state.workers.run(make, ID_BYTES * model.tokenizer.vocab_size + PIECE_BYTES)

@@ -12,13 +12,13 @@ from imp_service.core.background_load import BackgroundLoad
 from imp_service.generation import ModelRuntime
 from imp_service.http_api.server import HttpServer
 from imp_service.rpc.server import Server
-from imp_service.serving.host import Host
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.make_model import MakeModel, make_model
 from imp_service.serving.packed_weights import PackedWeights
 from imp_service.serving.security.access import Access
 from imp_service.serving.security.tokens import Token
+from imp_service.serving.server_state import ServerState
 
 # Time to send the last statuses, also of requests whose device has failed.
 LAST_SECONDS = 1.0
@@ -43,18 +43,18 @@ class Service:
 
         `reread` reads the sources of `config` again, for a reload. `keys` are tokens besides those of the settings.
         """
-        self.host = Host(config, reread=reread)
+        self.state = ServerState(config, reread=reread)
         try:
-            self._access = Access(self.host, keys)
-            self.server = Server(self.host, self._access)
-            self.http = HttpServer(self.host, self._access)
+            self._access = Access(self.state, keys)
+            self.server = Server(self.state, self._access)
+            self.http = HttpServer(self.state, self._access)
         except BaseException:
-            self.host.close()
+            self.state.close()
             raise
         self._make = partial(make, config)
         self._progress = progress
         self._loading: BackgroundLoad[ModelRuntime] | None = None
-        self._packed = PackedWeights(self.host)
+        self._packed = PackedWeights(self.state)
         self._stop_asked = asyncio.Event()
 
     @property
@@ -63,7 +63,7 @@ class Service:
 
         Only the end of the process ends it.
         """
-        return self.host.background.is_running or (self._loading is not None and self._loading.is_running)
+        return self.state.background.is_running or (self._loading is not None and self._loading.is_running)
 
     @property
     def requires_tokens(self) -> bool:
@@ -72,7 +72,7 @@ class Service:
 
     def stop(self) -> None:
         """Begins a final drain. run() returns when it is over."""
-        self.host.drain.begin(is_final=True)
+        self.state.drain.begin(is_final=True)
         self._stop_asked.set()
 
     async def run(self, on_serving: Callable[[], None], on_closing: Callable[[], None] = lambda: None) -> None:
@@ -82,7 +82,7 @@ class Service:
         """
         has_drained = False
         try:
-            addresses = checked_addresses(self.host.settings.listen, self.host.telemetry.log)
+            addresses = checked_addresses(self.state.settings.listen, self.state.telemetry.log)
             self.http.bind(addresses)
             await self.server.start(addresses)
             self.http.start()
@@ -90,16 +90,16 @@ class Service:
             if await self._load():
                 on_serving()
                 await self._serve()
-            await self.host.drain.wait()
-            await self.host.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
+            await self.state.drain.wait()
+            await self.state.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
             has_drained = True
         finally:
             on_closing()
             self._access.stop()
             await asyncio.gather(self.server.stop(LAST_SECONDS), self.http.stop(LAST_SECONDS))
             if has_drained:
-                self.host.telemetry.log.info("stopped", message="every listener is closed")
-            self.host.close()
+                self.state.telemetry.log.info("stopped", message="every listener is closed")
+            self.state.close()
 
     async def _load(self) -> bool:
         """Loads the model and begins to serve it. False if a stop came first."""
@@ -117,25 +117,25 @@ class Service:
             return False
         model = loaded.result()
         for plan in kernel_plans(model):
-            self.host.telemetry.log.info(
+            self.state.telemetry.log.info(
                 "kernels", message="", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)
             )
-        self.host.telemetry.log.info("speculation", message="", drafters=model.drafters_text or "none")
-        self.host.adopt(model)
+        self.state.telemetry.log.info("speculation", message="", drafters=model.drafters_text or "none")
+        self.state.adopt(model)
         return True
 
     async def _serve(self) -> None:
         """Waits for stop() and the end of the drain. Raises a fault of the device."""
         ended = asyncio.create_task(self._drained())
-        await asyncio.wait((ended, self.host.fault), return_when=asyncio.FIRST_COMPLETED)
-        if self.host.fault.done():
+        await asyncio.wait((ended, self.state.fault), return_when=asyncio.FIRST_COMPLETED)
+        if self.state.fault.done():
             ended.cancel()
-            fault: Error = self.host.fault.result()
-            await self.host.calls.end_requests(fault, within=LAST_SECONDS)
+            fault: Error = self.state.fault.result()
+            await self.state.calls.end_requests(fault, within=LAST_SECONDS)
             # Calls that arrive now fail with the same error.
-            await self.host.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
+            await self.state.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
             raise fault
 
     async def _drained(self) -> None:
         await self._stop_asked.wait()
-        await self.host.drain.wait()
+        await self.state.drain.wait()

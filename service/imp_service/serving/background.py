@@ -1,4 +1,4 @@
-"""The host's background threads: they run at the lowest priority while it serves and stop with it."""
+"""The server's background threads: they run at the lowest priority while it serves and stop with it."""
 
 from __future__ import annotations
 

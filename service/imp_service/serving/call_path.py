@@ -13,9 +13,9 @@ from imp_service.config.derived import approximations
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure, reported_failure
-from imp_service.serving.host import Host
 from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.serving.security.authentication import Authentication, Metadata, Policy
+from imp_service.serving.server_state import ServerState
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Call)
@@ -54,10 +54,10 @@ def new_request_id() -> str:
 class CallPath:
     """Runs calls. Every exception becomes one failure. On the event loop's thread."""
 
-    def __init__(self, host: Host, authentication: Authentication) -> None:
-        self._host = host
+    def __init__(self, state: ServerState, authentication: Authentication) -> None:
+        self._state = state
         self._authentication = authentication
-        self._approximations = approximations(host.settings)
+        self._approximations = approximations(state.settings)
 
     async def run(self, arrival: Arrival, transport: Transport[C], answer: Callable[[C], Awaitable[T]]) -> T | None:
         """The answer; None for a call that failed, if its transport does not raise then."""
@@ -66,7 +66,7 @@ class CallPath:
         try:
             call.tenant = self._tenant(arrival) or call.tenant
             if arrival.policy.needs_model:
-                self._host.lifecycle.require_open()
+                self._state.lifecycle.require_open()
             if violations is not None:
                 raise violations
             reply = await answer(call)
@@ -99,10 +99,10 @@ class CallPath:
         request_id = new_request_id()
         call = transport.make(
             method=arrival.method,
-            instance_id=self._host.instance_id,
+            instance_id=self._state.instance_id,
             request_id=request_id,
             peer=arrival.peer,
-            record=self._host.telemetry.call(
+            record=self._state.telemetry.call(
                 arrival.method,
                 request_id,
                 metadata.tenant,
@@ -115,22 +115,22 @@ class CallPath:
             priority=metadata.priority,
             approximations=self._approximations if arrival.policy.is_request else "",
         )
-        self._host.calls.enter(call, is_request=arrival.policy.is_request)
+        self._state.calls.enter(call, is_request=arrival.policy.is_request)
         return call
 
     async def _fail(self, call: C, error: Exception, transport: Transport[C]) -> None:
-        failure = reported_failure(error, call, self._host.telemetry.log)
+        failure = reported_failure(error, call, self._state.telemetry.log)
         if error is call.ending and failure.reason == DRAINING:
             failure = replace(failure, metadata={**failure.metadata, "tokens_emitted": str(call.n_sent_tokens)})
         if failure.reason == "KV_FULL" and not failure.can_never_fit:
             n_lacking = int(failure.metadata["needed"]) - int(failure.metadata["available"])
-            failure = replace(failure, retry_after=self._host.sessions.seconds_until_blocks(n_lacking))
+            failure = replace(failure, retry_after=self._state.sessions.seconds_until_blocks(n_lacking))
         self._end(call, failure.row.code, failure.reason)
         await transport.fail(call, failure)
 
     def _end(self, call: Call, code: str, reason: str = "") -> None:
         """Records the end of a call. After this the call cannot end in another way."""
-        self._host.calls.leave(call)
+        self._state.calls.leave(call)
         call.task = None
         call.record.facts.request_id = call.request_id
         call.record.facts.tenant = call.tenant

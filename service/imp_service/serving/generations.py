@@ -17,9 +17,9 @@ from imp_service.generation.run import GenerationPlan
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed
 from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
-from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import planning_bytes
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.server_state import ServerState
 
 # The field of tools.
 TOOLS = "chat.tools_json"
@@ -57,7 +57,7 @@ class Wanted:
 
     request: GenerationRequest
     delivery: Delivery
-    # By the host's clock: when the time limit begins.
+    # By the server's clock: when the time limit begins.
     began: float
     # Refuses a reply that could be too large to send, given the number of the prompt's tokens.
     check_size: Callable[[int], None]
@@ -71,36 +71,36 @@ class Wanted:
 
 
 class Generations:
-    """Runs generations of one host."""
+    """Runs generations of one server."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     @asynccontextmanager
     async def running(self, wanted: Wanted, call: Call) -> AsyncIterator[GenerationStream]:
         """Runs a checked generation. Its resources are released however it ends."""
-        host, request = self._host, wanted.request
-        host.model.require_fitting(request.prompt)
+        state, request = self._state, wanted.request
+        state.model.require_fitting(request.prompt)
         with ExitStack() as holds:
             plan = self._planner(wanted, call, holds)
             request_id = call.request_id + wanted.id_suffix
             running = holds.enter_context(
-                host.requests.admit(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
+                state.requests.admit(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
             )
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
-                host.admission.admit(call.payer, request.num_sequences, call.time_remaining()),
+                state.admission.admit(call.payer, request.num_sequences, call.time_remaining()),
             ):
                 wanted = await self._with_tools(wanted)
                 program = await self._compiled(wanted.request, call)
-                planned = await host.workers.run(partial(plan, wanted.request), self._cost(wanted.request))
+                planned = await state.workers.run(partial(plan, wanted.request), self._cost(wanted.request))
                 del program
                 if planned.hides_tools:
                     self._tell_hidden_tools(wanted, call)
                 wanted.check_size(planned.n_prompt_tokens)
                 refuse_late(call)
                 # Submitted with an abort that came during planning, which then takes effect before the first step.
-                with host.model.client.together():
+                with state.model.client.together():
                     generation = self._submitted(planned, wanted, call)
                     running.run(generation, planned.n_prompt_tokens)
             async with generation:
@@ -109,53 +109,53 @@ class Generations:
     def _tell_hidden_tools(self, wanted: Wanted, call: Call) -> None:
         call.ignore([wanted.rename(TOOLS) if wanted.rename else TOOLS])
         words = "the chat template does not show the model the tools of this conversation"
-        self._host.telemetry.log.warning("tools_hidden", message=words, request_id=call.request_id)
+        self._state.telemetry.log.warning("tools_hidden", message=words, request_id=call.request_id)
 
     def _submitted(self, planned: GenerationPlan, wanted: Wanted, call: Call) -> GenerationStream:
-        host, request = self._host, wanted.request
+        state, request = self._state, wanted.request
         return GenerationStream(
-            host.model.client,
+            state.model.client,
             planned,
-            outbox_limits(request, wanted.delivery, host.settings.slow_client),
-            Watcher(host, call, request.num_sequences, planned.sparse_keep),
-            clock=host.clock,
-            begin_work=host.workers.begin,
-            time_limit=(request.stop.time_limit or math.inf) - (host.clock() - wanted.began),
+            outbox_limits(request, wanted.delivery, state.settings.slow_client),
+            Watcher(state, call, request.num_sequences, planned.sparse_keep),
+            clock=state.clock,
+            begin_work=state.workers.begin,
+            time_limit=(request.stop.time_limit or math.inf) - (state.clock() - wanted.began),
             interrupt=call.end,
         )
 
     async def _with_tools(self, wanted: Wanted) -> Wanted:
         """The request with its tool choice resolved, which may change its constraint."""
-        request, model = wanted.request, self._host.model
+        request, model = wanted.request, self._state.model
         if not request.tool_choice and request.constraint is None:
             return wanted
-        resolved = await self._host.workers.run(partial(model.with_tools, request), self._cost(request))
+        resolved = await self._state.workers.run(partial(model.with_tools, request), self._cost(request))
         return replace(wanted, request=resolved)
 
     def _cost(self, request: GenerationRequest) -> int:
-        return planning_bytes(request, renders_quickly=self._host.model.text.renders_quickly)
+        return planning_bytes(request, renders_quickly=self._state.model.text.renders_quickly)
 
     async def _compiled(self, request: GenerationRequest, call: Call) -> object:
         """The compiled constraint. The caller keeps it until planning has found it in the cache."""
-        text, constraint = self._host.model.text, request.constraint
+        text, constraint = self._state.model.text, request.constraint
         if constraint is None:
             return None
-        return text.find(constraint) or await self._host.constraints.run(lambda: text.compile(constraint), call.payer)
+        return text.find(constraint) or await self._state.constraints.run(lambda: text.compile(constraint), call.payer)
 
     def _planner(self, wanted: Wanted, call: Call, holds: ExitStack) -> Callable[[GenerationRequest], GenerationPlan]:
         """A function that plans the generation. If it continues a session, the session is in use until `holds` ends."""
-        model, session = self._host.model, wanted.session
+        model, session = self._state.model, wanted.session
         if session is None:
             return partial(model.plan, payer=call.payer, must_fit=wanted.must_fit)
-        held = holds.enter_context(self._host.sessions.use(call.tenant, session.session_id))
+        held = holds.enter_context(self._state.sessions.use(call.tenant, session.session_id))
         return lambda request: held.session.plan(request, keeps_sampler=session.keeps_sampler)
 
 
 class Watcher:
     """Records the engine's events in the call's record and in the estimate of the queue's wait."""
 
-    def __init__(self, host: Host, call: Call, n_sequences: int, sparse_keep: float | None) -> None:
-        self._host = host
+    def __init__(self, state: ServerState, call: Call, n_sequences: int, sparse_keep: float | None) -> None:
+        self._state = state
         self._call = call
         self._record = call.record
         self._n_sequences = n_sequences
@@ -168,7 +168,7 @@ class Watcher:
         self._record.started(n_prompt, n_cached, sparse)
         if sparse is not None and sparse.is_sparse and self._sparse_keep is not None:
             self._call.approximate(sparse_approximation(self._sparse_keep))
-        self._host.admission.began(self._n_sequences, self._host.model.client.engine.stats().queued)
+        self._state.admission.began(self._n_sequences, self._state.model.client.engine.stats().queued)
 
     def finished(self, replies: Sequence[Finished]) -> None:
         """Every sequence has ended. The last reply has the totals."""

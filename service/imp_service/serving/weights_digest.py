@@ -11,30 +11,30 @@ from imp_service.generation import ModelRuntime
 from imp_service.serving.lifecycle import Phase
 
 if TYPE_CHECKING:
-    from imp_service.serving.host import Host
+    from imp_service.serving.server_state import ServerState
 
 
 class WeightsDigest:
-    """The SHA-256 of the model's files, computed once the host serves."""
+    """The SHA-256 of the model's files, computed once the server serves."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
         # In hexadecimal; empty until known. Set once, by the thread.
         self.sha256 = ""
         self._has_begun = False
-        host.lifecycle.watch(self._enter)
+        state.lifecycle.watch(self._enter)
 
     def _enter(self, phase: Phase) -> None:
         if phase is not Phase.SERVING or self._has_begun:
             return
         self._has_begun = True
         # A digest in the settings was compared with the file before the load.
-        self.sha256 = self._host.settings.model.sha256 or ""
-        model = self._host.model
+        self.sha256 = self._state.settings.model.sha256 or ""
+        model = self._state.model
         if self.sha256:
             _close(model)
         else:
-            self._host.background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
+            self._state.background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
 
     def _compute(self, model: ModelRuntime, goes_on: Callable[[], bool]) -> None:
         try:

@@ -187,7 +187,7 @@ def test_what_cannot_be_measured_says_why(call, tmp_path):
     with serve_http() as http:
         status, _, err = call("bench", "--server", http.url, *ONCE, "--served-model", "gpt-9")
         assert status == 66 and err.startswith("imp: error: MODEL_NOT_FOUND: ") and DEMO_MODEL in err
-        words = ("--prompt-tokens", str(http.served.host.model.max_context), "--tokens", "6")
+        words = ("--prompt-tokens", str(http.served.state.model.max_context), "--tokens", "6")
         status, _, err = call("bench", "--server", http.url, *words)
         assert status == 64 and "the context of imp-demo" in err
         port = http.address.port

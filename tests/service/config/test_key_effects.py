@@ -13,7 +13,7 @@ from imp_service.config import Config, read_settings
 from imp_service.config.select import select_model
 from imp_service.config.settings import TABLE
 from imp_service.config.table import ANY_NAME, keys_of
-from imp_service.serving.host import Host
+from imp_service.serving.server_state import ServerState
 from support.key_effects.core_keys import CORE_EFFECTS, ENGINE_EFFECTS
 from support.key_effects.effect import FOLDER, Effect
 from support.key_effects.http_keys import HTTP_EFFECTS
@@ -78,14 +78,14 @@ def test_lif_18_a_reload_while_the_model_loads_is_kept() -> None:
     fresh = read_settings(None, [*given, *(f"{key}={EFFECTS[key].value}" for key in RELOADED)])
 
     async def load() -> Config:
-        host = Host(read_settings(None, given), reread=lambda: fresh)
+        state = ServerState(read_settings(None, given), reread=lambda: fresh)
         try:
-            loading = host.config
-            assert set((await host.reload.run()).changed) == set(RELOADED)
-            host.adopt(await asyncio.to_thread(built_in().make, loading, time.monotonic))
-            return host.config
+            loading = state.config
+            assert set((await state.reload.run()).changed) == set(RELOADED)
+            state.adopt(await asyncio.to_thread(built_in().make, loading, time.monotonic))
+            return state.config
         finally:
-            host.close()
+            state.close()
 
     config = loop_thread().run(load())
     for key in RELOADED:

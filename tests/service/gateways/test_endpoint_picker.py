@@ -63,7 +63,7 @@ def test_gwy_4_calls_go_to_the_server_without_a_queue(servers: Mapping[str, Http
     stop = types_pb2.StopOptions(ignore_eos=True)
     request = inference_pb2.GenerateRequest(token_ids=types_pb2.TokenIds(ids=[300]), stop=stop)
     streams = [busy.inference.Generate(request) for _ in range(3)]
-    busy.wait_until(lambda: busy.host.model.client.engine.stats().waiting == 2, "one runs and two wait")
+    busy.wait_until(lambda: busy.state.model.client.engine.stats().waiting == 2, "one runs and two wait")
     load = picker.refresh()["a"]
     assert (load.waiting, load.running) == (2, 1)
     assert load.kv_usage > 0

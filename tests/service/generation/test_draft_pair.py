@@ -56,7 +56,7 @@ def test_spc_27_spc_29_a_server_says_what_guesses_and_counts_it() -> None:
         usage = ask(client).usage
         http.wait_for_rest()
         counted = scrape(http.served)
-        named = http.served.host.model.drafters_text
+        named = http.served.state.model.drafters_text
     assert counted["imp_spec_drafted_total[drafter=model]"] == usage.draft_tokens > 10
     assert counted["imp_spec_accepted_total[drafter=model]"] == usage.accepted_draft_tokens
     assert named.startswith("model: demo-draft.gguf, a guess costs 0.1")

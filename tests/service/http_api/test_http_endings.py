@@ -130,7 +130,7 @@ def test_rpc_8_requests_over_http_share_an_id_and_a_request_over_grpc_does_not(p
         second = pool.submit(it.client.post, *completion([300]), **name)
         third = pool.submit(it.client.stream, *completion([300]), **name)
         n_prompts = len(prompt) if isinstance(prompt[0], list) else 1
-        it.served.wait_until(lambda: len(it.served.host.requests) == n_prompts + 2, "all of them run")
+        it.served.wait_until(lambda: len(it.served.state.requests) == n_prompts + 2, "all of them run")
         held.open(ALL_STEPS)
         answers = [first.result(), second.result(), third.result()]
         assert [(each.status, each.headers["x-request-id"]) for each in answers] == [(200, "mine")] * 3
@@ -153,8 +153,10 @@ def test_rpc_8_abort_ends_every_request_with_the_id() -> None:
 
         named = [pool.submit(complete, "mine") for _ in range(2)]
         other = pool.submit(complete, "other")
-        it.served.wait_until(lambda: sum(r.stream is not None for r in it.served.host.requests) == 3, "all of them run")
-        aborted = it.served.call(lambda: it.served.host.requests.abort({"mine"}))
+        it.served.wait_until(
+            lambda: sum(r.stream is not None for r in it.served.state.requests) == 3, "all of them run"
+        )
+        aborted = it.served.call(lambda: it.served.state.requests.abort({"mine"}))
         assert aborted == ["mine", "mine"]
         held.open(ALL_STEPS)
         assert [each.result().refusal[1] for each in named] == ["aborted"] * 2
@@ -166,7 +168,7 @@ COUNTS = ("imp_requests_started_total", "imp_requests_ended_total", "imp_request
 
 def counts_of(served: Any) -> dict[str, float]:
     """Returns sums over the labels of the metrics that both transports count alike."""
-    metrics = served.host.telemetry.metrics.registry
+    metrics = served.state.telemetry.metrics.registry
     names = (*COUNTS, "imp_output_tokens_total", "imp_request_finish_total", "imp_request_seconds_count")
 
     def collect() -> dict[str, float]:
@@ -235,7 +237,7 @@ def test_htp_12_a_drain_refuses_new_requests_and_lets_streams_end() -> None:
         held.wait()
         kept = http.client.HTTPConnection("localhost")
         kept.sock = it.socket()
-        it.served.call(lambda: it.served.host.drain.begin(is_final=True))
+        it.served.call(lambda: it.served.state.drain.begin(is_final=True))
         health = it.client.get("/health")
         assert health.status == 503
         assert it.client.get("/health/live").status == 200
@@ -258,7 +260,7 @@ def test_htp_12_a_stream_beyond_the_grace_ends_with_the_error() -> None:
         stream = it.client.streaming("/v1/completions", body)
         next(stream)
         next(stream)
-        it.served.call(lambda: it.served.host.drain.begin(is_final=True))
+        it.served.call(lambda: it.served.state.drain.begin(is_final=True))
         it.served.jump(1)
         *_, events = stream
         assert events.error is not None and events.error["code"] == "draining"

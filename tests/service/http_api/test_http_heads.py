@@ -296,7 +296,7 @@ def test_htp_6_a_connection_without_a_whole_head_is_closed() -> None:
         assert send_on(idle, head(), 1).status == 200
         n_open = http.http._listeners[0]._web
         http.served.wait_until(lambda: len(n_open.connections) == 4, "all are connected")
-        http.served.wait_until(lambda: http.served.host.calls.n_requests == 1, "a body is waited for")
+        http.served.wait_until(lambda: http.served.state.calls.n_requests == 1, "a body is waited for")
         http.served.jump(6)
         dripping.sendall(b"X-A: b\r\n")
         assert send_on(idle, head(), 1).status == 200
@@ -355,14 +355,14 @@ def test_htp_6_a_whole_body_has_a_limit_of_time() -> None:
     times = ("http.head_timeout=10s", "http.body_timeout=60s")
     with serve_http(*times) as http, http.served.frozen(), http.socket() as connection:
         connection.sendall(chat_head(1000))
-        http.served.wait_until(lambda: http.served.host.calls.n_requests == 1, "the body is waited for")
+        http.served.wait_until(lambda: http.served.state.calls.n_requests == 1, "the body is waited for")
         (found,) = http.http._listeners[0]._web.connections
         for n in range(1, 12):
             n_read = found._current_request.content.total_bytes
             connection.sendall(b" ")
             http.served.wait_until(lambda n=n_read: found._current_request.content.total_bytes > n, "it has arrived")
             http.served.jump(5)
-            assert http.served.host.calls.n_requests == 1, n
+            assert http.served.state.calls.n_requests == 1, n
         http.served.jump(6)
         answered = connection.recv(65536)
         assert b" 408 " in answered and b"request_timeout" in answered
@@ -397,7 +397,7 @@ def test_htp_6_slow_bodies_give_way_when_all_connections_are_taken() -> None:
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_htp_15_incomplete_bodies_take_no_more_than_the_plan_has(is_chunked: bool) -> None:
     with serve_http("limits.max_message_bytes=256KiB", "http.head_timeout=10m", "http.body_timeout=10m") as http:
-        memory, most = http.served.host.receiving, one_way_bytes(http.served.host.settings.limits)
+        memory, most = http.served.state.receiving, one_way_bytes(http.served.state.settings.limits)
         part = b'{"prompt":"' + b"a" * 200 * 1024
         length = "Transfer-Encoding: chunked" if is_chunked else "Content-Length: 262144"
         begun = b"%x\r\n" % 262144 if is_chunked else b""
@@ -426,14 +426,14 @@ def test_htp_15_a_response_has_a_limit_of_time_for_its_reader() -> None:
     """It reads something within each head_timeout."""
     settings = ("http.head_timeout=10s", "http.body_timeout=25s", "limits.max_message_bytes=16MiB")
     with serve_http(*settings) as http, http.served.frozen():
-        tokenizer = http.served.host.model.tokenizer
+        tokenizer = http.served.state.model.tokenizer
         plain = sorted(set(range(2047)) - tokenizer.special_ids)
         longest = max(plain, key=lambda token: len(tokenizer.token_bytes(token)))
         ids = json.dumps({"tokens": [longest] * 800_000}).encode()
         form = (JSON, f"Content-Length: {len(ids)}")
         with http.socket(receive_buffer=4096) as connection:
             connection.sendall(head("POST /detokenize HTTP/1.1", *form) + ids)
-            sending = http.served.host.sending
+            sending = http.served.state.sending
             http.served.wait_until(lambda: sending.n_bytes > 0, "the answer is sent")
             (found,) = http.http._listeners[0]._web.connections
             http.served.wait_until(lambda: found._paused, "its buffers are full")

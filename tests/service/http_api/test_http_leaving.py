@@ -45,7 +45,7 @@ class Place:
 
 
 def wait_for(http: HttpServed, holds: Callable[[Any], bool], n: int = 1) -> Callable[[], None]:
-    requests = http.served.host.requests
+    requests = http.served.state.requests
     return lambda: http.served.wait_until(lambda: len(requests) == n and any(map(holds, requests)), "there")
 
 
@@ -55,7 +55,7 @@ def reading() -> Iterator[Place]:
         worker = threading.Event()
         loop = http.served.thread.loop
         loop.call_soon_threadsafe(
-            lambda: loop.create_task(http.served.host.workers.run(lambda: worker.wait(HANGS_AFTER), 2000))
+            lambda: loop.create_task(http.served.state.workers.run(lambda: worker.wait(HANGS_AFTER), 2000))
         )
         yield Place(http, LONG_TEXT, wait_for(http, lambda each: each.stream is None), worker.set)
         worker.set()
@@ -135,7 +135,7 @@ def test_htp_3_whoever_leaves_anywhere_is_freed(
         it.wait()
         n_before = len(it.others)
         leave(connection)
-        served.wait_until(lambda: len(served.host.requests) == n_before, "gone")
+        served.wait_until(lambda: len(served.state.requests) == n_before, "gone")
         it.release()
         for other in it.others:
             assert send_on(other, b"", 1).status == 200
@@ -187,7 +187,7 @@ def stalled(http: HttpServed, **fields: Any) -> socket.socket:
     seen: list[int] = []
 
     def has_come_to_rest() -> bool:
-        requests = list(http.served.host.requests)
+        requests = list(http.served.state.requests)
         is_paused = bool(requests) and all(each.stream is not None and each.stream.is_paused for each in requests)
         seen.append(sum(each.n_output_tokens for each in requests) if is_paused else -1)
         return len(seen) > 30 and seen[-1] > 0 and len(set(seen[-30:])) == 1
@@ -199,10 +199,10 @@ def stalled(http: HttpServed, **fields: Any) -> socket.socket:
 @pytest.mark.long
 def test_htp_4_a_reader_that_stops_is_paused_then_ended(slow: HttpServed) -> None:
     with stalled(slow, max_tokens=8000) as connection:
-        (request,) = list(slow.served.host.requests)
+        (request,) = list(slow.served.state.requests)
         assert request.n_output_tokens < 8000
         slow.served.jump(200)
-        assert len(slow.served.host.requests) == 1
+        assert len(slow.served.state.requests) == 1
         slow.served.jump(101)
         slow.wait_for_rest()
         assert slow.served.metric("imp_errors_total", code="RESOURCE_EXHAUSTED", reason="SLOW_CLIENT") == 1
@@ -237,7 +237,7 @@ def test_htp_4_a_slow_reader_loses_nothing(slow: HttpServed) -> None:
     for line in found.split(b"\n"):
         if line.startswith(b"data: {"):
             ids += [token for choice in json.loads(line[6:])["choices"] for token in choice["token_ids"]]
-    n_tokens = slow.served.host.model.n_tokens
+    n_tokens = slow.served.state.model.n_tokens
     assert ids == [(301 + i) % n_tokens for i in range(1500)]
 
 
@@ -248,7 +248,7 @@ def test_htp_4_readers_that_do_not_read_hold_little() -> None:
         connections = [http.socket(receive_buffer=SMALL) for _ in range(6)]
         for connection in connections:
             connection.sendall(completion([300], stream=True, logprobs=20, max_tokens=8000))
-        requests = http.served.host.requests
+        requests = http.served.state.requests
 
         def are_paused() -> bool:
             return len(requests) == 6 and all(each.stream is not None and each.stream.is_paused for each in requests)

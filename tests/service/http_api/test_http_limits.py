@@ -141,7 +141,7 @@ def http() -> Iterator[HttpServed]:
 
 
 def test_htp_13_every_path_with_a_body_has_a_method_and_every_input_of_it_a_limit(http: HttpServed) -> None:
-    routes = make_routes(http.served.host, Probes(http.served.host)).all
+    routes = make_routes(http.served.state, Probes(http.served.state)).all
     assert {route.path for route in routes if route.has_body} == set(TWINS)
     methods = {method.name for service in (INFERENCE, TOKENIZER, MODEL) for method in service.methods}
     assert {twin.method for twins in TWINS.values() for twin in twins} == methods - WITHOUT_PATH
@@ -182,7 +182,7 @@ def test_htp_13_a_path_waits_for_no_more_text_than_its_method(
     """The workers have as much text as they may."""
     if path in UNREAD:
         return  # nothing is read there, so nothing waits
-    workers = http.served.host.workers
+    workers = http.served.state.workers
     value = [5] * 1000 if kind == "ids" else LONG[:2000]
     http.served.run(_set(workers, workers._max_bytes))
     try:
@@ -197,7 +197,7 @@ async def _set(workers: Any, n_bytes: int) -> None:
 
 
 def longest(http: HttpServed) -> int:
-    tokenizer = http.served.host.model.tokenizer
+    tokenizer = http.served.state.model.tokenizer
     plain = sorted(set(range(2047)) - tokenizer.special_ids)
     return max(plain, key=lambda token: len(tokenizer.token_bytes(token)))
 
@@ -229,13 +229,13 @@ def test_htp_13_the_prompts_of_a_completion_have_one_limit_together(http: HttpSe
 
 
 def unread(http: HttpServed) -> int:
-    return http.served.host.sending.n_bytes
+    return http.served.state.sending.n_bytes
 
 
 def test_htp_13_replies_that_nobody_reads_take_no_more_than_the_plan_has() -> None:
     # The replies are larger than what the system takes for a connection.
     with serve_http("http.head_timeout=10m") as http:
-        most = one_way_bytes(http.served.host.settings.limits)
+        most = one_way_bytes(http.served.state.settings.limits)
         ids = [longest(http)] * 250_000
         body = json.dumps({"tokens": ids}).encode()
         form = ("Content-Type: application/json", f"Content-Length: {len(body)}")
@@ -259,7 +259,7 @@ def test_htp_13_replies_that_nobody_reads_take_no_more_than_the_plan_has() -> No
 
 def test_htp_13_rpc_35_replies_of_grpc_that_nobody_reads_count_too() -> None:
     with serve_http("limits.max_message_bytes=1MiB") as http, ExitStack() as connections:
-        most, twin = one_way_bytes(http.served.host.settings.limits), TWINS["/detokenize"][0]
+        most, twin = one_way_bytes(http.served.state.settings.limits), TWINS["/detokenize"][0]
         ids = [longest(http)] * 30_000
         descriptor = TOKENIZER.methods_by_name["Detokenize"]
         content = GetMessageClass(descriptor.input_type)(**twin.asks["ids"][1](ids)).SerializeToString()
@@ -267,7 +267,7 @@ def test_htp_13_rpc_35_replies_of_grpc_that_nobody_reads_count_too() -> None:
         assert len(message) < 65535  # the window of a connection that has just begun
         begin = frame(HEADERS, fields(*call_fields(f"/{TOKENIZER.full_name}/Detokenize")), flags=END_HEADERS, stream=1)
         pieces = [frame(DATA, message[i : i + 16384], stream=1) for i in range(0, len(message), 16384)]
-        n_bytes = 2 * len(http.served.host.model.tokenizer.decode_bytes(ids))
+        n_bytes = 2 * len(http.served.state.model.tokenizer.decode_bytes(ids))
         address = http.served.address
         kept = [connections.enter_context(raw_connection(address)) for _ in range(2 * most // n_bytes)]
         for connection in kept:

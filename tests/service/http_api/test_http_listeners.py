@@ -14,9 +14,9 @@ import pytest
 from imp_service.config import read_settings
 from imp_service.config.address import Address
 from imp_service.http_api.server import HttpServer
-from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 from support.listening import listening_addresses
 from support.loop_thread import loop_thread
 from support.name_spaces import name_space
@@ -86,21 +86,21 @@ def loading(import_delay: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[tu
     loop = loop_thread()
     config = read_settings(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
 
-    async def bind() -> tuple[Host, HttpServer]:
-        host = Host(config, clock=loop.clock, wall=loop.clock.wall)
-        server = HttpServer(host, Access(host))
-        server.bind(checked_addresses(config.settings.listen, host.telemetry.log))
-        return host, server
+    async def bind() -> tuple[ServerState, HttpServer]:
+        state = ServerState(config, clock=loop.clock, wall=loop.clock.wall)
+        server = HttpServer(state, Access(state))
+        server.bind(checked_addresses(config.settings.listen, state.telemetry.log))
+        return state, server
 
     async def adopt() -> None:
-        host.adopt(await asyncio.to_thread(built_in().make, config, loop.clock))
+        state.adopt(await asyncio.to_thread(built_in().make, config, loop.clock))
 
-    host, server = loop.run(bind())
+    state, server = loop.run(bind())
     try:
         yield server, lambda: loop.run(adopt())
     finally:
         loop.run(server.stop(0))
-        loop.call(host.close)
+        loop.call(state.close)
 
 
 def ask(address: str, request: bytes) -> socket.socket:

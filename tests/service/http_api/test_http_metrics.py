@@ -177,5 +177,5 @@ def test_obs_7_neither_tls_nor_tokens_nor_a_drain_keep_a_scraper_away(tmp_path: 
     ) as it:
         it.is_checked = False  # the test drains it
         assert ask(it).startswith(b"HTTP/1.1 200 ")
-        it.call(it.host.drain.begin)
+        it.call(it.state.drain.begin)
         assert ask(it).startswith(b"HTTP/1.1 200 ")

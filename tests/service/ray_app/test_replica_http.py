@@ -208,20 +208,20 @@ def test_gwy_7_a_large_body_is_refused() -> None:
 def test_gwy_7_a_client_that_leaves_frees_its_sequence(replica: AsgiReplica, stream: bool) -> None:
     """Ray cancels the task of the request."""
     body = {"prompt": "the cat", "max_tokens": 480, "ignore_eos": True, "stream": stream, "n": 8}
-    host = replica.replica._host
+    state = replica.replica._state
 
     async def leave() -> None:
         call = AsgiCall("POST", COMPLETIONS, (json.dumps(body).encode(),))
         task = asyncio.ensure_future(replica.replica.http.answer(call.scope, call.receive, call.send))
-        while not any(each.has_started for each in host.requests):
+        while not any(each.has_started for each in state.requests):
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert len(host.requests) == 0
+        assert len(state.requests) == 0
         assert not call.sent or call.sent[-1].get("more_body", True)
         async with asyncio.timeout(HANGS_AFTER):
-            while host.model.client.engine.stats().blocks_live:
+            while state.model.client.engine.stats().blocks_live:
                 await asyncio.sleep(0)
 
     loop_thread().run(leave())

@@ -43,13 +43,13 @@ class Fleet:
         running = self.begin("running")
         next(running)
         waiting = self.begin("waiting")
-        self.served.wait_until(lambda: self.served.host.utilization.snapshot().waiting == 1, "a second one waits")
+        self.served.wait_until(lambda: self.served.state.utilization.snapshot().waiting == 1, "a second one waits")
         return running, waiting
 
     def profile(self, request: pb.ProfileRequest, **call: Any) -> Any:
         """Starts a profile and waits until the engine records it."""
         profile = self.admin.Profile(request, **call)
-        client = self.served.host.model.client
+        client = self.served.state.model.client
         self.served.wait_until(lambda: any(ticket != UNASKED for ticket in client._handlers), "a profile is recorded")
         return profile
 
@@ -96,21 +96,21 @@ def test_rpc_31_abort_names_some_or_all(fleet: Fleet) -> None:
 
 def test_rpc_31_the_list_shows_requests_without_their_text(fleet: Fleet) -> None:
     running, waiting = fleet.begin_two()
-    requests = fleet.served.host.requests
+    requests = fleet.served.state.requests
     fleet.served.wait_until(lambda: any(each.n_output_tokens for each in requests), "one has an output")
     first, second = fleet.listed()
     assert (first.request_id, first.running, second.request_id, second.running) == ("running", True, "waiting", False)
-    n_prompt = len(fleet.served.host.model.tokenizer.encode(CANARY, add_special_tokens=True))
+    n_prompt = len(fleet.served.state.model.tokenizer.encode(CANARY, add_special_tokens=True))
     assert first.prompt_tokens == second.prompt_tokens == n_prompt
     assert first.output_tokens >= 1 and second.output_tokens == 0
     assert first.peer.startswith("ipv4:127.0.0.1:")
-    age = fleet.served.host.wall() - first.admit_time.ToNanoseconds() / 1e9
+    age = fleet.served.state.wall() - first.admit_time.ToNanoseconds() / 1e9
     assert 0 <= age < 3600
     assert first.admit_time.ToNanoseconds() <= second.admit_time.ToNanoseconds()
     text = f"{first}{second}"
     assert [word for word in CANARY.split() if word in text] == []
     running.cancel(), waiting.cancel()
-    fleet.served.wait_until(lambda: not len(fleet.served.host.requests), "no request is left")
+    fleet.served.wait_until(lambda: not len(fleet.served.state.requests), "no request is left")
     fleet.served.wait_for_rest()
 
 
@@ -147,7 +147,7 @@ def test_obs_4_profile_yields_a_loadable_trace_of_the_steps_asked_for() -> None:
             target=lambda: found.extend(piece.data for piece in admin.Profile(pb.ProfileRequest(steps=25)))
         )
         recorder.start()
-        served.wait_until(lambda: len(served.host.calls._others) == 1, "the profile is asked for")
+        served.wait_until(lambda: len(served.state.calls._others) == 1, "the profile is asked for")
         while recorder.is_alive():
             list(served.inference.Generate(ask("Once upon a time", 30)))
         recorder.join()
@@ -185,7 +185,7 @@ def test_obs_4_a_profile_is_there_before_its_callers_deadline(fleet: Fleet) -> N
 def test_obs_4_r20_a_profile_that_its_caller_cancels_ends_and_leaves_the_next_one_alone(fleet: Fleet) -> None:
     first = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=Duration(seconds=100)))
     first.cancel()
-    client = fleet.served.host.model.client
+    client = fleet.served.state.model.client
     fleet.served.wait_until(lambda: all(ticket == UNASKED for ticket in client._handlers), "the engine has ended it")
     second = fleet.profile(pb.ProfileRequest(steps=1000, time_limit=Duration(seconds=300)))
     fleet.served.jump(150)  # beyond the time limit of the first one
@@ -214,17 +214,17 @@ def test_profile_can_be_switched_off() -> None:
 def test_r20_calls_of_an_operator_are_left_midway(fleet: Fleet) -> None:
     """A cancelled profile of an idle engine ends. A drain goes on after its caller cancels."""
     profile = fleet.admin.Profile(pb.ProfileRequest(steps=1000))
-    fleet.served.wait_until(lambda: len(fleet.served.host.calls._others) == 1, "the profile is asked for")
+    fleet.served.wait_until(lambda: len(fleet.served.state.calls._others) == 1, "the profile is asked for")
     profile.cancel()
     stream = fleet.begin("running")
     next(stream)
     drain = fleet.admin.Drain(pb.DrainRequest())
     assert next(drain).drained is False
     drain.cancel()
-    fleet.served.wait_until(lambda: not fleet.served.host.calls._others, "both are gone")
-    assert fleet.served.host.utilization.snapshot().is_draining
+    fleet.served.wait_until(lambda: not fleet.served.state.calls._others, "both are gone")
+    assert fleet.served.state.utilization.snapshot().is_draining
     stream.cancel()
-    fleet.served.wait_until(lambda: fleet.served.host.drain.is_drained, "the drain is over")
+    fleet.served.wait_until(lambda: fleet.served.state.drain.is_drained, "the drain is over")
 
 
 def test_lif_6_drain_tells_the_load_until_it_is_drained_and_resume_takes_work_again(fleet: Fleet) -> None:
@@ -233,14 +233,14 @@ def test_lif_6_drain_tells_the_load_until_it_is_drained_and_resume_takes_work_ag
     drain = fleet.admin.Drain(pb.DrainRequest())
     first = next(drain)
     assert (first.drained, first.load.running, first.load.draining) == (False, 1, True)
-    fleet.served.wait_until(lambda: fleet.served.host.lifecycle.phase.value == "draining", "no work is taken")
+    fleet.served.wait_until(lambda: fleet.served.state.lifecycle.phase.value == "draining", "no work is taken")
     assert failed(lambda: list(fleet.served.inference.Generate(ask([1], 1)))).reason == "DRAINING"
     stream.cancel()
     last = list(drain)[-1]
     assert (last.drained, last.load.draining) == (True, True)
     fleet.admin.Resume(pb.ResumeRequest())
     assert tokens_of(list(fleet.served.inference.Generate(ask([400], 3)))) == [401, 402, 403]
-    assert not fleet.served.host.utilization.snapshot().is_draining
+    assert not fleet.served.state.utilization.snapshot().is_draining
 
 
 def test_lif_6_resume_ends_a_drain_that_is_under_way(fleet: Fleet) -> None:

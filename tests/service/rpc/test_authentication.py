@@ -173,7 +173,7 @@ def test_n09_w24_a_token_speaks_for_its_tenants_only(
 
 
 def test_a_refused_call_names_itself_in_its_trailers_and_is_recorded_once(data: grpc.Channel, served: Served) -> None:
-    handled = served.host.telemetry.metrics.grpc_handled
+    handled = served.state.telemetry.metrics.grpc_handled
 
     def count() -> float:
         return handled.labels("server_stream", INFERENCE, "Generate", "UNAUTHENTICATED")._value.get()

@@ -37,14 +37,14 @@ def channel(served: Served) -> Iterator[grpc.Channel]:
 def endings(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[CallFacts]:
     """Collects the endings of all later calls, in order."""
     told: list[CallFacts] = []
-    begin = served.host.telemetry.call
+    begin = served.state.telemetry.call
 
     def call(*arguments: Any, **named: Any) -> Any:
         record = begin(*arguments, **named)
         record.endings = (*record.endings, lambda facts: told.append(dataclasses.replace(facts)))
         return record
 
-    monkeypatch.setattr(served.host.telemetry, "call", call)
+    monkeypatch.setattr(served.state.telemetry, "call", call)
     return told
 
 
@@ -99,11 +99,11 @@ def test_rpc_11_identity_is_initial_where_a_call_is_admitted_and_trailing_where_
     ):
         admitted = call(channel, method, content)
         assert admitted.code == "OK" and admitted.replies
-        assert admitted.initial == {"imp-request-id": "mine", "imp-instance-id": served.host.instance_id}
+        assert admitted.initial == {"imp-request-id": "mine", "imp-instance-id": served.state.instance_id}
         assert not {"imp-request-id", "imp-instance-id"} & set(admitted.trailing)
         refused = call(channel, method, b"")
         assert refused.code == "INVALID_ARGUMENT" and refused.initial == {}
-        assert refused.trailing["imp-instance-id"] == served.host.instance_id
+        assert refused.trailing["imp-instance-id"] == served.state.instance_id
         assert refused.trailing["imp-request-id"]
 
 
@@ -112,10 +112,10 @@ def test_the_checks_come_in_their_order(endings: list[CallFacts], channel: grpc.
     bad_key = (("imp-priority", "high"),)
     assert call(channel, GENERATE, b"\xff", bad_key).details.paths == ["imp-priority"]
     assert call(channel, GENERATE, b"\xff").details.paths == ["request"]
-    served.call(lambda: served.host.drain.begin(0))
-    served.run(served.host.drain.wait())
+    served.call(lambda: served.state.drain.begin(0))
+    served.run(served.state.drain.wait())
     assert call(channel, GENERATE, b"\xff", bad_key).reason == "DRAINING"
-    served.call(served.host.drain.resume)
+    served.call(served.state.drain.resume)
     assert call(channel, GENERATE, b"\xff", bad_key).reason == "FIELD_INVALID"
     assert [facts.reason for facts in endings] == ["FIELD_INVALID", "FIELD_INVALID", "DRAINING", "FIELD_INVALID"]
 
@@ -156,7 +156,7 @@ def test_a_caller_who_leaves_or_is_late_ends_the_call_once(
             next(stream)
     served.wait_until(lambda: len(endings) == 1, "the call's record ended")
     assert (endings[0].code, endings[0].reason) == (code, "")
-    assert served.host.calls.n_requests == 0
+    assert served.state.calls.n_requests == 0
 
 
 def test_a_call_can_be_ended_from_outside_whatever_it_waits_for(
@@ -174,8 +174,8 @@ def test_a_call_can_be_ended_from_outside_whatever_it_waits_for(
     over = threading.Event()
     silent = channel.stream_stream(f"/{INFERENCE}/DecodeStream")(_nothing_until(over), timeout=HANGS_AFTER)
     list(stream)
-    served.wait_until(lambda: entered.is_set() and served.host.calls.n_requests == 1, "one stream waits")
-    served.run(served.host.calls.end_requests(Refusal("STALLED", "no progress"), within=5))
+    served.wait_until(lambda: entered.is_set() and served.state.calls.n_requests == 1, "one stream waits")
+    served.run(served.state.calls.end_requests(Refusal("STALLED", "no progress"), within=5))
     with pytest.raises(grpc.RpcError) as ended:
         next(silent)
     assert ended.value.code() is grpc.StatusCode.INTERNAL and "no progress" in (ended.value.details() or "")

@@ -59,7 +59,7 @@ class Stream:
             self._wait_until_made(reader_is_busy)
 
     def _wait_until_made(self, reader_is_busy: bool) -> None:
-        requests = self.served.host.requests
+        requests = self.served.state.requests
 
         def is_made() -> bool:
             running = [each.stream for each in requests if each.n_output_tokens == self._n_made]

@@ -198,7 +198,7 @@ def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
 
     async def drive() -> list[int]:
         taken = []
-        stream = asyncio.ensure_future(DecodeStream(served.host, cast(GrpcCall, call)).answer(requests()))
+        stream = asyncio.ensure_future(DecodeStream(served.state, cast(GrpcCall, call)).answer(requests()))
         for _ in range(3):
             await settle()
             taken.append(n_taken)
@@ -228,7 +228,7 @@ def test_s27_a_client_that_sends_and_does_not_read_is_held_back(calls: SessionCa
     stream = calls.stub.DecodeStream(requests(), timeout=HANGS_AFTER)
     assert next(stream).prefill.output.position == len(PROMPT)
     first = next(stream)
-    assert len(first.step.results[0].output.logits) == 4 * calls.served.host.model.vocab_size
+    assert len(first.step.results[0].output.logits) == 4 * calls.served.state.model.vocab_size
     # Each of the steps sent ahead repeats the first exactly.
     assert [next(stream).SerializeToString() for _ in range(20)] == [first.SerializeToString()] * 20
     stream.cancel()

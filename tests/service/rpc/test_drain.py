@@ -80,7 +80,7 @@ def hung_stream(served: Served, gate: Gate) -> tuple[Any, list[pb.GenerateRespon
 
 
 def begin(served: Served, grace: float | None = None) -> None:
-    served.call(lambda: served.host.drain.begin(grace))
+    served.call(lambda: served.state.drain.begin(grace))
 
 
 def refused_with(served: Served) -> tuple[str, str, int | None]:
@@ -105,21 +105,21 @@ TOKENIZE = "/imp.v1.TokenizerService/Tokenize"
 def test_lif_5_l03_calls_are_taken_for_the_delay_then_refused_while_streams_go_on(served: Served, gate: Gate) -> None:
     stream, messages = hung_stream(served, gate)
     begin(served)
-    assert served.host.lifecycle.phase is Phase.LEAVING
+    assert served.state.lifecycle.phase is Phase.LEAVING
     with served.connection() as channel:
         assert call(channel, TOKENIZE).reason == "FIELD_INVALID"
         served.jump(10)
-        served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+        served.wait_until(lambda: served.state.lifecycle.phase is Phase.DRAINING, "draining")
         assert refused_with(served) == DRAINING
         for method in (f"/{INFERENCE}/Prefill", f"/{INFERENCE}/DecodeStep", TOKENIZE):
             ended = call(channel, method)
             assert (ended.code, ended.reason) == DRAINING[:2], method
-    assert not served.host.drain.is_drained
+    assert not served.state.drain.is_drained
     gate.open()
     messages += list(stream)
     assert tokens_of(messages) == list(range(301, 321))
     assert stream.code() is grpc.StatusCode.OK
-    served.wait_until(lambda: served.host.drain.is_drained, "drained")
+    served.wait_until(lambda: served.state.drain.is_drained, "drained")
 
 
 @pytest.mark.parametrize("timeout", [None, HANGS_AFTER])
@@ -130,7 +130,7 @@ def test_lif_5_w29_a_client_that_retries_learns_that_its_server_drains(
     hung_stream(served, gate)
     begin(served)
     served.jump(10)
-    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    served.wait_until(lambda: served.state.lifecycle.phase is Phase.DRAINING, "draining")
     with imp_service.connect(served.address) as model, pytest.raises(Error) as refused:
         model.generate([300], max_tokens=1, timeout=timeout).result()
     assert refused.value.reason == "DRAINING"
@@ -145,26 +145,26 @@ def test_l04_streams_that_outlast_the_grace_are_cut_with_what_they_have_sent(ser
     stream, messages = hung_stream(served, gate)
     begin(served)
     served.jump(10)
-    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    served.wait_until(lambda: served.state.lifecycle.phase is Phase.DRAINING, "draining")
     served.jump(30)
     assert cut_short(stream, messages) == {"tokens_emitted": "10"}
     assert tokens_of(messages) == list(range(301, 311))
-    served.wait_until(lambda: served.host.drain.is_drained, "drained")
+    served.wait_until(lambda: served.state.drain.is_drained, "drained")
     gate.open()
     served.wait_for_rest()
 
 
 def test_lif_6_l05_a_drain_is_taken_back(served: Served) -> None:
-    served.call(served.host.drain.resume)
-    assert served.host.lifecycle.phase is Phase.SERVING
+    served.call(served.state.drain.resume)
+    assert served.state.lifecycle.phase is Phase.SERVING
     for jump in (0, 10):
         begin(served)
         served.jump(jump)
-        served.call(served.host.drain.resume)
-        assert served.host.lifecycle.phase is Phase.SERVING
+        served.call(served.state.drain.resume)
+        assert served.state.lifecycle.phase is Phase.SERVING
         served.jump(60)
         assert refused_with(served)[0] == "OK"
-    assert not served.host.drain.is_drained
+    assert not served.state.drain.is_drained
 
 
 def test_l05_a_second_drain_joins_the_first_and_can_only_shorten_it(served: Served, gate: Gate) -> None:
@@ -172,7 +172,7 @@ def test_l05_a_second_drain_joins_the_first_and_can_only_shorten_it(served: Serv
     begin(served)
     begin(served, grace=3600)
     served.jump(10)
-    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    served.wait_until(lambda: served.state.lifecycle.phase is Phase.DRAINING, "draining")
     begin(served, grace=5)
     served.jump(5)
     assert cut_short(stream, messages) == {"tokens_emitted": "10"}
@@ -185,7 +185,7 @@ def test_l05_a_second_drain_does_not_lengthen_the_first(served: Served, gate: Ga
     begin(served, grace=20)
     begin(served, grace=3600)
     served.jump(10)
-    served.wait_until(lambda: served.host.lifecycle.phase is Phase.DRAINING, "draining")
+    served.wait_until(lambda: served.state.lifecycle.phase is Phase.DRAINING, "draining")
     begin(served, grace=3600)
     served.jump(20)
     assert cut_short(stream, messages) == {"tokens_emitted": "10"}
@@ -193,9 +193,9 @@ def test_l05_a_second_drain_does_not_lengthen_the_first(served: Served, gate: Ga
 
 
 def test_l05_a_final_drain_is_not_taken_back(served: Served) -> None:
-    served.call(lambda: served.host.drain.begin(is_final=True))
+    served.call(lambda: served.state.drain.begin(is_final=True))
     with pytest.raises(Refusal, match="DRAINING"):
-        served.call(served.host.drain.resume)
+        served.call(served.state.drain.resume)
 
 
 def test_lif_5_idle_sessions_and_watchers_do_not_hold_a_drain(served: Served) -> None:
@@ -208,7 +208,7 @@ def test_lif_5_idle_sessions_and_watchers_do_not_hold_a_drain(served: Served) ->
         next(watcher)
         begin(served, grace=3600)
         served.jump(10)
-        served.wait_until(lambda: served.host.drain.is_drained, "drained")
+        served.wait_until(lambda: served.state.drain.is_drained, "drained")
 
 
 @pytest.mark.long
@@ -224,13 +224,13 @@ def test_lif_5_l03_every_stream_of_a_drain_under_load_ends_with_finished_or_drai
             for _ in range(n_messages):
                 next(first)
             begin(served, grace)
-            served.run(served.host.drain.wait())
+            served.run(served.state.drain.wait())
             for runner in runners:
                 runner.join(HANGS_AFTER)
                 assert not runner.is_alive()
             _read(first, endings)
             served.wait_for_rest()
-            served.call(served.host.drain.resume)
+            served.call(served.state.drain.resume)
     assert endings <= {"OK", "DRAINING"} and "DRAINING" in endings
 
 

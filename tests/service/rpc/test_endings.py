@@ -59,7 +59,7 @@ def hurry_who_stops_reading(request: GenerationRequest, *arguments: Any) -> Outb
 
 def drain(served: Served, grace: float) -> None:
     """Drains the server with `grace`, then resumes it."""
-    drain = served.host.drain
+    drain = served.state.drain
     served.call(lambda: drain.begin(grace))
     served.wait_until(lambda: drain.is_drained, "drained")
     served.call(drain.resume)

@@ -173,7 +173,7 @@ def steps_of(served: Served, method: str, sampling: types_pb2.SamplingOptions, n
             ids.append(calls.step(first.session_id).token_id)
         calls.release(first.session_id)
         return ids
-    last = served.host.model.tokenizer.encode(" cat")[-1:]
+    last = served.state.model.tokenizer.encode(" cat")[-1:]
     first = calls.stub.Prefill(opened)
     one = pb.SessionStep(session_id=first.session_id, token_ids=last, sampling=sampling)
     more = pb.SessionStep(session_id=first.session_id)

@@ -48,7 +48,7 @@ def test_rpc_8_p26_r18_an_id_is_one_running_requests_and_free_again_after_it() -
     with held_up() as (served, held, _):
         stub = served.inference
         running = stub.Generate(ask([300], 2, request_id="mine"))
-        served.wait_until(lambda: len(served.host.requests) == 2, "both known")
+        served.wait_until(lambda: len(served.state.requests) == 2, "both known")
         with ThreadPoolExecutor(9) as pool:
             refusals = [failed(call) for call in [lambda: list(stub.Generate(ask([300], 2, request_id="mine")))] * 3]
             refusals += pool.map(lambda _: failed(lambda: in_one(served, ask([300], 2, request_id="mine"))), range(9))
@@ -57,9 +57,9 @@ def test_rpc_8_p26_r18_an_id_is_one_running_requests_and_free_again_after_it() -
             assert refusal.metadata == {"request_id": "mine"}
         # Other tenants' ids are separate.
         other = stub.Generate(ask([300], 2, request_id="mine"), metadata=(("imp-tenant", "b"),))
-        served.wait_until(lambda: len(served.host.requests) == 3, "three known")
+        served.wait_until(lambda: len(served.state.requests) == 3, "three known")
         running.cancel()
-        served.wait_until(lambda: len(served.host.requests) == 2, "the cancelled one gone")
+        served.wait_until(lambda: len(served.state.requests) == 2, "the cancelled one gone")
         again = stub.Generate(ask([301], 2, request_id="mine"))
         held.open(ALL_STEPS)
         assert result_of(list(other)).started.request_id == result_of(list(again)).started.request_id == "mine"
@@ -103,11 +103,11 @@ def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() ->
         # One tenant on two connections: another would get a place of its own in the queue.
         metadata = (("imp-tenant", "a"),)
         waiting = served.inference.Generate(ask([300], 2), metadata=metadata)
-        served.wait_until(lambda: len(served.host.requests) == 2, "one waits")
+        served.wait_until(lambda: len(served.state.requests) == 2, "one waits")
         refusal = failed(lambda: list(served.inference.Generate(ask([301], 2), metadata=metadata)))
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
         assert not any(key.startswith("imp-") for key in refusal.initial)
-        assert refusal.trailing["imp-instance-id"] == served.host.instance_id
+        assert refusal.trailing["imp-instance-id"] == served.state.instance_id
         assert refusal.trailing["imp-request-id"]
         assert (refusal.details.pushback_ms, refusal.details.retry_seconds) == (1000, 1.0)
         retrying = served.channel(("grpc.service_config", json.dumps(policy)))
@@ -115,12 +115,12 @@ def test_rpc_11_w29_a_refusal_has_no_initial_metadata_and_is_retried_unseen() ->
         served.wait_until(lambda: refused_so_far(served) >= 2, "refused twice")
         held.open(ALL_STEPS)
         assert result_of(list(stream)).output.ids == [303, 304]
-        assert dict(stream.initial_metadata())["imp-instance-id"] == served.host.instance_id
+        assert dict(stream.initial_metadata())["imp-instance-id"] == served.state.instance_id
         assert result_of(list(waiting)).output.ids == [301, 302]
 
 
 def refused_so_far(served: Served) -> float:
-    registry = served.host.telemetry.metrics.registry
+    registry = served.state.telemetry.metrics.registry
     return registry.get_sample_value("imp_requests_ended_total", {"outcome": "refused"}) or 0.0
 
 
@@ -153,10 +153,10 @@ def test_nothing_lossy_took_part_so_no_reply_says_so(served: Served) -> None:
 def test_sch_8_o02_a_full_queue_refuses_before_a_prompt_is_read(run: Any) -> None:
     with held_up("scheduler.max_running=1", "scheduler.max_waiting=2") as (served, _, __):
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(2)]
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 2, "two wait")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 2, "two wait")
         read: list[int] = []
-        work = served.host.workers.run
-        served.host.workers.run = lambda job, n_bytes: read.append(n_bytes) or work(job, n_bytes)  # type: ignore[method-assign, func-returns-value]
+        work = served.state.workers.run
+        served.state.workers.run = lambda job, n_bytes: read.append(n_bytes) or work(job, n_bytes)  # type: ignore[method-assign, func-returns-value]
         for prompt in (LONG_TEXT, [300] * 200):
             refusal = failed(lambda prompt=prompt: run(served, ask(prompt, 1)))
             assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
@@ -169,13 +169,13 @@ def test_sch_8_o09_retry_info_of_a_full_queue_is_the_estimated_wait() -> None:
     """One waiting request starts every 20 seconds: with two ahead the wait is 40. gRPC must not repeat."""
     with held_up("scheduler.max_running=1", "scheduler.max_waiting=2") as (served, _, __):
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(2)]
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 2, "two wait")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 2, "two wait")
         for _ in range(3):
-            served.call(lambda: served.host.admission.began(1, 2))
-            began = served.host.clock()
+            served.call(lambda: served.state.admission.began(1, 2))
+            began = served.state.clock()
             served.jump(20.0)
         refusal = failed(lambda: in_one(served, ask([300], 1)))
-        extra = served.host.clock() - began - 20
+        extra = served.state.clock() - began - 20
         assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting"})
         told = refusal.details.retry_seconds or 0
         assert 40 <= told <= 40 + 4 * extra
@@ -188,12 +188,12 @@ def test_o02_a_burst_of_long_prompts_holds_a_bounded_number_of_places() -> None:
     with serve("scheduler.max_waiting=3", model=scripted()) as served:
         release = threading.Event()
         served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(HANGS_AFTER), 2000))
+            lambda: served.thread.loop.create_task(served.state.workers.run(lambda: release.wait(HANGS_AFTER), 2000))
         )
         stub = served.inference
         calls = [stub.Generate(ask(LONG_TEXT, 1)) for _ in range(60)]
         served.wait_until(lambda: refused_so_far(served) == 57, "all but three refused")
-        assert served.call(lambda: served.host.admission.n_reading) == 3
+        assert served.call(lambda: served.state.admission.n_reading) == 3
         release.set()
         codes = [code_of(call) for call in calls]
         assert (codes.count("OK"), codes.count("RESOURCE_EXHAUSTED")) == (3, 57)
@@ -204,7 +204,7 @@ def test_o02_prompts_in_reading_are_bounded_in_bytes() -> None:
     with serve("scheduler.max_waiting_bytes=3KiB", model=scripted()) as served:
         release = threading.Event()
         served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: release.wait(HANGS_AFTER), 2000))
+            lambda: served.thread.loop.create_task(served.state.workers.run(lambda: release.wait(HANGS_AFTER), 2000))
         )
         refusal = failed(lambda: streamed(served, ask(LONG_TEXT, 1)))
         assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting_bytes"})
@@ -233,7 +233,7 @@ def test_o05_w29_a_client_that_retries_asks_once_for_what_can_never_fit() -> Non
         stub = inference_pb2_grpc.InferenceServiceStub(channel)
         refusal = failed(lambda: list(stub.Generate(ask([300] * 100, 150, num_sequences=8), timeout=HANGS_AFTER)))
         assert refusal.reason == "KV_FULL"
-        asked = served.host.telemetry.metrics.grpc_started.labels(
+        asked = served.state.telemetry.metrics.grpc_started.labels(
             "server_stream", "imp.v1.InferenceService", "Generate"
         )
         assert served.call(asked._value.get) == 1
@@ -243,20 +243,20 @@ def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
     """Admission sees one start every 20 seconds while three requests wait. Then no more start."""
     with held_up("scheduler.max_running=1") as (served, _, __):
         waiting = [served.inference.Generate(ask([300 + i], 1)) for i in range(3)]
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 3, "three wait")
-        began = served.host.clock()
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 3, "three wait")
+        began = served.state.clock()
         for _ in range(3):
-            served.call(lambda: served.host.admission.began(1, 3))
+            served.call(lambda: served.state.admission.began(1, 3))
             served.jump(20.0)
         refusal = failed(lambda: in_one(served, ask([300], 1), timeout=50))
         # The real time that the lines above took, which the clock counts too.
-        extra = served.host.clock() - began - 60
+        extra = served.state.clock() - began - 60
         assert (refusal.code, refusal.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
         assert refusal.metadata["bound"] == "deadline"
         assert 60_000 <= int(refusal.metadata["estimated_wait_ms"]) <= 60_000 + 3000 * extra
         assert 9 < (refusal.details.retry_seconds or 0) <= 10 + 4 * extra
         patient = served.inference.Generate(ask([310], 1), timeout=500)
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 4, "the patient one waits")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 4, "the patient one waits")
         assert len(waiting) == 3 and patient.is_active()
 
 
@@ -264,11 +264,11 @@ def test_o12_a_deadline_shorter_than_the_wait_is_refused_at_once() -> None:
 def test_o14_eight_sequences_count_as_eight(run: Any) -> None:
     with held_up("scheduler.max_running=8", "scheduler.max_waiting=10") as (served, _, __):
         eight = served.inference.Generate(ask([300], 1, num_sequences=8))
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 8, "eight wait")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 8, "eight wait")
         refusal = failed(lambda: run(served, ask([301], 1, num_sequences=3)))
         assert (refusal.reason, refusal.metadata) == ("QUEUE_FULL", {"bound": "scheduler.max_waiting"})
         two = served.inference.Generate(ask([301], 1, num_sequences=2))
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 10, "ten wait")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 10, "ten wait")
         assert eight.is_active() and two.is_active()
 
 
@@ -281,7 +281,7 @@ def test_rpc_30_o03_long_prompts_are_read_beside_a_running_stream() -> None:
         canary = served.model.canary
         pool = streams.enter_context(ThreadPoolExecutor(2))
         reading = [pool.submit(lambda: failed(lambda: streamed(served, ask(text, 1)))) for _ in range(2)]
-        served.wait_until(lambda: served.host.workers.n_bytes > 900_000, "one is read")
+        served.wait_until(lambda: served.state.workers.n_bytes > 900_000, "one is read")
         n_answered = 0
         while n_answered < 3:
             result = streamed(served, ask(canary.prompt_ids, 20))  # type: ignore[union-attr]
@@ -303,7 +303,7 @@ def test_a_short_prompt_whose_breakers_take_long_is_planned_beside_the_event_loo
         threads.append(threading.current_thread().name)
         return []
 
-    monkeypatch.setattr(served.host.model, "_tokens_with", found)
+    monkeypatch.setattr(served.state.model, "_tokens_with", found)
     request = ask([300], 2)
     request.sampling.dry.breakers.append("x")
     assert streamed(served, request).usage.output_tokens == 2

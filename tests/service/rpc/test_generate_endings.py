@@ -65,7 +65,7 @@ class Held:
         the(self.gate).wait()
 
     def wait_until(self, holds: Callable[[Any], bool], n: int = 1) -> None:
-        requests = self.served.host.requests
+        requests = self.served.state.requests
         self.served.wait_until(lambda: len(requests) == n and any(map(holds, requests)), "there")
 
 
@@ -74,7 +74,7 @@ def reading_its_prompt() -> Iterator[Held]:
     with serve(model=scripted()) as served:
         worker = threading.Event()
         blocked = served.thread.loop.call_soon_threadsafe(
-            lambda: served.thread.loop.create_task(served.host.workers.run(lambda: worker.wait(HANGS_AFTER), 2000))
+            lambda: served.thread.loop.create_task(served.state.workers.run(lambda: worker.wait(HANGS_AFTER), 2000))
         )
         assert not blocked.cancelled()
         yield Held(served, ask(LONG_TEXT, None), release=worker.set)
@@ -159,7 +159,7 @@ def end_by_deadline(stream: Any, _: Held) -> str:
 
 
 def end_by_abort(stream: Any, held: Held) -> str:
-    requests = held.served.host.requests
+    requests = held.served.state.requests
     assert held.served.call(lambda: requests.abort(["it"])) == ["it"]
     assert held.served.call(lambda: requests.abort(["it"])) == []
     return "OK"
@@ -182,7 +182,7 @@ def leave_at(place: str) -> None:
             next(stream)
         wait(held)
         stream.cancel()
-        held.served.wait_until(lambda: len(held.served.host.requests) <= len(held.streams), "gone")
+        held.served.wait_until(lambda: len(held.served.state.requests) <= len(held.streams), "gone")
         held.release()
         for other in held.streams:
             list(other)
@@ -214,7 +214,7 @@ def test_gen_16_gen_17_gen_18_r02_r03_r17_every_end_at_every_place(
             assert result.output.reason == "ABORTED" and stream.code() is grpc.StatusCode.OK
             assert result.usage.output_tokens == len(result.output.ids)
         else:
-            served.wait_until(lambda: "it" not in {each.request_id for each in served.host.requests}, "gone")
+            served.wait_until(lambda: "it" not in {each.request_id for each in served.state.requests}, "gone")
             held.release()
         for other in held.streams:
             list(other)

@@ -68,7 +68,7 @@ def stalled(served: Served, request: pb.GenerateRequest) -> tuple[Any, list[pb.G
 
     def has_come_to_rest() -> bool:
         """Reports whether the sequences are paused and the output has not grown for a while: all buffers are full."""
-        (request,) = [each for each in served.host.requests if each.request_id == name]
+        (request,) = [each for each in served.state.requests if each.request_id == name]
         seen.append(request.n_output_tokens if request.stream.is_paused else -1)
         return len(seen) > 30 and seen[-1] > 0 and len(set(seen[-30:])) == 1
 
@@ -78,7 +78,7 @@ def stalled(served: Served, request: pb.GenerateRequest) -> tuple[Any, list[pb.G
 
 def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served) -> None:
     stream, _ = stalled(served, chatty(300, N_LONG, request_id="stalled"))
-    (request,) = list(served.host.requests)
+    (request,) = list(served.state.requests)
     # Another request runs to its end meanwhile. Once all buffers are full, the paused one generates nothing and keeps
     # its output. A step may have been in progress when the pause was requested.
     n_made, n_before = served.call(lambda: request.n_output_tokens), -2
@@ -89,7 +89,7 @@ def test_sch_11_r08_w06_a_reader_that_stops_is_paused_then_ended(served: Served)
     assert n_made < N_LONG
     assert served.call(lambda: request.n_unread_messages) * 64 * 250 >= 8192
     served.jump(200)
-    assert served.call(lambda: len(served.host.requests)) == 1
+    assert served.call(lambda: len(served.state.requests)) == 1
     served.jump(100)
     served.wait_for_rest()
     refusal = failed(lambda: list(stream))
@@ -103,7 +103,7 @@ def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_reported(
     served.jump(200)
     messages += list(stream)
     result = result_of(messages)
-    assert result.output.ids == [(301 + i) % served.host.model.vocab_size for i in range(N_LONG)]
+    assert result.output.ids == [(301 + i) % served.state.model.vocab_size for i in range(N_LONG)]
     assert (result.output.reason, len(result.output.candidates)) == ("MAX_TOKENS", N_LONG)
     assert result.timings.blocked.ToNanoseconds() >= 200 * 10**9
     served.wait_for_rest()
@@ -115,7 +115,7 @@ def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
     request = chatty(300, N_LONG)
     request.output.max_chunk_tokens = 1
     stream, messages = stalled(served, request)
-    (running,) = list(served.host.requests)
+    (running,) = list(served.state.requests)
 
     def n_taken() -> int:
         """Returns the number of messages that the server's writer has taken, one per token."""
@@ -127,7 +127,7 @@ def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
         messages += [next(stream) for _ in range(300)]
         # Reading frees space for the writer only some time later. The clock does not advance until then.
         served.wait_until(lambda: n_taken() > n_before, "the reader is seen to read")  # noqa: B023
-    assert served.call(lambda: len(served.host.requests)) == 1 and len(messages) == 901
+    assert served.call(lambda: len(served.state.requests)) == 1 and len(messages) == 901
     stream.cancel()
     served.wait_for_rest()
 
@@ -193,7 +193,7 @@ def test_r07_gen_18_a_time_limit_ends_a_request_that_still_waits_with_started() 
         request = ask([300, 301], None)
         request.stop.time_limit.FromSeconds(5)
         waiting = served.inference.Generate(request)
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 1, "it waits")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 1, "it waits")
         served.jump(6)
         held.open(ALL_STEPS)
         result = result_of(list(waiting))
@@ -250,7 +250,7 @@ def test_r01_r04_gen_16_cancels_and_lost_connections_at_random_moments_leave_not
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, range(repeats(N_LEAVING))))
     served.wait_for_rest()
-    served.wait_until(lambda: len(served.host.requests) == 0, "none is known")
+    served.wait_until(lambda: len(served.state.requests) == 0, "none is known")
     assert streamed(served, ask([400], 3)).output.ids == [401, 402, 403]
 
 
@@ -323,7 +323,7 @@ def test_sch_11_a_stalled_reader_of_candidates_costs_what_slow_client_bytes_says
     try:
         gc.collect()
         assert sum(type(each) is Candidate for each in served.call(gc.get_objects)) == 0
-        (request,) = served.host.requests
+        (request,) = served.state.requests
         # The engine goes on for a few steps until it sees the pause.
         n_unread = request.stream._unread_bytes if request.stream else 0
         assert 4 * 1024 < n_unread < 48 * 1024
@@ -345,7 +345,7 @@ def test_sch_11_output_beyond_slow_client_bytes_is_delivered_to_who_reads(monkey
         """Sends a message, which takes until the sequences are paused or have ended."""
         nonlocal n_paused
         await write(call, message)
-        (request,) = small.host.requests
+        (request,) = small.state.requests
         while request.stream.is_open and not request.stream.is_paused:
             await asyncio.sleep(0)
         n_paused += request.stream.is_paused

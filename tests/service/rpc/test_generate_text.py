@@ -80,7 +80,7 @@ def test_txt_5_r11_what_waits_for_a_stop_string_is_delivered_at_the_end(
 def test_txt_1_txt_3_stop_tokens_are_named_and_only_kept_where_asked_for(run: object) -> None:
     table = [*spelled("hello"), 777, *spelled("!")]
     with serve(model=saying(table)) as served:
-        eos = served.host.model.eos_tokens[0]
+        eos = served.state.model.eos_tokens[0]
         for keeps in (False, True):
             request = ask(PROMPT, stop=types_pb2.StopOptions(token_ids=[777], include_match=keeps))
             result: Result = run(served, request)  # type: ignore[operator]
@@ -97,7 +97,7 @@ def test_txt_1_txt_3_stop_tokens_are_named_and_only_kept_where_asked_for(run: ob
 @BOTH
 def test_gen_7_txt_2_r21_an_end_at_the_first_token_is_a_result(run: object) -> None:
     with serve() as served:
-        eos = served.host.model.eos_tokens[0]
+        eos = served.state.model.eos_tokens[0]
     with serve(model=saying([eos])) as served:
         result: Result = run(served, ask(PROMPT))  # type: ignore[operator]
         assert (result.output.ids, result.output.text, result.chunks) == ([], "", [])
@@ -166,13 +166,13 @@ def test_txt_14_a_first_token_is_never_held_back_and_later_ones_no_longer_than_a
     """With a delay of 10 s and chunks of 1000 tokens the first token comes at once, the rest together at the end."""
     with gate() as held, serve(model=held.model()) as served:
         request = ask([HELD - 3], stop=stop(30), output=output(1000, 10_000))
-        began = served.host.clock()
+        began = served.state.clock()
         stream = served.inference.Generate(request, timeout=HANGS_AFTER)
         held.wait()
         # The engine stops after three tokens: only the rule for the first token sends a message now.
         assert next(stream).WhichOneof("event") == "started"
         first = next(stream).chunk.token_ids
-        assert served.host.clock() - began < 10
+        assert served.state.clock() - began < 10
         assert list(first) == [HELD - 2, HELD - 1, HELD][: len(first)] and len(first) >= 1
         held.open(ALL_STEPS)
         rest = [message.chunk.token_ids for message in stream if message.HasField("chunk")]

@@ -57,10 +57,10 @@ def test_rpc_20_lif_5_a_watcher_is_notified_of_each_change_and_liveness_of_none(
         stub = health_pb2_grpc.HealthStub(channel)
         ready, alive = (stub.Watch(HealthCheckRequest(service=name)) for name in ("", "liveness"))
         assert (next(ready).status, next(alive).status) == (SERVING, SERVING)
-        served.call(served.host.drain.begin)
+        served.call(served.state.drain.begin)
         assert next(ready).status == NOT_SERVING
         assert statuses(served) == {**dict.fromkeys(NAMES, NOT_SERVING), "liveness": SERVING}
-        served.call(served.host.drain.resume)
+        served.call(served.state.drain.resume)
         assert next(ready).status == SERVING
         served.call(lambda: served.server.health.set_alive(False))
         assert next(alive).status == NOT_SERVING
@@ -69,7 +69,7 @@ def test_rpc_20_lif_5_a_watcher_is_notified_of_each_change_and_liveness_of_none(
 
 def test_rpc_20_l02_the_watchdog_speaks_for_liveness(served: Served) -> None:
     for is_alive, expected in ((False, NOT_SERVING), (True, SERVING)):
-        served.call(lambda is_alive=is_alive: [tell(is_alive) for tell in served.host.watchdog._watchers])
+        served.call(lambda is_alive=is_alive: [tell(is_alive) for tell in served.state.watchdog._watchers])
         assert statuses(served, ("liveness", "")) == {"liveness": expected, "": SERVING}
 
 

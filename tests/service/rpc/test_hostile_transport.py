@@ -44,7 +44,7 @@ def channel(served: Served) -> Iterator[grpc.Channel]:
 
 
 def started(served: Served) -> float:
-    counter = served.host.telemetry.metrics.grpc_started
+    counter = served.state.telemetry.metrics.grpc_started
     return sum(counter.labels("server_stream", INFERENCE, "Generate")._value.get() for _ in (1,))
 
 
@@ -111,7 +111,7 @@ def test_rpc_32_w03_w11_w13_headers_that_are_no_call_never_reach_the_model(
     served: Served, channel: grpc.Channel, what: str
 ) -> None:
     """Each ends its own stream: with an error, or with the reply of a call where gRPC accepts the headers."""
-    admitted = served.host.telemetry.metrics.prompt_computed._value.get()
+    admitted = served.state.telemetry.metrics.prompt_computed._value.get()
     content = ask("Once", 1).SerializeToString()
     with raw_connection(served.address) as connection:
         compressed = 1 if what == "an unknown encoding" else 0
@@ -121,7 +121,7 @@ def test_rpc_32_w03_w11_w13_headers_that_are_no_call_never_reach_the_model(
             if kind in (GOAWAY, RST_STREAM) or (kind == HEADERS and stream == 1 and flags & END_STREAM):
                 break
     if what not in TAKEN_FOR_CALLS:
-        assert served.host.telemetry.metrics.prompt_computed._value.get() == admitted
+        assert served.state.telemetry.metrics.prompt_computed._value.get() == admitted
     assert call(channel, CHECK).code == "OK"
     served.wait_for_rest()
 
@@ -129,15 +129,15 @@ def test_rpc_32_w03_w11_w13_headers_that_are_no_call_never_reach_the_model(
 def test_rpc_32_w04_w08_floods_of_resets_and_pings_do_no_work_for_the_model(
     served: Served, channel: grpc.Channel
 ) -> None:
-    admitted = served.host.telemetry.metrics.prompt_computed._value.get()
+    admitted = served.state.telemetry.metrics.prompt_computed._value.get()
     with raw_connection(served.address) as connection:
         for i in range(N_RESETS):
             stream = 2 * i + 1
             connection.send(opening(stream, call_fields(GENERATE)), frame(RST_STREAM, b"\0\0\0\x08", stream=stream))
         connection.send(*[frame(PING, b"12345678")] * 2000, *[frame(SETTINGS)] * 2000)
         assert call(channel, CHECK).code == "OK"
-    assert served.host.telemetry.metrics.prompt_computed._value.get() == admitted
-    served.wait_until(lambda: served.host.calls.n_requests == 0, "nothing is left of them")
+    assert served.state.telemetry.metrics.prompt_computed._value.get() == admitted
+    served.wait_until(lambda: served.state.calls.n_requests == 0, "nothing is left of them")
 
 
 @pytest.mark.parametrize("n_messages", [0, 2])
@@ -151,7 +151,7 @@ def test_w13_a_unary_call_of_no_message_or_two_runs_no_handler_twice(
     with pytest.raises(grpc.RpcError) as ended:
         list(stream)
     assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    served.wait_until(lambda: served.host.calls.n_requests == 0, "nothing is left of it")
+    served.wait_until(lambda: served.state.calls.n_requests == 0, "nothing is left of it")
 
 
 def test_w10_w11_messages_and_what_they_inflate_to_have_one_limit(channel: grpc.Channel) -> None:
@@ -225,7 +225,7 @@ def test_rpc_28_a_running_stream_outlives_the_age_of_its_connection() -> None:
         with raw_connection(served.address) as aged:
             assert any(kind == GOAWAY for kind, _, _, _ in aged.frames())
         served.call(lambda: served.server.health.set_alive(False))
-        served.call(served.host.drain.begin)
+        served.call(served.state.drain.begin)
         assert next(watch) == b"\x08\x02"
 
 

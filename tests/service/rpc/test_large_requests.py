@@ -97,4 +97,4 @@ def test_p18_s15_a_prompt_beyond_the_context_is_refused_before_it_is_copied(serv
     assert (refused.code, refused.reason) == ("OUT_OF_RANGE", "CONTEXT_TOO_LONG")
     # The fields are still validated, and nothing more.
     assert sum(pieces) == 3 * MOST
-    assert len(served.host.sessions) == 0
+    assert len(served.state.sessions) == 0

@@ -33,9 +33,9 @@ from imp_service.pb import (
 )
 from imp_service.pb import model_pb2 as pb
 from imp_service.rpc.server import Server
-from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.utilization import UtilizationMeter
 from imp_service.telemetry.engine_numbers import EngineCollector
 from support import wire
@@ -82,7 +82,7 @@ def test_rpc_15_the_model_is_described_as_its_file_has_it(served: Served) -> Non
     assert info.parameters == sum(int(tensor.n_elements) for tensor in reader.tensors)
     assert info.weight_format == "q8_0"
     assert info.weights_sha256 == hashlib.sha256(demo_model_path().read_bytes()).hexdigest()
-    assert info.tokenizer_sha256 == served.host.model.tokenizer.sha256
+    assert info.tokenizer_sha256 == served.state.model.tokenizer.sha256
     assert info.max_context_tokens == keys["qwen3.context_length"]
     assert info.vocab_size == len(keys["tokenizer.ggml.tokens"])
     assert info.bos_token_id == keys["tokenizer.ggml.bos_token_id"]
@@ -121,12 +121,12 @@ def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
     if info.revision:  # the revision of the checkout of the build
         found = subprocess.run(["git", "cat-file", "-t", info.revision], cwd=ROOT, capture_output=True, check=False)
         assert found.stdout == b"commit\n"
-    assert info.instance_id == served.host.instance_id
-    assert info.start_time.ToMicroseconds() == round(served.host.started_at * 1e6)
+    assert info.instance_id == served.state.instance_id
+    assert info.start_time.ToMicroseconds() == round(served.state.started_at * 1e6)
     assert (info.device, info.threads) == ("cpu", 1)
     [name] = info.device_names
     assert any(isa in name for isa in _core.known_isas())
-    assert (info.kv_block_tokens, info.kv_blocks) == (16, served.host.model.core.n_blocks)
+    assert (info.kv_block_tokens, info.kv_blocks) == (16, served.state.model.core.n_blocks)
     assert (info.max_running, info.max_waiting) == (64, 256)
     assert info.api_revision == 8
     assert unset_fields(info) <= {"revision"}
@@ -134,15 +134,15 @@ def test_rpc_15_pkg_1_the_server_is_described_as_it_is(served: Served) -> None:
 
 def test_rpc_15_the_configuration_is_the_one_in_effect(served: Served) -> None:
     told = MessageToDict(stub_of(served).GetServerInfo(pb.GetServerInfoRequest()).config)
-    assert told == json.loads(as_json(served.host.config))
+    assert told == json.loads(as_json(served.state.config))
     assert (told["device.threads"], told["listen.health"]) == (1, None)
 
 
 def test_rpc_15_the_configuration_holds_no_secret(served: Served) -> None:
-    before = served.host.config
-    served.host.config = read_settings(None, ["tracing.endpoint=http://me:secret@127.0.0.1:4317"])
+    before = served.state.config
+    served.state.config = read_settings(None, ["tracing.endpoint=http://me:secret@127.0.0.1:4317"])
     info = stub_of(served).GetServerInfo(pb.GetServerInfoRequest())
-    served.host.config = before
+    served.state.config = before
     assert info.config["tracing.endpoint"] == "http://127.0.0.1:4317"
     assert b"secret" not in info.SerializeToString()
 
@@ -179,8 +179,8 @@ def test_rpc_16_the_load_and_the_metrics_say_the_same() -> None:
     families = EngineCollector(lambda: numbers, 16).collect()
     metrics = {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
     with serve() as served:
-        clock, wall = served.host.clock, served.host.wall
-        served.host.utilization = UtilizationMeter(lambda: numbers, lambda: True, clock=clock, wall=wall)
+        clock, wall = served.state.clock, served.state.wall
+        served.state.utilization = UtilizationMeter(lambda: numbers, lambda: True, clock=clock, wall=wall)
         load = stub_of(served).GetLoad(pb.GetLoadRequest()).load
         watched = next(stub_of(served).WatchLoad(pb.WatchLoadRequest())).load
         for found in (load, watched):
@@ -214,14 +214,14 @@ def test_rpc_16_a_watcher_is_notified_of_changes_once_an_interval() -> None:
 def test_rpc_40_before_the_model_is_loaded() -> None:
     thread = loop_thread()
 
-    async def start() -> tuple[Host, Server]:
+    async def start() -> tuple[ServerState, Server]:
         config = read_settings(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1"])
-        host = Host(config, clock=thread.clock, wall=thread.clock.wall)
-        server = Server(host, Access(host))
-        await server.start(checked_addresses(config.settings.listen, host.telemetry.log))
-        return host, server
+        state = ServerState(config, clock=thread.clock, wall=thread.clock.wall)
+        server = Server(state, Access(state))
+        await server.start(checked_addresses(config.settings.listen, state.telemetry.log))
+        return state, server
 
-    host, server = thread.run(start())
+    state, server = thread.run(start())
     with grpc.insecure_channel(server.addresses[0]) as channel:
         stub = model_pb2_grpc.ModelServiceStub(channel)
         info = stub.GetServerInfo(pb.GetServerInfoRequest())
@@ -235,7 +235,7 @@ def test_rpc_40_before_the_model_is_loaded() -> None:
 
     async def stop() -> None:
         await server.stop(0)
-        host.close()
+        state.close()
 
     thread.run(stop())
 
@@ -273,7 +273,7 @@ def test_m84_a_template_that_is_not_utf8_is_described(tmp_path: Path) -> None:
     with serve(f"model.path={path}") as served:
         info = stub_of(served).GetModelInfo(pb.GetModelInfoRequest())
         assert info.chat_template == LATIN.decode("utf-8", "replace")
-        assert served.host.model.tokenizer.archive(served.host.model.text.template_source)
+        assert served.state.model.tokenizer.archive(served.state.model.text.template_source)
 
 
 def test_m84_the_name_of_a_file_is_printable(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_mod_10_three_overrides_are_the_same_wherever_they_are_shown(capfd: pyte
     facts = {fact["name"]: fact for fact in inspected}
     with serve(*settings) as served:
         told = told_by_server(served)
-        loaded = {fact["name"]: fact for fact in served.host.model.core.facts}
+        loaded = {fact["name"]: fact for fact in served.state.model.core.facts}
     for name, value in OVERRIDES.items():
         quoted = f'"{value}"' if name == "kv_dtype" else value
         assert origins[f"model.overrides.{name} = {quoted}"] == "--set"
@@ -327,9 +327,9 @@ def test_cfg_6_the_server_tells_what_config_show_prints_less_secrets(capfd: pyte
     out = printed(capfd, "config", "show", "--json", *words)
     printed_settings = json.loads(out)
     with serve() as served:
-        before, served.host.config = served.host.config, read_settings(None, given)  # this config exports nothing
+        before, served.state.config = served.state.config, read_settings(None, given)  # this config exports nothing
         told = told_by_server(served)
-        served.host.config = before
+        served.state.config = before
         assert SECRET not in "\n".join(served.log_lines())
     # `imp config show` prints the user's own file, secrets included.
     assert SECRET in printed_settings["tracing.endpoint"]

@@ -27,7 +27,7 @@ def served() -> Iterator[Served]:
 
 
 def mask(served: Served, *tokens: int) -> bytes:
-    bits = bytearray(-(-served.host.model.vocab_size // 8))
+    bits = bytearray(-(-served.state.model.vocab_size // 8))
     for token in tokens:
         bits[token // 8] |= 1 << token % 8
     return bytes(bits)

@@ -39,7 +39,7 @@ def served() -> Iterator[Served]:
 
 def at_rest(served: Served) -> dict[str, float]:
     """Returns the samples after every call and every sequence has ended."""
-    served.wait_until(lambda: not served.host.calls.n_requests, "no request is left")
+    served.wait_until(lambda: not served.state.calls.n_requests, "no request is left")
     served.wait_for_rest()
     return scrape(served)
 
@@ -230,7 +230,7 @@ def test_obs_8_rpc_16_silence_is_reported_by_load_and_by_metrics(hung: Hung) -> 
     assert 0 < seconds(told.silence) < later < seconds(last.silence)
     hung.release()
     list(stream)
-    served.wait_until(lambda: served.host.utilization.snapshot().silence == 0, "silence is over")
+    served.wait_until(lambda: served.state.utilization.snapshot().silence == 0, "silence is over")
 
 
 def test_l02_lif_2_liveness_fails_while_the_engine_hangs_and_only_then(hung: Hung) -> None:
@@ -243,11 +243,11 @@ def test_l02_lif_2_liveness_fails_while_the_engine_hangs_and_only_then(hung: Hun
 
     assert (status("liveness"), status("")) == ("SERVING", "SERVING")
     stream = hung.hang()
-    served.wait_until(lambda: not served.host.watchdog.is_alive, "the watchdog sees it")
+    served.wait_until(lambda: not served.state.watchdog.is_alive, "the watchdog sees it")
     assert status("liveness") == "NOT_SERVING"
     hung.release()
     list(stream)
-    served.wait_until(lambda: served.host.watchdog.is_alive, "the watchdog sees it")
+    served.wait_until(lambda: served.state.watchdog.is_alive, "the watchdog sees it")
     assert status("liveness") == "SERVING"
 
 
@@ -255,11 +255,11 @@ def test_r16_a_lost_wake_up_ends_as_stalled(monkeypatch: pytest.MonkeyPatch) -> 
     with serve("watchdog.request_stall=60s", model=scripted()) as served, ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(GenerationStream, "_wake", lambda self: None)
         ended = threads.submit(lambda: failed(lambda: list(served.inference.Generate(ask([400], 5)))))
-        requests = served.host.requests
+        requests = served.state.requests
         served.wait_until(lambda: len(requests) == 1 and all(not each.is_open for each in requests), "it is made")
         # The watchdog first sees the stall, and then that its time limit has passed.
         for _ in range(2):
-            served.call(served.host.watchdog.check)
+            served.call(served.state.watchdog.check)
             served.jump(61)
         stalled = ended.result()
         assert (stalled.code, stalled.reason) == ("INTERNAL", "STALLED")

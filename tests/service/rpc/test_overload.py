@@ -34,7 +34,7 @@ def test_o11_an_operator_is_answered_while_ten_times_too_much_is_asked() -> None
         streams = [served.inference.Generate(ask([HELD - 1], 3, request_id="runs"))]
         held.wait()
         streams += [served.inference.Generate(ask([300 + i], 2, request_id=f"waits-{i}")) for i in range(4)]
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 4, "the queue is full")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 4, "the queue is full")
         for _ in range(45):
             assert failed(lambda: streamed(served, ask([400], 2))).reason == "QUEUE_FULL"
         channel = served.channel()
@@ -89,7 +89,7 @@ class Storm:
         self._due = [due for due in self._due if due > self._now]
         self._running += [self._stub.GenerateUnary.future(ONE) for _ in range(n_trying)]
         self.n_tried += n_trying
-        requests = self._served.host.requests
+        requests = self._served.state.requests
         self._served.wait_until(lambda: len(requests) == sum(not call.done() for call in self._running), "all judged")
         for call in [call for call in self._running if call.done()]:
             refusal = FailedCall(call.exception())
@@ -174,7 +174,7 @@ def steps_of_others(served: Served, held: Gate) -> int:
     held.wait()
     stub = served.inference
     others = [stub.Generate(ask([100 + i], N_TOKENS)) for i in range(N_OTHERS)]
-    served.wait_until(lambda: served.host.model.client.engine.stats().queued == N_OTHERS, "all wait")
+    served.wait_until(lambda: served.state.model.client.engine.stats().queued == N_OTHERS, "all wait")
     before = served.stats().n_steps
     held.open()
     assert result_of(list(first)).output.ids == [HELD + 1]
@@ -200,7 +200,7 @@ def test_f12_two_hundred_streams_of_which_fifty_are_not_read() -> None:
     with gate() as held, ExitStack() as stack, serve(*settings, model=held.model(**ENDLESS)) as served:
         alone = steps_of_others(served, held)
         stalled = list(stall(served, stack))
-        served.wait_until(lambda: all(each.stream.is_paused for each in served.host.requests), "all are paused")
+        served.wait_until(lambda: all(each.stream.is_paused for each in served.state.requests), "all are paused")
         beside = steps_of_others(served, held)
         assert beside * 0.95 <= alone
         for stream in stalled:

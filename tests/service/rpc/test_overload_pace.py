@@ -39,7 +39,7 @@ class Load:
             request = pb.GenerateUnaryRequest(request=ask([HELD] * n_prompt, n_tokens))
             self._calls.append(self._stub.GenerateUnary.future(request, metadata=self._metadata))
         self._calls[-1].cancel()
-        here = self._served.host.requests
+        here = self._served.state.requests
         self._served.wait_until(lambda: len(here) > sum(not call.done() for call in self._calls), "all judged")
 
     def reasons(self) -> set[str]:
@@ -52,11 +52,11 @@ class Load:
 
 def gaps_of_canary(served: Served, held: Gate, load: Load | None) -> list[int]:
     """Returns the steps between the canary's tokens, and to the end, over N_STEPS steps."""
-    client = served.host.model.client
+    client = served.state.model.client
 
     def n_tokens() -> int:
         client.dispatch()
-        return sum(each.n_output_tokens for each in served.host.requests if each.request_id == CANARY)
+        return sum(each.n_output_tokens for each in served.state.requests if each.request_id == CANARY)
 
     came, n_seen = [0], 0
     for step in range(1, N_STEPS + 1):

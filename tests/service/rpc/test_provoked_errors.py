@@ -21,11 +21,11 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
 from imp_service.rpc.server import Server
 from imp_service.rpc.statuses import LONGEST_PUSHBACK
-from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 from support.admin_calls import LISTENS
 from support.command_line import demo_with
 from support.error_rows import DocumentedRow, documented_rows
@@ -45,18 +45,18 @@ def without_model(*settings: str) -> Iterator[grpc.Channel]:
     """Starts a server whose model is never loaded."""
     thread = loop_thread()
 
-    async def start() -> tuple[Host, Server]:
+    async def start() -> tuple[ServerState, Server]:
         config = read_settings(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1", *settings])
-        host = Host(config, clock=thread.clock, wall=thread.clock.wall)
-        server = Server(host, Access(host))
-        await server.start(checked_addresses(config.settings.listen, host.telemetry.log))
-        return host, server
+        state = ServerState(config, clock=thread.clock, wall=thread.clock.wall)
+        server = Server(state, Access(state))
+        await server.start(checked_addresses(config.settings.listen, state.telemetry.log))
+        return state, server
 
     async def stop() -> None:
         await server.stop(0)
-        host.close()
+        state.close()
 
-    host, server = thread.run(start())
+    state, server = thread.run(start())
     try:
         with grpc.insecure_channel(server.addresses[0]) as channel:
             yield channel
@@ -224,7 +224,7 @@ class Provoker:
         streams = [served.inference.Generate(ask([GATE - 1], 2))]
         closed.wait()
         streams.append(served.inference.Generate(ask([5], 2)))
-        served.wait_until(lambda: served.host.model.client.engine.stats().queued == 1, "a second one waits")
+        served.wait_until(lambda: served.state.model.client.engine.stats().queued == 1, "a second one waits")
         call = failed(lambda: list(served.inference.Generate(ask([7], 2))))
         closed.open()
         assert [len(tokens_of(list(stream))) for stream in streams] == [2, 2]
@@ -253,9 +253,9 @@ class Provoker:
 
     def draining(self) -> Provoked:
         served = self.server()
-        served.call(lambda: served.host.lifecycle.become(Phase.DRAINING))
+        served.call(lambda: served.state.lifecycle.become(Phase.DRAINING))
         call = failed(lambda: list(served.inference.Generate(ask("a"))))
-        served.call(served.host.lifecycle.resume)
+        served.call(served.state.lifecycle.resume)
         return Provoked(call, lambda: tokens_of(list(served.inference.Generate(ask("a", 2)))))
 
     def non_finite(self) -> Provoked:
@@ -297,7 +297,7 @@ class Provoker:
         def read() -> Config:
             raise ConfigError("imp.conf:3:log.lever", "unknown key")
 
-        self.patch.setattr(served.host.reload, "_read", read)
+        self.patch.setattr(served.state.reload, "_read", read)
         return Provoked(failed(lambda: served.admin.Reload(admin_pb2.ReloadRequest())))
 
     def no_memory(self) -> Provoked:

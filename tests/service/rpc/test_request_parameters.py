@@ -63,7 +63,7 @@ def test_p13_a_seed_is_echoed_and_makes_the_same_again(served: Served, seed: int
 
 
 def test_p02_blanks_and_a_beginning_alone_are_prompts(served: Served) -> None:
-    bos = served.host.model.tokenizer.bos_id
+    bos = served.state.model.tokenizer.bos_id
     assert bos is not None  # narrows the type
     for prompt in (" ", "\n\n", [bos]):
         assert len(streamed(served, ask(prompt, 2)).output.ids) == 2
@@ -116,10 +116,10 @@ def longest_prompt(i: int) -> list[int]:
 
 def is_refused(served: Served, run: Any, n: int, output: types_pb2.OutputOptions) -> bool:
     """Applies the rule directly. The test above has seen the server apply it."""
-    model = served.host.model
-    request = read_generation(ask([5], 1, output=output), served.host.settings)
+    model = served.state.model
+    request = read_generation(ask([5], 1, output=output), served.state.settings)
     try:
-        check_generation_size(request, n, ServedModel.of(model, served.host.settings), is_unary=run is in_one)
+        check_generation_size(request, n, ServedModel.of(model, served.state.settings), is_unary=run is in_one)
     except FieldsInvalid:
         return True
     return False
@@ -139,7 +139,7 @@ LINKS = ["https://example.com/a?b=c", "file:///etc/passwd", "/etc/passwd", "data
 
 @pytest.mark.parametrize("text", LINKS)
 def test_p42_links_and_paths_are_text(served: Served, text: str) -> None:
-    ids = served.host.model.tokenizer.encode(text)
+    ids = served.state.model.tokenizer.encode(text)
     assert streamed(served, ask(text, 1)).started.prompt_tokens == len(ids)
     stop = types_pb2.StopOptions(max_tokens=1, strings=[text])
     assert streamed(served, pb.GenerateRequest(text=text, stop=stop)).started.prompt_tokens == len(ids)

@@ -98,9 +98,9 @@ def test_n10_obs_5_secrets_of_prompts_and_salts_appear_nowhere(log_format: str) 
         held.wait()
         try:
             streams += [served.inference.Generate(marked(request_id=f"r{i}")) for i in range(3)]
-            served.wait_until(lambda: len(served.host.requests) == 4, "all are known")
+            served.wait_until(lambda: len(served.state.requests) == 4, "all are known")
             pages = [page.SerializeToString() for page in status_pages(served)]
-            pages.append(served.call(served.host.telemetry.metrics.render))
+            pages.append(served.call(served.state.telemetry.metrics.render))
         finally:
             held.open(ALL_STEPS)
         for stream in streams:

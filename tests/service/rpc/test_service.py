@@ -96,7 +96,7 @@ def test_rpc_11_w29_grpcs_own_retry_sees_a_server_through_its_load() -> None:
         ' "maxBackoff": "1s", "backoffMultiplier": 10, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
     )
     with running(load) as it:
-        metrics = it.service.host.telemetry.metrics
+        metrics = it.service.state.telemetry.metrics
         refused = metrics.grpc_handled.labels("unary", INFERENCE, "GenerateUnary", "UNAVAILABLE")._value
         with grpc.insecure_channel(it.address, options=(("grpc.service_config", policy),)) as channel:
             stub = inference_pb2_grpc.InferenceServiceStub(channel)
@@ -150,7 +150,7 @@ def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_answered_so
         assert it.is_serving.wait(HANGS_AFTER)
         assert call(channel, GENERATE, content).code == "OK"
         it.stop()
-        it.thread.run(it.service.host.drain.wait())
+        it.thread.run(it.service.state.drain.wait())
         for _ in range(3):
             ended = call(channel, GENERATE, content)
             assert (ended.code, ended.reason) == ("UNAVAILABLE", "DRAINING")

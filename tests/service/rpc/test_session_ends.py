@@ -63,7 +63,7 @@ def test_ses_16_a_caller_sets_the_ttl_and_may_change_it(calls: SessionCalls) -> 
     assert calls.prefill([301], changed, ttl=seconds(400)).output.position == 11
     copy = calls.fork(brief).session_id
     calls.served.jump(101)
-    calls.served.wait_until(lambda: len(calls.served.host.sessions) == 2, "two have expired")
+    calls.served.wait_until(lambda: len(calls.served.state.sessions) == 2, "two have expired")
     assert reason(lambda: calls.step(brief)) == reason(lambda: calls.step(copy)) == "SESSION_EXPIRED"
     calls.served.jump(300)
     assert reason(lambda: calls.step(changed)) == "SESSION_EXPIRED"
@@ -116,7 +116,7 @@ def test_s14_ses_16_a_step_that_runs_keeps_its_session() -> None:
         running = threads.submit(calls.step, name, [HELD])
         held_up.wait()
         served.jump(TTL + 1)
-        assert len(served.host.sessions) == 1
+        assert len(served.state.sessions) == 1
         held_up.open()
         assert running.result().position == 3
         served.jump(TTL - 1)
@@ -140,7 +140,7 @@ def test_ses_17_s02_a_session_of_another_start_is_lost(calls: SessionCalls) -> N
             found = refusal(call)
             assert (found.reason, found.metadata) == (
                 "SESSION_LOST",
-                {"session_id": name, "instance_id": calls.served.host.instance_id},
+                {"session_id": name, "instance_id": calls.served.state.instance_id},
             )
         assert after.release(name) is False
         assert reason(lambda: after.step("chosen", position=10)) == "SESSION_NOT_FOUND"
@@ -165,7 +165,7 @@ def test_ses_18_s12_at_the_limit_opening_is_refused_and_the_ttl_frees_all(calls:
             assert found.retry_seconds == TTL  # until the first session expires
             n_full += 1
     assert (n_opened, n_full) == (40, N_OPENINGS - 40)
-    assert reason(lambda: calls.fork(calls.served.host.sessions.held()[0].session_id)) == "SESSIONS_FULL"
+    assert reason(lambda: calls.fork(calls.served.state.sessions.held()[0].session_id)) == "SESSIONS_FULL"
     calls.served.jump(TTL + 1)
     calls.served.wait_for_rest()
     assert [calls.prefill(PROMPT[:1]).output.position for _ in range(40)] == [1] * 40
@@ -195,12 +195,12 @@ def test_s12_an_expired_session_gives_its_place_at_once(calls: SessionCalls) -> 
 
 @pytest.mark.long
 def test_ses_18_places_are_given_back_on_every_way_out(calls: SessionCalls) -> None:
-    context = calls.served.host.model.max_context
+    context = calls.served.state.model.max_context
     too_long = [300 + i % 50 for i in range(context + 1)]
     for _ in range(50):
         assert reason(lambda: calls.prefill(too_long, "failed", position=0)) == "CONTEXT_TOO_LONG"
         assert reason(lambda: calls.prefill(PROMPT, position=3)) == "POSITION_MISMATCH"
-    assert len(calls.served.host.sessions) == 0
+    assert len(calls.served.state.sessions) == 0
     assert reason(lambda: calls.step("failed")) == "SESSION_NOT_FOUND"
 
 
@@ -217,14 +217,14 @@ def test_ses_19_s21_idle_sessions_keep_their_blocks_unless_configured_otherwise(
                 assert calls.prefill([500, *sixty]).output.position == 61
                 found = refusal(lambda: calls.step(old))  # noqa: B023
                 assert (found.reason, found.metadata) == ("SESSION_EXPIRED", {"session_id": old})
-                assert len(served.host.sessions) == 2
+                assert len(served.state.sessions) == 2
             else:
                 found = refusal(lambda: calls.prefill([500, *sixty]))  # noqa: B023
                 # Nothing runs: blocks become free only when the older session expires.
                 assert (found.reason, found.retry_seconds) == ("KV_FULL", 60)
                 assert found.pushback_ms == -1
                 assert set(found.metadata) >= {"needed", "available"}
-                assert len(served.host.sessions) == 2
+                assert len(served.state.sessions) == 2
                 assert calls.step(old).position == 61
             assert calls.step(new).position == 62
 
@@ -265,7 +265,7 @@ def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish(monkeypatch: p
             busy.send(pb.DecodeStreamRequest(step=pb.DecodeStepRequest(steps=[step])))
         held_up.wait()
         served.wait_until(lambda: n_read == 4, "both steps are read")
-        served.call(lambda: served.host.drain.begin(30.0))
+        served.call(lambda: served.state.drain.begin(30.0))
         # The idle stream ends at once, the other after its last answer.
         with pytest.raises(grpc.RpcError) as ended:
             next(streams[0])
@@ -279,8 +279,8 @@ def test_s28_idle_sessions_hold_no_drain_and_running_steps_finish(monkeypatch: p
             next(streams[1])
         told = details_of(ended.value)
         assert (told.reason, told.metadata["tokens_emitted"]) == ("DRAINING", "2")
-        served.wait_until(lambda: served.host.drain.is_drained, "drained with a session open")
-        assert len(served.host.sessions) == 1
+        served.wait_until(lambda: served.state.drain.is_drained, "drained with a session open")
+        assert len(served.state.sessions) == 1
         for sent in (idle, busy):
             sent.end()
 
@@ -290,8 +290,8 @@ def test_s28_a_server_stops_with_sessions_open() -> None:
     with serve() as served:
         calls = SessionCalls(served)
         opened = [calls.stub.Prefill(prefill(PROMPT)).session_id for _ in range(3)]
-        assert len(set(opened)) == len(served.host.sessions) == 3
-    assert len(served.host.sessions) == 0
+        assert len(set(opened)) == len(served.state.sessions) == 3
+    assert len(served.state.sessions) == 0
 
 
 def test_ses_19_sch_7_idle_sessions_of_one_connection_leave_blocks_to_another() -> None:

@@ -117,7 +117,7 @@ def test_ses_21_s23_a_session_keeps_what_was_handed_out(calls: SessionCalls, n_r
     stream.cancel()
     assert read == expected[1 : 1 + len(read)]
     # A call with a wrong position returns the right one.
-    calls.served.wait_until(lambda: not calls.served.host.sessions.held()[-1].is_busy, "the generation has ended")
+    calls.served.wait_until(lambda: not calls.served.state.sessions.held()[-1].is_busy, "the generation has ended")
     held = int(refusal(lambda: calls.step(name, position=0)).metadata["held"])
     n_outputs = held + 1 - len(PROMPT)
     assert n_outputs >= 1 + n_read
@@ -142,7 +142,7 @@ def test_ses_11_s22_while_a_generation_runs_the_session_is_busy() -> None:
             found = refusal(call)
             assert found.reason == "SESSION_BUSY" and found.retry_seconds is not None
         released = threads.submit(calls.release, name)
-        served.wait_until(lambda: len(served.host.sessions) == 0, "the session is closed")
+        served.wait_until(lambda: len(served.state.sessions) == 0, "the session is closed")
         held_up.open()
         assert released.result() is True
         with pytest.raises(grpc.RpcError) as ended:
@@ -153,10 +153,10 @@ def test_ses_11_s22_while_a_generation_runs_the_session_is_busy() -> None:
 
 def test_s22_a_step_that_runs_keeps_a_generation_out(calls: SessionCalls) -> None:
     name = calls.prefill(PROMPT).session_id
-    (held,) = calls.served.host.sessions.held()
-    calls.served.call(lambda: calls.served.host.sessions.take("", name))
+    (held,) = calls.served.state.sessions.held()
+    calls.served.call(lambda: calls.served.state.sessions.take("", name))
     assert reason(lambda: generated(calls, going_on(name, 2))) == "SESSION_BUSY"
-    calls.served.call(lambda: calls.served.host.sessions.leave(held))
+    calls.served.call(lambda: calls.served.state.sessions.leave(held))
     found = refusal(lambda: generated(calls, going_on(name, 2, num_sequences=2)))
     assert (found.reason, found.paths) == ("FIELD_INVALID", ["num_sequences"])
     assert len(generated(calls, going_on(name, 2))) == 2

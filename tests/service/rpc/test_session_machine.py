@@ -210,7 +210,7 @@ class SessionMachine(RuleBasedStateMachine):
     def holds_what_the_model_holds(self) -> None:
         if not hasattr(self, "sessions"):
             return
-        facts = self.served.call(self.served.host.sessions.facts)
+        facts = self.served.call(self.served.state.sessions.facts)
         assert {each.session_id: each.position for each in facts} == {
             name: len(model.held) for name, model in self.sessions.items()
         }

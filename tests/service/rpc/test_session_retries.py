@@ -37,7 +37,7 @@ def cancel_at(served: Served, started: Any, n_steps: int) -> None:
     """Cancels a call after the engine has made `n_steps` more steps."""
     before = served.stats().n_steps
     served.wait_until(
-        lambda: started.done() or served.host.model.client.engine.stats().n_steps >= before + n_steps,
+        lambda: started.done() or served.state.model.client.engine.stats().n_steps >= before + n_steps,
         "the engine steps",
     )
     started.cancel()
@@ -52,7 +52,7 @@ def test_ses_29_s11_a_cancelled_step_is_done_or_not(calls: SessionCalls, point: 
     expected.append(calls.step(undisturbed, LONG[:150], position=340))
 
     name = calls.prefill(PROMPT, sampling=WARM).session_id
-    (held,) = [each for each in calls.served.host.sessions.held() if each.session_id == name]
+    (held,) = [each for each in calls.served.state.sessions.held() if each.session_id == name]
     extension.session_id = name
     step = pb.DecodeStepRequest(steps=[pb.SessionStep(session_id=name, token_ids=LONG[:150], position=340)])
     for call, request, position, output in (
@@ -91,7 +91,7 @@ def test_ses_29_an_opening_is_safe_to_repeat_where_the_caller_named_it(calls: Se
         request = prefill(LONG, f"mine-{point}", position=0)
         cancel_at(calls.served, calls.stub.Prefill.future(request), 3 * point)
         assert again(calls.stub.Prefill, request).output == expected
-    assert len(calls.served.host.sessions) == 7
+    assert len(calls.served.state.sessions) == 7
 
 
 @pytest.mark.long
@@ -102,9 +102,9 @@ def test_ses_29_an_opening_whose_name_nobody_learned_leaves_nothing(calls: Sessi
         cancel_at(calls.served, started, 3 * point)
         # On the same connection: the server has received the cancel before this call.
         assert reason(lambda: calls.step("nobody")) == "SESSION_NOT_FOUND"
-        host, sessions = calls.served.host, calls.served.host.sessions
+        state, sessions = calls.served.state, calls.served.state.sessions
         calls.served.wait_until(
-            lambda: host.calls.n_requests == 0 and not any(held.is_busy for held in sessions.held()),  # noqa: B023
+            lambda: state.calls.n_requests == 0 and not any(held.is_busy for held in sessions.held()),  # noqa: B023
             "the call has ended",
         )
         # A session whose reply was already on its way stays until its ttl.
@@ -116,7 +116,7 @@ def test_ses_29_an_opening_whose_name_nobody_learned_leaves_nothing(calls: Sessi
 def test_s11_a_released_session_takes_its_step_with_it(calls: SessionCalls) -> None:
     name = calls.prefill(PROMPT).session_id
     started = calls.stub.Prefill.future(prefill(LONG, name))
-    calls.served.wait_until(lambda: calls.served.host.sessions.held()[0].is_busy or started.done(), "it has begun")
+    calls.served.wait_until(lambda: calls.served.state.sessions.held()[0].is_busy or started.done(), "it has begun")
     assert calls.release(name) is True
     calls.served.wait_for_rest()
     assert started.exception() is None or reason(started.result) == "SESSION_NOT_FOUND"

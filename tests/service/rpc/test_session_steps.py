@@ -59,7 +59,7 @@ def test_gen_3_a_step_that_samples_nothing_leaves_nothing_pending(calls: Session
 
 
 def test_ses_10_s01_results_are_in_order_and_one_failure_leaves_the_others_whole(calls: SessionCalls) -> None:
-    context = calls.served.host.model.max_context
+    context = calls.served.state.model.max_context
     full = calls.prefill([300 + i % 50 for i in range(context)], step=pb.StepOptions(sample=False)).session_id
     names = [calls.prefill(PROMPT).session_id, "nobody", full, calls.prefill(PROMPT[1:]).session_id]
     alone = [calls.step(calls.prefill(PROMPT[i:]).session_id, [301]).token_id for i in range(2)]
@@ -82,7 +82,7 @@ def test_ses_10_s01_results_are_in_order_and_one_failure_leaves_the_others_whole
 def test_ses_10_s06_steps_are_some_apart_and_not_too_large(calls: SessionCalls) -> None:
     name = calls.prefill(PROMPT).session_id
     one = pb.SessionStep(session_id=name, token_ids=[301])
-    most = calls.served.host.settings.scheduler.max_running
+    most = calls.served.state.settings.scheduler.max_running
     for steps, path in (
         ([one, one], "steps[1].session_id"),
         ([], "steps"),
@@ -147,7 +147,7 @@ def test_ses_22_a_present_sampler_replaces_the_whole(calls: SessionCalls) -> Non
 
 
 def test_ses_23_s15_beyond_the_context_a_session_stays_readable(calls: SessionCalls) -> None:
-    context = calls.served.host.model.max_context
+    context = calls.served.state.model.max_context
     opened = calls.prefill([300 + i % 50 for i in range(context)])
     name = opened.session_id
     for call in (
@@ -164,7 +164,7 @@ def test_ses_23_s15_beyond_the_context_a_session_stays_readable(calls: SessionCa
 
 
 def test_ses_24_an_end_token_ends_no_session(calls: SessionCalls) -> None:
-    eos = calls.served.host.model.eos_tokens[0]
+    eos = calls.served.state.model.eos_tokens[0]
     forced = types_pb2.SamplingOptions(temperature=0.0, logit_bias={eos: 100})
     opened = calls.prefill(PROMPT, sampling=forced)
     assert (opened.output.token_id, opened.output.eos) == (eos, True)
@@ -175,7 +175,7 @@ def test_ses_24_an_end_token_ends_no_session(calls: SessionCalls) -> None:
 
 
 def test_ses_25_logits_are_the_row_of_the_whole_vocabulary(calls: SessionCalls) -> None:
-    model = calls.served.host.model
+    model = calls.served.state.model
     opened = calls.prefill(PROMPT, step=pb.StepOptions(logits=True, top_logprobs=5))
     row = np.frombuffer(opened.output.logits, "<f4")
     assert len(opened.output.logits) == 4 * model.vocab_size
@@ -200,7 +200,7 @@ def test_ses_25_logits_may_be_switched_off() -> None:
 
 
 def test_ses_26_a_mask_restricts_the_draw_and_must_fit(calls: SessionCalls) -> None:
-    vocab_size = calls.served.host.model.vocab_size
+    vocab_size = calls.served.state.model.vocab_size
     n_bytes = (vocab_size + 7) // 8
     name = calls.prefill(PROMPT).session_id
     only = bytearray(n_bytes)
@@ -218,7 +218,7 @@ def test_ses_26_a_mask_restricts_the_draw_and_must_fit(calls: SessionCalls) -> N
 def test_ses_26_a_mask_has_no_bit_beyond_the_vocabulary(tmp_path: Path) -> None:
     with serve(model=tiny_with_text(tmp_path)) as served:
         calls = SessionCalls(served)
-        assert served.host.model.vocab_size == 261
+        assert served.state.model.vocab_size == 261
         last = calls.prefill([7, 11], step=pb.StepOptions(allowed_token_mask=bytes(32) + b"\x10"))
         assert last.output.token_id == 260
         beyond = pb.StepOptions(allowed_token_mask=bytes(32) + b"\x30")

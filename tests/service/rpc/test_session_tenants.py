@@ -42,7 +42,7 @@ def every_call(calls: SessionCalls, name: str) -> list[Callable[[], object]]:
 def test_ses_28_n05_a_foreign_session_is_unknown_in_the_same_words(served: Served, is_chosen: bool) -> None:
     owner, other = SessionCalls(served, "a"), SessionCalls(served, "b")
     name = owner.prefill(PROMPT, "chosen" if is_chosen else "", **({"position": 0} if is_chosen else {})).session_id
-    random = "chance" if is_chosen else new_session_id(served.host.instance_id)
+    random = "chance" if is_chosen else new_session_id(served.state.instance_id)
     for foreign, unknown in zip(every_call(other, name), every_call(other, random), strict=True):
         of_foreign, of_unknown = refusal(foreign), refusal(unknown)
         assert of_foreign.reason == "SESSION_NOT_FOUND"
@@ -113,7 +113,7 @@ def test_n08_a_guess_finds_nothing(served: Served) -> None:
     calls = SessionCalls(served)
     names = [calls.prefill(PROMPT).session_id for _ in range(20)]
     for _ in range(N_GUESSES // 60):
-        guesses = [pb.SessionStep(session_id=new_session_id(served.host.instance_id)) for _ in range(60)]
+        guesses = [pb.SessionStep(session_id=new_session_id(served.state.instance_id)) for _ in range(60)]
         results = calls.steps(pb.SessionStep(session_id=names[0], token_ids=[301]), *guesses).results
         assert {each.error.reason for each in results[1:]} == {"SESSION_NOT_FOUND"}
         calls.truncate(names[0], len(PROMPT))

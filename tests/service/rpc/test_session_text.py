@@ -17,7 +17,7 @@ class Spoken:
 
     def __init__(self, calls: SessionCalls) -> None:
         self._calls = calls
-        model = calls.served.host.model
+        model = calls.served.state.model
         self._ids = {
             content[0]: token
             for token in range(model.tokenizer.vocab_size)

@@ -238,7 +238,7 @@ def test_ses_14_base_continues_the_same_draws_elsewhere(calls: SessionCalls) -> 
 
 
 def test_steps_are_counted_and_repeats_are_not(calls: SessionCalls) -> None:
-    registry = calls.served.host.telemetry.metrics.registry
+    registry = calls.served.state.telemetry.metrics.registry
 
     def counted() -> list[float]:
         prompts = [registry.get_sample_value("imp_prompt_tokens_total", {"kind": k}) for k in ("computed", "cached")]

@@ -40,7 +40,7 @@ def test_rpc_35_logits_of_many_sessions(served: Served) -> None:
     while not is_too_large(lambda: calls.steps(*steps[: n + 1]), "].step.logits"):  # noqa: B023
         n += 1
     # The largest accepted batch is within a row and the reply's overhead of the limit.
-    row = 4 * served.host.model.vocab_size
+    row = 4 * served.state.model.vocab_size
     assert n * (row + 1024) > MESSAGE_BYTES - 2 * row
     before = served.stats().n_steps
     assert is_too_large(lambda: calls.steps(*steps[: n + 1]), "].step.logits")
@@ -56,10 +56,10 @@ def test_rpc_35_scores_of_a_long_prefill(served: Served) -> None:
     calls = SessionCalls(served)
     options = pb.StepOptions(scores=True, top_logprobs=20)
     prompt = [300 + i % 70 for i in range(500)]
-    n_sessions, n_rows = len(served.host.sessions), served.stats().n_prefill_rows
+    n_sessions, n_rows = len(served.state.sessions), served.stats().n_prefill_rows
     n = len(prompt)
     while is_too_large(lambda: calls.prefill(prompt[:n], "scored", position=0, step=options), "step.scores"):  # noqa: B023
-        assert (len(served.host.sessions), served.stats().n_prefill_rows) == (n_sessions, n_rows)
+        assert (len(served.state.sessions), served.stats().n_prefill_rows) == (n_sessions, n_rows)
         n -= 1
     (answer,) = calls.stub.DecodeStream(iter([pb.DecodeStreamRequest(prefill=prefill(prompt[: n + 1], step=options))]))
     assert answer.error.reason == "FIELD_INVALID" and "prefill.step.scores" in answer.error.message

@@ -141,7 +141,7 @@ def test_n04_blocks_that_another_tenant_filled_and_freed_are_never_read() -> Non
         calls = SessionCalls(served, "a")
         n_filled = 0
         while n_filled < 3 * n_blocks:
-            length = min(served.host.model.max_context - 1, 20 * BLOCK)
+            length = min(served.state.model.max_context - 1, 20 * BLOCK)
             opened = calls.prefill([300 + (n_filled + 13 * i) % 1500 for i in range(length)])
             assert opened.cached_tokens == 0
             assert calls.release(opened.session_id)

@@ -31,11 +31,11 @@ def held_server(*settings: str) -> Iterator[tuple[Served, Gate]]:
 
 def begin(served: Served, tenant: str, n: int, channel: grpc.Channel | None = None) -> list[Any]:
     """Starts `n` endless generations of one tenant, or of a connection, and waits until they are admitted."""
-    n_before = served.call(lambda: len(served.host.requests))
+    n_before = served.call(lambda: len(served.state.requests))
     metadata = (("imp-tenant", tenant),) if tenant else ()
     stub = served.inference if channel is None else InferenceServiceStub(channel)
     calls = [stub.Generate(ask([HELD, HELD], None), metadata=metadata) for _ in range(n)]
-    served.wait_until(lambda: len(served.host.requests) == n_before + n, "all are admitted")
+    served.wait_until(lambda: len(served.state.requests) == n_before + n, "all are admitted")
     return calls
 
 
@@ -43,9 +43,9 @@ def told(served: Served) -> Counter[str]:
     """Returns the number of tokens of each tenant so far."""
 
     def count() -> Counter[str]:
-        served.host.model.client.dispatch()
+        served.state.model.client.dispatch()
         total: Counter[str] = Counter()
-        for request in served.host.requests:
+        for request in served.state.requests:
             total[request.tenant] += request.n_output_tokens
         return total
 
@@ -53,8 +53,8 @@ def told(served: Served) -> Counter[str]:
 
 
 def all_have_begun(served: Served) -> bool:
-    served.call(served.host.model.client.dispatch)
-    return served.call(lambda: all(request.n_output_tokens > 0 for request in served.host.requests))
+    served.call(served.state.model.client.dispatch)
+    return served.call(lambda: all(request.n_output_tokens > 0 for request in served.state.requests))
 
 
 def step(held: Gate, n_steps: int) -> None:
@@ -112,7 +112,7 @@ def test_sch_7_a_caller_that_fills_the_queue_keeps_nobody_out(named: bool) -> No
         late = begin(served, other, 2, second)
         step(held, 6)
         # It has tokens now. The generations before it would take a thousand steps.
-        served.call(served.host.model.client.dispatch)
-        assert served.call(lambda: list(served.host.requests)[5].n_output_tokens) > 0
+        served.call(served.state.model.client.dispatch)
+        assert served.call(lambda: list(served.state.requests)[5].n_output_tokens) > 0
         for call in [*calls, *late]:
             call.cancel()

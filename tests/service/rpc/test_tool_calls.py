@@ -93,7 +93,7 @@ def test_chn_9_what_is_held_back_comes_with_the_end(served: Served) -> None:
 def test_tol_1_txt_31_a_forced_call_is_compiled_in_the_queue_of_constraints(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = served.host.constraints
+    queue = served.state.constraints
     run, tenants = queue.run, []
 
     async def recorded(work: Any, tenant: str) -> Any:
@@ -122,9 +122,9 @@ def test_tol_2_one_call_or_several(served: Served, is_parallel: bool | None) -> 
     empty = {"type": "object", "properties": {}, "additionalProperties": False}
     tools = json.dumps([{"type": "function", "function": {"name": "f", "parameters": empty}}])
     request = request_with(tools, tool_choice="required", parallel_tool_calls=is_parallel)
-    tokenizer = served.host.model.tokenizer
+    tokenizer = served.state.model.tokenizer
     spaces = [token for token in range(256, 2048) if tokenizer.token_bytes(token).isspace()]
-    for token in (*served.host.model.eos_tokens, *spaces):
+    for token in (*served.state.model.eos_tokens, *spaces):
         request.sampling.logit_bias[token] = -100.0
     [sequence] = served.inference.GenerateUnary(pb.GenerateUnaryRequest(request=request)).sequences
     assert (len(sequence.output.tool_calls) > 1) == (is_parallel is not False)
@@ -172,7 +172,7 @@ def test_tol_5_calls_that_nobody_looks_for_end_nothing(served: Served) -> None:
 @pytest.mark.parametrize(("choice", "parses"), [("auto", True), ("auto", False), ("", True), ("", False)])
 def test_tol_4_the_model_may_call_if_a_constraint_is_on_content(served: Served, choice: str, parses: bool) -> None:
     """A bias makes the model begin with the one or the other, if the constraint allows it."""
-    tokenizer = served.host.model.tokenizer
+    tokenizer = served.state.model.tokenizer
     for begin, is_call in (("<", True), ("n", False)):
         request = request_with(
             tool_choice=choice, constraint=types_pb2.Constraint(choices=types_pb2.Choices(values=["no", "never"]))
@@ -269,4 +269,4 @@ def test_chn_10_reasoning_and_documents_reach_the_template(served: Served, tmp_p
         output = types_pb2.OutputOptions(prompt_token_ids=True)
         request = pb.GenerateRequest(chat=chat, output=output, stop=types_pb2.StopOptions(max_tokens=1))
         started = next(iter(server.inference.Generate(request))).started
-        assert server.host.model.tokenizer.decode(list(started.prompt.token_ids)) == "News because"
+        assert server.state.model.tokenizer.decode(list(started.prompt.token_ids)) == "News because"

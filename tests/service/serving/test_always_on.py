@@ -41,7 +41,7 @@ def shared():
         yield server
 
 def test_g3_a_sequence_is_left_open(shared):
-    engine = shared.host.model.client.engine
+    engine = shared.state.model.client.engine
     shared.call(lambda: engine.open(999_999))
     shared.wait_until(lambda: engine.stats().sessions == 1, "open")
 
@@ -79,10 +79,10 @@ def test_g6_a_prompt_in_a_status(served, monkeypatch):
         list(served.inference.Generate(ask(SECRET)))
 
 def test_g6_a_prompt_in_the_log(served):
-    served.host.telemetry.log.warning("read", prompt=SECRET)
+    served.state.telemetry.log.warning("read", prompt=SECRET)
 
 def test_g8_a_request_that_never_ended(served):
-    served.call(lambda: served.host.telemetry.call("/imp.v1.InferenceService/Generate", "1", "", ""))
+    served.call(lambda: served.state.telemetry.call("/imp.v1.InferenceService/Generate", "1", "", ""))
 
 def test_rpc_2_a_chunk_with_a_wrong_number(served, monkeypatch):
     right = OutputStream.take

@@ -40,7 +40,7 @@ def test_a_script_decides_the_tokens(tmp_path: Path) -> None:
 
 def test_a_file_of_a_tiny_model_is_served(tmp_path: Path) -> None:
     with serve(model=tiny_with_text(tmp_path)) as served:
-        assert served.host.model.vocab_size == 261
+        assert served.state.model.vocab_size == 261
         greedy = first_tokens(served, [7, 11], 5)
         assert greedy == first_tokens(served, [7, 11], 5) and greedy != first_tokens(served, [11, 7], 5)
 
@@ -61,8 +61,8 @@ def test_every_call_on_a_servers_channel_is_checked() -> None:
 def test_a_jump_of_the_clock_lets_timers_come_due() -> None:
     with serve() as served:
         called: list[float] = []
-        started = served.host.clock()
-        served.call(lambda: served.thread.loop.call_later(3600, lambda: called.append(served.host.clock() - started)))
+        started = served.state.clock()
+        served.call(lambda: served.thread.loop.call_later(3600, lambda: called.append(served.state.clock() - started)))
         served.jump(3500)
         assert called == []
         served.jump(200)

@@ -18,8 +18,8 @@ from imp_service.pb import admin_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.serving import generations
 from imp_service.serving.generation_stream import OutboxLimits
-from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase
+from imp_service.serving.server_state import ServerState
 from imp_service.telemetry import tracing
 from imp_service.telemetry.log import Log
 from support.certificates import Authority
@@ -171,14 +171,14 @@ def session_ends(served: Served) -> float:
     """Returns the seconds after which an unused session is gone."""
     with served.frozen():
         SessionCalls(served).prefill([300])
-        return first_jump(served, (59, 1, 39, 1), lambda: len(served.host.sessions) == 0)
+        return first_jump(served, (59, 1, 39, 1), lambda: len(served.state.sessions) == 0)
 
 
 def drain_begins(served: Served) -> float:
     """Returns the seconds after which a draining server takes no more work."""
     with served.frozen():
-        served.call(served.host.drain.begin)
-        return first_jump(served, (0, 9, 1), lambda: served.host.lifecycle.phase is Phase.DRAINING)
+        served.call(served.state.drain.begin)
+        return first_jump(served, (0, 9, 1), lambda: served.state.lifecycle.phase is Phase.DRAINING)
 
 
 def drain_cuts(served: Served) -> float:
@@ -191,8 +191,8 @@ def drain_cuts(served: Served) -> float:
     async def note(*_: object, **__: object) -> None:
         cut.append(True)
 
-    with served.frozen(), mock.patch.multiple(served.host.calls, wait_until_idle=never, end_requests=note):
-        served.call(served.host.drain.begin)
+    with served.frozen(), mock.patch.multiple(served.state.calls, wait_until_idle=never, end_requests=note):
+        served.call(served.state.drain.begin)
         return first_jump(served, (0, 4, 1, 34, 1), lambda: bool(cut))
 
 
@@ -214,9 +214,9 @@ def stream_argument(read: Callable[[OutboxLimits, float], Any]) -> Observe:
     return on_server(look)
 
 
-def host_value(read: Callable[[Host], Any]) -> Observe:
-    """Observes a value in the server's Host."""
-    return on_server(lambda served: served.call(lambda: read(served.host)))
+def state_value(read: Callable[[ServerState], Any]) -> Observe:
+    """Observes a value in the server's state."""
+    return on_server(lambda served: served.call(lambda: read(served.state)))
 
 
 def log_lines(write: Callable[[Log], object]) -> Callable[[Served], list[str]]:
@@ -224,8 +224,8 @@ def log_lines(write: Callable[[Log], object]) -> Callable[[Served], list[str]]:
 
     def look(served: Served) -> list[str]:
         begin = served.log_bytes
-        write(served.host.telemetry.log)
-        served.host.telemetry.log.error("end")
+        write(served.state.telemetry.log)
+        served.state.telemetry.log.error("end")
         served.wait_until(lambda: any("end" in line for line in served.log_lines(begin)), "the log is written")
         return served.log_lines(begin)[:-1]
 
@@ -254,8 +254,8 @@ def exported(settings: tuple[str, ...]) -> tuple[list[str], int]:
             for _ in range(20):
                 call(channel, GET_INFO)
         served.wait_for_calls()
-        if served.host.telemetry._tracer is not None:
-            served.host.telemetry._tracer.close()
+        if served.state.telemetry._tracer is not None:
+            served.state.telemetry._tracer.close()
         spans = exporter.get_finished_spans()
     return places, sum(span.name == GET_INFO[1:] for span in spans)
 
@@ -297,7 +297,7 @@ SERVER_EFFECTS: dict[str, Effect] = {
     "auth.token_file": Effect("{folder}/tokens", with_tokens(code_of(GET_INFO)), "OK", "UNAUTHENTICATED"),
     "auth.api_key_file": Effect("{folder}/keys", with_keys(code_of(GET_INFO)), "OK", "UNAUTHENTICATED"),
     "auth.public_health": Effect("false", with_tokens(code_of(CHECK)), "OK", "UNAUTHENTICATED", TOKENS),
-    "model.name": Effect("mine", on_server(lambda served: served.host.model.name), "imp demo", "mine"),
+    "model.name": Effect("mine", on_server(lambda served: served.state.model.name), "imp demo", "mine"),
     "model.aliases": Effect('["other"]', status_of(generated(ask([300], 1, model="other"))), "MODEL_NOT_SERVED", "OK"),
     "limits.max_tokens": Effect("9", on_server(n_output), 512, 9),
     "limits.max_prompt_bytes": Effect("1KiB", status_of(generated(TEXT_2000)), "OK", "FIELD_INVALID"),
@@ -313,7 +313,7 @@ SERVER_EFFECTS: dict[str, Effect] = {
         "OK",
         "FIELD_INVALID",
     ),
-    "text.threads": Effect("3", host_value(lambda host: host.workers._pool._max_workers), 1, 3),
+    "text.threads": Effect("3", state_value(lambda state: state.workers._pool._max_workers), 1, 3),
     "features.logits": Effect(
         "false", status_of(lambda served: served.inference.Prefill(WITH_LOGITS)), "OK", "FEATURE_DISABLED"
     ),
@@ -331,8 +331,8 @@ SERVER_EFFECTS: dict[str, Effect] = {
     "slow_client.timeout": Effect("2500ms", stream_argument(lambda limits, _: limits.timeout), 30.0, 2.5),
     "drain.delay": Effect("10s", on_server(drain_begins), 0, 10),
     "drain.grace": Effect("40s", on_server(drain_cuts), 5, 40),
-    "watchdog.request_stall": Effect("2500ms", host_value(lambda host: host.watchdog._request_stall), 5.0, 2.5),
-    "watchdog.engine_stall": Effect("2500ms", host_value(lambda host: host.watchdog._engine_stall), 10.0, 2.5),
+    "watchdog.request_stall": Effect("2500ms", state_value(lambda state: state.watchdog._request_stall), 5.0, 2.5),
+    "watchdog.engine_stall": Effect("2500ms", state_value(lambda state: state.watchdog._engine_stall), 10.0, 2.5),
     "log.format": Effect(
         "text", on_server(lambda served: log_lines(lambda log: log.info("made"))(served)[0][0] == "{"), True, False
     ),

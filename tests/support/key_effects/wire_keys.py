@@ -10,9 +10,9 @@ import grpc
 
 from imp_service.config import read_settings
 from imp_service.rpc.server import Server
-from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 from support.key_effects.core_keys import Asked
 from support.key_effects.effect import Effect, Observe
 from support.loop_thread import loop_thread
@@ -27,14 +27,14 @@ def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
         raise Asked
 
     async def start() -> None:
-        host = Host(read_settings(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
+        state = ServerState(read_settings(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
         try:
-            addresses = checked_addresses(host.settings.listen, host.telemetry.log)
-            await Server(host, Access(host)).start(addresses)
+            addresses = checked_addresses(state.settings.listen, state.telemetry.log)
+            await Server(state, Access(state)).start(addresses)
         except Asked:
             pass
         finally:
-            host.close()
+            state.close()
 
     with mock.patch.object(grpc.aio, "server", take):
         loop_thread().run(start())

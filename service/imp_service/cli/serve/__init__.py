@@ -187,7 +187,7 @@ async def _until_stopped(
 ) -> None:
     from imp_service.telemetry.log_capture import capture
 
-    log, watchdog = service.host.telemetry.log, service.host.watchdog
+    log, watchdog = service.state.telemetry.log, service.state.watchdog
     notifier = Notifier(lambda message: log.warning("notify", message=message))
 
     def on_stop(name: str) -> None:
@@ -195,7 +195,7 @@ async def _until_stopped(
         service.stop()
         notifier.send(STOPPING, "draining")
 
-    signals.call(asyncio.get_running_loop(), on_stop, service.host.reload.begin)
+    signals.call(asyncio.get_running_loop(), on_stop, service.state.reload.begin)
 
     def on_serving() -> None:
         from imp_service.cli.serve.startup_message import announce, facts
@@ -206,7 +206,7 @@ async def _until_stopped(
         if ready is not None:
             ready.write(facts(service))
         announce(service)
-        notifier.send(READY, f"serving {service.host.model.name}")
+        notifier.send(READY, f"serving {service.state.model.name}")
 
     restore_logging = capture(log)
     try:

@@ -26,18 +26,18 @@ def facts(service: "Service") -> dict[str, object]:
         "metrics": service.http.metrics_address,
         "admin": server.admin_address,
         "pid": os.getpid(),
-        "model": service.host.model.name,
+        "model": service.state.model.name,
     }
 
 
 def announce(service: "Service") -> None:
     """Prints or logs the addresses, the model, the device, and the warnings of the model."""
-    host = service.host
-    config, model = host.config, host.model
+    state = service.state
+    config, model = state.config, state.model
     if sys.stderr.isatty() and config.settings.log.format is None:
         _print_message(service)
     else:
-        host.telemetry.log.info(
+        state.telemetry.log.info(
             "serving",
             version=__version__,
             **{name: value for name, value in facts(service).items() if value is not None},  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def announce(service: "Service") -> None:
             config=str(config.file) if config.file else "defaults",
         )
     for warning in model.warnings:
-        host.telemetry.log.warning("model", message=warning)
+        state.telemetry.log.warning("model", message=warning)
 
 
 def _memory_text(memory: dict[str, Any]) -> str:
@@ -58,12 +58,12 @@ def _memory_text(memory: dict[str, Any]) -> str:
 
 
 def _print_message(service: "Service") -> None:
-    host, server = service.host, service.server
-    name = "built-in demo" if is_built_in(host.config) else host.model.name
+    state, server = service.state, service.server
+    name = "built-in demo" if is_built_in(state.config) else state.model.name
     others = {"health": server.health_address, "admin": server.admin_address, "metrics": service.http.metrics_address}
-    print_note(f"imp {__version__}  model: {name}  {device_text(host.model)}")
-    print_note(f"memory: {_memory_text(host.model.core.memory)}")
-    print_drafters(host.model)
+    print_note(f"imp {__version__}  model: {name}  {device_text(state.model)}")
+    print_note(f"memory: {_memory_text(state.model.core.memory)}")
+    print_drafters(state.model)
     lines = [
         f"serving gRPC (imp.v1) on {' and '.join(server.addresses)}"
         + "".join(f", {what} on {address}" for what, address in others.items() if address),
@@ -76,7 +76,7 @@ def _print_message(service: "Service") -> None:
 
 def _http_lines(service: "Service") -> list[str]:
     """The address of OpenAI's API, and a command that calls it."""
-    settings, addresses = service.host.settings, service.http.addresses
+    settings, addresses = service.state.settings, service.http.addresses
     urls = [_url(Address(text), has_tls=settings.tls.cert is not None) for text in addresses]
     if not urls:
         return []
@@ -93,7 +93,7 @@ def _url(address: Address, *, has_tls: bool) -> str:
 
 def curl_line(service: "Service") -> str:
     """A command that asks for a chat completion."""
-    settings, address = service.host.settings, Address(service.http.addresses[0])
+    settings, address = service.state.settings, Address(service.http.addresses[0])
     words = ["curl"]
     if address.socket_path is not None:
         words += ["--unix-socket", str(address.socket_path), "http://localhost/v1/chat/completions"]
@@ -108,9 +108,9 @@ def curl_line(service: "Service") -> str:
 
 def call_line(service: "Service") -> str:
     """A command that calls this server, ready to paste into another shell of this machine."""
-    settings = service.host.config.settings
+    settings = service.state.config.settings
     continues = ["generate", "Once upon a time"]  # without a chat template
-    words = ["imp", "call", *(continues if service.host.model.text.templates.is_empty else ["Hello!"])]
+    words = ["imp", "call", *(continues if service.state.model.text.templates.is_empty else ["Hello!"])]
     # Prefers an address of this machine; a wildcard address is reached by loopback.
     addresses = [Address(text) for text in service.server.addresses]
     chosen = next((address for address in addresses if address.is_local), addresses[0])

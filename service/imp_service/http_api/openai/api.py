@@ -29,9 +29,9 @@ from imp_service.http_api.openai.running import Numbered, replies_of
 from imp_service.serving.errors.field_paths import paths_renamed
 from imp_service.serving.generation_stream import GenerationStream
 from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
-from imp_service.serving.host import Host
 from imp_service.serving.model_names import public_name, require_served
 from imp_service.serving.prompt_cost import reading_bytes
+from imp_service.serving.server_state import ServerState
 
 T = TypeVar("T")
 TOKEN_BY_TOKEN = Delivery(1, 0.0)
@@ -56,11 +56,11 @@ class EventWriter(Protocol):
 
 
 class OpenAi:
-    """Answers the calls of one host."""
+    """Answers the calls of one server."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._generations = Generations(host)
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._generations = Generations(state)
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
@@ -92,18 +92,18 @@ class OpenAi:
             await self._gather(call, parsed, WholeResponse(response))
 
     async def _read(self, call: HttpCall, read: Callable[..., ParsedRequest]) -> ParsedRequest:
-        host = self._host
-        served = host.served
-        ignores_unknown = host.settings.http.unknown_fields == "ignore"
+        state = self._state
+        served = state.served
+        ignores_unknown = state.settings.http.unknown_fields == "ignore"
 
         def read_object(body: Mapping[str, Any]) -> ParsedRequest:
             parsed = read(body, served, Caller(call.priority, call.tenant), ignores_unknown=ignores_unknown)
             require_served(body.get("model"), served.names)
             return parsed
 
-        parsed = await read_body(call, host, read_object)
+        parsed = await read_body(call, state, read_object)
         call.ignore(parsed.ignored)
-        numbers = effective(parsed.requests[0].sampling, host.model.default_sampling)
+        numbers = effective(parsed.requests[0].sampling, state.model.default_sampling)
         listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
         call.headers.append(("imp-sampling", listed or "plain"))
         return parsed
@@ -117,7 +117,7 @@ class OpenAi:
                 has_large = has_large or is_large(reply)
                 await self._write(reply, partial(gatherer.add, prompt, reply))
         is_small = n_tokens <= MAX_INLINE_TOKENS and not has_large
-        call.answer_with(gatherer.body() if is_small else await self._host.workers.write(gatherer.body))
+        call.answer_with(gatherer.body() if is_small else await self._state.workers.write(gatherer.body))
 
     async def _stream(self, call: HttpCall, parsed: ParsedRequest, events: EventWriter) -> None:
         """Answers with events."""
@@ -137,7 +137,7 @@ class OpenAi:
 
     @asynccontextmanager
     async def _replies(self, call: HttpCall, parsed: ParsedRequest) -> AsyncIterator[AsyncIterator[Numbered]]:
-        began = self._host.clock()
+        began = self._state.clock()
 
         def start(prompt: int, request: GenerationRequest) -> AbstractAsyncContextManager[GenerationStream]:
             wanted = Wanted(
@@ -152,26 +152,26 @@ class OpenAi:
             return self._generations.running(wanted, call)
 
         requests = await self._checked(call, parsed)
-        async with replies_of(requests, start, self._host.settings.scheduler.max_waiting) as replies:
+        async with replies_of(requests, start, self._state.settings.scheduler.max_waiting) as replies:
             yield replies
 
     async def _checked(self, call: HttpCall, parsed: ParsedRequest) -> Sequence[GenerationRequest]:
         """The generations. Of several prompts all are tokenized and checked before the first one runs."""
         if len(parsed.requests) == 1:
             return parsed.requests
-        host, first = self._host, parsed.requests[0]
-        with host.admission.admit(call.payer, first.num_sequences, call.time_remaining()):
+        state, first = self._state, parsed.requests[0]
+        with state.admission.admit(call.payer, first.num_sequences, call.time_remaining()):
             return [await self._tokenized(call, parsed, i, request) for i, request in enumerate(parsed.requests)]
 
     async def _tokenized(
         self, call: HttpCall, parsed: ParsedRequest, prompt: int, request: GenerationRequest
     ) -> GenerationRequest:
         """The generation with its prompt as token ids, if it can run."""
-        host, model = self._host, self._host.model
+        state, model = self._state, self._state.model
         with paths_renamed(lambda path: parsed.caller_path(path, prompt)):
             model.require_fitting(request.prompt)
             cost = reading_bytes(request.prompt, renders_quickly=model.text.renders_quickly)
-            ids = await host.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
+            ids = await state.workers.run(partial(model.prompt_ids, request.prompt, begins=True), cost)
             if not ids:
                 raise invalid("prompt", "has no token")
             model.require_room(len(ids))
@@ -180,14 +180,14 @@ class OpenAi:
 
     def _check_size(self, call: HttpCall, parsed: ParsedRequest, request: GenerationRequest, n_prompt: int) -> None:
         """Refuses a reply that could be too large, and says in a header if the output may be shorter than asked."""
-        model = self._host.model
-        check_size(parsed, request, n_prompt, self._host.served)
+        model = self._state.model
+        check_size(parsed, request, n_prompt, self._state.served)
         room, asked = model.room_after(n_prompt), request.stop.max_tokens
         if asked is not None and 0 < room < asked:
             call.tell_room(room)
 
     def _delivery(self, parsed: ParsedRequest) -> Delivery:
-        chunk = self._host.settings.chunk
+        chunk = self._state.settings.chunk
         if parsed.token_by_token:
             return TOKEN_BY_TOKEN
         if not parsed.is_streamed:
@@ -196,7 +196,7 @@ class OpenAi:
 
     async def _first(self, call: HttpCall, replies: AsyncIterator[Numbered]) -> Numbered | None:
         """The first reply. While it takes long, comments are sent so that proxies do not close an idle connection."""
-        heartbeat = self._host.settings.http.heartbeat.total_seconds()
+        heartbeat = self._state.settings.http.heartbeat.total_seconds()
         waiting = asyncio.ensure_future(anext(replies, None))
         try:
             while not (await asyncio.wait((waiting,), timeout=heartbeat))[0]:
@@ -209,13 +209,13 @@ class OpenAi:
 
     async def _write(self, reply: Reply, work: Callable[[], T]) -> T:
         """The result of writing a reply, on a worker if it is large."""
-        return await self._host.workers.write(work) if is_large(reply) else work()
+        return await self._state.workers.write(work) if is_large(reply) else work()
 
     def _head(self, call: HttpCall, prefix: str) -> Head:
-        model, digest = self._host.model, self._host.digest.sha256
+        model, digest = self._state.model, self._state.digest.sha256
         fingerprint = f"imp-{__version__}-{digest[:FINGERPRINT_DIGITS]}" if digest else None
-        return Head(f"{prefix}{call.answer_id}", int(self._host.wall()), public_name(model.name), fingerprint)
+        return Head(f"{prefix}{call.answer_id}", int(self._state.wall()), public_name(model.name), fingerprint)
 
     def _token_texts(self, parsed: ParsedRequest) -> TokenTexts:
         shows_special = parsed.requests[0].output.special_tokens
-        return TokenTexts(self._host.model.tokenizer.table, shows_special, shows_ids=parsed.returns_token_ids)
+        return TokenTexts(self._state.model.tokenizer.table, shows_special, shows_ids=parsed.returns_token_ids)

@@ -12,10 +12,10 @@ from imp_service.rpc.durations import seconds_of, timestamp
 from imp_service.rpc.imp_v1.model import write_load
 from imp_service.rpc.imp_v1.requests.check_request import checked_without_model
 from imp_service.serving.engine_events import engine_answer
-from imp_service.serving.host import Host
 from imp_service.serving.profile import chrome_trace, record
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.requests import RunningRequest
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.session.sessions import SessionFacts
 from imp_service.serving.workers import SMALL_BYTES
 
@@ -29,14 +29,14 @@ PROFILE_SECONDS, PROFILE_SHARE = 60.0, 0.8
 class AdminServicer:
     """On the event loop's thread. Shows the requests and sessions of every tenant, but no text."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
         # The engine records one profile at a time.
         self._profiling = asyncio.Lock()
 
     async def Drain(self, request: pb.DrainRequest, call: GrpcCall) -> None:  # noqa: N802
-        checked_without_model(request, self._host)
-        drain = self._host.drain
+        checked_without_model(request, self._state)
+        drain = self._state.drain
         drain.begin(seconds_of(request.timeout) if request.HasField("timeout") else None)
         # The drain goes on if the caller leaves.
         over = asyncio.create_task(drain.wait())
@@ -49,43 +49,43 @@ class AdminServicer:
             over.cancel()
 
     async def Resume(self, request: pb.ResumeRequest, call: GrpcCall) -> pb.ResumeResponse:  # noqa: N802
-        self._host.drain.resume()
+        self._state.drain.resume()
         return pb.ResumeResponse()
 
     async def Abort(self, request: pb.AbortRequest, call: GrpcCall) -> pb.AbortResponse:  # noqa: N802
-        checked_without_model(request, self._host)
-        requests = self._host.requests
+        checked_without_model(request, self._state)
+        requests = self._state.requests
         ended = requests.abort_all() if request.all else requests.abort(frozenset(request.request_ids))
         return pb.AbortResponse(aborted_request_ids=ended)
 
     async def ListRequests(self, request: pb.ListRequestsRequest, call: GrpcCall) -> pb.ListRequestsResponse:  # noqa: N802
-        running_first = sorted(self._host.requests, key=lambda each: not each.has_started)
-        return pb.ListRequestsResponse(requests=map(write_request, running_first), time=timestamp(self._host.wall()))
+        running_first = sorted(self._state.requests, key=lambda each: not each.has_started)
+        return pb.ListRequestsResponse(requests=map(write_request, running_first), time=timestamp(self._state.wall()))
 
     async def ListSessions(self, request: pb.ListSessionsRequest, call: GrpcCall) -> pb.ListSessionsResponse:  # noqa: N802
-        now = self._host.wall()
-        sessions = (write_session(each, now) for each in self._host.sessions.facts())
+        now = self._state.wall()
+        sessions = (write_session(each, now) for each in self._state.sessions.facts())
         return pb.ListSessionsResponse(sessions=sessions, time=timestamp(now))
 
     async def FlushCache(self, request: pb.FlushCacheRequest, call: GrpcCall) -> pb.FlushCacheResponse:  # noqa: N802
-        client = self._host.model.client
+        client = self._state.model.client
         done = await engine_answer(client, client.engine.flush)
         assert isinstance(done, DoneEvent)  # narrows
         return pb.FlushCacheResponse(freed_blocks=done.freed_blocks)
 
     async def Profile(self, request: pb.ProfileRequest, call: GrpcCall) -> None:  # noqa: N802
-        if not self._host.settings.features.profile:
+        if not self._state.settings.features.profile:
             raise Refusal("FEATURE_DISABLED", "features.profile is switched off", {"feature": "features.profile"})
-        checked_without_model(request, self._host)
+        checked_without_model(request, self._state)
         async with self._profiling:
-            profile = await record(self._host.model.client, request.steps, profile_seconds(request, call))
+            profile = await record(self._state.model.client, request.steps, profile_seconds(request, call))
         pieces = chrome_trace(profile)
-        while piece := await self._host.workers.run(lambda: next(pieces, b""), SMALL_BYTES):
+        while piece := await self._state.workers.run(lambda: next(pieces, b""), SMALL_BYTES):
             await call.write(pb.ProfileResponse(data=piece))
 
     async def Reload(self, request: pb.ReloadRequest, call: GrpcCall) -> pb.ReloadResponse:  # noqa: N802
         try:
-            outcome = await self._host.reload.run()
+            outcome = await self._state.reload.run()
         except ConfigError as error:
             raise Refusal("CONFIG_INVALID", f"{error.message}; nothing has changed") from None
         return pb.ReloadResponse(
@@ -93,8 +93,8 @@ class AdminServicer:
         )
 
     async def _send_progress(self, call: GrpcCall) -> None:
-        load = write_load(self._host.utilization.snapshot())
-        await call.write(pb.DrainResponse(load=load, drained=self._host.drain.is_drained))
+        load = write_load(self._state.utilization.snapshot())
+        await call.write(pb.DrainResponse(load=load, drained=self._state.drain.is_drained))
 
 
 def profile_seconds(request: pb.ProfileRequest, call: GrpcCall) -> float:

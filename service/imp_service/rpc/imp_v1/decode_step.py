@@ -18,8 +18,8 @@ from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output
 from imp_service.rpc.statuses import step_error
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.failures import reported_failure
-from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.session.commands import Extension, begin_step, check_position, find_breakers
 
 
@@ -37,24 +37,24 @@ Begun = asyncio.Future[StepResult | Exception] | StepResult | Exception
 
 
 class DecodeStep:
-    """Runs batched steps of one host's sessions."""
+    """Runs batched steps of one server's sessions."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def answer(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """The results in request order. Raises the first failure if every step failed."""
-        await checked(request, call.n_request_bytes, self._host)
+        await checked(request, call.n_request_bytes, self._state)
         return await self.answer_checked(request, call)
 
     async def answer_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """The same for a checked request."""
-        model, began = self._host.model, self._host.clock()
+        model, began = self._state.model, self._state.clock()
         options = [read_options(StepOptions, each.step) for each in request.steps]
         self._check_size(request, options)
         samplings = [read_sampler(each) for each in request.steps]
         for sampling in samplings:
-            await find_breakers(self._host.workers, model, sampling)
+            await find_breakers(self._state.workers, model, sampling)
         with model.client.together():
             begun = [self._begin(*each, call) for each in zip(request.steps, options, samplings, strict=True)]
         outcomes = [await each if isinstance(each, asyncio.Future) else each for each in begun]
@@ -63,11 +63,11 @@ class DecodeStep:
         ran = [out for each, out in zip(begun, outcomes, strict=True) if isinstance(each, asyncio.Future)]
         n_sampled = sum(isinstance(each, StepResult) and each.output.HasField("token_id") for each in ran)
         if ran:
-            call.record.stepped(n_sampled, self._host.clock() - began)
+            call.record.stepped(n_sampled, self._state.clock() - began)
         return reply
 
     def _check_size(self, request: pb.DecodeStepRequest, options: list[StepOptions]) -> None:
-        served = self._host.served
+        served = self._state.served
         refuse_large(
             (
                 step_part(each, max(1, len(step.token_ids)), served, f"steps[{i}].step")
@@ -77,7 +77,7 @@ class DecodeStep:
         )
 
     def _begin(self, step: pb.SessionStep, options: StepOptions, sampling: SamplingOptions | None, call: Call) -> Begun:
-        sessions = self._host.sessions
+        sessions = self._state.sessions
         try:
             held = sessions.take(call.tenant, step.session_id)
         except Refusal as refusal:
@@ -122,10 +122,10 @@ class DecodeStep:
             if isinstance(outcome, StepResult) and outcome.scores
         ]
         if scored:
-            await self._host.workers.write(lambda: _add_all(scored))
+            await self._state.workers.write(lambda: _add_all(scored))
 
     def _step_error(self, error: Exception, call: Call) -> pb.StepError:
-        return step_error(reported_failure(error, call, self._host.telemetry.log))
+        return step_error(reported_failure(error, call, self._state.telemetry.log))
 
 
 def _add_all(scored: list[tuple[pb.StepOutput, Scores]]) -> None:

@@ -14,8 +14,8 @@ from imp_service.rpc.imp_v1.session_changes import SessionChanges
 from imp_service.rpc.statuses import step_error
 from imp_service.serving.errors.failures import reported_failure
 from imp_service.serving.errors.field_paths import paths_under
-from imp_service.serving.host import Host
 from imp_service.serving.lifecycle import Phase, draining
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.session.held_session import HeldSession
 
 # The most requests that are read and not answered. Flow control stops the client there.
@@ -27,11 +27,11 @@ Answer = asyncio.Task[pb.DecodeStreamResponse]
 class DecodeStream:
     """One stream. Its requests run concurrently, but those that name the same session run in their order."""
 
-    def __init__(self, host: Host, call: GrpcCall) -> None:
-        self._host = host
-        self._prefill = Prefill(host)
-        self._step = DecodeStep(host)
-        self._changes = SessionChanges(host)
+    def __init__(self, state: ServerState, call: GrpcCall) -> None:
+        self._state = state
+        self._prefill = Prefill(state)
+        self._step = DecodeStep(state)
+        self._changes = SessionChanges(state)
         self._call = call
         self._opened: list[HeldSession] = []
         self._places = asyncio.Semaphore(MAX_UNANSWERED)
@@ -47,7 +47,7 @@ class DecodeStream:
     async def answer(self, requests: AsyncIterator[pb.DecodeStreamRequest]) -> None:
         """Answers every request. Releases the sessions that it opened, however the stream ends."""
         reader = asyncio.create_task(self._read(requests))
-        stop_watching = self._host.lifecycle.watch(lambda _: self._end_where_idle())
+        stop_watching = self._state.lifecycle.watch(lambda _: self._end_where_idle())
         try:
             while (answer := await self._answers.get()) is not None:
                 reply = await answer
@@ -63,8 +63,8 @@ class DecodeStream:
             for each in self._in_work:
                 each.cancel()
             for held in self._opened:
-                self._host.sessions.close(held)
-        await self._host.sessions.closed()
+                self._state.sessions.close(held)
+        await self._state.sessions.closed()
 
     async def _read(self, requests: AsyncIterator[pb.DecodeStreamRequest]) -> None:
         try:
@@ -78,7 +78,7 @@ class DecodeStream:
 
     def _end_where_idle(self) -> None:
         """Ends the stream during a drain if no request is unanswered: the client may never end it."""
-        is_draining = self._host.lifecycle.phase is Phase.DRAINING
+        is_draining = self._state.lifecycle.phase is Phase.DRAINING
         if is_draining and self._n_unanswered == 0 and not self._is_read_out:
             self._call.end(draining())
 
@@ -106,12 +106,12 @@ class DecodeStream:
         try:
             return await self._answered(request, n_bytes)
         except Exception as error:  # also a bug: it must not end the stream and with it every session
-            failure = reported_failure(error, self._call, self._host.telemetry.log)
+            failure = reported_failure(error, self._call, self._state.telemetry.log)
             return pb.DecodeStreamResponse(error=step_error(failure))
 
     async def _answered(self, request: pb.DecodeStreamRequest, n_bytes: int) -> pb.DecodeStreamResponse:
-        self._host.lifecycle.require_open()
-        await checked(request, n_bytes, self._host)
+        self._state.lifecycle.require_open()
+        await checked(request, n_bytes, self._state)
         kind = request.WhichOneof("request")
         assert kind is not None  # narrows
         with paths_under(kind):

@@ -23,16 +23,16 @@ from imp_service.serving.generations import (
     is_large,
     refuse_late,
 )
-from imp_service.serving.host import Host
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 
 
 class Generate:
-    """Runs generations of one host."""
+    """Runs generations of one server."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._generations = Generations(host)
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._generations = Generations(state)
 
     async def stream(self, request: pb.GenerateRequest, call: GrpcCall) -> None:
         """Sends every reply as a message."""
@@ -58,23 +58,23 @@ class Generate:
         if not is_large(reply):
             return Encoded(self._message(reply, request, call).SerializeToString())
         if isinstance(reply, Started):
-            started, name = reply, self._host.model.name
-            return await self._host.workers.write(lambda: encode_started(started, call.request_id, name))
-        return await self._host.workers.write(lambda: Encoded(self._message(reply, request, call).SerializeToString()))
+            started, name = reply, self._state.model.name
+            return await self._state.workers.write(lambda: encode_started(started, call.request_id, name))
+        return await self._state.workers.write(lambda: Encoded(self._message(reply, request, call).SerializeToString()))
 
     async def _add(self, reply: Reply, request: pb.GenerateRequest, call: GrpcCall, whole: WholeGeneration) -> None:
         if is_large(reply):
-            await self._host.workers.write(lambda: whole.add(self._message(reply, request, call)))
+            await self._state.workers.write(lambda: whole.add(self._message(reply, request, call)))
         else:
             whole.add(self._message(reply, request, call))
 
     def _message(self, reply: Reply, request: pb.GenerateRequest, call: GrpcCall) -> pb.GenerateResponse:
         if isinstance(reply, Finished) and reply.reason == "cancelled":
             # The caller did not cancel it: its session was released.
-            raise self._host.sessions.why_missing(call.tenant, request.session_id)
-        message = write_reply(reply, call.request_id, self._host.model.name)
+            raise self._state.sessions.why_missing(call.tenant, request.session_id)
+        message = write_reply(reply, call.request_id, self._state.model.name)
         if isinstance(reply, Finished) and request.WhichOneof("prompt") == "session_id":
-            held = self._host.sessions.find(call.tenant, request.session_id)
+            held = self._state.sessions.find(call.tenant, request.session_id)
             if held is not None:
                 message.finished.position = held.position
         return message
@@ -83,9 +83,9 @@ class Generate:
         self, request: pb.GenerateRequest, call: GrpcCall, unary: pb.GenerateUnaryRequest | None = None
     ) -> Wanted:
         """The generation of a request, which is checked."""
-        host, began, is_unary = self._host, self._host.clock(), unary is not None
+        state, began, is_unary = self._state, self._state.clock(), unary is not None
         refuse_late(call)
-        generation, served = await checked_generation(unary or request, call.n_request_bytes, host)
+        generation, served = await checked_generation(unary or request, call.n_request_bytes, state)
         generation = replace(generation, priority=call.priority, tenant=call.tenant)
         call.request_id = request.request_id or call.request_id
         return Wanted(

@@ -13,19 +13,19 @@ from imp_service.rpc.imp_v1.decode_stream import DecodeStream
 from imp_service.rpc.imp_v1.generate import Generate
 from imp_service.rpc.imp_v1.prefill import Prefill
 from imp_service.rpc.imp_v1.session_changes import SessionChanges
-from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.server_state import ServerState
 
 
 class InferenceServicer:
     """Passes each call to the class of its method."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._generate = Generate(host)
-        self._prefill = Prefill(host)
-        self._decode_step = DecodeStep(host)
-        self._changes = SessionChanges(host)
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._generate = Generate(state)
+        self._prefill = Prefill(state)
+        self._decode_step = DecodeStep(state)
+        self._changes = SessionChanges(state)
 
     async def Generate(self, request: pb.GenerateRequest, call: GrpcCall) -> None:  # noqa: N802
         await self._generate.stream(request, call)
@@ -49,7 +49,7 @@ class InferenceServicer:
         return await self._changes.release(request, call)
 
     async def DecodeStream(self, requests: AsyncIterator[pb.DecodeStreamRequest], call: GrpcCall) -> None:  # noqa: N802
-        await DecodeStream(self._host, call).answer(requests)
+        await DecodeStream(self._state, call).answer(requests)
 
     async def Embed(self, request: pb.EmbedRequest, call: GrpcCall) -> Message:  # noqa: N802
         raise Refusal("NOT_SUPPORTED_BY_MODEL", "this model makes no embeddings", {"feature": "Embed"})

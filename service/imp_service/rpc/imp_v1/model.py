@@ -18,8 +18,8 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import duration, seconds_of, timestamp
 from imp_service.rpc.imp_v1.requests.check_request import checked, checked_without_model
 from imp_service.rpc.imp_v1.write_replies import write_sampling
-from imp_service.serving.host import Host
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.utilization import Utilization
 from imp_service.tables import LIMITS
 
@@ -30,27 +30,27 @@ _USER_INFO = re.compile(r"//[^/@]*@")
 class ModelServicer:
     """On the event loop's thread. Only GetModelInfo needs a model."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def GetModelInfo(self, request: pb.GetModelInfoRequest, call: GrpcCall) -> pb.GetModelInfoResponse:  # noqa: N802
-        served = await checked(request, call.n_request_bytes, self._host)
-        model, sha256 = self._host.model, self._host.digest.sha256
+        served = await checked(request, call.n_request_bytes, self._state)
+        model, sha256 = self._state.model, self._state.digest.sha256
         # On a worker: the first call counts parameters and hashes the tokenizer.
-        return await self._host.workers.write(lambda: write_model_info(model, served, sha256))
+        return await self._state.workers.write(lambda: write_model_info(model, served, sha256))
 
     async def GetServerInfo(  # noqa: N802
         self, request: pb.GetServerInfoRequest, call: GrpcCall
     ) -> pb.GetServerInfoResponse:
-        return write_server_info(self._host)
+        return write_server_info(self._state)
 
     async def GetLoad(self, request: pb.GetLoadRequest, call: GrpcCall) -> pb.GetLoadResponse:  # noqa: N802
-        return pb.GetLoadResponse(load=write_load(self._host.utilization.snapshot()))
+        return pb.GetLoadResponse(load=write_load(self._state.utilization.snapshot()))
 
     async def WatchLoad(self, request: pb.WatchLoadRequest, call: GrpcCall) -> None:  # noqa: N802
-        checked_without_model(request, self._host)
+        checked_without_model(request, self._state)
         interval = seconds_of(request.min_interval) if request.HasField("min_interval") else DEFAULT_INTERVAL
-        async for snapshot in self._host.utilization.watch(interval):
+        async for snapshot in self._state.utilization.watch(interval):
             await call.write(pb.WatchLoadResponse(load=write_load(snapshot)))
 
 
@@ -84,23 +84,23 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
     return info
 
 
-def write_server_info(host: Host) -> pb.GetServerInfoResponse:
+def write_server_info(state: ServerState) -> pb.GetServerInfoResponse:
     """The server. Fields that depend on the model are absent until it is loaded."""
-    settings = host.settings
+    settings = state.settings
     info = pb.GetServerInfoResponse(
         version=__version__,
         revision=revision(),
-        instance_id=host.instance_id,
-        start_time=timestamp(host.started_at),
+        instance_id=state.instance_id,
+        start_time=timestamp(state.started_at),
         device=settings.device.kind if isinstance(settings.device.kind, str) else "",
         kv_block_tokens=settings.kv.block_tokens,
         max_running=settings.scheduler.max_running,
         max_waiting=settings.scheduler.max_waiting,
-        config=_config(host),
+        config=_config(state),
         api_revision=API_REVISION,
     )
-    if host.has_model:
-        core = host.model.core
+    if state.has_model:
+        core = state.model.core
         info.device_names.append(core.device_name)
         info.threads = core.n_threads
         info.kv_blocks = core.n_blocks
@@ -125,9 +125,9 @@ def write_load(load: Utilization) -> pb.Load:
     )
 
 
-def _config(host: Host) -> Struct:
+def _config(state: ServerState) -> Struct:
     """Each key of the settings with its value. Secrets are in files, but the user in an address is removed."""
-    values = json.loads(as_json(host.config))
+    values = json.loads(as_json(state.config))
     endpoint = values["tracing.endpoint"]
     if endpoint is not None:
         values["tracing.endpoint"] = _USER_INFO.sub("//", endpoint)

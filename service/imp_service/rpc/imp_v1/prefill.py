@@ -22,9 +22,9 @@ from imp_service.rpc.imp_v1.requests.read_requests import read_prompt, read_samp
 from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
 from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output, write_timings
 from imp_service.serving.calls import Call
-from imp_service.serving.host import Host
 from imp_service.serving.prompt_cost import reading_bytes
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.session.commands import (
     Extension,
     begin_step,
@@ -49,23 +49,23 @@ class PrefillResult:
 
 
 class Prefill:
-    """Prefills sessions of one host."""
+    """Prefills sessions of one server."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def answer(self, request: pb.PrefillRequest, call: Call) -> pb.PrefillResponse:
         """Checks the request, and runs it."""
-        await checked(request, call.n_request_bytes, self._host)
+        await checked(request, call.n_request_bytes, self._state)
         return await self.answer_checked(request, call)
 
     async def answer_checked(
         self, request: pb.PrefillRequest, call: Call, on_open: OnOpen = lambda _: None
     ) -> pb.PrefillResponse:
         """The same for a checked request. Calls `on_open` with a session that it opens."""
-        sessions, model, began = self._host.sessions, self._host.model, self._host.clock()
+        sessions, model, began = self._state.sessions, self._state.model, self._state.clock()
         sampling = read_sampler(request)
-        await find_breakers(self._host.workers, model, sampling)
+        await find_breakers(self._state.workers, model, sampling)
         held = await self._take_or_open(request, call, sampling, on_open)
         was_new = held.is_new
         digest = self._digest(request)
@@ -89,7 +89,7 @@ class Prefill:
             raise
         n_sampled = int(outcome.reply.output.HasField("token_id"))
         n_cached = outcome.reply.cached_tokens
-        call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._host.clock() - began)
+        call.record.prefilled(len(extension.tokens), n_cached, n_sampled, self._state.clock() - began)
         return whole
 
     async def _whole(self, prefilled: PrefillResult) -> pb.PrefillResponse:
@@ -103,17 +103,17 @@ class Prefill:
             add_scores(reply.output.scores, prefilled.scores)
             return reply
 
-        return await self._host.workers.write(write)
+        return await self._state.workers.write(write)
 
     def _digest(self, request: pb.PrefillRequest) -> bytes | None:
         """The digest of a request whose reply is stored; None for others, and if no session holds so many tokens."""
-        fits = len(request.token_ids.ids) <= self._host.model.max_context
+        fits = len(request.token_ids.ids) <= self._state.model.max_context
         return request_digest(request) if fits and request.HasField("position") else None
 
     async def _take_or_open(
         self, request: pb.PrefillRequest, call: Call, sampling: SamplingOptions | None, on_open: OnOpen
     ) -> HeldSession:
-        sessions, session_id = self._host.sessions, request.session_id
+        sessions, session_id = self._state.sessions, request.session_id
         at_zero = request.HasField("position") and request.position == 0
         may_open = not session_id or (at_zero and not sessions.is_of_another_instance(session_id))
         if not may_open or sessions.find(call.tenant, session_id) is not None:
@@ -132,12 +132,12 @@ class Prefill:
             raise invalid("cache", "set, expected what the session was opened with")
         if request.WhichOneof("input") == "chat" and held.position > 0:
             raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
-        model, options = self._host.model, read_options(StepOptions, request.step)
+        model, options = self._state.model, read_options(StepOptions, request.step)
         tokens = await self._tokens(model, request, held)
         check_context(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None
         check_base(held, len(tokens), base)
-        served = ServedModel.of(model, self._host.settings)
+        served = ServedModel.of(model, self._state.settings)
         refuse_large([step_part(options, len(tokens), served)], served)
 
         def write(output: StepOutput) -> PrefillResult:
@@ -170,7 +170,7 @@ class Prefill:
         model.require_fitting(prompt)
         begins = held.position == 0
         n_bytes = reading_bytes(prompt, renders_quickly=model.text.renders_quickly)
-        tokens = await self._host.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
+        tokens = await self._state.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
         if not tokens:
             raise invalid(str(request.WhichOneof("input")), "has no token")
         return tokens

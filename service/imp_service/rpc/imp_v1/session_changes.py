@@ -9,26 +9,26 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.imp_v1.requests.check_request import checked
 from imp_service.rpc.imp_v1.requests.read_requests import request_digest
 from imp_service.serving.calls import Call
-from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.session.commands import begin_fork, begin_truncate, check_end
 from imp_service.serving.session.held_session import HeldSession, StoredReply
 
 
 class SessionChanges:
-    """Changes sessions of one host. If the caller leaves, its change is done or has not begun."""
+    """Changes sessions of one server. If the caller leaves, its change is done or has not begun."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
 
     async def fork(self, request: pb.ForkSessionRequest, call: Call) -> pb.ForkSessionResponse:
         """Copies a session. An equal call returns the same copy until the copy is used."""
-        await checked(request, call.n_request_bytes, self._host)
+        await checked(request, call.n_request_bytes, self._state)
         digest = request_digest(request)
         made = self._made_before(request, digest, call)
         if made is not None:
             return made
-        sessions = self._host.sessions
+        sessions = self._state.sessions
         parent = sessions.take(call.tenant, request.session_id)
         try:
             position = request.position if request.HasField("position") else parent.position
@@ -59,8 +59,8 @@ class SessionChanges:
 
     async def truncate(self, request: pb.TruncateSessionRequest, call: Call) -> pb.TruncateSessionResponse:
         """Drops a session's tokens beyond a position. At the session's own position nothing changes."""
-        await checked(request, call.n_request_bytes, self._host)
-        sessions = self._host.sessions
+        await checked(request, call.n_request_bytes, self._state)
+        sessions = self._state.sessions
         held = sessions.take(call.tenant, request.session_id)
         try:
             check_end(held, request.position)
@@ -76,12 +76,12 @@ class SessionChanges:
 
     async def release(self, request: pb.ReleaseSessionRequest, call: Call) -> pb.ReleaseSessionResponse:
         """Closes a session and frees its blocks, even while a call uses it."""
-        await checked(request, call.n_request_bytes, self._host)
+        await checked(request, call.n_request_bytes, self._state)
         return await self.release_checked(request, call)
 
     async def release_checked(self, request: pb.ReleaseSessionRequest, call: Call) -> pb.ReleaseSessionResponse:
         """The same for a checked request."""
-        sessions = self._host.sessions
+        sessions = self._state.sessions
         held = sessions.find(call.tenant, request.session_id)
         if held is not None:
             sessions.close(held)
@@ -90,7 +90,7 @@ class SessionChanges:
 
     def _made_before(self, request: pb.ForkSessionRequest, digest: bytes, call: Call) -> pb.ForkSessionResponse | None:
         """The stored reply, if this call repeats the fork that made the copy; None if there is no such session."""
-        sessions, name = self._host.sessions, request.new_session_id
+        sessions, name = self._state.sessions, request.new_session_id
         if not name:
             return None
         copy = sessions.find(call.tenant, name)
@@ -114,7 +114,7 @@ class SessionChanges:
             return request.position
         if copy.forked_at is not None:
             return copy.forked_at
-        parent = self._host.sessions.find(call.tenant, request.session_id)
+        parent = self._state.sessions.find(call.tenant, request.session_id)
         if parent is None:
-            raise self._host.sessions.why_missing(call.tenant, request.session_id)
+            raise self._state.sessions.why_missing(call.tenant, request.session_id)
         return parent.position

@@ -11,10 +11,10 @@ from imp_service.rpc.encoded import Encoded, Pieces
 from imp_service.rpc.imp_v1.requests.check_request import checked
 from imp_service.rpc.imp_v1.requests.read_requests import read_chat
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
-from imp_service.serving.host import Host
 from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced
 from imp_service.serving.prompt_cost import ids_bytes, reading_bytes
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 from imp_service.text import FieldInvalid, TextSpan, Tokenizer
 
 RESULTS = pb.TokenizeResponse.DESCRIPTOR.fields_by_name["results"].number
@@ -25,27 +25,27 @@ PROMPT = pb.ApplyChatTemplateResponse.DESCRIPTOR.fields_by_name["text"].number
 class TokenizerServicer:
     """On the event loop's thread. Workers do the work."""
 
-    def __init__(self, host: Host, archive: TokenizerArchive) -> None:
-        self._host = host
+    def __init__(self, state: ServerState, archive: TokenizerArchive) -> None:
+        self._state = state
         self._archive = archive
 
     async def Tokenize(self, request: pb.TokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
-        served = await checked(request, call.n_request_bytes, self._host)
-        tokenizer = self._host.model.tokenizer
+        served = await checked(request, call.n_request_bytes, self._state)
+        tokenizer = self._state.model.tokenizer
         n_bytes = sum(reading_bytes(text, renders_quickly=True) for text in request.texts)
-        return await self._host.workers.run(lambda: tokenize(request, tokenizer, served), n_bytes)
+        return await self._state.workers.run(lambda: tokenize(request, tokenizer, served), n_bytes)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, call: GrpcCall) -> Encoded:  # noqa: N802
-        served = await checked(request, call.n_request_bytes, self._host)
-        tokenizer = self._host.model.tokenizer
+        served = await checked(request, call.n_request_bytes, self._state)
+        tokenizer = self._state.model.tokenizer
         n_bytes = ids_bytes(sum(len(item.ids) for item in request.token_ids))
-        return await self._host.workers.run(lambda: detokenize(request, tokenizer, served), n_bytes)
+        return await self._state.workers.run(lambda: detokenize(request, tokenizer, served), n_bytes)
 
     async def ApplyChatTemplate(self, request: pb.ApplyChatTemplateRequest, call: GrpcCall) -> Encoded:  # noqa: N802
-        served = await checked(request, call.n_request_bytes, self._host)
-        model = self._host.model
+        served = await checked(request, call.n_request_bytes, self._state)
+        model = self._state.model
         n_bytes = reading_bytes(read_chat(request.chat), renders_quickly=model.text.renders_quickly)
-        return await self._host.workers.run(lambda: apply_chat_template(request, model, served), n_bytes)
+        return await self._state.workers.run(lambda: apply_chat_template(request, model, served), n_bytes)
 
     async def GetTokenizer(self, request: pb.GetTokenizerRequest, call: GrpcCall) -> None:  # noqa: N802
         async for piece in self._archive.pieces():

@@ -15,8 +15,8 @@ from imp_service.generation import ModelRuntime
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.rpc.vllm.generate import Generate
-from imp_service.serving.host import Host
 from imp_service.serving.model_names import public_name
+from imp_service.serving.server_state import ServerState
 from imp_service.serving.utilization import Utilization
 
 SERVICE: ServiceDescriptor = vllm.DESCRIPTOR.services_by_name["VllmEngine"]
@@ -33,42 +33,42 @@ class VllmEngineServicer:
     # Embeddings, the cache's administration, and its events. A protocol of a later release may have more.
     UNIMPLEMENTED = frozenset(method.name for method in SERVICE.methods) - ANSWERED
 
-    def __init__(self, host: Host, archive: TokenizerArchive) -> None:
-        self._host = host
+    def __init__(self, state: ServerState, archive: TokenizerArchive) -> None:
+        self._state = state
         self._archive = archive
-        self._generate = Generate(host)
+        self._generate = Generate(state)
 
     async def Generate(self, request: Any, call: GrpcCall) -> None:  # noqa: N802
         await self._generate.stream(request, call)
 
     async def Abort(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
         """Ends requests of the caller's tenant. Others, and those that have ended, are left alone."""
-        self._host.requests.abort(frozenset(request.request_ids), tenant=call.tenant)
+        self._state.requests.abort(frozenset(request.request_ids), tenant=call.tenant)
         return vllm.AbortResponse()
 
     async def HealthCheck(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
-        lifecycle = self._host.lifecycle
+        lifecycle = self._state.lifecycle
         return vllm.HealthCheckResponse(healthy=lifecycle.is_ready, message=lifecycle.phase.value)
 
     async def GetModelInfo(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
-        return write_model_info(self._host.model)
+        return write_model_info(self._state.model)
 
     async def GetServerInfo(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
-        host = self._host
+        state = self._state
         return vllm.GetServerInfoResponse(
-            active_requests=len(host.requests),
-            is_paused=host.utilization.snapshot().is_draining,
-            uptime_seconds=host.wall() - host.started_at,
+            active_requests=len(state.requests),
+            is_paused=state.utilization.snapshot().is_draining,
+            uptime_seconds=state.wall() - state.started_at,
             server_type=SERVER_TYPE,
             data_parallel_size=1,
-            block_size=host.settings.kv.block_tokens,
-            max_num_seqs=host.settings.scheduler.max_running,
+            block_size=state.settings.kv.block_tokens,
+            max_num_seqs=state.settings.scheduler.max_running,
             constrained_decoding_start="first_token",
         )
 
     async def GetLoads(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
-        load = self._host.utilization.snapshot()
-        loads = [write_load(load, self._host)] if request.dp_rank == 0 else []
+        load = self._state.utilization.snapshot()
+        loads = [write_load(load, self._state)] if request.dp_rank == 0 else []
         time = datetime.fromtimestamp(load.time, UTC).isoformat()
         return vllm.GetLoadsResponse(timestamp=time, version=__version__, dp_rank_count=1, loads=loads)
 
@@ -97,10 +97,10 @@ def write_model_info(model: ModelRuntime) -> Any:
     return info
 
 
-def write_load(load: Utilization, host: Host) -> Any:
+def write_load(load: Utilization, state: ServerState) -> Any:
     """How busy the server is, in the protocol's numbers of tokens."""
-    most = host.settings.scheduler.max_running
-    n_tokens = host.model.core.n_blocks * host.settings.kv.block_tokens if host.has_model else 0
+    most = state.settings.scheduler.max_running
+    n_tokens = state.model.core.n_blocks * state.settings.kv.block_tokens if state.has_model else 0
     return vllm.SchedulerLoad(
         num_running_reqs=load.running,
         num_waiting_reqs=load.waiting,

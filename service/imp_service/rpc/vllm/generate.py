@@ -14,18 +14,18 @@ from imp_service.rpc.vllm.fields import caller_path
 from imp_service.rpc.vllm.replies import Replies
 from imp_service.rpc.vllm.requests import checked, translate
 from imp_service.serving.generations import WHOLE, Generations, Wanted, refuse_late
-from imp_service.serving.host import Host
+from imp_service.serving.server_state import ServerState
 
 # Each score of the prompt is a message, which costs a tag, a length and another tag.
 SCORE_FRAME_BYTES = 3
 
 
 class Generate:
-    """Runs generations of one host."""
+    """Runs generations of one server."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._generations = Generations(host)
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._generations = Generations(state)
 
     async def stream(self, request: Any, call: GrpcCall) -> None:
         """Sends the messages of every reply."""
@@ -46,14 +46,14 @@ class Generate:
         def write() -> list[Encoded]:
             return [Encoded(message.SerializeToString()) for message in replies.write(reply)]
 
-        return await self._host.workers.write(write) if replies.takes_long(reply) else write()
+        return await self._state.workers.write(write) if replies.takes_long(reply) else write()
 
     async def _wanted(self, request: Any, call: GrpcCall) -> Wanted:
         """Checks a request, and converts it to a generation."""
-        host, began = self._host, self._host.clock()
+        state, began = self._state, self._state.clock()
         refuse_late(call)
         translated = translate(request)
-        generation, served = await checked(request, translated, call.n_request_bytes, host)
+        generation, served = await checked(request, translated, call.n_request_bytes, state)
         generation = replace(generation, priority=call.priority, tenant=call.tenant)
         call.request_id = request.request_id or call.request_id
         return Wanted(

@@ -16,10 +16,10 @@ from imp_service.api.options import TOP_LOGPROBS, GenerationRequest
 from imp_service.pb import inference_pb2, types_pb2
 from imp_service.rpc.imp_v1.requests.check_request import read_and_check
 from imp_service.rpc.vllm.fields import PARAMS, REFUSED, caller_path
-from imp_service.serving.host import Host
 from imp_service.serving.rules import check
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 from imp_service.tables import LIMITS
 
 # Means no seed, as in vLLM.
@@ -29,7 +29,7 @@ UNSET_AT_ZERO = ("top_p", "repetition_penalty", "frequency_penalty", "presence_p
 
 
 async def checked(
-    request: Any, translated: inference_pb2.GenerateRequest, n_bytes: int, host: Host
+    request: Any, translated: inference_pb2.GenerateRequest, n_bytes: int, state: ServerState
 ) -> tuple[GenerationRequest, ServedModel]:
     """Raises all violations, with the caller's field names. Checks on a worker if the request is large."""
 
@@ -43,7 +43,7 @@ async def checked(
         )
         return generation
 
-    return await check.checked(check_both, n_bytes, host)
+    return await check.checked(check_both, n_bytes, state)
 
 
 def translate(request: Any) -> inference_pb2.GenerateRequest:

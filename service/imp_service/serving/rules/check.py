@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from imp_service.api.errors import Violation, refuse
 from imp_service.api.rules import Missing
-from imp_service.serving.host import Host
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 
 # A refusal is raised only if there is no violation.
 Finding = Violation | Missing | Refusal
@@ -51,7 +51,7 @@ def _refusal_of(found: Missing | Refusal) -> Refusal:
     return Refusal("FEATURE_DISABLED", f"{found.path}: {found.message}", {"feature": found.path})
 
 
-async def checked(check: Callable[[ServedModel], T], n_bytes: int, host: Host) -> tuple[T, ServedModel]:
+async def checked(check: Callable[[ServedModel], T], n_bytes: int, state: ServerState) -> tuple[T, ServedModel]:
     """Runs a check, on a worker if the request is large. Returns its result, and the values that it compared with."""
-    served = host.served
-    return await host.workers.run_light_if_large(lambda: check(served), n_bytes), served
+    served = state.served
+    return await state.workers.run_light_if_large(lambda: check(served), n_bytes), served

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from imp_service.serving.host import Host
 from imp_service.serving.security.authentication import Authentication
 from imp_service.serving.security.identity_files import Identity, IdentityFiles
 from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
 from imp_service.serving.security.tokens import Token, Tokens, is_readable_by_all, read_keys, read_tokens
+from imp_service.serving.server_state import ServerState
 
 
 class Access:
     """One for a process; every listener uses it."""
 
-    def __init__(self, host: Host, keys: Sequence[Token] = ()) -> None:
+    def __init__(self, state: ServerState, keys: Sequence[Token] = ()) -> None:
         """Reads the files. `keys` are further tokens, which do not change. Raises ConfigError."""
-        self._host = host
+        self._state = state
         self._checks: list[Callable[[], None]] = []
         self._watcher: FileWatcher | None = None
         self._typed = Tokens(keys)
-        auth = host.settings.auth
+        auth = state.settings.auth
         self._files = [
             self._read(f"auth.{name}", Path(text), read)
             for name, text, read in (
@@ -55,21 +55,21 @@ class Access:
         return found
 
     def _read(self, setting: str, path: Path, read: Callable[[Path], Tokens]) -> ReloadedFiles[Tokens]:
-        log = self._host.telemetry.log
+        log = self._state.telemetry.log
         tokens = ReloadedFiles(setting, (path,), lambda: read(path), log)
         if is_readable_by_all(path):
             log.warning(setting, message=f"{path}: everyone on this machine may read it")
         self._checks.append(tokens.check_files)
-        self._host.reload.watch(tokens)
+        self._state.reload.watch(tokens)
         return tokens
 
     def _read_identity(self) -> ReloadedFiles[Identity] | None:
-        settings = self._host.settings.tls
+        settings = self._state.settings.tls
         if settings.cert is None or settings.key is None:  # the settings have both or neither
             return None
         client_ca = None if settings.client_ca is None else Path(settings.client_ca)
         files = IdentityFiles(Path(settings.cert), Path(settings.key), client_ca)
-        identity = ReloadedFiles("tls", files.paths, files.read, self._host.telemetry.log)
+        identity = ReloadedFiles("tls", files.paths, files.read, self._state.telemetry.log)
         self._checks.append(identity.check_files)
-        self._host.reload.watch(identity)
+        self._state.reload.watch(identity)
         return identity

@@ -46,7 +46,7 @@ class HeldSession:
     session: EngineSession
     cache: CacheOptions
     ttl: float  # seconds
-    used_at: float  # by the host's clock
+    used_at: float  # by the server's clock
     # A call uses it: it does not expire, and other calls are refused.
     is_busy: bool = False
     is_open: bool = True

@@ -206,7 +206,7 @@ def test_cnt_1_a_generation_frees_dropped_sessions(small: Served) -> None:
     with imp_service.connect(small.address) as client:
         client.open().prefill(IDS)
         client.generate(IDS, max_tokens=1).result()
-        small.wait_until(lambda: not small.host.sessions.held(), "the session is freed")
+        small.wait_until(lambda: not small.state.sessions.held(), "the session is freed")
 
 
 @pytest.mark.long

@@ -31,7 +31,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def is_freed(served: Served) -> bool:
-    return not served.host.sessions.held()
+    return not served.state.sessions.held()
 
 
 def test_cnt_1_a_session_that_is_closed_is_freed(small: Served) -> None:

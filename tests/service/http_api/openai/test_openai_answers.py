@@ -1,4 +1,4 @@
-"""An HTTP answer equals the same Host's gRPC answer in tokens, text, scores, end and usage, streamed or not."""
+"""An HTTP answer equals the same server's gRPC answer in tokens, text, scores, end and usage, streamed or not."""
 
 from __future__ import annotations
 
@@ -377,7 +377,7 @@ def test_oai_13_a_batch_does_not_fill_the_queue_twice() -> None:
         first = pool.submit(complete, small, [HELD - 2], 4)
         held.wait()
         batch = pool.submit(complete, small, [[300], [301], [302], [303]], 2)
-        small.served.wait_until(lambda: len(small.served.host.requests) == 3, "the batch fills the queue")
+        small.served.wait_until(lambda: len(small.served.state.requests) == 3, "the batch fills the queue")
         for prompt in ([300], [[300], [301]]):
             assert complete(small, prompt, 1).refusal[:2] == (429, "rate_limit_exceeded")
         held.open(ALL_STEPS)
@@ -436,7 +436,7 @@ def test_oai_2_usage_is_reported_where_it_is_asked_for(http: HttpServed) -> None
 
 
 def test_oai_2_pkg_1_the_fingerprint_names_version_and_weights(http: HttpServed) -> None:
-    digest = http.served.host.digest
+    digest = http.served.state.digest
     digest.sha256 = ""
     assert http.chat(max_tokens=1).json["system_fingerprint"] is None
     digest.sha256 = "0123456789abcdef" * 4

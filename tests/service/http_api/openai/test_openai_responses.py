@@ -347,7 +347,7 @@ SPOKEN = f'root ::= "<think>\\nHm.\\n</think>\\n\\nYes: {STOP_CALL}"'
 @pytest.mark.long
 def test_oai_9_reasoning_text_and_a_call_are_one_item_each(calling: HttpServed) -> None:
     # A call alone would be allowed too.
-    tokens = map(calling.served.host.model.tokenizer.token_bytes, range(2047))
+    tokens = map(calling.served.state.model.tokenizer.token_bytes, range(2047))
     begins_call = {str(i): -100 for i, token in enumerate(tokens) if token.startswith((b"<to", b"to", b"o"))}
     asked: dict[str, Any] = {"input": "Rain?", "tools": TOOLS, "grammar": SPOKEN, "seed": 1, "temperature": 0}
     found = respond(calling, include=["message.output_text.logprobs"], logit_bias=begins_call, **asked)

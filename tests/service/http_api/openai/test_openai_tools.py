@@ -142,7 +142,7 @@ def test_chn_11_reasoning_tokens_are_counted_in_chats_and_responses(http: HttpSe
     grammar = 'root ::= "<think>\\nWhy not\\n</think>\\n\\nSo"'
     asked: dict[str, Any] = {"grammar": grammar, "seed": 4}
     chat = http.chat("Hello", **asked, return_token_ids=True)
-    tokenizer = http.served.host.model.tokenizer
+    tokenizer = http.served.state.model.tokenizer
     texts = [tokenizer.token_bytes(token) for token in chat.choice["token_ids"]]
     starts = [len(b"".join(texts[:i])) for i in range(len(texts))]
     begin, end = len("<think>\n"), len("<think>\nWhy not")

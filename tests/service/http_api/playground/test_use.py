@@ -13,9 +13,9 @@ from playwright.sync_api import expect
 
 from imp_service.config import read_settings
 from imp_service.http_api.server import HttpServer
-from imp_service.serving.host import Host
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
+from imp_service.serving.server_state import ServerState
 from support.http_served import HttpServed, serve_http
 from support.loop_thread import loop_thread
 from support.patience import HANGS_AFTER
@@ -216,21 +216,21 @@ def test_ply_2_it_waits_for_the_model_and_begins_by_itself(visit: Any) -> None:
     loop = loop_thread()
     config = read_settings(None, [*DEFAULTS, 'listen.http=["127.0.0.1:0"]', 'listen.grpc=["127.0.0.1:0"]'])
 
-    async def start() -> tuple[Host, HttpServer]:
-        host = Host(config, clock=loop.clock, wall=loop.clock.wall)
-        server = HttpServer(host, Access(host))
-        server.bind(checked_addresses(config.settings.listen, host.telemetry.log))
+    async def start() -> tuple[ServerState, HttpServer]:
+        state = ServerState(config, clock=loop.clock, wall=loop.clock.wall)
+        server = HttpServer(state, Access(state))
+        server.bind(checked_addresses(config.settings.listen, state.telemetry.log))
         server.start()
-        return host, server
+        return state, server
 
-    host, server = loop.run(start())
+    state, server = loop.run(start())
     try:
         with visit(f"http://{server.addresses[0]}") as it:
             expect(it.page.get_by_text("The model is loading…")).to_be_visible()
             it.say("Who are you?")
 
             async def load() -> None:
-                host.adopt(await asyncio.to_thread(built_in().make, config, loop.clock))
+                state.adopt(await asyncio.to_thread(built_in().make, config, loop.clock))
 
             loop.run(load())
             it.button("Same again").wait_for()
@@ -238,4 +238,4 @@ def test_ply_2_it_waits_for_the_model_and_begins_by_itself(visit: Any) -> None:
             expect(it.page.get_by_text("The model is loading…")).to_have_count(0)
     finally:
         loop.run(server.stop(0))
-        loop.call(host.close)
+        loop.call(state.close)

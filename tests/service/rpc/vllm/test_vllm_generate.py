@@ -128,7 +128,7 @@ def test_gwy_3_ends_say_why(served: Served, stream: bool) -> None:
     assert end(max_tokens=64, stop=["the"]) == ("stop", ("matched_stop_str", "the"))
     assert end(max_tokens=64, stop_token_ids=[free[4]]) == ("stop", ("matched_token_id", free[4]))
     # As in vLLM, the model's end token is no match.
-    (eos, *_) = served.host.model.eos_tokens
+    (eos, *_) = served.state.model.eos_tokens
     assert end(max_tokens=64, logit_bias={eos: 100.0}) == ("stop", None)
 
 
@@ -207,7 +207,7 @@ def test_gwy_3_n12_abort_ends_requests_of_the_same_tenant(counting: Served) -> N
 
 
 def test_gwy_3_errors_are_those_of_imp(served: Served) -> None:
-    n = served.host.model.max_context + 1
+    n = served.state.model.max_context + 1
     found = failed(lambda: list(stub(served).Generate(asking([300] * n))))
     assert (found.code, found.reason) == ("OUT_OF_RANGE", "CONTEXT_TOO_LONG")
     found = failed(lambda: list(stub(served).Generate(asking(PROMPT), timeout=0.000001)))

@@ -48,7 +48,7 @@ def content_of(method: str) -> bytes:
 
 
 def test_gwy_3_health_follows_the_phase(served: Served) -> None:
-    lifecycle = served.host.lifecycle
+    lifecycle = served.state.lifecycle
     found = {}
     for phase in (Phase.SERVING, Phase.LEAVING, Phase.DRAINING, Phase.SERVING):
         served.call(lambda phase=phase: lifecycle.become(phase))
@@ -82,7 +82,7 @@ def test_gwy_3_the_server_says_how_large_and_how_busy_it_is(counting: Served) ->
     running = engine.Generate(asking([300] * 40, stream=True))
     next(running)
     info = engine.GetServerInfo(vllm.GetServerInfoRequest())
-    settings = counting.host.settings
+    settings = counting.state.settings
     assert (info.active_requests, info.is_paused, info.data_parallel_size) == (1, False, 1)
     assert (info.block_size, info.max_num_seqs) == (settings.kv.block_tokens, settings.scheduler.max_running)
     assert 0 <= info.uptime_seconds < 3600
@@ -105,7 +105,7 @@ def test_gwy_3_the_server_says_how_large_and_how_busy_it_is(counting: Served) ->
 
 def test_gwy_3_the_cache_has_as_many_tokens_as_its_blocks(served: Served) -> None:
     (load,) = stub(served).GetLoads(vllm.GetLoadsRequest()).loads
-    assert load.max_total_num_tokens == served.n_blocks * served.host.settings.kv.block_tokens > 1000
+    assert load.max_total_num_tokens == served.n_blocks * served.state.settings.kv.block_tokens > 1000
 
 
 def test_gwy_3_the_tokenizer_can_be_built_elsewhere(served: Served) -> None:
@@ -117,7 +117,7 @@ def test_gwy_3_the_tokenizer_can_be_built_elsewhere(served: Served) -> None:
         library = Tokenizer.from_str(archive.read("tokenizer.json").decode())
         assert archive.read("chat_template.jinja")
     text = "Once upon a time"
-    assert library.encode(text).ids == served.host.model.tokenizer.encode(text)
+    assert library.encode(text).ids == served.state.model.tokenizer.encode(text)
 
 
 def codes_of(served: Served, metadata: Metadata = ()) -> dict[str, set[str]]:
@@ -203,7 +203,7 @@ def test_gwy_3_the_tenant_is_that_of_the_token(guarded: Served) -> None:
     mine = bearer("acme")
     running = engine.Generate(asking([300], stream=True, request_id="r", ignore_eos=True), metadata=mine)
     next(running)
-    (request,) = guarded.call(lambda: list(guarded.host.requests))
+    (request,) = guarded.call(lambda: list(guarded.state.requests))
     assert (request.request_id, request.tenant) == ("r", "acme")
     engine.Abort(vllm.AbortRequest(request_ids=["r"]), metadata=mine)
     assert list(running)[-1].complete.finish_reason == "abort"

@@ -11,11 +11,11 @@ from imp_service.pb import inference_pb2
 from imp_service.rpc.imp_v1.requests.field_rules import findings
 from imp_service.rpc.imp_v1.requests.message_rules import under
 from imp_service.rpc.imp_v1.requests.read_requests import read_generation
-from imp_service.serving.host import Host
 from imp_service.serving.rules import check
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import CHAT, generation_findings
 from imp_service.serving.served_model import ServedModel
+from imp_service.serving.server_state import ServerState
 from imp_service.text import ChatPrompt
 
 
@@ -44,20 +44,20 @@ def read_and_check(
     return generation, found
 
 
-async def checked(request: Any, n_bytes: int, host: Host) -> ServedModel:
+async def checked(request: Any, n_bytes: int, state: ServerState) -> ServedModel:
     """The same, on a worker if the request is large. Returns the values that it was checked against."""
-    return (await check.checked(lambda served: check_request(request, served), n_bytes, host))[1]
+    return (await check.checked(lambda served: check_request(request, served), n_bytes, state))[1]
 
 
 async def checked_generation(
-    request: inference_pb2.GenerateRequest | inference_pb2.GenerateUnaryRequest, n_bytes: int, host: Host
+    request: inference_pb2.GenerateRequest | inference_pb2.GenerateUnaryRequest, n_bytes: int, state: ServerState
 ) -> tuple[GenerationRequest, ServedModel]:
     """The same for a generation."""
-    generation, served = await check.checked(lambda served: check_request(request, served), n_bytes, host)
+    generation, served = await check.checked(lambda served: check_request(request, served), n_bytes, state)
     assert generation is not None  # narrows
     return generation, served
 
 
-def checked_without_model(request: Any, host: Host) -> None:
+def checked_without_model(request: Any, state: ServerState) -> None:
     """The same for methods that need no model. Their requests are small."""
-    check_request(request, ServedModel(host.settings))
+    check_request(request, ServedModel(state.settings))

@@ -1,4 +1,4 @@
-"""One served model and everything that its servicers share. On the event loop's thread."""
+"""What all parts of a server share: its model, settings, phase, requests and sessions. On the event loop's thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from imp_service.telemetry.log import STDERR
 Clock = Callable[[], float]
 
 
-class Host:
+class ServerState:
     """Made before the model is loaded. Until adopt(), calls that need the model are refused with LOADING."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Host:
         wall: Clock = time.time,
         log_to: int = STDERR,
     ) -> None:
-        """`log_to` is a file descriptor; the host keeps a copy of it until close().
+        """`log_to` is a file descriptor; the state keeps a copy of it until close().
 
         `reread` reads the sources of `config` again, for a reload. Without it a reload finds no new settings.
         """
@@ -110,7 +110,7 @@ class Host:
         return ServedModel.of(self.model, self.settings)
 
     def adopt(self, model: ModelRuntime) -> None:
-        """Serves a loaded model from now on. The host closes it."""
+        """Serves a loaded model from now on. close() closes it."""
         self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model
         # Settings that were reloaded while the model loaded are applied too.
