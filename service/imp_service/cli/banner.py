@@ -48,9 +48,9 @@ def print_banner(model: "ModelRuntime", file: "ModelFile") -> None:
 
 def print_drafters(model: "ModelRuntime") -> None:
     """Says what guesses tokens ahead, if the settings ask for other drafters than the default."""
-    from imp_service.config.settings import Speculation
+    from imp_service.config.settings import SpeculationSettings
 
-    if model.drafters_text and model.config.settings.speculation.drafters != Speculation().drafters:
+    if model.drafters_text and model.config.settings.speculation.drafters != SpeculationSettings().drafters:
         print_note(f"guesses ahead: {model.drafters_text}")
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from imp_service.config.address import Address
 from imp_service.config.quantities import write_duration
-from imp_service.config.server_settings import Connection, Listen, Tls
-from imp_service.config.settings import Model, Settings
+from imp_service.config.server_settings import ConnectionSettings, ListenSettings, TlsSettings
+from imp_service.config.settings import ModelSettings, Settings
 from imp_service.config.toml import KeyPath, write_key, write_path
 
 # Two keys, and why their values contradict each other.
@@ -43,7 +43,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from _model_names(settings.model, settings.models)
 
 
-def _model_names(first: Model, models: Mapping[str, Model]) -> Iterator[Contradiction]:
+def _model_names(first: ModelSettings, models: Mapping[str, ModelSettings]) -> Iterator[Contradiction]:
     """Each further model needs a file and a unique name."""
     taken: dict[str, KeyPath] = {first.name: ("model", "name")} if first.name else {}
     for key, model in models.items():
@@ -55,7 +55,7 @@ def _model_names(first: Model, models: Mapping[str, Model]) -> Iterator[Contradi
         taken[name] = ("models", key, "name")
 
 
-def _addresses(listen: Listen) -> Iterator[Contradiction]:
+def _addresses(listen: ListenSettings) -> Iterator[Contradiction]:
     if not listen.grpc:
         yield ("listen", "grpc"), ("listen",), "found no address, expected one at least"
     if listen.admin is not None and not Address(listen.admin).is_local:
@@ -72,14 +72,14 @@ def _addresses(listen: Listen) -> Iterator[Contradiction]:
         taken.append((name, address))
 
 
-def _certificate(tls: Tls) -> Iterator[Contradiction]:
+def _certificate(tls: TlsSettings) -> Iterator[Contradiction]:
     for one, other in (("key", "cert"), ("cert", "key"), ("client_ca", "cert")):
         if getattr(tls, one) is not None and getattr(tls, other) is None:
             yield ("tls", one), ("tls", other), f"tls.{one} is set, and tls.{other} is not"
 
 
 def _age(settings: Settings) -> Iterator[Contradiction]:
-    connection: Connection = settings.connection
+    connection: ConnectionSettings = settings.connection
     longest = settings.limits.request_time
     if connection.max_age is not None and connection.max_age_grace < longest:
         yield (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imp_service.config.settings import Limits, Settings, TextBounds
+from imp_service.config.settings import LimitsSettings, Settings, TextSettings
 
 _LOSSY_KV = ("q8_0",)
 
@@ -17,7 +17,7 @@ def approximations(settings: Settings) -> str:
 WORKER_BYTES = 21 * 1024**2
 
 
-def constraint_bytes(text: TextBounds) -> int:
+def constraint_bytes(text: TextSettings) -> int:
     """Memory of constraints: the cache, one that the worker compiles, and one that the server compiles."""
     return text.cache_bytes + 2 * text.compile_bytes + WORKER_BYTES
 
@@ -25,6 +25,6 @@ def constraint_bytes(text: TextBounds) -> int:
 MOST_MARGIN_BYTES = 4 * 1024**2
 
 
-def most_received_bytes(limits: Limits) -> int:
+def most_received_bytes(limits: LimitsSettings) -> int:
     """Twice `limits.max_message_bytes`, but no more than 4 MiB above it."""
     return limits.max_message_bytes + min(limits.max_message_bytes, MOST_MARGIN_BYTES)

@@ -18,7 +18,7 @@ HOST = Text("a host name without port", pattern=r"[a-z0-9.-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class ListenSettings:
     grpc: tuple[str, ...] = key(
         ListOf(ADDRESS, 8), ("127.0.0.1:50051",), "addresses of the services and of health; port 0: any free port"
     )
@@ -39,7 +39,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Http:
+class HttpSettings:
     origins: tuple[str, ...] = key(
         ListOf(ORIGIN, 64), (), 'origins whose pages may call, besides the server\'s own and loopback; "*": all'
     )
@@ -70,7 +70,7 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsSettings:
     cert: str | None = key(
         PATH, None, "certificate chain (PEM) of the TCP listeners of listen.grpc and listen.http", example="tls.crt"
     )
@@ -80,7 +80,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Auth:
+class AuthSettings:
     token_file: str | None = key(
         PATH, None, "bearer tokens: a line each, `sha256-hex roles tenants`; reloaded on change", example="tokens"
     )
@@ -94,14 +94,14 @@ class Auth:
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class FeaturesSettings:
     logits: bool = key(Boolean(), True, "steps may return logits of the whole vocabulary", reloads=True)
     prompt_logprobs: bool = key(Boolean(), True, "requests may ask for the scores of their prompt", reloads=True)
     profile: bool = key(Boolean(), True, "AdminService.Profile records steps", reloads=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Keepalive:
+class KeepaliveSettings:
     time: timedelta = key(Duration("1s", "24h"), timedelta(seconds=20), "ping an idle connection after this")
     timeout: timedelta = key(
         Duration("1s", "1h"), timedelta(seconds=10), "close it if the ping is not answered within this"
@@ -112,7 +112,7 @@ class Keepalive:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionSettings:
     max_age: timedelta | None = key(
         Duration("1s", "720h"), None, "close connections at this age, so that load spreads", example="30m"
     )
@@ -127,7 +127,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkSettings:
     max_tokens: int = key(Integer(1, 1024), 64, "most tokens of one message", reloads=True)
     max_delay: timedelta = key(
         Duration("0ms", "10s"),
@@ -138,7 +138,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class SlowClient:
+class SlowClientSettings:
     bytes: int = key(Size(1024, 64 * 1024**2), 64 * 1024, "a stream's sequences pause at this much unread output")
     timeout: timedelta = key(
         Duration("10ms", "24h"), timedelta(seconds=30), "end a stream with SLOW_CLIENT after this pause", reloads=True
@@ -146,7 +146,7 @@ class SlowClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainSettings:
     delay: timedelta = key(
         Duration("0ms", "1h"),
         timedelta(0),
@@ -159,7 +159,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Watchdog:
+class WatchdogSettings:
     request_stall: timedelta = key(
         Duration("10ms", "1h"), timedelta(seconds=5), "end a running request without progress after this", reloads=True
     )
@@ -172,7 +172,7 @@ class Watchdog:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogSettings:
     format: str | None = key(Choice("text", "json"), None, "unset: text on a terminal, else json", example="json")
     level: str = key(Choice("debug", "info", "warning", "error"), "info", "lowest level that is written", reloads=True)
     max_lines_per_second: int = key(
@@ -184,7 +184,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Tracing:
+class TracingSettings:
     endpoint: str | None = key(
         Text("an OTLP address"),
         None,

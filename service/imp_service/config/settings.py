@@ -11,19 +11,19 @@ from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Intege
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
-    Auth,
-    Chunk,
-    Connection,
-    Drain,
-    Features,
-    Http,
-    Keepalive,
-    Listen,
-    Log,
-    SlowClient,
-    Tls,
-    Tracing,
-    Watchdog,
+    AuthSettings,
+    ChunkSettings,
+    ConnectionSettings,
+    DrainSettings,
+    FeaturesSettings,
+    HttpSettings,
+    KeepaliveSettings,
+    ListenSettings,
+    LogSettings,
+    SlowClientSettings,
+    TlsSettings,
+    TracingSettings,
+    WatchdogSettings,
 )
 from imp_service.config.table import Section, key, named, nodes_of, section
 from imp_service.tables import DRAFTERS, ENGINE_FIELDS, LIMITS
@@ -56,7 +56,7 @@ MODEL_NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelSettings:
     path: str | None = key(Text("a path"), None, "the checkpoint; unset: the built-in demo model", example="model.gguf")
     name: str | None = key(MODEL_NAME, None, "its name in requests; unset: the name in the file", example="my-model")
     aliases: tuple[str, ...] = key(ListOf(MODEL_NAME, 16), (), "further names for requests")
@@ -77,7 +77,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceSettings:
     kind: str | Auto = key(
         AutoOr(Choice("cpu", "cuda", unlisted=devices_of_tests())),
         AUTO,
@@ -114,7 +114,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LimitsSettings:
     max_context: int = key(Count(0, 16 * 1024**2), 0, "longest context of a sequence in tokens; 0: the model's")
     max_tokens: int = key(Count(0, 16 * 1024**2), 0, "most tokens one request may generate; 0: no limit")
     max_prompt_bytes: int = key(Size(1024, GIB), 1024**2, "sum of the texts of one request")
@@ -126,7 +126,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduler:
+class SchedulerSettings:
     max_running: int = engine_key("max_running")
     max_waiting: int = engine_key("max_waiting")
     max_waiting_tokens: int = engine_key("max_waiting_tokens", Count)
@@ -142,7 +142,7 @@ class Scheduler:
 
 
 @dataclass(frozen=True, slots=True)
-class KvCache:
+class KvSettings:
     bytes: int | Auto = key(
         AutoOr(Size(1024, 64 * 1024 * GIB)),
         AUTO,
@@ -162,7 +162,7 @@ class KvCache:
 
 
 @dataclass(frozen=True, slots=True)
-class Speculation:
+class SpeculationSettings:
     drafters: tuple[str, ...] = key(
         ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
         ("ngram",),
@@ -190,7 +190,7 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True)
-class SparsePrefill:
+class SparsePrefillSettings:
     enabled: bool = engine_key("sparse_prefill")
     policy: str = key(Choice("dense", "auto"), "dense", "policy of requests that set none; auto: sparse if faster")
     keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request sets it")
@@ -200,7 +200,7 @@ class SparsePrefill:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SessionsSettings:
     max: int = engine_key("max_sessions")
     per_tenant: int = key(
         Integer(0, 65536), 32, "most sessions of one named tenant; further ones get TENANT_LIMIT", reloads=True
@@ -215,7 +215,7 @@ class Sessions:
 
 
 @dataclass(frozen=True, slots=True)
-class TextBounds:
+class TextSettings:
     threads: int = key(Integer(1, 64), 2, "threads of a server that tokenize, render and compile")
     template_iterations: int = key(Integer(1, 10**9), 10**6, "loop iterations of one rendering, sum of all loops")
     template_operand_bytes: int = key(Size(1, GIB), 1024**2, "result of one operation in a template")
@@ -236,33 +236,40 @@ class TextBounds:
 class Settings:
     """All settings of one process, frozen; two of them in one process make two different engines."""
 
-    listen: Listen = section(Listen, "addresses of imp serve; TCP or Unix sockets")
-    http: Http = section(Http, "OpenAI's API over HTTP, on the addresses of listen.http")
-    tls: Tls = section(Tls, "TLS; files are read again when they change")
-    auth: Auth = section(Auth, "who may call; unset: everyone who can connect")
-    model: Model = section(Model, "the model that is loaded")
-    models: Mapping[str, Model] = named(
-        Model, "further models, each with the keys of [model]: imp run -m NAME", name=MODEL_NAME, example=("NAME", None)
+    listen: ListenSettings = section(ListenSettings, "addresses of imp serve; TCP or Unix sockets")
+    http: HttpSettings = section(HttpSettings, "OpenAI's API over HTTP, on the addresses of listen.http")
+    tls: TlsSettings = section(TlsSettings, "TLS; files are read again when they change")
+    auth: AuthSettings = section(AuthSettings, "who may call; unset: everyone who can connect")
+    model: ModelSettings = section(ModelSettings, "the model that is loaded")
+    models: Mapping[str, ModelSettings] = named(
+        ModelSettings,
+        "further models, each with the keys of [model]: imp run -m NAME",
+        name=MODEL_NAME,
+        example=("NAME", None),
     )
-    device: Device = section(Device, "where and how models are computed")
-    limits: Limits = section(Limits, "what a request may ask for")
-    scheduler: Scheduler = section(Scheduler, "which requests run, wait or are refused")
-    kv: KvCache = section(KvCache, "keys and values of held tokens")
-    speculation: Speculation = section(
-        Speculation, "speculative decoding: guesses that the model verifies; the output stays the same"
+    device: DeviceSettings = section(DeviceSettings, "where and how models are computed")
+    limits: LimitsSettings = section(LimitsSettings, "what a request may ask for")
+    scheduler: SchedulerSettings = section(SchedulerSettings, "which requests run, wait or are refused")
+    kv: KvSettings = section(KvSettings, "keys and values of held tokens")
+    speculation: SpeculationSettings = section(
+        SpeculationSettings, "speculative decoding: guesses that the model verifies; the output stays the same"
     )
-    sparse_prefill: SparsePrefill = section(SparsePrefill, "sparse prefill: only a part of a long prompt is evaluated")
-    sessions: Sessions = section(Sessions, "sequences that a client drives step by step")
-    text: TextBounds = section(TextBounds, "limits of templates and constraints")
-    features: Features = section(Features, "optional features; use of one that is off fails with FEATURE_DISABLED")
-    chunk: Chunk = section(Chunk, "tokens of one message, unless a request sets it")
-    slow_client: SlowClient = section(SlowClient, "clients that read too slowly")
-    keepalive: Keepalive = section(Keepalive, "pings on idle connections")
-    connection: Connection = section(Connection, "limits of connections")
-    drain: Drain = section(Drain, "shutdown after SIGTERM or AdminService.Drain")
-    watchdog: Watchdog = section(Watchdog, "limits after which requests and the engine count as stuck")
-    log: Log = section(Log, "log lines on stderr; they never contain prompts")
-    tracing: Tracing = section(Tracing, "OpenTelemetry")
+    sparse_prefill: SparsePrefillSettings = section(
+        SparsePrefillSettings, "sparse prefill: only a part of a long prompt is evaluated"
+    )
+    sessions: SessionsSettings = section(SessionsSettings, "sequences that a client drives step by step")
+    text: TextSettings = section(TextSettings, "limits of templates and constraints")
+    features: FeaturesSettings = section(
+        FeaturesSettings, "optional features; use of one that is off fails with FEATURE_DISABLED"
+    )
+    chunk: ChunkSettings = section(ChunkSettings, "tokens of one message, unless a request sets it")
+    slow_client: SlowClientSettings = section(SlowClientSettings, "clients that read too slowly")
+    keepalive: KeepaliveSettings = section(KeepaliveSettings, "pings on idle connections")
+    connection: ConnectionSettings = section(ConnectionSettings, "limits of connections")
+    drain: DrainSettings = section(DrainSettings, "shutdown after SIGTERM or AdminService.Drain")
+    watchdog: WatchdogSettings = section(WatchdogSettings, "limits after which requests and the engine count as stuck")
+    log: LogSettings = section(LogSettings, "log lines on stderr; they never contain prompts")
+    tracing: TracingSettings = section(TracingSettings, "OpenTelemetry")
 
 
 TABLE = Section(Settings, "imp.conf", nodes_of(Settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from imp_service.config import Settings
 from imp_service.config.derived import constraint_bytes, most_received_bytes
 from imp_service.config.machine import memory_limit
-from imp_service.config.settings import Limits
+from imp_service.config.settings import LimitsSettings
 
 # Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.
 PROCESS_BYTES = 96 * 1024**2
@@ -39,7 +39,7 @@ def reserve_bytes(settings: Settings) -> int:
     )
 
 
-def one_way_bytes(limits: Limits) -> int:
+def one_way_bytes(limits: LimitsSettings) -> int:
     """The most bytes of large messages that are being received at once, and of those that are being sent."""
     return MESSAGES // 2 * most_received_bytes(limits)
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import imp_service
-from imp_service.config.server_settings import Drain
+from imp_service.config.server_settings import DrainSettings
 
 # The unit hides what is below these folders: ProtectHome and PrivateTmp.
 HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))
@@ -25,7 +25,7 @@ class UnitFilling:
 
     words: Sequence[str]  # the command
     memory_bytes: int
-    drain: Drain
+    drain: DrainSettings
     is_gpu: bool
     read_paths: Sequence[Path]  # what the server reads, wherever that is
 
@@ -39,7 +39,7 @@ def read_unit() -> str:
 
 def fill_unit(unit: str, filling: UnitFilling) -> str:
     """The unit with the directives of one server."""
-    margin = _seconds(directive(unit, "TimeoutStopSec")) - _time_of(Drain())
+    margin = _seconds(directive(unit, "TimeoutStopSec")) - _time_of(DrainSettings())
     stop = math.ceil((_time_of(filling.drain) + margin).total_seconds())
     set_to: dict[str, str] = {
         "ExecStart": " ".join(map(_quoted_word, filling.words)),
@@ -95,5 +95,5 @@ def _seconds(text: str) -> timedelta:
     return timedelta(seconds=int(text.removesuffix("s")))
 
 
-def _time_of(drain: Drain) -> timedelta:
+def _time_of(drain: DrainSettings) -> timedelta:
     return drain.delay + drain.grace

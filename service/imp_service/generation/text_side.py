@@ -10,8 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from imp_service.config import ConfigError
-from imp_service.config.settings import Settings
-from imp_service.config.settings import TextBounds as TextSettings
+from imp_service.config.settings import Settings, TextSettings
 from imp_service.text import ChatPrompt, FieldInvalid, TemplateChoice, TextLimits, Tokenizer
 from imp_service.text.directory.recognize import is_directory
 from imp_service.text.limits import KIB

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from imp_service.config.server_settings import Http
+from imp_service.config.server_settings import HttpSettings
 from imp_service.http_api.guard import HeadRefused, too_large
 from imp_service.serving.message_memory import SMALL_MESSAGE_BYTES, HeldMessage
 
@@ -31,7 +31,7 @@ class Times:
     body: float
 
     @classmethod
-    def of(cls, settings: Http) -> Times:
+    def of(cls, settings: HttpSettings) -> Times:
         """Those of the settings."""
         return cls(settings.head_timeout.total_seconds(), settings.body_timeout.total_seconds())
 

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import HttpVersion10, web
 from aiohttp.web_protocol import RequestHandler
 
-from imp_service.config.server_settings import Http
+from imp_service.config.server_settings import HttpSettings
 from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
 from imp_service.http_api.failures import error_body
 from imp_service.http_api.guard import HeadRefused
@@ -236,7 +236,12 @@ class Server(web.Server):
     """Makes the connections of one listener, up to a number. Spare ones beyond it are for probes alone."""
 
     def __init__(
-        self, handle: Handle, settings: Http, max_connections: int, max_field_bytes: int, n_spare: int = SPARE_PLACES
+        self,
+        handle: Handle,
+        settings: HttpSettings,
+        max_connections: int,
+        max_field_bytes: int,
+        n_spare: int = SPARE_PLACES,
     ) -> None:
         super().__init__(self._answer, handler_cancellation=True)
         self._handle = handle

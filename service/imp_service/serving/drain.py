@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from imp_service.config.server_settings import Drain as DrainSettings
+from imp_service.config.server_settings import DrainSettings
 from imp_service.serving.lifecycle import Lifecycle, Phase, draining
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.running_calls import RunningCalls

@@ -10,7 +10,7 @@ from functools import partial
 
 from imp_service.api.options import GenerationRequest
 from imp_service.api.replies import Chunk, Finished, Reply, SparsePrefillReport, Started
-from imp_service.config.server_settings import SlowClient
+from imp_service.config.server_settings import SlowClientSettings
 from imp_service.generation.held_scores import PART_TOKENS
 from imp_service.generation.output_stream import unread_token_bytes
 from imp_service.generation.run import GenerationPlan
@@ -195,7 +195,7 @@ def refuse_late(call: Call) -> None:
         raise Refusal("DEADLINE_EXCEEDED", "the deadline has passed")
 
 
-def outbox_limits(request: GenerationRequest, delivery: Delivery, slow_client: SlowClient) -> OutboxLimits:
+def outbox_limits(request: GenerationRequest, delivery: Delivery, slow_client: SlowClientSettings) -> OutboxLimits:
     """How output is merged and may wait."""
     is_whole = delivery.is_whole
     seeks_stop = bool(request.stop.strings) or not request.parallel_tool_calls

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imp_service.config.address import Address
-from imp_service.config.server_settings import Listen
+from imp_service.config.server_settings import ListenSettings
 from imp_service.telemetry.log import Log
 
 _IN_USE = frozenset((errno.EADDRINUSE,))
@@ -151,7 +151,7 @@ class Addresses:
     metrics: Address | None
 
 
-def checked_addresses(listen: Listen, log: Log) -> Addresses:
+def checked_addresses(listen: ListenSettings, log: Log) -> Addresses:
     """The addresses of every listener, whatever it speaks. Raises ListenError if one of them cannot be bound."""
 
     def one(text: str | None) -> Address | None:

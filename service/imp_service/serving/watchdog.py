@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from imp_service.config.server_settings import Watchdog as WatchdogSettings
+from imp_service.config.server_settings import WatchdogSettings
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.utilization import SAMPLE_SECONDS, UtilizationMeter
 from imp_service.telemetry import Telemetry

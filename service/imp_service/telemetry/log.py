@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import PurePath
 
-from imp_service.config.server_settings import Log as LogSettings
+from imp_service.config.server_settings import LogSettings
 from imp_service.telemetry.line_limit import LineLimit
 from imp_service.telemetry.log_entry import MAX_FRAMES, Field, LogEntry, as_json, as_text
 from imp_service.telemetry.log_writer import LogWriter

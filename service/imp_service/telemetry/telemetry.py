@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from imp_service.config import Settings
-from imp_service.config.server_settings import Tracing as TracingSettings
+from imp_service.config.server_settings import TracingSettings
 from imp_service.telemetry.access_log import AccessLog
 from imp_service.telemetry.call_record import CallFacts, CallRecord, Ending
 from imp_service.telemetry.log import STDERR, Log

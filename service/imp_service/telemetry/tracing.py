@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imp_service import __version__
 from imp_service.config import ConfigError
-from imp_service.config.server_settings import Tracing as TracingSettings
+from imp_service.config.server_settings import TracingSettings
 from imp_service.telemetry.call_record import CallFacts
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.serve import notifier
-from imp_service.config.server_settings import Drain
+from imp_service.config.server_settings import DrainSettings
 from imp_service.deploy.unit import directive, hidden_folders
 from imp_service.models import demo_model_path
 from support.server_process import server_process
@@ -90,7 +90,7 @@ def test_pkg_4_the_unit_exposes_little(tmp_path: Path) -> None:
 
 
 def test_pkg_4_the_times_of_the_unit_are_those_of_the_defaults() -> None:
-    drain = Drain()
+    drain = DrainSettings()
     assert directive(UNIT, "TimeoutStopSec") == f"{(drain.delay + drain.grace).total_seconds() + 15:.0f}s"
     assert (directive(UNIT, "Type"), directive(UNIT, "NotifyAccess")) == ("notify", "main")
     assert {notifier.READY, notifier.STOPPING, notifier.ALIVE} == {"READY=1", "STOPPING=1", "WATCHDOG=1"}

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from imp_service.config.server_settings import Drain as DrainSettings
+from imp_service.config.server_settings import DrainSettings
 from imp_service.serving.drain import Drain
 from imp_service.serving.lifecycle import Lifecycle, Phase
 

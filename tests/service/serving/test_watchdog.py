@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.config import Settings
-from imp_service.config.server_settings import Log as LogSettings
-from imp_service.config.server_settings import Watchdog as WatchdogSettings
+from imp_service.config.server_settings import LogSettings, WatchdogSettings
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.utilization import UtilizationMeter
 from imp_service.serving.watchdog import Watchdog

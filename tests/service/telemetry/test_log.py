@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from imp_service.config.server_settings import Log as LogSettings
+from imp_service.config.server_settings import LogSettings
 from imp_service.telemetry import Log
 from imp_service.telemetry.log_entry import MAX_TEXT, LogEntry, as_json, as_text
 from support.release_run import repetitions

@@ -13,7 +13,7 @@ import warnings
 import pytest
 from grpc._cython.cygrpc import ExecuteBatchError
 
-from imp_service.config.server_settings import Log as LogSettings
+from imp_service.config.server_settings import LogSettings
 from imp_service.telemetry import Log, capture
 from imp_service.telemetry.log_writer import MAX_WAITING, LogWriter
 

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from imp_service.config import ConfigError
-from imp_service.config.server_settings import Tracing
+from imp_service.config.server_settings import TracingSettings
 from imp_service.telemetry import Telemetry
 from imp_service.telemetry.telemetry import make_tracer
 from imp_service.telemetry.tracing import Tracer
@@ -25,7 +25,7 @@ class Traced:
 
     def __init__(self, sample: float = 1.0) -> None:
         self.exporter = InMemorySpanExporter()
-        self.bench = TelemetryBench(tracer=Tracer(Tracing(endpoint=ENDPOINT, sample=sample), self.exporter))
+        self.bench = TelemetryBench(tracer=Tracer(TracingSettings(endpoint=ENDPOINT, sample=sample), self.exporter))
 
     @property
     def telemetry(self) -> Telemetry:
@@ -95,7 +95,7 @@ def test_obs_6_configured_without_the_extra_is_an_error_that_names_it(monkeypatc
     # As if the exporter were not installed.
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
     with pytest.raises(ConfigError, match=r"tracing\.endpoint: .*the extra `otel`") as error:
-        make_tracer(Tracing(endpoint=ENDPOINT))
+        make_tracer(TracingSettings(endpoint=ENDPOINT))
     assert error.value.reason == "CONFIG_INVALID"
 
 

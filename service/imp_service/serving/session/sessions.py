@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from imp_service.api.options import DEFAULT_CACHE, CacheOptions, SamplingOptions
-from imp_service.config.settings import Sessions as SessionSettings
+from imp_service.config.settings import SessionsSettings
 from imp_service.core import EngineClient, Event, FailedEvent
 from imp_service.generation import EngineSession, ModelRuntime
 from imp_service.serving.lifecycle import loading
@@ -50,7 +50,7 @@ class SessionFacts:
 class Sessions:
     """On the event loop's thread only. Sessions are opened on the model given to serve()."""
 
-    def __init__(self, settings: SessionSettings, instance_id: str, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: SessionsSettings, instance_id: str, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._instance_id = instance_id
         self._clock = clock
@@ -63,7 +63,7 @@ class Sessions:
         # Sessions that are closed here, but not yet in the engine.
         self._closing: set[asyncio.Future[None]] = set()
 
-    def follow(self, settings: SessionSettings) -> None:
+    def follow(self, settings: SessionsSettings) -> None:
         """Applies new settings. Open sessions keep their ttl."""
         self._settings = settings
 
