@@ -20,7 +20,7 @@ from imp_service import _core
 from imp_service.config import read_settings
 from imp_service.http_api.server import HttpServer
 from imp_service.pb import admin_pb2_grpc, inference_pb2_grpc
-from imp_service.rpc.server import Server
+from imp_service.rpc.server import GrpcServer
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
@@ -59,7 +59,7 @@ class Served:
         self.is_checked = True
         self.thread = loop_thread()
         self.state: ServerState
-        self.server: Server
+        self.server: GrpcServer
         self.access: Access
         self._channels: list[grpc.Channel] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -86,7 +86,7 @@ class Served:
         )
         try:
             self.access = Access(self.state)
-            self.server = Server(self.state, self.access)
+            self.server = GrpcServer(self.state, self.access)
             self.http = HttpServer(self.state, self.access)
             addresses = checked_addresses(config.settings.listen, self.state.telemetry.log)
             self.http.bind(addresses)

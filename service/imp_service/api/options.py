@@ -17,7 +17,6 @@ from .rules import (
     Both,
     Bounds,
     Core,
-    Count,
     Feature,
     Features,
     Mask,
@@ -26,6 +25,7 @@ from .rules import (
     Seconds,
     Text,
     Texts,
+    TokenCount,
     TokenIds,
 )
 
@@ -93,11 +93,11 @@ class StopOptions:
     """When generation ends. The first condition met ends it."""
 
     max_tokens: int | None = option(
-        None, Count("limits.max_tokens"), about="most tokens of an output", vllm="max_tokens"
+        None, TokenCount("limits.max_tokens"), about="most tokens of an output", vllm="max_tokens"
     )
     min_tokens: int = option(
         0,
-        Count(),
+        TokenCount(),
         about="end tokens and stop strings are ignored before this many tokens",
         openai="min_tokens",
         vllm="min_tokens",
@@ -289,7 +289,7 @@ class GenerationRequest:
     sparse_prefill: SparsePrefillOptions = SparsePrefillOptions()
 
 
-class HeldSession(Protocol):
+class AnySession(Protocol):
     """A session, here or on a server."""
 
     @property
@@ -305,7 +305,7 @@ DEFAULT_STEP = StepOptions()
 class SessionStep:
     """A session's part of a step of several sessions."""
 
-    session: HeldSession
+    session: AnySession
     tokens: Sequence[int] = ()
     step: StepOptions = DEFAULT_STEP
 

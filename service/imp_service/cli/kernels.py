@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imp_service.config import Config, Settings
-    from imp_service.core.kernels import Choice
+    from imp_service.core.kernels import KernelConditions
     from imp_service.core.tuning_file import Preference
 
 _WANTS = {"--isa": "expected --device cpu", "--gpu": "expected --device cuda"}
@@ -104,7 +104,7 @@ def _list(arguments: Namespace, device: str) -> None:
     )
 
 
-def _explain(arguments: Namespace, choice: "Choice") -> None:
+def _explain(arguments: Namespace, choice: "KernelConditions") -> None:
     from imp_service.cli.output import write_table
     from imp_service.core.device import CPU
     from imp_service.core.isa import isa_name
@@ -131,14 +131,14 @@ def _explain(arguments: Namespace, choice: "Choice") -> None:
         )
 
 
-def _choice(arguments: Namespace, settings: "Settings", device: str) -> "Choice":
+def _choice(arguments: Namespace, settings: "Settings", device: str) -> "KernelConditions":
     """From the settings, except what the arguments override."""
     from imp_service.core.device import CPU
     from imp_service.core.isa import isa_setting
-    from imp_service.core.kernels import Choice
+    from imp_service.core.kernels import KernelConditions
 
     overrides = settings.model.overrides
-    choice = Choice(
+    choice = KernelConditions(
         device=device,
         overrides=_overrides_of_types(overrides.gemm),
         deterministic=overrides.deterministic,

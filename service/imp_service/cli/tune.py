@@ -10,7 +10,7 @@ from imp_service.cli.atomic_file import write_atomically
 from imp_service.cli.options.settings import MODEL_HELP, add_model_option, add_settings_options
 
 if TYPE_CHECKING:
-    from imp_service.core.tune import Choice
+    from imp_service.core.tune import TunedKernel
 
 DEFAULT_FILE = "tuning.json"
 DEFAULT_REPS = 5
@@ -77,14 +77,14 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _measured(choice: "Choice") -> dict[str, object]:
+def _measured(choice: "TunedKernel") -> dict[str, object]:
     subject = choice.subject
     return {
         "weight": subject.weight, "n": subject.n, "k": subject.k, "rows": choice.rows, "seconds": choice.seconds
     }  # fmt: skip
 
 
-def _show(choices: "list[Choice]") -> None:
+def _show(choices: "list[TunedKernel]") -> None:
     from imp_service.cli.output import write_number_table
 
     rows = []

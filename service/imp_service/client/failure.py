@@ -12,7 +12,7 @@ DETAILS = "grpc-status-details-bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class FieldViolation:
     """A field of the request, and what is wrong with it."""
 
     path: str
@@ -26,7 +26,7 @@ class CallFailure(Exception):
     code: str
     reason: str
     text: str  # the message of the server
-    violations: tuple[Violation, ...] = ()
+    violations: tuple[FieldViolation, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     retry_after: float | None = None  # seconds; None: the server sent no RetryInfo
 
@@ -72,7 +72,7 @@ def _with_details(plain: CallFailure, packed: bytes) -> CallFailure:
         plain.code,
         info.reason or plain.code,
         plain.text,
-        tuple(Violation(v.field, v.description) for v in bad.field_violations),
+        tuple(FieldViolation(v.field, v.description) for v in bad.field_violations),
         dict(info.metadata),
         retry.retry_delay.ToTimedelta().total_seconds() if has_retry else None,
     )

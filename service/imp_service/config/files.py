@@ -12,20 +12,20 @@ MAX_FILE_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateFile:
     path: Path
     # The option or variable that names it: then it must exist. None: it may be missing.
     named_by: str | None = None
 
 
-def candidates(option: str | None, environment: Environment, root: Path = Path("/")) -> tuple[Candidate, ...]:
+def candidates(option: str | None, environment: Environment, root: Path = Path("/")) -> tuple[CandidateFile, ...]:
     """The paths of imp.conf in search order. Only the first that exists is read."""
     if option is not None:
-        return (Candidate(_named(option, "--config"), "--config"),)
+        return (CandidateFile(_named(option, "--config"), "--config"),)
     if environment.config is not None:
-        return (Candidate(_named(environment.config, "IMP_CONFIG"), "IMP_CONFIG"),)
-    home = (Candidate(Path(environment.home, ".config/imp/imp.conf")),) if environment.home else ()
-    return (Candidate(Path("imp.conf")), *home, Candidate(root / "etc/imp/imp.conf"))
+        return (CandidateFile(_named(environment.config, "IMP_CONFIG"), "IMP_CONFIG"),)
+    home = (CandidateFile(Path(environment.home, ".config/imp/imp.conf")),) if environment.home else ()
+    return (CandidateFile(Path("imp.conf")), *home, CandidateFile(root / "etc/imp/imp.conf"))
 
 
 def _named(text: str, by: str) -> Path:
@@ -34,7 +34,7 @@ def _named(text: str, by: str) -> Path:
     return Path(text)
 
 
-def read_first(order: tuple[Candidate, ...]) -> tuple[Path, str] | None:
+def read_first(order: tuple[CandidateFile, ...]) -> tuple[Path, str] | None:
     """The first candidate that exists, and its text; None if there is none and none was named."""
     for candidate in order:
         where = f"{candidate.named_by}: {candidate.path}" if candidate.named_by else str(candidate.path)

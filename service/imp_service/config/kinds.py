@@ -107,7 +107,7 @@ class Real(ValueKind[float]):
         return float(raw)
 
 
-class Choice(ValueKind[U]):
+class Enumeration(ValueKind[U]):
     """One of the listed values. `unlisted` values are accepted, but not documented."""
 
     def __init__(self, *values: U, unlisted: Sequence[U] = ()) -> None:
@@ -147,7 +147,7 @@ class Joined(ValueKind[str]):
         return raw
 
 
-class Text(ValueKind[str]):
+class String(ValueKind[str]):
     """A string; in the environment and in `--set` the text is the value, or a string of TOML if it is one."""
 
     def __init__(self, what: str, *, pattern: str | None = None, most_bytes: int = 4096) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass
 from typing import Any
 
-from imp_service.config.kinds import Boolean, Choice, Integer, ListOf, Real, Text
+from imp_service.config.kinds import Boolean, Enumeration, Integer, ListOf, Real, String
 from imp_service.config.quantities import Count
 from imp_service.config.table import key, named, section
 from imp_service.tables import SAMPLER_FIELDS, SamplerField
 
 _TOKEN = Integer(0, 4 * 1024**2 - 1)
-KV_DTYPE = Choice("f16", "bf16", "f32", "q8_0")
+KV_DTYPE = Enumeration("f16", "bf16", "f32", "q8_0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class RopeScaling:
     """Each field replaces one fact of the file; the string "none" in place of the section turns scaling off."""
 
     type: str | None = key(
-        Choice("none", "linear", "yarn", "llama3"), None, "method of scaling positions", example="yarn"
+        Enumeration("none", "linear", "yarn", "llama3"), None, "method of scaling positions", example="yarn"
     )
     factor: float | None = key(Real(1.0, 1e6), None, "scaling factor", example=4.0)
     original_context: int | None = key(
@@ -79,20 +79,20 @@ class ModelOverrides:
         ListOf(_TOKEN, 256), None, "ids that end a text; they replace those of the file", example=[0, 2]
     )
     pre_tokenizer: str | None = key(
-        Text("the name of a rule", pattern="[a-z0-9._-]{1,64}"),
+        String("the name of a rule", pattern="[a-z0-9._-]{1,64}"),
         None,
         "pre-tokenization rule; replaces the file's tokenizer.ggml.pre",
         example="llama-bpe",
     )
-    chat_template: str | None = key(Text("a path"), None, "file with a Jinja template", example="chat.jinja")
+    chat_template: str | None = key(String("a path"), None, "file with a Jinja template", example="chat.jinja")
     chat_template_name: str | None = key(
-        Text("a template's name", pattern="[A-Za-z0-9._-]{1,64}"),
+        String("a template's name", pattern="[A-Za-z0-9._-]{1,64}"),
         None,
         "which of the file's chat templates; unset: tool_use if a chat has tools",
         example="tool_use",
     )
     dialect: str | None = key(
-        Text("a dialect", pattern="[a-z0-9-]{1,32}"),
+        String("a dialect", pattern="[a-z0-9-]{1,32}"),
         None,
         "how the model writes reasoning and tool calls; unset: found from its chat template",
         example="hermes",
@@ -101,9 +101,9 @@ class ModelOverrides:
         RopeScaling, "scaling of rotary positions for a longer context than trained", shorthand="type"
     )
     gemm: Mapping[str, str] = named(
-        Text("the name of a kernel", pattern="[a-z0-9_]{1,64}"),
+        String("the name of a kernel", pattern="[a-z0-9_]{1,64}"),
         "kernel for a weight type, or for the tensors that a pattern matches",
-        name=Text("a weight type or a tensor pattern", most_bytes=256),
+        name=String("a weight type or a tensor pattern", most_bytes=256),
         example=("q4_k", "reference"),
     )
     deterministic: bool = key(Boolean(), False, "equal bits for any batch, slower on a GPU; the CPU always has them")

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from imp_service.config.kinds import Boolean, Choice, Integer, ListOf, Real, Text
+from imp_service.config.kinds import Boolean, Enumeration, Integer, ListOf, Real, String
 from imp_service.config.quantities import Duration, Size
 from imp_service.config.table import key
 
 PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
-ADDRESS = Text(
+ADDRESS = String(
     "host:port such as 127.0.0.1:8000, [IPv6]:port or unix:///path, with a port of at most 65535",
     pattern=rf"unix:///.+|(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):{PORT}",
 )
-PATH = Text("a path")
-ORIGIN = Text("an origin such as https://chat.example.com, or *", pattern=r"\*|https?://[^/\s]+")
-HOST = Text("a host name without port", pattern=r"[a-z0-9.-]{1,253}")
+PATH = String("a path")
+ORIGIN = String("an origin such as https://chat.example.com, or *", pattern=r"\*|https?://[^/\s]+")
+HOST = String("a host name without port", pattern=r"[a-z0-9.-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ListenSettings:
     metrics: str | None = key(ADDRESS, None, "/metrics alone, over HTTP without TLS and tokens", example="[::]:9090")
     reflection: bool = key(Boolean(), True, "let generic clients list services and methods")
     compat: tuple[str, ...] = key(
-        ListOf(Choice("vllm"), 1), (), "protocols of other servers on listen.grpc, for gateways (extra: smg)"
+        ListOf(Enumeration("vllm"), 1), (), "protocols of other servers on listen.grpc, for gateways (extra: smg)"
     )
 
 
@@ -50,7 +50,7 @@ class HttpSettings:
     )
     playground: bool = key(Boolean(), True, "serve a page to try the model at /")
     unknown_fields: str = key(
-        Choice("refuse", "ignore"), "refuse", "request fields that imp does not know", reloads=True
+        Enumeration("refuse", "ignore"), "refuse", "request fields that imp does not know", reloads=True
     )
     public_metrics: bool = key(Boolean(), False, "/metrics needs no token")
     head_timeout: timedelta = key(
@@ -123,7 +123,7 @@ class ConnectionSettings:
     )
     max_connections: int = key(Integer(1, 65536), 512, "connections of a listener; further ones are closed")
     max_streams: int = key(Integer(1, 65536), 512, "concurrent calls of a connection; further ones wait in the client")
-    compression: str = key(Choice("none", "gzip"), "none", "compression of replies, if the client accepts it")
+    compression: str = key(Enumeration("none", "gzip"), "none", "compression of replies, if the client accepts it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,10 @@ class WatchdogSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    format: str | None = key(Choice("text", "json"), None, "unset: text on a terminal, else json", example="json")
-    level: str = key(Choice("debug", "info", "warning", "error"), "info", "lowest level that is written", reloads=True)
+    format: str | None = key(Enumeration("text", "json"), None, "unset: text on a terminal, else json", example="json")
+    level: str = key(
+        Enumeration("debug", "info", "warning", "error"), "info", "lowest level that is written", reloads=True
+    )
     max_lines_per_second: int = key(
         Integer(1, 10**6),
         20,
@@ -186,7 +188,7 @@ class LogSettings:
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
     endpoint: str | None = key(
-        Text("an OTLP address"),
+        String("an OTLP address"),
         None,
         "export OpenTelemetry spans to this address (extra: otel)",
         example="http://127.0.0.1:4317",

@@ -7,7 +7,19 @@ from importlib.util import find_spec
 from typing import Any
 
 from imp_service.config.cpus import CpuList
-from imp_service.config.kinds import AUTO, Auto, AutoOr, Boolean, Choice, Integer, Joined, ListOf, Real, Text, ValueKind
+from imp_service.config.kinds import (
+    AUTO,
+    Auto,
+    AutoOr,
+    Boolean,
+    Enumeration,
+    Integer,
+    Joined,
+    ListOf,
+    Real,
+    String,
+    ValueKind,
+)
 from imp_service.config.overrides import KV_DTYPE, ModelOverrides
 from imp_service.config.quantities import Count, Duration, Size
 from imp_service.config.server_settings import (
@@ -52,22 +64,24 @@ def devices_of_tests() -> tuple[str, ...]:
 
 GIB = 1024**3
 
-MODEL_NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9._-]{1,256}")
+MODEL_NAME = String("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9._-]{1,256}")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    path: str | None = key(Text("a path"), None, "the checkpoint; unset: the built-in demo model", example="model.gguf")
+    path: str | None = key(
+        String("a path"), None, "the checkpoint; unset: the built-in demo model", example="model.gguf"
+    )
     name: str | None = key(MODEL_NAME, None, "its name in requests; unset: the name in the file", example="my-model")
     aliases: tuple[str, ...] = key(ListOf(MODEL_NAME, 16), (), "further names for requests")
     sha256: str | None = key(
-        Text("64 hexadecimal digits", pattern="[0-9a-f]{64}"),
+        String("64 hexadecimal digits", pattern="[0-9a-f]{64}"),
         None,
         "required digest of the weights; checked before serving",
         example="0" * 64,
     )
     packed_cache: str | None = key(
-        Text("a path"),
+        String("a path"),
         None,
         "folder for rearranged weights, which make the next start faster; unset: none",
         example="packed",
@@ -79,7 +93,7 @@ class ModelSettings:
 @dataclass(frozen=True, slots=True)
 class DeviceSettings:
     kind: str | Auto = key(
-        AutoOr(Choice("cpu", "cuda", unlisted=devices_of_tests())),
+        AutoOr(Enumeration("cpu", "cuda", unlisted=devices_of_tests())),
         AUTO,
         "where models run; auto: today the CPU, docs/cuda.md says why",
     )
@@ -95,18 +109,18 @@ class DeviceSettings:
         AutoOr(CpuList()), AUTO, "CPU of each thread; auto: pinned if threads use every core of the process"
     )
     numa: str | Auto = key(
-        AutoOr(Choice("interleave", "first_touch")),
+        AutoOr(Enumeration("interleave", "first_touch")),
         AUTO,
         "NUMA nodes of weights and cache: all that threads use, or the first writer's; auto: all if allowed",
     )
     tuning: str | None = key(
-        Text("a path"),
+        String("a path"),
         None,
         "file of imp tune with the fastest kernels of this machine; ignored elsewhere, with a warning",
         example="tuning.json",
     )
     cublaslt: str | Auto = key(
-        AutoOr(Text("a path")),
+        AutoOr(String("a path")),
         AUTO,
         "library of the GPU kernels named ..._cublaslt (docs/cuda.md); off: none",
     )
@@ -151,7 +165,7 @@ class KvSettings:
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
     )
-    block_tokens: int = key(Choice(16, 32, 64, 128, 256), 16, "tokens in a block")
+    block_tokens: int = key(Enumeration(16, 32, 64, 128, 256), 16, "tokens in a block")
     prefix_cache: bool = engine_key("prefix_cache")
     state_snapshot_tokens: int = engine_key("state_snapshot_tokens")
     state_snapshot_bytes: int | Auto = key(
@@ -164,18 +178,18 @@ class KvSettings:
 @dataclass(frozen=True, slots=True)
 class SpeculationSettings:
     drafters: tuple[str, ...] = key(
-        ListOf(Choice(*DRAFTERS), len(DRAFTERS)),
+        ListOf(Enumeration(*DRAFTERS), len(DRAFTERS)),
         ("ngram",),
         "drafters, in order of use: ngram (prompt lookup), head (EAGLE-3 or NextN), model (a draft model)",
     )
     head: str | None = key(
-        Text("a path"),
+        String("a path"),
         None,
         "folder of an EAGLE-3 head; unset: the head in the model's own file",
         example="eagle3",
     )
     model: str | None = key(
-        Text("a path"),
+        String("a path"),
         None,
         "a smaller model of the same vocabulary; unset: the built-in model's own, else none",
         example="draft.gguf",
@@ -192,7 +206,7 @@ class SpeculationSettings:
 @dataclass(frozen=True, slots=True)
 class SparsePrefillSettings:
     enabled: bool = engine_key("sparse_prefill")
-    policy: str = key(Choice("dense", "auto"), "dense", "policy of requests that set none; auto: sparse if faster")
+    policy: str = key(Enumeration("dense", "auto"), "dense", "policy of requests that set none; auto: sparse if faster")
     keep: float = key(Real(0, 1, above=True), 0.3, "share of a prompt that is evaluated, unless a request sets it")
     threshold: int = engine_key("sparse_threshold", Count)
     max_tokens: int = engine_key("sparse_max_tokens", Count)

@@ -25,7 +25,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class KernelCandidate:
     """A kernel that could multiply a weight: whether it will, and why or why not."""
 
     kernel: str
@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KernelConditions:
     """The facts, in addition to the weight, that decide the choice of a kernel."""
 
     device: str = "cpu"
@@ -52,7 +52,7 @@ def list_kernels(device: str = "cpu") -> list[Kernel]:
     return [Kernel(**row) for row in _core.kernels(device)]
 
 
-def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
+def explain(weight: str, n: int, k: int, choice: KernelConditions) -> list[KernelCandidate]:
     """Each kernel that could multiply an n × k weight.
 
     Raises FIELD_INVALID for an unknown word, OVERRIDE_INVALID if the override of the type is not possible.
@@ -73,7 +73,7 @@ def explain(weight: str, n: int, k: int, choice: Choice) -> list[Candidate]:
         kernel=named,
     )
     return [
-        Candidate(name, accepted, reason_for_auto(reason, choice.cublaslt, choice.device))
+        KernelCandidate(name, accepted, reason_for_auto(reason, choice.cublaslt, choice.device))
         for name, accepted, reason in rows
     ]
 

@@ -45,7 +45,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TunedKernel:
     """The measurements of one type and number of rows, and the kernel that they choose."""
 
     subject: Subject
@@ -109,7 +109,7 @@ def machine_clock(config: Config) -> tuple[Config, Clock]:
     return config, seconds
 
 
-def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, report: Report) -> list[Choice]:
+def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, report: Report) -> list[TunedKernel]:
     """Measures every subject at every number of rows. Kernels alternate, so that a slow moment affects all of them."""
     choices = []
     for subject in subjects:
@@ -125,9 +125,9 @@ def tune(subjects: Sequence[Subject], isa: str, reps: int, clock: Clock, report:
     return choices
 
 
-def preferences_of(choices: Iterable[Choice]) -> tuple[Preference, ...]:
+def preferences_of(choices: Iterable[TunedKernel]) -> tuple[Preference, ...]:
     """The preferences of each type for which another kernel than the default is faster at some number of rows."""
-    by_type: dict[str, list[Choice]] = {}
+    by_type: dict[str, list[TunedKernel]] = {}
     for choice in choices:
         by_type.setdefault(choice.subject.weight, []).append(choice)
     return tuple(
@@ -138,7 +138,7 @@ def preferences_of(choices: Iterable[Choice]) -> tuple[Preference, ...]:
     )
 
 
-def _choose(subject: Subject, rows: int, max_rows: int | None, rounds: dict[str, list[float]]) -> Choice:
+def _choose(subject: Subject, rows: int, max_rows: int | None, rounds: dict[str, list[float]]) -> TunedKernel:
     """Compares each round with the default kernel's, since a slow moment of the machine affects both."""
     by_order, best, best_ratio = next(iter(rounds)), next(iter(rounds)), 1 - MARGIN
     for kernel, found in rounds.items():
@@ -146,4 +146,4 @@ def _choose(subject: Subject, rows: int, max_rows: int | None, rounds: dict[str,
         if kernel != by_order and len(found) == len(rounds[by_order]) and median(ratios) < best_ratio:
             best, best_ratio = kernel, median(ratios)
     seconds = {kernel: median(found) for kernel, found in rounds.items() if found}
-    return Choice(subject, rows, max_rows, by_order, best, seconds)
+    return TunedKernel(subject, rows, max_rows, by_order, best, seconds)

@@ -11,7 +11,7 @@ from typing import Any
 
 from imp_service import _core
 from imp_service.config import ConfigError, Settings
-from imp_service.config.files import Candidate, read_first
+from imp_service.config.files import CandidateFile, read_first
 from imp_service.core.isa import isa_of
 
 VERSION = 1
@@ -64,7 +64,7 @@ def write_tuning(tuning: Tuning, measured: object) -> str:
 
 def read_tuning(path: Path) -> Tuning:
     """Raises ConfigError if `imp tune` has not written the file."""
-    found = read_first((Candidate(path, "device.tuning"),))
+    found = read_first((CandidateFile(path, "device.tuning"),))
     assert found is not None  # a missing file raises ConfigError
     where = f"device.tuning: {path}"
     try:

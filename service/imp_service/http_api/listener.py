@@ -44,7 +44,7 @@ QUIET.propagate = False
 class AiohttpExchange(Exchange):
     """An exchange over aiohttp."""
 
-    def __init__(self, request: web.BaseRequest, connection: Connection, times: Times) -> None:
+    def __init__(self, request: web.BaseRequest, connection: HttpConnection, times: Times) -> None:
         self.method = request.method
         # The path as received, neither decoded nor normalized.
         authority, self.path = split_target(request.raw_path.partition("?")[0])
@@ -145,7 +145,7 @@ class AiohttpExchange(Exchange):
         await response.prepare(self._request)
 
 
-class Connection(RequestHandler):
+class HttpConnection(RequestHandler):
     """A connection that ends if no complete head arrives in time."""
 
     def __init__(self, server: Server, **options: Any) -> None:
@@ -163,7 +163,7 @@ class Connection(RequestHandler):
             transport.abort()  # type: ignore[attr-defined]
             self._server = None  # type: ignore[assignment]
             return
-        self.is_spare = place is Place.SPARE
+        self.is_spare = place is ConnectionUse.SPARE
         # What arrives at once is in memory before anything counts it.
         transport.max_size = RECEIVED_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
@@ -225,7 +225,7 @@ class Connection(RequestHandler):
         self.force_close()
 
 
-class Place(Enum):
+class ConnectionUse(Enum):
     """What a connection may be used for."""
 
     ANY = "any"
@@ -249,7 +249,7 @@ class Server(web.Server):
         self._max_connections = max_connections
         self._n_spare = n_spare
         # In the order in which they came.
-        self._spare: dict[Connection, None] = {}
+        self._spare: dict[HttpConnection, None] = {}
         self._options: dict[str, Any] = {
             "keepalive_timeout": settings.idle_timeout.total_seconds(),
             "max_line_size": MAX_LINE_BYTES,
@@ -263,20 +263,20 @@ class Server(web.Server):
             "read_bufsize": RECEIVED_BYTES,
         }
 
-    def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop, **self._options)
+    def __call__(self) -> HttpConnection:
+        return HttpConnection(self, loop=self._loop, **self._options)
 
-    def place_for(self, connection: Connection) -> Place | None:
+    def place_for(self, connection: HttpConnection) -> ConnectionUse | None:
         """The place of a new connection; None: there is none.
 
         If all are taken, one whose body has been incomplete for too long gives way, and so does the oldest spare one.
         """
         if len(self._connections) - len(self._spare) < self._max_connections:
-            return Place.ANY
+            return ConnectionUse.ANY
         slow = self._slowest()
         if slow is not None:
             slow.give_way()
-            return Place.ANY
+            return ConnectionUse.ANY
         if not self._n_spare:
             return None
         if len(self._spare) >= self._n_spare:
@@ -284,24 +284,24 @@ class Server(web.Server):
             del self._spare[oldest]
             oldest.give_way()
         self._spare[connection] = None
-        return Place.SPARE
+        return ConnectionUse.SPARE
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: HttpConnection) -> None:
         """A connection has ended."""
         self._spare.pop(connection, None)
 
-    def _slowest(self) -> Connection | None:
+    def _slowest(self) -> HttpConnection | None:
         """The connection whose body has been incomplete for longest, if that is longer than a part may take."""
         before = self._loop.time() - self.times.part
         slow = [
             each
             for each in self._connections
-            if isinstance(each, Connection) and each.body_since is not None and each.body_since < before
+            if isinstance(each, HttpConnection) and each.body_since is not None and each.body_since < before
         ]
         return min(slow, key=lambda each: each.body_since or 0.0, default=None)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        assert isinstance(request.protocol, Connection)  # narrows: the server made it
+        assert isinstance(request.protocol, HttpConnection)  # narrows: the server made it
         exchange = AiohttpExchange(request, request.protocol, self.times)
         await self._handle(exchange)
         assert exchange.response is not None  # every request is answered

@@ -63,7 +63,7 @@ def make_admin_servicers(state: ServerState) -> Mapping[ServiceDescriptor, objec
 HEALTH = cast(ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"])
 
 
-class Server:
+class GrpcServer:
     """Listens from start() to stop(). On the event loop's thread."""
 
     def __init__(self, state: ServerState, access: Access) -> None:

@@ -11,7 +11,7 @@ from imp_service.core import Error, Progress
 from imp_service.core.background_load import BackgroundLoad
 from imp_service.generation import ModelRuntime
 from imp_service.http_api.server import HttpServer
-from imp_service.rpc.server import Server
+from imp_service.rpc.server import GrpcServer
 from imp_service.serving.kernel_plans import kernel_plans
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.make_model import MakeModel, make_model
@@ -46,7 +46,7 @@ class Service:
         self.state = ServerState(config, reread=reread)
         try:
             self._access = Access(self.state, keys)
-            self.server = Server(self.state, self._access)
+            self.server = GrpcServer(self.state, self._access)
             self.http = HttpServer(self.state, self._access)
         except BaseException:
             self.state.close()

@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.choose import HubFile, choices_of, choose
 from imp_service.cli.hub.hub import download, read_repository
-from imp_service.cli.hub.reference import Reference, read_reference
+from imp_service.cli.hub.reference import HubReference, read_reference
 from imp_service.config import read_settings
 from imp_service.models import demo_model_path
 from support.command_line import clean_environment
@@ -316,7 +316,7 @@ def in_process(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def _get_tiny(folder: Path | None) -> None:
-    reference = Reference("own/one", None)
+    reference = HubReference("own/one", None)
     download(reference, choices_of(read_repository(reference, None).files)[0], None, folder)
 
 
@@ -395,14 +395,14 @@ def test_get_8_a_listing_of_a_wrong_form_is_an_error_of_the_hub(hub: Hub, in_pro
     for listing in [*LISTINGS, *REFUSED]:
         hub.listing = listing
         try:
-            choices_of(read_repository(Reference("own/one", None), None).files)
+            choices_of(read_repository(HubReference("own/one", None), None).files)
         except CommandError as error:
             assert error.reason == "HUB_INVALID", (listing, error)
         else:
             assert listing not in REFUSED, listing
     for revision in ("../../x", "/x", "a/../b"):
         with pytest.raises(CommandError, match=r"USAGE: .*: expected a branch"):
-            read_repository(Reference("own/one", None), revision)
+            read_repository(HubReference("own/one", None), revision)
 
 
 def test_get_5_rm_takes_the_name_alone_if_it_is_that_of_one_repository(pull, hub: Hub) -> None:

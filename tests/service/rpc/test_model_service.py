@@ -32,7 +32,7 @@ from imp_service.pb import (
     tokenizer_pb2_grpc,
 )
 from imp_service.pb import model_pb2 as pb
-from imp_service.rpc.server import Server
+from imp_service.rpc.server import GrpcServer
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
@@ -214,10 +214,10 @@ def test_rpc_16_a_watcher_is_notified_of_changes_once_an_interval() -> None:
 def test_rpc_40_before_the_model_is_loaded() -> None:
     thread = loop_thread()
 
-    async def start() -> tuple[ServerState, Server]:
+    async def start() -> tuple[ServerState, GrpcServer]:
         config = read_settings(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1"])
         state = ServerState(config, clock=thread.clock, wall=thread.clock.wall)
-        server = Server(state, Access(state))
+        server = GrpcServer(state, Access(state))
         await server.start(checked_addresses(config.settings.listen, state.telemetry.log))
         return state, server
 

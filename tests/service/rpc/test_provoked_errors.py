@@ -19,7 +19,7 @@ from imp_service.generation import ModelRuntime
 from imp_service.pb import admin_pb2, inference_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
-from imp_service.rpc.server import Server
+from imp_service.rpc.server import GrpcServer
 from imp_service.rpc.statuses import LONGEST_PUSHBACK
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.listening import checked_addresses
@@ -45,10 +45,10 @@ def without_model(*settings: str) -> Iterator[grpc.Channel]:
     """Starts a server whose model is never loaded."""
     thread = loop_thread()
 
-    async def start() -> tuple[ServerState, Server]:
+    async def start() -> tuple[ServerState, GrpcServer]:
         config = read_settings(None, ["listen.grpc=['127.0.0.1:0']", "device.threads=1", *settings])
         state = ServerState(config, clock=thread.clock, wall=thread.clock.wall)
-        server = Server(state, Access(state))
+        server = GrpcServer(state, Access(state))
         await server.start(checked_addresses(config.settings.listen, state.telemetry.log))
         return state, server
 

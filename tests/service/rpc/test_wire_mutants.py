@@ -15,7 +15,7 @@ from google.protobuf.internal import api_implementation
 
 from imp_service.pb import admin_pb2, inference_pb2, tokenizer_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from imp_service.rpc.server import Server, require_native_runtime
+from imp_service.rpc.server import GrpcServer, require_native_runtime
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
 from support.filled_messages import filled
@@ -177,7 +177,7 @@ def test_p30_a_server_does_not_parse_strangers_messages_in_python(monkeypatch: p
     require_native_runtime()
     monkeypatch.setattr(api_implementation, "Type", lambda: "python")
     with pytest.raises(RuntimeError, match="upb"):
-        Server(cast(ServerState, None), cast(Access, None))
+        GrpcServer(cast(ServerState, None), cast(Access, None))
 
 
 def test_the_mutator_gives_the_same_for_the_same_seed() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from imp_service.text.constraints.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
+from imp_service.text.constraints.gbnf_parser import (
+    Alternation,
+    Characters,
+    Node,
+    Repeat,
+    RuleReference,
+    Sequence,
+    parse_gbnf,
+)
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
 
@@ -23,15 +31,15 @@ NODES: dict[str, Node] = {
     '""': Sequence(()),
     "": Sequence(()),
     '"a" "b"': Sequence((A, B)),
-    '"a" | "b" | "c"': Choice((A, B, C)),
-    '"a" |': Choice((A, Sequence(()))),
-    '| "a"': Choice((Sequence(()), A)),
-    '"a" |\n "b"': Choice((A, B)),
+    '"a" | "b" | "c"': Alternation((A, B, C)),
+    '"a" |': Alternation((A, Sequence(()))),
+    '| "a"': Alternation((Sequence(()), A)),
+    '"a" |\n "b"': Alternation((A, B)),
     '("a" "b") "c"': Sequence((Sequence((A, B)), C)),
-    '("a"\n|\r\n"b"\n)*': Repeat(Choice((A, B)), 0, None),
+    '("a"\n|\r\n"b"\n)*': Repeat(Alternation((A, B)), 0, None),
     '(("a"))': A,
     ".": ANY,
-    "a-b_9": Reference("a-b_9", 9),
+    "a-b_9": RuleReference("a-b_9", 9),
     '"a"*': Repeat(A, 0, None),
     '"a"+': Repeat(A, 1, None),
     '"a"?': Repeat(A, 0, 1),
@@ -75,7 +83,7 @@ def test_txt_23_each_construct_is_read(source: str) -> None:
 
 def test_txt_23_rules_stand_below_each_other() -> None:
     text = '# head\n\n root\t::=\n  "a" x\r\nx ::= "b"\n\n\ny::="c"# end'
-    assert parsed(text) == {"root": Sequence((A, Reference("x", text.index("x")))), "x": B, "y": C}
+    assert parsed(text) == {"root": Sequence((A, RuleReference("x", text.index("x")))), "x": B, "y": C}
     assert parsed("") == parsed("# nothing") == {}
 
 

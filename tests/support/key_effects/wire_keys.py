@@ -9,7 +9,7 @@ from unittest import mock
 import grpc
 
 from imp_service.config import read_settings
-from imp_service.rpc.server import Server
+from imp_service.rpc.server import GrpcServer
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
@@ -30,7 +30,7 @@ def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:
         state = ServerState(read_settings(None, ['listen.grpc=["127.0.0.1:0"]', *settings]))
         try:
             addresses = checked_addresses(state.settings.listen, state.telemetry.log)
-            await Server(state, Access(state)).start(addresses)
+            await GrpcServer(state, Access(state)).start(addresses)
         except Asked:
             pass
         finally:

@@ -11,25 +11,25 @@ ESCAPE = "//"
 _COMMAND = re.compile(r"(/[A-Za-z][\w-]*)(?:\s+(\S.*))?", re.DOTALL)
 
 
-class Command(NamedTuple):
+class ChatCommand(NamedTuple):
     argument: str  # in brackets if it may be left out; empty if there is none
     text: str
 
 
 COMMANDS = {
-    "/help": Command("", "shows these commands"),
-    "/system": Command("[TEXT]", "sets the system message; without TEXT shows it, none removes it"),
-    "/set": Command(
+    "/help": ChatCommand("", "shows these commands"),
+    "/system": ChatCommand("[TEXT]", "sets the system message; without TEXT shows it, none removes it"),
+    "/set": ChatCommand(
         "[NAME VALUE]", "sets an option, such as temperature 0.7 or temperature default; without arguments lists them"
     ),
-    "/save": Command("FILE", "writes messages and options as JSON"),
-    "/load": Command("FILE", "continues a saved conversation"),
-    "/regenerate": Command("", "asks the last message again"),
-    "/edit": Command("", "changes the last message and asks again"),
-    "/drop": Command("[N]", "removes the last message and its answer, or N of them"),
-    "/drop-oldest": Command("[N]", "removes the oldest message and its answer, or N of them"),
-    "/clear": Command("", "removes all messages"),
-    "/exit": Command("", "ends, as Ctrl-D does"),
+    "/save": ChatCommand("FILE", "writes messages and options as JSON"),
+    "/load": ChatCommand("FILE", "continues a saved conversation"),
+    "/regenerate": ChatCommand("", "asks the last message again"),
+    "/edit": ChatCommand("", "changes the last message and asks again"),
+    "/drop": ChatCommand("[N]", "removes the last message and its answer, or N of them"),
+    "/drop-oldest": ChatCommand("[N]", "removes the oldest message and its answer, or N of them"),
+    "/clear": ChatCommand("", "removes all messages"),
+    "/exit": ChatCommand("", "ends, as Ctrl-D does"),
 }
 ALIASES = {"/quit": "/exit", "/retry": "/regenerate"}
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from huggingface_hub import constants
 
 from imp_service.cli.failure import CommandError
-from imp_service.cli.hub.choose import Choice, HubFile, choices_of, choose, is_inside
+from imp_service.cli.hub.choose import HubFile, RepositoryModel, choices_of, choose, is_inside
 from imp_service.cli.hub.outside_names import require_name
-from imp_service.cli.hub.reference import Reference, is_repository, read_reference
+from imp_service.cli.hub.reference import HubReference, is_repository, read_reference
 
 # The file with a digest has the name of the digest's file and this suffix.
 DIGEST = ".sha256"
@@ -18,10 +18,10 @@ _KIND = "models--"
 
 
 class CachedModel(NamedTuple):
-    reference: Reference
+    reference: HubReference
     n_bytes: int
     folder: Path
-    choice: Choice
+    choice: RepositoryModel
 
 
 def cached_models() -> list[CachedModel]:
@@ -42,7 +42,7 @@ def repositories_named(name: str) -> list[str]:
     return sorted(each for each in known if name.lower() in (each.lower(), each.partition("/")[2].lower()))
 
 
-def cached_folder(reference: Reference, revision: str | None) -> Path | None:
+def cached_folder(reference: HubReference, revision: str | None) -> Path | None:
     """The folder of the cache with the files of this revision."""
     repository = Path(constants.HF_HUB_CACHE) / (_KIND + reference.repository.replace("/", "--"))
     try:
@@ -59,8 +59,8 @@ def cached_files(folder: Path) -> list[HubFile]:
     return [file for file in files if is_inside(file.name)]
 
 
-def _model(name: str, folder: Path, choice: Choice) -> CachedModel:
-    return CachedModel(Reference(name, None if choice.name == "." else choice.name), choice.n_bytes, folder, choice)
+def _model(name: str, folder: Path, choice: RepositoryModel) -> CachedModel:
+    return CachedModel(HubReference(name, None if choice.name == "." else choice.name), choice.n_bytes, folder, choice)
 
 
 def remove(word: str) -> int:
@@ -75,7 +75,7 @@ def remove(word: str) -> int:
     return sum(remove_file(model.folder / file.name) for model in models for file in model.choice.files)
 
 
-def _named(word: str) -> Reference:
+def _named(word: str) -> HubReference:
     """The downloaded repository with this name, whoever owns it. Raises CommandError unless it is one."""
     name, _, wanted = word.partition(":")
     found = repositories_named(name)
@@ -83,7 +83,7 @@ def _named(word: str) -> Reference:
         raise CommandError("HUB_NOT_FOUND", f"{word}: not in the cache, imp ls lists what is")
     if len(found) > 1:
         raise CommandError("USAGE", f"{word}: expected one of {', '.join(found)}")
-    return Reference(found[0], wanted or None)
+    return HubReference(found[0], wanted or None)
 
 
 def remove_file(path: Path) -> int:

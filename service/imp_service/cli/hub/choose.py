@@ -31,7 +31,7 @@ class HubFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RepositoryModel:
     """A model: one file, the parts of a split one, or a directory."""
 
     name: str
@@ -42,15 +42,15 @@ class Choice:
         return sum(file.n_bytes for file in self.files)
 
 
-def choices_of(files: Iterable[HubFile]) -> list[Choice]:
+def choices_of(files: Iterable[HubFile]) -> list[RepositoryModel]:
     """The models of a repository: its GGUF files, or its safetensors as one. Refuses names that leave the folder."""
-    found: dict[str, Choice] = {}
-    directory = Choice(".")
+    found: dict[str, RepositoryModel] = {}
+    directory = RepositoryModel(".")
     for file in sorted(files):
         require_inside(file.name)
         if _GGUF.search(file.name):
             name = _PART.sub("", _GGUF.sub("", file.name)) + ".gguf"
-            found.setdefault(name, Choice(name)).files.append(file)
+            found.setdefault(name, RepositoryModel(name)).files.append(file)
         elif _OF_DIRECTORY.fullmatch(file.name):
             directory.files.append(file)
     if found:
@@ -60,7 +60,7 @@ def choices_of(files: Iterable[HubFile]) -> list[Choice]:
     return [directory] if any(file.name.endswith(".safetensors") for file in directory.files) else []
 
 
-def choose(choices: Sequence[Choice], wanted: str | None) -> list[Choice]:
+def choose(choices: Sequence[RepositoryModel], wanted: str | None) -> list[RepositoryModel]:
     """Returns the choices that `wanted` names, by a file or by a type in any case.
 
     None: the models, or of several the one of the usual type.
@@ -77,7 +77,7 @@ def choose(choices: Sequence[Choice], wanted: str | None) -> list[Choice]:
     return [choice for choice in found if "ud-" not in choice.name.lower()] or found
 
 
-def models_of(choices: Sequence[Choice]) -> list[Choice]:
+def models_of(choices: Sequence[RepositoryModel]) -> list[RepositoryModel]:
     """The choices without vision projectors."""
     return [choice for choice in choices if not PurePosixPath(choice.name).name.lower().startswith("mmproj")]
 
@@ -92,7 +92,7 @@ def is_inside(name: str) -> bool:
     return "\\" not in name and name.isprintable() and not {"", ".", ".."} & set(name.split("/"))
 
 
-def require_whole(choice: Choice) -> None:
+def require_whole(choice: RepositoryModel) -> None:
     """Raises if a part of a split file is missing."""
     parts: Counter[tuple[str, int]] = Counter()
     for file in choice.files:

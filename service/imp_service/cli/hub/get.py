@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models, repositories_named
-from imp_service.cli.hub.choose import Choice, choices_of, choose, models_of, require_whole
+from imp_service.cli.hub.choose import RepositoryModel, choices_of, choose, models_of, require_whole
 from imp_service.cli.hub.hub import Repository, Told, download, read_repository
-from imp_service.cli.hub.reference import PREFIX, Reference, read_reference
+from imp_service.cli.hub.reference import PREFIX, HubReference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
 
 
@@ -18,14 +18,14 @@ class HubModel(NamedTuple):
     """A model of a hub that can be opened here."""
 
     path: Path
-    choice: Choice
+    choice: RepositoryModel
     commit: str
     repository: str
 
     @property
-    def reference(self) -> Reference:
+    def reference(self) -> HubReference:
         """Names this model and no other of the repository."""
-        return Reference(self.repository, None if self.choice.name == "." else self.choice.name)
+        return HubReference(self.repository, None if self.choice.name == "." else self.choice.name)
 
 
 def get_model(word: str, revision: str | None = None, folder: Path | None = None, *, told: Told = Told.ALL) -> Path:
@@ -54,7 +54,7 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
     return next(path.parent for file, path in zip(choice.files, paths, strict=True) if "/" not in file.name)
 
 
-def only_choice(word: str, reference: Reference, repository: Repository, told: Told = Told.ALL) -> Choice:
+def only_choice(word: str, reference: HubReference, repository: Repository, told: Told = Told.ALL) -> RepositoryModel:
     """The model that the reference names. If there are several, prints them and raises CommandError."""
     choices = choices_of(repository.files)
     found = choose(choices, reference.wanted)
@@ -77,7 +77,7 @@ def only_choice(word: str, reference: Reference, repository: Repository, told: T
     raise CommandError("USAGE", f"{word}: {problem}{expected}")
 
 
-def path_in(folder: Path, choice: Choice) -> Path:
+def path_in(folder: Path, choice: RepositoryModel) -> Path:
     """The path of the model in a folder with the files of its repository."""
     return folder if choice.name == "." else folder / choice.files[0].name
 
@@ -109,7 +109,7 @@ def find_downloaded(name: str) -> HubModel | None:
     raise CommandError("MODEL_MISSING", f"{name}: no single downloaded model, expected one of {names}")
 
 
-def _is_whole(folder: Path, choice: Choice) -> bool:
+def _is_whole(folder: Path, choice: RepositoryModel) -> bool:
     """Whether the folder has every file of the model. A download that was interrupted leaves some."""
     try:
         require_whole(choice)
@@ -133,7 +133,7 @@ def list_models(word: str, revision: str | None) -> None:
     write_choices(repository, choices_of(repository.files))
 
 
-def write_choices(repository: Repository, choices: Sequence[Choice]) -> None:
+def write_choices(repository: Repository, choices: Sequence[RepositoryModel]) -> None:
     """A table on stdout: name, size, bits of a weight, and whether it is smaller than the memory of this machine."""
     if not choices:
         return

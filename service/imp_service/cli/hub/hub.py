@@ -20,9 +20,9 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from imp_service.cli.atomic_file import require_regular, write_atomically
 from imp_service.cli.failure import CommandError
 from imp_service.cli.hub.cache import DIGEST, remove_file
-from imp_service.cli.hub.choose import Choice, HubFile, is_inside
+from imp_service.cli.hub.choose import HubFile, RepositoryModel, is_inside
 from imp_service.cli.hub.outside_names import check_answers, require_name
-from imp_service.cli.hub.reference import Reference
+from imp_service.cli.hub.reference import HubReference
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Repository(NamedTuple):
     commit: str
 
 
-def read_repository(reference: Reference, revision: str | None) -> Repository:
+def read_repository(reference: HubReference, revision: str | None) -> Repository:
     """The files of the repository at this revision. Raises CommandError."""
     if revision is not None and not is_inside(revision):
         raise CommandError("USAGE", f"{revision}: expected a branch, a tag or a commit")
@@ -94,7 +94,7 @@ def _digest(value: object) -> str:
 
 
 def download(
-    reference: Reference, choice: Choice, revision: str | None, folder: Path | None, told: Told = Told.ALL
+    reference: HubReference, choice: RepositoryModel, revision: str | None, folder: Path | None, told: Told = Told.ALL
 ) -> list[Path]:
     """The files of the choice, in the hub's cache or in `folder`. Raises CommandError and OSError."""
     check_answers()
@@ -121,7 +121,7 @@ def _shown_bar() -> dict[str, Any]:
     return {"tqdm_class": import_module("tqdm.auto").tqdm} if has_option else {}
 
 
-def _download(reference: Reference, file: HubFile, revision: str | None, folder: Path | None, told: Told) -> Path:
+def _download(reference: HubReference, file: HubFile, revision: str | None, folder: Path | None, told: Told) -> Path:
     before = None if folder is None else _found(folder / file.name)
     with errors_of(f"{reference.repository}:{file.name}"):
         shown = _shown_bar() if told is Told.BARS else {}

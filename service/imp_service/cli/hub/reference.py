@@ -10,7 +10,7 @@ _REPOSITORY = r"[\w.-]+/[\w.-]+"
 _REFERENCE = re.compile(rf"({_REPOSITORY})(?::(.+))?", re.ASCII)
 
 
-class Reference(NamedTuple):
+class HubReference(NamedTuple):
     repository: str
     wanted: str | None  # a file, or a type such as Q4_K_M
 
@@ -18,7 +18,7 @@ class Reference(NamedTuple):
         return self.repository if self.wanted is None else f"{self.repository}:{self.wanted}"
 
 
-def read_reference(word: str) -> Reference:
+def read_reference(word: str) -> HubReference:
     """Raises CommandError."""
     found = _REFERENCE.fullmatch(word.removeprefix(PREFIX))
     if found is None and (address := _read_address(word)) is not None:
@@ -26,14 +26,14 @@ def read_reference(word: str) -> Reference:
     if found is None or not is_repository(found[1]):
         expected = "OWNER/NAME, OWNER/NAME:FILE or OWNER/NAME:TYPE, such as Qwen/Qwen3-0.6B-GGUF:Q8_0"
         raise CommandError("USAGE", f"{word}: expected {expected}")
-    return Reference(found[1], found[2])
+    return HubReference(found[1], found[2])
 
 
 def is_repository(name: str) -> bool:
     return re.fullmatch(_REPOSITORY, name, re.ASCII) is not None and ".." not in name and "--" not in name
 
 
-def _read_address(word: str) -> Reference | None:
+def _read_address(word: str) -> HubReference | None:
     """As huggingface.co/OWNER/NAME:TYPE, or the address of a file's page. Raises CommandError."""
     from imp_service.core.checkpoint import read_hub_address  # imported here: it loads the extension
 

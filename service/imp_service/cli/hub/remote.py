@@ -10,11 +10,11 @@ from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status  # type: ignore[attr-defined]
 
 from imp_service.cli.failure import CommandError, warning_line
-from imp_service.cli.hub.choose import Choice, HubFile
+from imp_service.cli.hub.choose import HubFile, RepositoryModel
 from imp_service.cli.hub.get import HubModel, find_cached, only_choice, path_in
 from imp_service.cli.hub.header import MAX_HEADER_BYTES, BrokenHeader, gguf_header, safetensors_header
 from imp_service.cli.hub.hub import Repository, errors_of, read_repository
-from imp_service.cli.hub.reference import Reference, read_reference
+from imp_service.cli.hub.reference import HubReference, read_reference
 
 # The first request for a header. Each further one doubles what is there.
 _FIRST_BYTES = 1024**2
@@ -54,7 +54,7 @@ def remote_headers(word: str) -> Iterator[HubModel]:
 
 
 @contextmanager
-def _headers(word: str, repository: Repository, choice: Choice) -> Iterator[HubModel]:
+def _headers(word: str, repository: Repository, choice: RepositoryModel) -> Iterator[HubModel]:
     reference = read_reference(word)
     with TemporaryDirectory(prefix="imp-headers-") as folder:
         for file in choice.files:
@@ -65,7 +65,7 @@ def _headers(word: str, repository: Repository, choice: Choice) -> Iterator[HubM
 class _RemoteFile:
     """A file of the hub, read from its beginning as far as needed."""
 
-    def __init__(self, reference: Reference, file: HubFile, commit: str) -> None:
+    def __init__(self, reference: HubReference, file: HubFile, commit: str) -> None:
         self.name = f"{reference.repository}:{file.name}"
         self.n_bytes = file.n_bytes
         self._url = hf_hub_url(reference.repository, file.name, revision=commit)

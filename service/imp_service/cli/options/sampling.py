@@ -65,7 +65,7 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-class Constraint(NamedTuple):
+class ConstraintOption(NamedTuple):
     kind: str  # the field of imp.v1.Constraint
     source: str
     unbounded_whitespace: bool = False
@@ -87,14 +87,14 @@ def add_constraint_options(parser: ArgumentParser) -> None:
     group.add_argument("--regex", metavar="TEXT", action=Once, help="write a text that this regular expression matches")
 
 
-def read_constraint(arguments: Namespace) -> Constraint | None:
+def read_constraint(arguments: Namespace) -> ConstraintOption | None:
     """Reads the constraint and checks that a schema is JSON. The model checks the rest when it compiles it."""
     from imp_service.cli.terminal import decode, read_prompt
 
     if arguments.any_whitespace and arguments.json_schema is None:
         raise CommandError("USAGE", "--any-whitespace: expected together with --json-schema")
     if arguments.regex is not None:
-        return Constraint("regex", decode(arguments.regex.encode("utf-8", "surrogateescape"), "--regex"))
+        return ConstraintOption("regex", decode(arguments.regex.encode("utf-8", "surrogateescape"), "--regex"))
     if arguments.json_schema is None:
         return None
     if arguments.json_schema == "-":
@@ -102,7 +102,7 @@ def read_constraint(arguments: Namespace) -> Constraint | None:
     else:
         source = decode(Path(arguments.json_schema).read_bytes(), arguments.json_schema)
     _require_json(source, arguments.json_schema)
-    return Constraint("json_schema", source, arguments.any_whitespace)
+    return ConstraintOption("json_schema", source, arguments.any_whitespace)
 
 
 def _require_json(source: str, where: str) -> None:

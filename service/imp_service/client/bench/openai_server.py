@@ -15,7 +15,7 @@ from .prompt_words import words, words_for
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class RequestForm:
     """The form of the requests to a server."""
 
     path: str
@@ -33,7 +33,9 @@ class Dialect:
         return json.dumps(fields).encode()
 
 
-DIALECTS = tuple(Dialect(path, extras) for path in ("/completions", "/chat/completions") for extras in (True, False))
+DIALECTS = tuple(
+    RequestForm(path, extras) for path in ("/completions", "/chat/completions") for extras in (True, False)
+)
 # Codes with which a server refuses an unknown path or field.
 NO_SUCH_PATH = ("NOT_FOUND", "UNIMPLEMENTED")
 NOT_KNOWN = (*NO_SUCH_PATH, "INVALID_ARGUMENT")
@@ -42,7 +44,7 @@ NOT_KNOWN = (*NO_SUCH_PATH, "INVALID_ARGUMENT")
 class OpenAiServer:
     """One model of a server of OpenAI's API."""
 
-    def __init__(self, api: OpenAiApi, dialect: Dialect, facts: ServerFacts) -> None:
+    def __init__(self, api: OpenAiApi, dialect: RequestForm, facts: ServerFacts) -> None:
         self.facts = facts
         self._api, self._dialect = api, dialect
         self._n_words = 0
@@ -97,7 +99,7 @@ async def _facts(api: OpenAiApi, model: str | None) -> ServerFacts:
     )
 
 
-async def _dialect(api: OpenAiApi, model: str) -> Dialect:
+async def _dialect(api: OpenAiApi, model: str) -> RequestForm:
     """The first form of request that the server accepts."""
     failures = []
     for dialect in DIALECTS:

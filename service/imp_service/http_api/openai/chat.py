@@ -15,7 +15,7 @@ from imp_service.http_api.openai.requests import ParsedRequest
 
 
 @dataclass(slots=True)
-class Message:
+class ChatChoice:
     """The output of one choice so far."""
 
     content: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class ChatCompletion:
         self._token_texts = token_texts
         request = parsed.requests[0]
         self._has_logprobs = request.output.logprobs
-        self._messages = [Message() for _ in range(request.num_sequences)]
+        self._messages = [ChatChoice() for _ in range(request.num_sequences)]
         self._usage: Usage | None = None
         self._extra: dict[str, Any] = {}
 
@@ -90,7 +90,7 @@ class ChatCompletion:
             }
         ).encode()
 
-    def _choice(self, index: int, message: Message) -> dict[str, Any]:
+    def _choice(self, index: int, message: ChatChoice) -> dict[str, Any]:
         choice = {
             "index": index,
             "message": message.fields(),

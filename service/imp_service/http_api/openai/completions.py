@@ -15,7 +15,7 @@ KIND = "text_completion"
 
 
 @dataclass(slots=True)
-class Choice:
+class CompletionChoice:
     """The output of one choice so far."""
 
     logprobs: CompletionLogprobs | None
@@ -34,7 +34,7 @@ class Choices:
         self._n = parsed.requests[0].num_sequences
         output = parsed.requests[0].output
         self.all = [
-            Choice(CompletionLogprobs(token_texts, output.top_logprobs) if output.logprobs else None)
+            CompletionChoice(CompletionLogprobs(token_texts, output.top_logprobs) if output.logprobs else None)
             for _ in range(self._n * len(parsed.requests))
         ]
         self.usages: list[Usage] = []
@@ -108,7 +108,7 @@ class Completion:
             }
         ).encode()
 
-    def _choice(self, index: int, choice: Choice) -> dict[str, Any]:
+    def _choice(self, index: int, choice: CompletionChoice) -> dict[str, Any]:
         return {
             "index": index,
             "text": "".join(choice.texts),

@@ -17,7 +17,7 @@ from imp_service.http_api.openai.kinds import (
     text,
     within,
 )
-from imp_service.http_api.openai.tools import SHOWN_CHOICES, Choice, Tool, by_name, read_allowed
+from imp_service.http_api.openai.tools import SHOWN_CHOICES, Tool, ToolChoice, by_name, read_allowed
 
 FUNCTION = "function"
 READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -39,10 +39,10 @@ def read_flat_tools(value: Any) -> list[Tool | None]:
     return [within(f"[{i}]", _tool, each) for i, each in enumerate(entries(value))]
 
 
-def read_flat_choice(value: Any) -> Choice:
+def read_flat_choice(value: Any) -> ToolChoice:
     """The choice."""
     if isinstance(value, str):
-        return Choice(value)
+        return ToolChoice(value)
     match members(value).get("type"):
         case "function":
             return by_name(_name_of(value))

@@ -119,7 +119,7 @@ def _encrypted(value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemType:
     """One type of item."""
 
     message: Callable[[Mapping[str, Any]], ChatMessage]
@@ -129,23 +129,23 @@ class Item:
 
 # Fields that every item may have, and that imp does not use.
 ANY_ITEM: Mapping[str, Callable[[Any], Any]] = {"type": text, "id": text, "status": text}
-ITEMS: Mapping[str, Item] = {
-    "message": Item(
+ITEMS: Mapping[str, ItemType] = {
+    "message": ItemType(
         lambda found: ChatMessage(found["role"], found["content"]),
         ("role", "content"),
         {**ANY_ITEM, "role": only(*ROLES), "content": content_of, "phase": anything},
     ),
-    "function_call": Item(
+    "function_call": ItemType(
         _call,
         ("call_id", "name", "arguments"),
         {**ANY_ITEM, "call_id": text, "name": text, "arguments": text},
     ),
-    "function_call_output": Item(
+    "function_call_output": ItemType(
         _output,
         ("call_id", "output"),
         {**ANY_ITEM, "call_id": text, "output": content_of, "name": text},
     ),
-    "reasoning": Item(
+    "reasoning": ItemType(
         _reasoning,
         (),
         {

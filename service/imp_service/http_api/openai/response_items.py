@@ -81,7 +81,7 @@ class TextItem(Item):
         return [] if status == IN_PROGRESS else [self._part()]
 
 
-class Reasoning(TextItem):
+class ReasoningItem(TextItem):
     """The model's reasoning before its answer."""
 
     PREFIX, PART = "rs", "reasoning_text"
@@ -90,7 +90,7 @@ class Reasoning(TextItem):
         return {"id": self._id, "type": "reasoning", "summary": [], "content": self._content(status), "status": status}
 
 
-class Message(TextItem):
+class OutputMessage(TextItem):
     """The model's answer."""
 
     PREFIX, PART = "msg", "output_text"
@@ -116,7 +116,7 @@ class Message(TextItem):
         return [{**text, "logprobs": _without_bytes(self._logprobs)}, part]
 
 
-class Call(Item):
+class FunctionCall(Item):
     """A function that the model calls."""
 
     PREFIX = "fc"
@@ -151,7 +151,7 @@ class Output:
     @property
     def is_saying(self) -> bool:
         """Whether the item that grows is a message."""
-        return isinstance(self._open, Message)
+        return isinstance(self._open, OutputMessage)
 
     @property
     def is_empty(self) -> bool:
@@ -160,12 +160,12 @@ class Output:
 
     def reason(self, text: str) -> list[Event]:
         """More reasoning."""
-        item, events = self._turn_to(Reasoning)
+        item, events = self._turn_to(ReasoningItem)
         return [*events, item.grow(text)]
 
     def say(self, text: str, logprobs: Sequence[Entry]) -> list[Event]:
         """More of the answer."""
-        item, events = self._turn_to(Message)
+        item, events = self._turn_to(OutputMessage)
         return [*events, item.say(text, logprobs)]
 
     def call(self, delta: ToolCallDelta) -> list[Event]:
@@ -173,9 +173,9 @@ class Output:
         events: list[Event] = []
         if delta.id:
             ended = self.end(COMPLETED)
-            self._open = Call(self._response, len(self.items), delta)
+            self._open = FunctionCall(self._response, len(self.items), delta)
             events = [*ended, *self._open.begin()]
-        assert isinstance(self._open, Call)  # all deltas of a call come in a row
+        assert isinstance(self._open, FunctionCall)  # all deltas of a call come in a row
         return [*events, self._open.grow(delta.arguments)] if delta.arguments else events
 
     def end(self, status: str) -> list[Event]:

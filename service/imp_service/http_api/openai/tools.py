@@ -16,7 +16,7 @@ SHOWN_CHOICES = "none, auto, required, a function or allowed_tools"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ToolChoice:
     """Which tools the model may call."""
 
     # In the form of imp: a mode, or one function by its name.
@@ -25,7 +25,7 @@ class Choice:
     allowed: Sequence[str] | None = None
 
 
-AUTO = Choice()
+AUTO = ToolChoice()
 
 
 def read_tools(value: Any) -> list[Tool | None]:
@@ -41,10 +41,10 @@ def read_tools(value: Any) -> list[Tool | None]:
     return list(value)
 
 
-def read_tool_choice(value: Any) -> Choice:
+def read_tool_choice(value: Any) -> ToolChoice:
     """The choice."""
     if isinstance(value, str):
-        return Choice(value)
+        return ToolChoice(value)
     if members(value).get("type") == "allowed_tools":
         return within(".allowed_tools", read_allowed, value.get("allowed_tools"), _name_of)  # type: ignore[no-any-return]
     if value.get("type") != "function" or not isinstance(value.get("function"), dict):
@@ -52,21 +52,21 @@ def read_tool_choice(value: Any) -> Choice:
     return by_name(_name_of(value))
 
 
-def by_name(name: str) -> Choice:
+def by_name(name: str) -> ToolChoice:
     """The choice of one function."""
-    return Choice(f"{BY_NAME}{name}")
+    return ToolChoice(f"{BY_NAME}{name}")
 
 
-def read_allowed(value: Any, name_of: Callable[[Any], str]) -> Choice:
+def read_allowed(value: Any, name_of: Callable[[Any], str]) -> ToolChoice:
     """Several functions, of which the model may call any or must call one."""
     mode = within(".mode", only("auto", FORCED), members(value).get("mode"))
     listed = within(".tools", entries, value.get("tools"))
     if not listed:
         raise Mismatch("expected at least one tool", ".tools")
-    return Choice(mode, tuple(within(f".tools[{i}]", _function, each, name_of) for i, each in enumerate(listed)))
+    return ToolChoice(mode, tuple(within(f".tools[{i}]", _function, each, name_of) for i, each in enumerate(listed)))
 
 
-def tools_json(reading: Reading, tools: Sequence[Tool | None], choice: Choice, inner: str = "") -> str:
+def tools_json(reading: Reading, tools: Sequence[Tool | None], choice: ToolChoice, inner: str = "") -> str:
     """The tools that the model may call, as JSON. `inner`: the caller's tools have no such member."""
     known = [None if tool is None else tool["function"]["name"] for tool in tools]
     for name in choice.allowed or ():

@@ -14,13 +14,13 @@ from imp_service import __version__
 from imp_service.generation import ModelRuntime
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
-from imp_service.rpc.vllm.generate import Generate
+from imp_service.rpc.vllm.generate import VllmGenerate
 from imp_service.serving.model_names import public_name
 from imp_service.serving.server_state import ServerState
 from imp_service.serving.utilization import Utilization
 
 SERVICE: ServiceDescriptor = vllm.DESCRIPTOR.services_by_name["VllmEngine"]
-ANSWERED = {"Generate", "Abort", "HealthCheck", "GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
+ANSWERED = {"VllmGenerate", "Abort", "HealthCheck", "GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
 # The protocol's name for every server that speaks it.
 SERVER_TYPE = "vllm-grpc"
 # Options that a gateway fills in if a request does not set them.
@@ -36,9 +36,9 @@ class VllmEngineServicer:
     def __init__(self, state: ServerState, archive: TokenizerArchive) -> None:
         self._state = state
         self._archive = archive
-        self._generate = Generate(state)
+        self._generate = VllmGenerate(state)
 
-    async def Generate(self, request: Any, call: GrpcCall) -> None:  # noqa: N802
+    async def VllmGenerate(self, request: Any, call: GrpcCall) -> None:  # noqa: N802
         await self._generate.stream(request, call)
 
     async def Abort(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802

@@ -11,7 +11,7 @@ from imp_service.rpc.encoded import Encoded
 from imp_service.rpc.imp_v1.generate import delivery
 from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size
 from imp_service.rpc.vllm.fields import caller_path
-from imp_service.rpc.vllm.replies import Replies
+from imp_service.rpc.vllm.replies import VllmReplies
 from imp_service.rpc.vllm.requests import checked, translate
 from imp_service.serving.generations import WHOLE, Generations, Wanted, refuse_late
 from imp_service.serving.server_state import ServerState
@@ -20,7 +20,7 @@ from imp_service.serving.server_state import ServerState
 SCORE_FRAME_BYTES = 3
 
 
-class Generate:
+class VllmGenerate:
     """Runs generations of one server."""
 
     def __init__(self, state: ServerState) -> None:
@@ -30,7 +30,7 @@ class Generate:
     async def stream(self, request: Any, call: GrpcCall) -> None:
         """Sends the messages of every reply."""
         wanted = await self._wanted(request, call)
-        replies = Replies(request, wanted.request.num_sequences)
+        replies = VllmReplies(request, wanted.request.num_sequences)
         async with self._generations.running(wanted, call) as generation:
             while (reply := await generation.next_reply()) is not None:
                 messages = await self._written(replies, reply)
@@ -42,7 +42,7 @@ class Generate:
                     await call.write(message)
                 call.n_sent_tokens += n_tokens if request.stream else 0
 
-    async def _written(self, replies: Replies, reply: Reply) -> list[Encoded]:
+    async def _written(self, replies: VllmReplies, reply: Reply) -> list[Encoded]:
         def write() -> list[Encoded]:
             return [Encoded(message.SerializeToString()) for message in replies.write(reply)]
 

@@ -31,7 +31,7 @@ class _Output:
     scores: Any = None
 
 
-class Replies:
+class VllmReplies:
     """The answer to one request: chunks and an end for each sequence, or one message for each whole sequence."""
 
     def __init__(self, request: Any, n_sequences: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from imp_service.api.errors import Violation
 from imp_service.api.facts import findings
 from imp_service.api.options import GenerationRequest
-from imp_service.api.rules import Count, Entries, Name, Text, Texts, TokenIds
+from imp_service.api.rules import Entries, Name, Text, Texts, TokenCount, TokenIds
 from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding
@@ -40,7 +40,7 @@ class ModelName:
             yield Refusal("MODEL_NOT_SERVED", f"{path}: this model is not served here", {"served": names})
 
 
-class Chat:
+class ChatRule:
     """A conversation: the rules of imp_service.text, and the size of all its texts."""
 
     def check(self, value: ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ class Chat:
             yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
 
 
-class Constraint:
+class ConstraintRule:
     """A constraint of a kind that the model supports, and the size of its texts."""
 
     def check(self, value: ConstraintSpec, path: str, served: ServedModel) -> Iterator[Finding]:
@@ -78,13 +78,13 @@ def generation_findings(request: GenerationRequest, served: ServedModel, path: s
 
 
 REQUEST_ID, MODEL = Name(), ModelName()
-MESSAGES, CHAT = Entries(1, MAX_MESSAGES), Chat()
+MESSAGES, CHAT = Entries(1, MAX_MESSAGES), ChatRule()
 PROMPT_TEXT = Text(1, "limits.max_prompt_bytes")
 # All texts of a request with several prompts.
-PROMPT_BYTES = Count("limits.max_prompt_bytes")
+PROMPT_BYTES = TokenCount("limits.max_prompt_bytes")
 PROMPT_IDS = TokenIds(1)
 
-CONSTRAINT = Constraint()
+CONSTRAINT = ConstraintRule()
 CONSTRAINT_SOURCE = Text(1, "text.constraint_bytes")
 REGEX = Text(1, "text.regex_bytes")
 CHOICES = Texts((1, _TEXT.choices), Text(1, _TEXT.choice_bytes), "text.constraint_bytes")

@@ -8,7 +8,7 @@ from pathlib import Path
 from imp_service.serving.security.authentication import Authentication
 from imp_service.serving.security.identity_files import Identity, IdentityFiles
 from imp_service.serving.security.reloaded_files import FileWatcher, ReloadedFiles
-from imp_service.serving.security.tokens import Token, Tokens, is_readable_by_all, read_keys, read_tokens
+from imp_service.serving.security.tokens import Token, TokenFile, is_readable_by_all, read_keys, read_tokens
 from imp_service.serving.server_state import ServerState
 
 
@@ -20,7 +20,7 @@ class Access:
         self._state = state
         self._checks: list[Callable[[], None]] = []
         self._watcher: FileWatcher | None = None
-        self._typed = Tokens(keys)
+        self._typed = TokenFile(keys)
         auth = state.settings.auth
         self._files = [
             self._read(f"auth.{name}", Path(text), read)
@@ -54,7 +54,7 @@ class Access:
             found = tokens.find(word) or found
         return found
 
-    def _read(self, setting: str, path: Path, read: Callable[[Path], Tokens]) -> ReloadedFiles[Tokens]:
+    def _read(self, setting: str, path: Path, read: Callable[[Path], TokenFile]) -> ReloadedFiles[TokenFile]:
         log = self._state.telemetry.log
         tokens = ReloadedFiles(setting, (path,), lambda: read(path), log)
         if is_readable_by_all(path):

@@ -43,7 +43,7 @@ class Token:
     tenants: tuple[str, ...] | None
 
 
-class Tokens:
+class TokenFile:
     """The tokens of one file."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -59,12 +59,12 @@ class Tokens:
         return found
 
 
-def read_tokens(path: Path) -> Tokens:
+def read_tokens(path: Path) -> TokenFile:
     """Raises ConfigError with file and line."""
     return _read("auth.token_file", "token", path, _token_of_line)
 
 
-def read_keys(path: Path) -> Tokens:
+def read_keys(path: Path) -> TokenFile:
     """Reads a file of keys. Raises ConfigError with file and line."""
     return _read("auth.api_key_file", "key", path, _key_of_line)
 
@@ -76,7 +76,7 @@ def key_token(key: str) -> Token | None:
     return Token(hashlib.sha256(key.encode()).digest(), frozenset(KEY_ROLES), None)
 
 
-def _read(setting: str, what: str, path: Path, read: Callable[[str, str], Token | None]) -> Tokens:
+def _read(setting: str, what: str, path: Path, read: Callable[[str, str], Token | None]) -> TokenFile:
     """`read` reads a line at a place, and returns None if it has no token."""
     where = f"{setting}: {path}"
     try:
@@ -91,7 +91,7 @@ def _read(setting: str, what: str, path: Path, read: Callable[[str, str], Token 
     tokens = tuple(_tokens(what, path, content, read))
     if not tokens:
         raise ConfigError(where, f"found no {what}, expected a line for each")
-    return Tokens(tokens)
+    return TokenFile(tokens)
 
 
 def is_readable_by_all(path: Path) -> bool:

@@ -10,7 +10,7 @@ from imp_service.text.channels.pieces import GAPS, Piece, PieceKind
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class PatternOption:
     """A pattern, and the reader's action when it has matched."""
 
     pattern: Pattern
@@ -23,7 +23,7 @@ class Option:
 class Match:
     """The option whose pattern matched, and the bytes after the match."""
 
-    option: Option
+    option: PatternOption
     pieces: list[Piece]
     rest: bytes
 
@@ -38,7 +38,7 @@ class Mismatch:
 class PatternChoice:
     """The options at one position of an output. No pattern is a prefix of another."""
 
-    def __init__(self, options: Sequence[Option], marker: bytes) -> None:
+    def __init__(self, options: Sequence[PatternOption], marker: bytes) -> None:
         """`marker` was read before the patterns. It is held back together with them."""
         self._tried = [(PatternMatcher(option.pattern), option) for option in options]
         self.marker = marker
@@ -82,13 +82,13 @@ class PatternChoice:
         return [*found, Piece(PieceKind.MARKER, read[at:])]
 
 
-def _has_name(matcher: PatternMatcher, option: Option) -> bool:
+def _has_name(matcher: PatternMatcher, option: PatternOption) -> bool:
     """Whether the pattern has a name, and both the name and the id that it has are complete."""
     needed = {"$id"} & set(option.pattern.steps) | {"$name"}
     return needed <= {gap.name for gap in matcher.gaps}
 
 
-def _names_a_function(matcher: PatternMatcher, option: Option, read: bytes) -> bool:
+def _names_a_function(matcher: PatternMatcher, option: PatternOption, read: bytes) -> bool:
     for gap in matcher.gaps:
         try:
             name = read[gap.start : gap.end].decode()

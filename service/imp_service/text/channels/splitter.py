@@ -9,7 +9,7 @@ from imp_service.text.channels.dialect import CallForm, Dialect, Marker
 from imp_service.text.channels.json_object import ObjectScanner
 from imp_service.text.channels.notation import NotationReader
 from imp_service.text.channels.pattern import Pattern
-from imp_service.text.channels.pattern_choice import Match, Option, PatternChoice
+from imp_service.text.channels.pattern_choice import Match, PatternChoice, PatternOption
 from imp_service.text.channels.pieces import Piece, PieceKind, merged
 from imp_service.text.stop_matcher import StopMatcher, StopStrings
 
@@ -102,7 +102,9 @@ class ChannelSplitter:
             self._head(form, first) for form in self._forms if form.begin is None for first in form.first_patterns
         ]
         if self._dialect.reasoning:
-            options.append(Option(Pattern(" " + self._dialect.reasoning.begin.text), self._after_reasoning_begin))
+            options.append(
+                PatternOption(Pattern(" " + self._dialect.reasoning.begin.text), self._after_reasoning_begin)
+            )
         self._try(options, self._begin_content, PieceKind.CONTENT)
 
     def _begin_content(self) -> None:
@@ -134,8 +136,8 @@ class ChannelSplitter:
         options = [self._head(form, first) for form in begun for first in form.first_patterns]
         self._try(options, self._begin_content, PieceKind.CONTENT, marker)
 
-    def _head(self, form: CallForm, pattern: Pattern) -> Option:
-        return Option(pattern, lambda: self._begin_arguments(form), self._names if form.begin is None else None)
+    def _head(self, form: CallForm, pattern: Pattern) -> PatternOption:
+        return PatternOption(pattern, lambda: self._begin_arguments(form), self._names if form.begin is None else None)
 
     def _begin_arguments(self, form: CallForm) -> None:
         self._form = form
@@ -169,8 +171,8 @@ class ChannelSplitter:
     def _between_parameters(self) -> None:
         written = self._form.parameters
         assert written is not None  # narrows
-        begin = Option(Pattern(written.begin), lambda: self._skip(written.after_begin, self._begin_value))
-        self._try([begin, Option(Pattern(written.close), self._end_call)], self._end_call, PieceKind.MARKER)
+        begin = PatternOption(Pattern(written.begin), lambda: self._skip(written.after_begin, self._begin_value))
+        self._try([begin, PatternOption(Pattern(written.close), self._end_call)], self._end_call, PieceKind.MARKER)
 
     def _begin_value(self) -> None:
         assert self._form.parameters is not None  # narrows
@@ -183,14 +185,14 @@ class ChannelSplitter:
 
     def _end_call(self) -> None:
         self._emit(PieceKind.CALL_END)
-        tails = [Option(Pattern(tail), self._after_tail) for tail in self._form.tails]
+        tails = [PatternOption(Pattern(tail), self._after_tail) for tail in self._form.tails]
         self._try(tails, self._after_tail, PieceKind.MARKER)
 
     def _after_tail(self) -> None:
         form = self._form
         options = [self._head(form, following) for following in form.next_patterns]
         if form.end:
-            options.append(Option(Pattern(form.end), lambda: self._skip(form.after_end, self._begin_content)))
+            options.append(PatternOption(Pattern(form.end), lambda: self._skip(form.after_end, self._begin_content)))
         self._try(options, self._begin_content, PieceKind.MARKER)
 
     # Readers that stop at a marker.
@@ -238,7 +240,9 @@ class ChannelSplitter:
 
     # Readers of patterns.
 
-    def _try(self, options: Sequence[Option], otherwise: Action, held_kind: PieceKind, marker: bytes = b"") -> None:
+    def _try(
+        self, options: Sequence[PatternOption], otherwise: Action, held_kind: PieceKind, marker: bytes = b""
+    ) -> None:
         """Tries to match one of the options. `marker` was read before them and is content if none matches."""
         if not options:
             otherwise()

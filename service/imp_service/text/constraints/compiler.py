@@ -18,7 +18,7 @@ from imp_service.text.constraints.json_schema import parts_of
 from imp_service.text.constraints.likely_text import LikelyText
 from imp_service.text.constraints.program import ConstraintProgram, first_line
 from imp_service.text.constraints.schema_core import Schema
-from imp_service.text.constraints.shared_matcher import STATE_STEPS, MemoryLedger, Vocabulary
+from imp_service.text.constraints.shared_matcher import STATE_STEPS, MaskVocabulary, MemoryLedger
 from imp_service.text.constraints.trial import TrialCompiler
 from imp_service.text.constraints.trial_worker import CONTROL_TOKEN
 from imp_service.text.errors import FieldInvalid, native_boundary
@@ -66,7 +66,7 @@ class ConstraintCompiler:
             pieces = _Pieces(tokenizer, ends)
             self._tokenizer = LLTokenizer(TokenizerWrapper(pieces), eos_token=list(ends))
         likely = LikelyText(tokenizer, pieces.tokens)
-        self._vocabulary = Vocabulary.of(vocab_size, self._tokenizer.vocab_size, ends, likely)
+        self._vocabulary = MaskVocabulary.of(vocab_size, self._tokenizer.vocab_size, ends, likely)
         self._lock = threading.Lock()
         self._compiling = threading.Lock()
         # Programs kept for reuse, the least recently used first; and all that are alive, for running sequences too.

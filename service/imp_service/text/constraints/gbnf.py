@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from imp_service.text.constraints.gbnf_parser import Characters, Choice, Node, Reference, Repeat, Sequence, parse_gbnf
+from imp_service.text.constraints.gbnf_parser import (
+    Alternation,
+    Characters,
+    Node,
+    Repeat,
+    RuleReference,
+    Sequence,
+    parse_gbnf,
+)
 from imp_service.text.constraints.grammar_checks import MAX_EXPANSION, find_nonproductive
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
@@ -47,19 +55,19 @@ def _children(node: Node) -> tuple[Node, ...]:
     match node:
         case Sequence(items):
             return items
-        case Choice(options):
+        case Alternation(options):
             return options
         case Repeat(item):
             return (item,)
-        case Characters() | Reference():
+        case Characters() | RuleReference():
             return ()
 
 
-def _references(node: Node) -> Iterator[Reference]:
+def _references(node: Node) -> Iterator[RuleReference]:
     waiting = [node]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Reference):
+        if isinstance(node, RuleReference):
             yield node
         waiting.extend(_children(node))
 
@@ -82,11 +90,11 @@ def _ends(node: Node, ending: Set[str]) -> bool:
     match node:
         case Characters():
             return True
-        case Reference(rule):
+        case RuleReference(rule):
             return rule in ending
         case Sequence(items):
             return all(_ends(item, ending) for item in items)
-        case Choice(options):
+        case Alternation(options):
             return any(_ends(option, ending) for option in options)
         case Repeat(item, least):
             return least == 0 or _ends(item, ending)
@@ -125,7 +133,7 @@ def _check_expansion(rules: dict[str, Node], order: list[str] | None, path: str)
 
 def _expansion(node: Node, sizes: dict[str, int]) -> int:
     match node:
-        case Reference(rule):
+        case RuleReference(rule):
             return sizes.get(rule, 1)
         case Repeat(item, least, most):
             return _expansion(item, sizes) * max(least, most or 1, 1)
@@ -147,13 +155,13 @@ def _regex(node: Node, patterns: dict[str, str]) -> str:
     match node:
         case Characters(pattern):
             return pattern
-        case Reference(rule):
+        case RuleReference(rule):
             return f"(?:{patterns[rule]})"
         case Sequence(items):
             return "".join(
-                f"(?:{_regex(i, patterns)})" if isinstance(i, Choice) else _regex(i, patterns) for i in items
+                f"(?:{_regex(i, patterns)})" if isinstance(i, Alternation) else _regex(i, patterns) for i in items
             )
-        case Choice(options):
+        case Alternation(options):
             return "|".join(_regex(option, patterns) for option in options)
         case Repeat(item, least, most):
             return f"(?:{_regex(item, patterns)}){_counts_suffix(least, most)}"
@@ -169,17 +177,17 @@ def _grammar(node: Node, names: dict[str, str]) -> str:
     match node:
         case Characters(pattern):
             return f"/{pattern}/"
-        case Reference(rule):
+        case RuleReference(rule):
             return names[rule]
         case Sequence(items):
             return (
                 " ".join(
-                    f"({_grammar(item, names)})" if isinstance(item, Choice) else _grammar(item, names)
+                    f"({_grammar(item, names)})" if isinstance(item, Alternation) else _grammar(item, names)
                     for item in items
                 )
                 or '""'
             )
-        case Choice(options):
+        case Alternation(options):
             return " | ".join(_grammar(option, names) for option in options)
         case Repeat(item, least, most):
             return f"({_grammar(item, names)}){_counts_suffix(least, most)}"

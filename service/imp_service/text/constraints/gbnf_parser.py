@@ -19,7 +19,7 @@ class Characters:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class RuleReference:
     """Another rule."""
 
     rule: str
@@ -34,7 +34,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternation:
     """One of several options."""
 
     options: tuple[Node, ...]
@@ -49,7 +49,7 @@ class Repeat:
     most: int | None
 
 
-Node = Characters | Reference | Sequence | Choice | Repeat
+Node = Characters | RuleReference | Sequence | Alternation | Repeat
 
 
 def parse_gbnf(source: str, path: str, limits: TextLimits) -> dict[str, Node]:
@@ -124,7 +124,7 @@ class _Parser:
             self._position += 1
             self._skip(newlines=True)
             options.append(self._sequence())
-        return options[0] if len(options) == 1 else Choice(tuple(options))
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
 
     def _sequence(self) -> Node:
         items: list[Node] = []
@@ -147,7 +147,7 @@ class _Parser:
                 self._position += 1
                 return Characters(r"[\s\S]")
         offset = self._position
-        return Reference(self._name(), offset)
+        return RuleReference(self._name(), offset)
 
     def _group(self) -> Node:
         if self._depth >= self._limits.nesting:

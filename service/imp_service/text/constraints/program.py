@@ -15,9 +15,9 @@ from llguidance import LLMatcher
 from imp_service.text.constraints.shared_matcher import (
     STATE_BYTES,
     STATE_STEPS,
+    MaskVocabulary,
     MemoryLedger,
     SharedMatcher,
-    Vocabulary,
 )
 from imp_service.text.constraints.state import ConstraintState
 from imp_service.text.errors import FieldInvalid, native_boundary
@@ -33,7 +33,7 @@ class ConstraintProgram:
         compile_for: Callable[[int], LLMatcher],
         *,
         path: str,
-        vocabulary: Vocabulary,
+        vocabulary: MaskVocabulary,
         n_bytes: int,
         ledger: MemoryLedger,
     ) -> None:

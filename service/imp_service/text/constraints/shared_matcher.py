@@ -53,7 +53,7 @@ class SharedMatcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class MaskVocabulary:
     """The ids that masks cover."""
 
     # The vocabulary size of the model; the tokenizer may have fewer ids.
@@ -65,7 +65,7 @@ class Vocabulary:
     likely: LikelyText
 
     @classmethod
-    def of(cls, vocab_size: int, n_known: int, ends: tuple[int, ...], likely: LikelyText) -> Vocabulary:
+    def of(cls, vocab_size: int, n_known: int, ends: tuple[int, ...], likely: LikelyText) -> MaskVocabulary:
         """With its mask of ends."""
         bits = np.zeros(n_words(vocab_size) * WORD_BITS, dtype=np.uint8)
         bits[list(ends)] = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.tokens.backends import Backends
 from imp_service.text.tokens.splitter import Found
-from imp_service.text.tokens.text_cuts import Part, TextCuts
+from imp_service.text.tokens.text_cuts import TextCuts, TextPart
 from imp_service.text.tokens.vocabulary import Prefix, Vocabulary
 
 
@@ -34,7 +34,7 @@ class Segmenter:
         )
         self._spellable = bytes(set(range(256)) - set(vocabulary.missing_bytes))
 
-    def segments(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part]:
+    def segments(self, spans: Sequence[TextSpan]) -> Iterator[Found | TextPart]:
         """Special tokens and the joined text between them, long texts in parts.
 
         Blanks that a special token strips are not encoded.
@@ -45,7 +45,7 @@ class Segmenter:
             if isinstance(piece, str):
                 kept = piece.lstrip(swallowed) if swallowed else piece
                 if kept != piece:
-                    yield Part(piece[: len(piece) - len(kept)], "")
+                    yield TextPart(piece[: len(piece) - len(kept)], "")
                 pending.append(kept)
                 swallowed = "" if kept else swallowed
                 continue
@@ -59,7 +59,7 @@ class Segmenter:
                 yield Found(piece.token_id, stripped + piece.text)
                 takes_prefix = self._takes_prefix_after(piece.token_id)
                 swallowed = self._splitter.strips_right(piece.token_id)
-            elif isinstance(piece, Part):
+            elif isinstance(piece, TextPart):
                 yield piece
         yield from self.cuts.joined(pending, takes_prefix=takes_prefix)
 
@@ -68,7 +68,7 @@ class Segmenter:
             return self._splitter.ends_segment(token_id)
         return self._vocabulary.prefix is Prefix.EACH
 
-    def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | Part | str | None]:
+    def _pieces(self, spans: Sequence[TextSpan]) -> Iterator[Found | TextPart | str | None]:
         """Special tokens and what is between them; None where a text is cut."""
         joined = _join_alike(spans)
         begins_segment = True
@@ -82,7 +82,7 @@ class Segmenter:
                     yield None
                     before = text[position - 1]
                 position += len(part)
-                pieces: Iterable[Found | Part | str] = (part,)
+                pieces: Iterable[Found | TextPart | str] = (part,)
                 if parses:
                     after_part = text[position : position + 1] or after
                     pieces = self._splitter.split(part, before=before, after=after_part, begins_segment=begins_segment)

@@ -13,13 +13,13 @@ from imp_service.text.errors import native_boundary
 from imp_service.text.tokens.added_tokens import AS_SPELLED, MatchRule, library_token
 from imp_service.text.tokens.piece_types import TokenType
 from imp_service.text.tokens.special_tokens import WHITE_SPACE
-from imp_service.text.tokens.text_cuts import Part
+from imp_service.text.tokens.text_cuts import TextPart
 from imp_service.text.tokens.vocabulary import Vocabulary
 
 _WORD = re.compile(r"\w")
 _OTHER = "rest"
 # The space that a normalizer puts before a segment, where a token begins with the segment's own first space.
-_INSERTED = Part("", " ", takes_prefix=False)
+_INSERTED = TextPart("", " ", takes_prefix=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Splitter:
         # By the library's own ids; the segments between are its id 0.
         self._ids = (-1, *spellings.values())
 
-    def split(self, text: str, *, before: str, after: str, begins_segment: bool) -> Iterator[Found | Part | str]:
+    def split(self, text: str, *, before: str, after: str, begins_segment: bool) -> Iterator[Found | TextPart | str]:
         """The special tokens in a text, and what is between them. `before` and `after` are the text around it.
 
         `begins_segment`: the text is normalized apart from the text before it. Even if it is not, a normalized token at

@@ -33,7 +33,7 @@ _IS_TEXT = np.array([byte != b"\0" and not byte.isspace() for byte in _BYTES])
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """A part of a text, and the text that the library gets for it."""
 
     text: str
@@ -78,7 +78,7 @@ class TextCuts:
             yield text[begin:end]
             begin = end
 
-    def joined(self, pending: list[str], *, takes_prefix: bool) -> Iterator[Part]:
+    def joined(self, pending: list[str], *, takes_prefix: bool) -> Iterator[TextPart]:
         """The pending texts as one part, if there are any. Clears the pending texts.
 
         If the library would put a space before a part that takes no prefix, the part's own first space is left out.
@@ -90,7 +90,7 @@ class TextCuts:
         elif self._adds_prefix and takes_prefix:
             encoded = " " + text
         if text:
-            yield Part(text, encoded, takes_prefix)
+            yield TextPart(text, encoded, takes_prefix)
 
     def _next(self, text: str, begin: int, n_chars: int) -> int:
         if self._places is not None:

@@ -19,7 +19,7 @@ from imp_service.text.tokens.piece_types import VocabularyKind
 from imp_service.text.tokens.segments import Segmenter, TextSpan
 from imp_service.text.tokens.special_tokens import SpecialIds
 from imp_service.text.tokens.splitter import Found, Splitter
-from imp_service.text.tokens.text_cuts import PART_CHARS, Part, most_token_bytes
+from imp_service.text.tokens.text_cuts import PART_CHARS, TextPart, most_token_bytes
 from imp_service.text.tokens.vocabulary import Vocabulary, read_vocabulary, require_rows
 
 # Letters, digits, spaces, scripts, signs, marks, a control character, and words longer than any.
@@ -196,11 +196,11 @@ class Tokenizer:
         """The ids of `encode_spans`, part by part; the text is encoded only as far as the caller iterates."""
         before, after = self._added_ids() if add_special_tokens else ([], [])
         yield before
-        batch: list[Found | Part] = []
+        batch: list[Found | TextPart] = []
         n_chars = 0
         for segment in self._segmenter.segments(spans):
             batch.append(segment)
-            if isinstance(segment, Part):
+            if isinstance(segment, TextPart):
                 n_chars += len(segment.encoded)
             if n_chars >= PART_CHARS:
                 yield self._encode_batch(batch)
@@ -263,10 +263,10 @@ class Tokenizer:
     def _added_ids(self) -> tuple[list[int], list[int]]:
         return list(self._vocabulary.before), list(self._vocabulary.after)
 
-    def _encode_batch(self, batch: Sequence[Found | Part]) -> list[int]:
+    def _encode_batch(self, batch: Sequence[Found | TextPart]) -> list[int]:
         encoded = {}
         for takes_prefix in (True, False):
-            texts = [each.encoded for each in batch if isinstance(each, Part) and each.takes_prefix == takes_prefix]
+            texts = [each.encoded for each in batch if isinstance(each, TextPart) and each.takes_prefix == takes_prefix]
             with native_boundary("tokenizers"):
                 encoded[takes_prefix] = iter(_encoded(self._backends.of_segment(takes_prefix), texts))
         ids: list[int] = []
@@ -277,7 +277,7 @@ class Tokenizer:
                 ids += self._backends.token_ids(next(encoded[each.takes_prefix]).ids, each.takes_prefix)
         return ids
 
-    def _encode_part(self, part: Part) -> tuple[list[int], NDArray[np.int64]]:
+    def _encode_part(self, part: TextPart) -> tuple[list[int], NDArray[np.int64]]:
         with native_boundary("tokenizers"):
             library = self._backends.of_segment(part.takes_prefix)
             encoding = library.encode(part.encoded, add_special_tokens=False)

@@ -20,7 +20,15 @@ from imp_service.api.options import (
 )
 from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, Texts, TokenIds, count_violations
 from imp_service.rpc.imp_v1.requests import message_rules as whole
-from imp_service.rpc.imp_v1.requests.rules import Chat, DurationIn, IdsOf, Inputs, NullContent, Options, names_of
+from imp_service.rpc.imp_v1.requests.rules import (
+    ChatPromptRule,
+    DurationIn,
+    IdsOf,
+    Inputs,
+    NullContent,
+    Options,
+    names_of,
+)
 from imp_service.serving.rules import generation_rules as values
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import ServedRule
@@ -110,7 +118,7 @@ RULES: Mapping[str, MessageRules] = {
             "model": values.MODEL,
             "token_ids": PROMPT_IDS,
             "text": values.PROMPT_TEXT,
-            "chat": Chat(),
+            "chat": ChatPromptRule(),
             "position": ANYTHING,
             "sampling": OPTIONS["SamplingOptions"],
             "step": OPTIONS["StepOptions"],
@@ -166,7 +174,7 @@ RULES: Mapping[str, MessageRules] = {
         {"token_ids": Inputs(None, IdsOf(TokenIds())), "special_tokens": ANYTHING},
         (whole.detokenized_ids,),
     ),
-    "ApplyChatTemplateRequest": MessageRules({"chat": Chat()}, (whole.required("chat"),)),
+    "ApplyChatTemplateRequest": MessageRules({"chat": ChatPromptRule()}, (whole.required("chat"),)),
     "GetTokenizerRequest": MessageRules({}),
     # ModelService.
     "GetModelInfoRequest": MessageRules({"model": values.MODEL}),

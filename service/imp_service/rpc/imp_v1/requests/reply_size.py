@@ -17,7 +17,7 @@ LOGPROB_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReplyPart:
     """Bytes of a reply, and the field that requests them."""
 
     path: str
@@ -43,19 +43,19 @@ def most_chunk_tokens(request: GenerationRequest, asked: int, served: ServedMode
     return max(1, min(asked, room // (_output_bytes(request, served.vocab_size) + TEXT_BYTES)))
 
 
-def step_part(options: StepOptions, n_tokens: int, served: ServedModel, path: str = "step") -> Part:
+def step_part(options: StepOptions, n_tokens: int, served: ServedModel, path: str = "step") -> ReplyPart:
     """The bytes that one session's step over `n_tokens` tokens returns."""
     per_token = entry_bytes(served.vocab_size, has_logprob=True, n_candidates=options.top_logprobs)
     scores = n_tokens * per_token if options.scores else 0
     logits = 4 * served.vocab_size if options.logits else 0
     blamed = "logits" if logits >= scores and logits else "scores" if scores else "top_logprobs"
     n_candidates = entry_bytes(served.vocab_size, has_logprob=False, n_candidates=options.top_logprobs)
-    return Part(f"{path}.{blamed}", scores + logits + n_candidates + FRAME_BYTES // 2)
+    return ReplyPart(f"{path}.{blamed}", scores + logits + n_candidates + FRAME_BYTES // 2)
 
 
-def refuse_large(parts: Iterable[Part], served: ServedModel) -> None:
+def refuse_large(parts: Iterable[ReplyPart], served: ServedModel) -> None:
     """Raises FIELD_INVALID for the largest part if all parts together are too large for a message."""
-    found: Sequence[Part] = list(parts)
+    found: Sequence[ReplyPart] = list(parts)
     n_bytes, most = FRAME_BYTES + sum(part.n_bytes for part in found), served.settings.limits.max_message_bytes
     if n_bytes > most:
         blamed = max(found, key=lambda part: part.n_bytes)
@@ -79,13 +79,15 @@ def varint_bytes(value: int) -> int:
     return max(1, -(-value.bit_length() // 7))
 
 
-def _prompt_parts(request: GenerationRequest, n_prompt: int, vocab_size: int, score_frame_bytes: int) -> Iterable[Part]:
+def _prompt_parts(
+    request: GenerationRequest, n_prompt: int, vocab_size: int, score_frame_bytes: int
+) -> Iterable[ReplyPart]:
     output = request.output
     if output.prompt_logprobs:
         per_token = entry_bytes(vocab_size, has_logprob=True, n_candidates=output.top_logprobs)
-        yield Part("output.prompt_logprobs", n_prompt * (per_token + score_frame_bytes))
+        yield ReplyPart("output.prompt_logprobs", n_prompt * (per_token + score_frame_bytes))
     elif output.prompt_token_ids:
-        yield Part("output.prompt_token_ids", n_prompt * varint_bytes(vocab_size - 1))
+        yield ReplyPart("output.prompt_token_ids", n_prompt * varint_bytes(vocab_size - 1))
 
 
 def _output_bytes(request: GenerationRequest, vocab_size: int) -> int:
@@ -93,7 +95,7 @@ def _output_bytes(request: GenerationRequest, vocab_size: int) -> int:
     return entry_bytes(vocab_size, has_logprob=output.logprobs, n_candidates=output.top_logprobs)
 
 
-def _output_part(request: GenerationRequest, n_prompt: int, served: ServedModel) -> Part:
+def _output_part(request: GenerationRequest, n_prompt: int, served: ServedModel) -> ReplyPart:
     output, ceiling = request.output, served.settings.limits.max_tokens
     room = max(0, served.max_context - n_prompt + 1)
     n_outputs = min(room, ceiling or room) if request.stop.max_tokens is None else request.stop.max_tokens
@@ -101,4 +103,4 @@ def _output_part(request: GenerationRequest, n_prompt: int, served: ServedModel)
     blamed = (
         "output.top_logprobs" if output.top_logprobs else "output.logprobs" if output.logprobs else "stop.max_tokens"
     )
-    return Part(blamed, n_outputs * per_token * request.num_sequences)
+    return ReplyPart(blamed, n_outputs * per_token * request.num_sequences)

@@ -47,7 +47,7 @@ class NullContent:
                 yield Violation(f"{path}.messages[{i}].null_content", "set, expected only without content")
 
 
-class Chat(NullContent):
+class ChatPromptRule(NullContent):
     """A conversation."""
 
     def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
