@@ -13,8 +13,8 @@ from imp_service.api.arguments import GROUPS, chat_of
 from imp_service.api.keywords import keyword_of
 from imp_service.api.other_names import ADVICE, SAME
 from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, Means, Row, Sets
-from imp_service.http_api.openai.kinds import Mismatch
 from imp_service.http_api.openai.messages import content_of
+from imp_service.http_api.openai.values import WrongValue
 
 QUESTION = "What is 2 plus 3?"
 
@@ -65,7 +65,7 @@ def test_lib_11_a_part_that_is_no_text_is_refused_as_http_does(library: Language
     with pytest.raises(FieldsInvalid) as caught:
         library.chat([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}])
     assert caught.value.message == f"chat.messages[0].content[1]{message}"
-    with pytest.raises(Mismatch):
+    with pytest.raises(WrongValue):
         content_of([part])
 
 

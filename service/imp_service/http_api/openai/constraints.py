@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from imp_service.http_api.openai.kinds import (
-    Mismatch,
+from imp_service.http_api.openai.reading import Reading
+from imp_service.http_api.openai.values import (
+    WrongValue,
     anything,
     expected,
     flag,
@@ -21,7 +22,6 @@ from imp_service.http_api.openai.kinds import (
     texts,
     within,
 )
-from imp_service.http_api.openai.reading import Reading
 from imp_service.text import ConstraintKind, ConstraintSpec
 
 FIELDS = ("response_format", "text", "structured_outputs", "grammar", "format")
@@ -95,7 +95,7 @@ def _response_format(value: Mapping[str, Any]) -> ConstraintSpec | None:
         case "json_schema":
             found = _inner(value, "json_schema", _json_schema)
             return _schema(found, ".json_schema")
-    raise Mismatch(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")
+    raise WrongValue(f"{shown(value.get('type'))}, expected {SHOWN_KINDS}", ".type")
 
 
 def _json_schema(value: Any) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ def _text_format(value: Any) -> ConstraintSpec | None:
     found = read_members(_known(value, TEXT_FORMAT), TEXT_FORMAT)
     for name in ("name", "schema"):
         if name not in found:
-            raise Mismatch("not set", f".{name}")
+            raise WrongValue("not set", f".{name}")
     return _schema(found, "")
 
 
@@ -136,7 +136,7 @@ def _structured_outputs(value: Mapping[str, Any]) -> ConstraintSpec | None:
     given = known_members(value, STRUCTURED)
     found = [spec for name in given if (spec := _inner(given, name, STRUCTURED[name])) is not None]
     if len(found) > 1:
-        raise Mismatch(f"{len(found)} constraints, expected at most one")
+        raise WrongValue(f"{len(found)} constraints, expected at most one")
     return found[0] if found else None
 
 

@@ -25,8 +25,8 @@ from imp_service.api.options import (
     SpeculationOptions,
     StopOptions,
 )
-from imp_service.http_api.openai import kinds
-from imp_service.http_api.openai.kinds import Kind
+from imp_service.http_api.openai import values
+from imp_service.http_api.openai.values import ReadValue
 from imp_service.tables import sampler_field
 
 
@@ -34,7 +34,7 @@ from imp_service.tables import sampler_field
 class Sets:
     """A field with an effect. `option` is the option of imp.v1 that it sets; empty if the code of the path reads it."""
 
-    kind: Kind
+    kind: ReadValue
     option: str
     about: str
 
@@ -43,7 +43,7 @@ class Sets:
 class Accepted:
     """A field whose accepted values have no effect in imp. Other values are refused."""
 
-    kind: Kind
+    kind: ReadValue
     about: str
 
 
@@ -58,7 +58,7 @@ class Refused:
 class Means:
     """Another server's name of the field `of`, which has a row in the same table."""
 
-    kind: Kind
+    kind: ReadValue
     of: str
 
 
@@ -73,26 +73,26 @@ Row = Sets | Accepted | Refused | Means | Ignored
 Table = Mapping[str, Row]
 
 # How the type of an option is read.
-KINDS: Mapping[str, Kind] = {
-    "bool": kinds.flag,
-    "bool | None": kinds.flag,
-    "float | None": kinds.number,
-    "int": kinds.whole,
-    "int | None": kinds.whole,
-    "str": kinds.text,
-    "Sequence[int]": kinds.token_ids,
-    "Sequence[str]": kinds.texts,
-    "Mapping[int, float]": kinds.biases,
+KINDS: Mapping[str, ReadValue] = {
+    "bool": values.flag,
+    "bool | None": values.flag,
+    "float | None": values.number,
+    "int": values.whole,
+    "int | None": values.whole,
+    "str": values.text,
+    "Sequence[int]": values.token_ids,
+    "Sequence[str]": values.texts,
+    "Mapping[int, float]": values.biases,
 }
 # Options that take more than their type, and what the value is that only HTTP has.
-MORE: Mapping[str, tuple[Kind, str]] = {
-    "sampling.top_k": (kinds.whole_or_all, "-1 too"),
-    "sampling.top_p": (kinds.number, "0 keeps the most likely token"),
-    "sampling.seed": (kinds.seed, "-1: a new one"),
-    "sampling.penalty_window": (kinds.window, "here -1 means all, and 0 is refused"),
-    "sampling.dry.window": (kinds.window, "here -1 means all, and 0 is refused"),
-    "stop.strings": (kinds.text_or_texts, ""),
-    "sparse_prefill.policy": (kinds.only(*SPARSE_POLICIES), ""),
+MORE: Mapping[str, tuple[ReadValue, str]] = {
+    "sampling.top_k": (values.whole_or_all, "-1 too"),
+    "sampling.top_p": (values.number, "0 keeps the most likely token"),
+    "sampling.seed": (values.seed, "-1: a new one"),
+    "sampling.penalty_window": (values.window, "here -1 means all, and 0 is refused"),
+    "sampling.dry.window": (values.window, "here -1 means all, and 0 is refused"),
+    "stop.strings": (values.text_or_texts, ""),
+    "sparse_prefill.policy": (values.only(*SPARSE_POLICIES), ""),
 }
 
 
@@ -113,41 +113,41 @@ STOP: Table = rows_of(StopOptions, "stop")
 REQUEST: Mapping[str, Sets] = rows_of(GenerationRequest)
 OUTPUT: Table = {
     "n": REQUEST["n"],
-    "skip_special_tokens": Sets(kinds.flag, "", "false shows control tokens in the text"),
-    "prompt_logprobs": Sets(kinds.number_or_flag, "", "log probabilities of the prompt, with this many candidates"),
-    "return_token_ids": Sets(kinds.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
+    "skip_special_tokens": Sets(values.flag, "", "false shows control tokens in the text"),
+    "prompt_logprobs": Sets(values.number_or_flag, "", "log probabilities of the prompt, with this many candidates"),
+    "return_token_ids": Sets(values.flag, "", "adds `token_ids`, `prompt_token_ids`, and ids to log probabilities"),
     **rows_of(ChunkOptions, "output"),
-    "stream": Sets(kinds.flag, "", "sends the answer as server-sent events"),
-    "stream_options": Sets(kinds.members, "", "`include_usage`, `continuous_usage_stats`"),
+    "stream": Sets(values.flag, "", "sends the answer as server-sent events"),
+    "stream_options": Sets(values.members, "", "`include_usage`, `continuous_usage_stats`"),
 }
 CONSTRAINTS: Table = {
-    "response_format": Sets(kinds.members, "", "`text`, `json_schema`, or `json_object` with or without a `schema`"),
-    "structured_outputs": Sets(kinds.members, "", "one of `json`, `regex`, `choice`, `grammar`, `json_object`"),
-    "grammar": Sets(kinds.text, "", "a grammar in GBNF"),
+    "response_format": Sets(values.members, "", "`text`, `json_schema`, or `json_object` with or without a `schema`"),
+    "structured_outputs": Sets(values.members, "", "one of `json`, `regex`, `choice`, `grammar`, `json_object`"),
+    "grammar": Sets(values.text, "", "a grammar in GBNF"),
 }
 SERVING: Table = {
-    "model": Sets(kinds.text, "", "a served name; empty or absent: the served model"),
-    "cache_prompt": Sets(kinds.flag, "", "false computes the whole prompt; its blocks are still cached"),
+    "model": Sets(values.text, "", "a served name; empty or absent: the served model"),
+    "cache_prompt": Sets(values.flag, "", "false computes the whole prompt; its blocks are still cached"),
     **rows_of(CacheOptions, "cache"),
     **rows_of(SpeculationOptions, "speculation"),
     **rows_of(SparsePrefillOptions, "sparse_prefill"),
     **{name: row for name, row in REQUEST.items() if name not in OUTPUT},
 }
 WITHOUT_EFFECT: Table = {
-    "user": Accepted(kinds.text, "not used"),
-    "safety_identifier": Accepted(kinds.text, "not used"),
-    "metadata": Accepted(kinds.members, "not used"),
-    "prompt_cache_key": Accepted(kinds.text, "prefixes are cached by their content"),
-    "prompt_cache_retention": Accepted(kinds.text, "cached prefixes stay while the cache has space"),
-    "prompt_cache_options": Accepted(kinds.members, "prefixes are cached by their content"),
+    "user": Accepted(values.text, "not used"),
+    "safety_identifier": Accepted(values.text, "not used"),
+    "metadata": Accepted(values.members, "not used"),
+    "prompt_cache_key": Accepted(values.text, "prefixes are cached by their content"),
+    "prompt_cache_retention": Accepted(values.text, "cached prefixes stay while the cache has space"),
+    "prompt_cache_options": Accepted(values.members, "prefixes are cached by their content"),
     "service_tier": Accepted(
-        kinds.only_or_ignored(("auto", "default"), ("flex", "priority", "scale")), "there is one tier"
+        values.only_or_ignored(("auto", "default"), ("flex", "priority", "scale")), "there is one tier"
     ),
-    "store": Accepted(kinds.flag, "answers are never stored"),
-    "modalities": Accepted(kinds.only(["text"]), "output is text"),
+    "store": Accepted(values.flag, "answers are never stored"),
+    "modalities": Accepted(values.only(["text"]), "output is text"),
     "prediction": Ignored("output is the same without it"),
-    "truncation": Accepted(kinds.only_or_ignored(("disabled",), ("auto",)), "input beyond the context is refused"),
-    "verbosity": Accepted(kinds.only_or_ignored(("medium",), ("low", "high")), "the model decides"),
+    "truncation": Accepted(values.only_or_ignored(("disabled",), ("auto",)), "input beyond the context is refused"),
+    "verbosity": Accepted(values.only_or_ignored(("medium",), ("low", "high")), "the model decides"),
 }
 UNSUPPORTED: Table = {
     "functions": Refused("use `tools`"),
@@ -163,27 +163,27 @@ UNSUPPORTED: Table = {
 }
 # Names of other servers, on every path.
 OTHER_SERVERS: Table = {
-    "repeat_penalty": Means(kinds.number, "repetition_penalty"),
-    "typ_p": Means(kinds.number, "typical_p"),
-    "do_sample": Means(kinds.greedy_if_false, "temperature"),
-    "t_max_predict_ms": Means(kinds.milliseconds, "time_limit"),
-    "format": Sets(kinds.anything, "", "Ollama's: `json`, or a JSON Schema"),
-    "mirostat": Accepted(kinds.only(0), "imp has no such sampler: use `min_p`"),
-    "tfs_z": Accepted(kinds.only(1, 1.0), "imp has no such sampler: use `min_p`"),
-    "top_a": Accepted(kinds.only(0, 0.0), "imp has no such sampler: use `min_p`"),
-    "top_n_sigma": Accepted(kinds.only(-1, -1.0, 0, 0.0), "imp has no such sampler: use `min_p`"),
-    "xtc_probability": Accepted(kinds.only(0, 0.0), "imp has no such sampler"),
-    "dynatemp_range": Accepted(kinds.only(0, 0.0), "imp has no such sampler: use `temperature`"),
-    "use_beam_search": Accepted(kinds.only(False), "imp samples"),
-    "num_beams": Accepted(kinds.only(1), "imp samples"),
+    "repeat_penalty": Means(values.number, "repetition_penalty"),
+    "typ_p": Means(values.number, "typical_p"),
+    "do_sample": Means(values.greedy_if_false, "temperature"),
+    "t_max_predict_ms": Means(values.milliseconds, "time_limit"),
+    "format": Sets(values.anything, "", "Ollama's: `json`, or a JSON Schema"),
+    "mirostat": Accepted(values.only(0), "imp has no such sampler: use `min_p`"),
+    "tfs_z": Accepted(values.only(1, 1.0), "imp has no such sampler: use `min_p`"),
+    "top_a": Accepted(values.only(0, 0.0), "imp has no such sampler: use `min_p`"),
+    "top_n_sigma": Accepted(values.only(-1, -1.0, 0, 0.0), "imp has no such sampler: use `min_p`"),
+    "xtc_probability": Accepted(values.only(0, 0.0), "imp has no such sampler"),
+    "dynatemp_range": Accepted(values.only(0, 0.0), "imp has no such sampler: use `temperature`"),
+    "use_beam_search": Accepted(values.only(False), "imp samples"),
+    "num_beams": Accepted(values.only(1), "imp samples"),
     "include_reasoning": Accepted(
-        kinds.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
+        values.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
     ),
     "separate_reasoning": Accepted(
-        kinds.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
+        values.only_or_ignored((True,), (False,)), "reasoning is never in the text; chats have `reasoning_content`"
     ),
     "reasoning_format": Accepted(
-        kinds.only("auto", "deepseek", "parsed"), "reasoning is never in the text; chats have `reasoning_content`"
+        values.only("auto", "deepseek", "parsed"), "reasoning is never in the text; chats have `reasoning_content`"
     ),
     "mirostat_tau": Ignored("only `mirostat` uses it"),
     "mirostat_eta": Ignored("only `mirostat` uses it"),
@@ -228,97 +228,99 @@ COMMON: Table = {
 def names_of_limit(field: str) -> Table:
     """Other servers' names of the most tokens of an output."""
     return {
-        "n_predict": Means(kinds.limit, field),
-        "num_predict": Means(kinds.limit, field),
-        "max_new_tokens": Means(kinds.whole, field),
+        "n_predict": Means(values.limit, field),
+        "num_predict": Means(values.limit, field),
+        "max_new_tokens": Means(values.whole, field),
     }
 
 
 # Whether the model is to reason, in the words of Ollama, Qwen, and Anthropic.
 THINKING: Table = {
     "think": Sets(
-        kinds.flag_or_text, "", "whether the model reasons, or how much: variables of the model's chat template"
+        values.flag_or_text, "", "whether the model reasons, or how much: variables of the model's chat template"
     ),
-    "enable_thinking": Sets(kinds.flag, "", "whether the model reasons: variables of the model's chat template"),
+    "enable_thinking": Sets(values.flag, "", "whether the model reasons: variables of the model's chat template"),
     "thinking": Sets(
-        kinds.members, "", '`{"type": "enabled"}` or `disabled`: whether the model reasons, as `enable_thinking`'
+        values.members, "", '`{"type": "enabled"}` or `disabled`: whether the model reasons, as `enable_thinking`'
     ),
 }
 
 CHAT: Table = {
-    "messages": Sets(kinds.entries, "chat.messages", "the conversation"),
-    "max_completion_tokens": Sets(kinds.whole, "stop.max_tokens", "unset or -1: up to the context's end"),
-    "max_tokens": Sets(kinds.whole, "stop.max_tokens", "the older name of `max_completion_tokens`"),
-    "logprobs": Sets(kinds.flag, "output.logprobs", "log probabilities of the output"),
-    "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "candidates of each token; needs `logprobs`"),
-    "tools": Sets(kinds.entries, "chat.tools_json", "functions that the model may call"),
-    "tool_choice": Sets(kinds.anything, "tool_choice", "`none`, `auto`, `required`, one function, or `allowed_tools`"),
-    "parallel_tool_calls": Sets(kinds.flag, "", "false: the output ends after its first call"),
+    "messages": Sets(values.entries, "chat.messages", "the conversation"),
+    "max_completion_tokens": Sets(values.whole, "stop.max_tokens", "unset or -1: up to the context's end"),
+    "max_tokens": Sets(values.whole, "stop.max_tokens", "the older name of `max_completion_tokens`"),
+    "logprobs": Sets(values.flag, "output.logprobs", "log probabilities of the output"),
+    "top_logprobs": Sets(values.whole, "output.top_logprobs", "candidates of each token; needs `logprobs`"),
+    "tools": Sets(values.entries, "chat.tools_json", "functions that the model may call"),
+    "tool_choice": Sets(values.anything, "tool_choice", "`none`, `auto`, `required`, one function, or `allowed_tools`"),
+    "parallel_tool_calls": Sets(values.flag, "", "false: the output ends after its first call"),
     "reasoning_effort": Sets(
-        kinds.text, "chat.template_kwargs_json", "a variable of the model's chat template; `none`: no reasoning"
+        values.text, "chat.template_kwargs_json", "a variable of the model's chat template; `none`: no reasoning"
     ),
     **THINKING,
-    "reasoning": Sets(kinds.members, "", "OpenRouter's: `effort` as `reasoning_effort`, `enabled` as `think`"),
-    "documents": Sets(kinds.entries, "chat.documents_json", "documents that the model's chat template shows the model"),
-    "chat_template_kwargs": Sets(kinds.members, "chat.template_kwargs_json", "variables of the model's chat template"),
-    "add_generation_prompt": Sets(
-        kinds.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
+    "reasoning": Sets(values.members, "", "OpenRouter's: `effort` as `reasoning_effort`, `enabled` as `think`"),
+    "documents": Sets(
+        values.entries, "chat.documents_json", "documents that the model's chat template shows the model"
     ),
-    "continue_final_message": Sets(kinds.flag, "chat.continue_final_message", "continues the last message"),
-    "best_of": Sets(kinds.whole, "", "only the value of `n`"),
+    "chat_template_kwargs": Sets(values.members, "chat.template_kwargs_json", "variables of the model's chat template"),
+    "add_generation_prompt": Sets(
+        values.flag, "chat.add_generation_prompt", "false: the prompt ends after the messages"
+    ),
+    "continue_final_message": Sets(values.flag, "chat.continue_final_message", "continues the last message"),
+    "best_of": Sets(values.whole, "", "only the value of `n`"),
     **COMMON,
     **names_of_limit("max_tokens"),
-    "echo": Accepted(kinds.only(False), "`/v1/completions` can repeat its prompt"),
-    "raw": Accepted(kinds.only(False), "`/v1/completions` continues a text"),
+    "echo": Accepted(values.only(False), "`/v1/completions` can repeat its prompt"),
+    "raw": Accepted(values.only(False), "`/v1/completions` continues a text"),
     "system": Refused("send a message of role `system`"),
     **dict.fromkeys(("prompt", "input"), Refused("use `messages`, or `/v1/completions` for a text")),
 }
 COMPLETIONS: Table = {
-    "prompt": Sets(kinds.anything, "prompt", "a string, token ids, or a list of either"),
-    "max_tokens": Sets(kinds.whole, "stop.max_tokens", "unset: 16, as in OpenAI's API; -1: no limit"),
-    "logprobs": Sets(kinds.number_or_flag, "output.top_logprobs", "log probabilities with this many candidates"),
-    "echo": Sets(kinds.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
-    "best_of": Sets(kinds.whole, "", "only the value of `n`"),
+    "prompt": Sets(values.anything, "prompt", "a string, token ids, or a list of either"),
+    "max_tokens": Sets(values.whole, "stop.max_tokens", "unset: 16, as in OpenAI's API; -1: no limit"),
+    "logprobs": Sets(values.number_or_flag, "output.top_logprobs", "log probabilities with this many candidates"),
+    "echo": Sets(values.flag, "", "the prompt comes before the output; with `max_tokens: 0` a text is scored"),
+    "best_of": Sets(values.whole, "", "only the value of `n`"),
     **COMMON,
     **names_of_limit("max_tokens"),
     **dict.fromkeys(THINKING, Ignored("a text has no chat template")),
-    "raw": Accepted(kinds.only(True), "a text has no chat template: `/v1/chat/completions` uses it"),
+    "raw": Accepted(values.only(True), "a text has no chat template: `/v1/chat/completions` uses it"),
     "system": Refused("use `/v1/chat/completions` with a message of role `system`"),
     "messages": Refused("use `/v1/chat/completions`"),
     "input": Refused("use `prompt`"),
 }
 RESPONSES: Table = {
     "input": Sets(
-        kinds.anything, "chat.messages", "a string, or a list of messages, calls, their outputs and reasoning"
+        values.anything, "chat.messages", "a string, or a list of messages, calls, their outputs and reasoning"
     ),
-    "instructions": Sets(kinds.text, "", "the system message, before the input"),
-    "max_output_tokens": Sets(kinds.whole, "stop.max_tokens", "unset or -1: up to the context's end"),
+    "instructions": Sets(values.text, "", "the system message, before the input"),
+    "max_output_tokens": Sets(values.whole, "stop.max_tokens", "unset or -1: up to the context's end"),
     "include": Sets(
-        kinds.texts,
+        values.texts,
         "",
         "`message.output_text.logprobs`; `reasoning.encrypted_content` adds nothing, since reasoning is text",
     ),
-    "top_logprobs": Sets(kinds.whole, "output.top_logprobs", "log probabilities with this many candidates"),
-    "text": Sets(kinds.members, "", "`format`: `text`, `json_object` or `json_schema`"),
-    "tools": Sets(kinds.entries, "chat.tools_json", "functions that the model may call"),
+    "top_logprobs": Sets(values.whole, "output.top_logprobs", "log probabilities with this many candidates"),
+    "text": Sets(values.members, "", "`format`: `text`, `json_object` or `json_schema`"),
+    "tools": Sets(values.entries, "chat.tools_json", "functions that the model may call"),
     "tool_choice": CHAT["tool_choice"],
     "parallel_tool_calls": CHAT["parallel_tool_calls"],
-    "reasoning": Sets(kinds.members, "", "`effort` is a variable of the model's chat template"),
+    "reasoning": Sets(values.members, "", "`effort` is a variable of the model's chat template"),
     **THINKING,
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     **SAMPLING,
     **STOP,
     **{name: OUTPUT[name] for name in ("skip_special_tokens", "max_chunk_tokens", "stream")},
-    "stream_options": Accepted(kinds.only({}, {"include_obfuscation": False}), "the last event always has the usage"),
+    "stream_options": Accepted(values.only({}, {"include_obfuscation": False}), "the last event always has the usage"),
     "structured_outputs": CONSTRAINTS["structured_outputs"],
     "grammar": CONSTRAINTS["grammar"],
     **SERVING,
     **WITHOUT_EFFECT,
     **OTHER_SERVERS,
     **names_of_limit("max_output_tokens"),
-    "metadata": Sets(kinds.labels, "", "returned with the response"),
-    "background": Accepted(kinds.only(False), "a response ends with its call"),
-    "raw": Accepted(kinds.only(False), "`/v1/completions` continues a text"),
+    "metadata": Sets(values.labels, "", "returned with the response"),
+    "background": Accepted(values.only(False), "a response ends with its call"),
+    "raw": Accepted(values.only(False), "`/v1/completions` continues a text"),
     "system": Refused("use `instructions`"),
     "suffix": UNSUPPORTED["suffix"],
     "access_programs": Refused("leave it out"),
@@ -339,7 +341,7 @@ RESPONSES: Table = {
 }
 TOKENIZE: Table = {
     "model": SERVING["model"],
-    "prompt": Sets(kinds.text, "", "a string"),
+    "prompt": Sets(values.text, "", "a string"),
     "messages": CHAT["messages"],
     "tools": CHAT["tools"],
     "documents": CHAT["documents"],
@@ -349,7 +351,7 @@ TOKENIZE: Table = {
     "chat_template_kwargs": CHAT["chat_template_kwargs"],
     "add_generation_prompt": CHAT["add_generation_prompt"],
     "continue_final_message": CHAT["continue_final_message"],
-    "add_special_tokens": Sets(kinds.flag, "", "of a text; default true"),
-    "return_token_strs": Sets(kinds.flag, "", "adds the text of each token"),
+    "add_special_tokens": Sets(values.flag, "", "of a text; default true"),
+    "return_token_strs": Sets(values.flag, "", "adds the text of each token"),
 }
-DETOKENIZE: Table = {"model": SERVING["model"], "tokens": Sets(kinds.token_ids, "", "token ids")}
+DETOKENIZE: Table = {"model": SERVING["model"], "tokens": Sets(values.token_ids, "", "token ids")}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from imp_service.http_api.openai.kinds import (
-    Mismatch,
+from imp_service.http_api.openai.tools import SHOWN_CHOICES, Tool, ToolChoice, by_name, read_allowed
+from imp_service.http_api.openai.values import (
+    WrongValue,
     entries,
     flag,
     ignored,
@@ -17,7 +18,6 @@ from imp_service.http_api.openai.kinds import (
     text,
     within,
 )
-from imp_service.http_api.openai.tools import SHOWN_CHOICES, Tool, ToolChoice, by_name, read_allowed
 
 FUNCTION = "function"
 READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -50,7 +50,7 @@ def read_flat_choice(value: Any) -> ToolChoice:
             return read_allowed(value, _name_of)
         case kind:
             words = f"{shown(kind)} is not supported: expected {SHOWN_CHOICES}"
-            raise Mismatch(words, ".type")
+            raise WrongValue(words, ".type")
 
 
 def _name_of(value: Any) -> str:
@@ -63,5 +63,5 @@ def _tool(value: Any) -> Tool | None:
         return None
     found = read_members(value, READERS)
     if not found.get("name"):
-        raise Mismatch("not set", ".name")
+        raise WrongValue("not set", ".name")
     return {"type": FUNCTION, FUNCTION: {name: found[name] for name in value if name in found and name != "type"}}

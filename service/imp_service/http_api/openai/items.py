@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from imp_service.http_api.openai.kinds import (
-    Mismatch,
+from imp_service.http_api.openai.messages import content_of
+from imp_service.http_api.openai.values import (
+    WrongValue,
     anything,
     entries,
     members,
@@ -18,7 +19,6 @@ from imp_service.http_api.openai.kinds import (
     text,
     within,
 )
-from imp_service.http_api.openai.messages import content_of
 from imp_service.text import ChatMessage
 
 ASSISTANT = "assistant"
@@ -39,7 +39,7 @@ def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
     if isinstance(value, str):
         return [InputMessage("", ChatMessage("user", value))]
     if not isinstance(value, list):
-        raise Mismatch(f"{shown(value)}, expected a string or a list of items")
+        raise WrongValue(f"{shown(value)}, expected a string or a list of items")
     found: list[InputMessage] = []
     for i, each in enumerate(value):
         where = f"[{i}]"
@@ -56,12 +56,12 @@ def _message_of(value: Any, has_developer: bool) -> ChatMessage:
     kind = members(value).get("type") or "message"
     if not isinstance(kind, str) or kind not in ITEMS:
         instead = "items are not stored, send the item itself" if kind == ITEM_REFERENCE else "expected " + SHOWN_ITEMS
-        raise Mismatch(f"{shown(kind)} is not supported: {instead}", ".type")
+        raise WrongValue(f"{shown(kind)} is not supported: {instead}", ".type")
     item = ITEMS[kind]
     found = read_members(value, item.readers)
     for name in item.required:
         if name not in found:
-            raise Mismatch("not set", f".{name}")
+            raise WrongValue("not set", f".{name}")
     message = item.message(found)
     return replace(message, role="system") if message.role == "developer" and not has_developer else message
 
@@ -115,7 +115,7 @@ def _texts_of(kind: str) -> Callable[[Any], str]:
 
 
 def _encrypted(value: Any) -> None:
-    raise Mismatch("not supported: imp sends reasoning as text, so send that text back")
+    raise WrongValue("not supported: imp sends reasoning as text, so send that text back")
 
 
 @dataclass(frozen=True, slots=True)

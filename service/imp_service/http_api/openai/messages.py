@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from imp_service.api.content_parts import NO_TEXT, text_member
-from imp_service.http_api.openai.kinds import Mismatch, entries, expected, members, read_members, refused, text, within
+from imp_service.http_api.openai.values import (
+    WrongValue,
+    entries,
+    expected,
+    members,
+    read_members,
+    refused,
+    text,
+    within,
+)
 from imp_service.text import ChatMessage
 
 
@@ -22,12 +31,12 @@ def read_messages(value: list[Any], *, has_developer: bool) -> tuple[ChatMessage
 def _message(value: Any, has_developer: bool) -> ChatMessage:
     found = read_members(value, READERS)
     if "role" not in found:
-        raise Mismatch("not set", ".role")
+        raise WrongValue("not set", ".role")
     role = found["role"]
     if role == "tool" and "tool_call_id" not in found:
-        raise Mismatch("not set, expected in a message of role tool", ".tool_call_id")
+        raise WrongValue("not set, expected in a message of role tool", ".tool_call_id")
     if "content" not in found and "tool_calls" not in found and role != "assistant":
-        raise Mismatch("not set", ".content")
+        raise WrongValue("not set", ".content")
     return ChatMessage(
         role="system" if role == "developer" and not has_developer else role,
         content=found.get("content", None if role == "assistant" else ""),
@@ -51,7 +60,7 @@ def _part(value: Any) -> str:
     kind = members(value).get("type")
     member = text_member(kind)
     if member is None:
-        raise Mismatch(f"{json.dumps(kind)} {NO_TEXT}", ".type")
+        raise WrongValue(f"{json.dumps(kind)} {NO_TEXT}", ".type")
     return str(within(f".{member}", text, value.get(member)))
 
 
@@ -62,7 +71,7 @@ def _tool_calls(value: Any) -> str:
 def _no_images(value: Any) -> None:
     """Ollama's member for images. Its clients send it empty too."""
     if entries(value):
-        raise Mismatch(NO_TEXT)
+        raise WrongValue(NO_TEXT)
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {

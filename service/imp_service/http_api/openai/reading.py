@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from imp_service.api.errors import FieldsInvalid, Violation
 from imp_service.api.rules import Missing
 from imp_service.http_api.openai.fields import Accepted, Ignored, Means, Refused, Sets, Table
-from imp_service.http_api.openai.kinds import REMEDY, Mismatch, ignored_in, shown
+from imp_service.http_api.openai.values import REMEDY, WrongValue, ignored_in, shown
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding, refuse_findings, renamed
 
@@ -88,7 +88,7 @@ class Reading:
         try:
             with ignored_in(name, self.ignored, unknown=ignores_unknown or self._ignores_unknown):
                 return read(self.values[name])
-        except Mismatch as mismatch:
+        except WrongValue as mismatch:
             self.wrong(f"{name}{mismatch.where}", mismatch.message)
             # Its limits are not checked: they would be those of `default`.
             del self.values[name]
@@ -143,7 +143,7 @@ class Reading:
         try:
             with ignored_in(name, self.ignored, unknown=self._ignores_unknown):
                 read = row.kind(value)
-        except Mismatch as mismatch:
+        except WrongValue as mismatch:
             why = f" ({row.about})" if isinstance(row, Accepted) else ""
             self.wrong(f"{name}{mismatch.where}", f"{mismatch.message}{why}")
             return

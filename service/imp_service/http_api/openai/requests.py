@@ -22,9 +22,12 @@ from imp_service.api.options import (
 from imp_service.api.rules import token_violations
 from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.constraints import read_constraint
-from imp_service.http_api.openai.kinds import (
+from imp_service.http_api.openai.messages import read_messages
+from imp_service.http_api.openai.reading import Reading
+from imp_service.http_api.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
+from imp_service.http_api.openai.values import (
     NO_LIMIT,
-    Mismatch,
+    WrongValue,
     expected,
     flag,
     ignored,
@@ -35,9 +38,6 @@ from imp_service.http_api.openai.kinds import (
     token_ids,
     within,
 )
-from imp_service.http_api.openai.messages import read_messages
-from imp_service.http_api.openai.reading import Reading
-from imp_service.http_api.openai.tools import AUTO, read_tool_choice, read_tools, tools_json
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import CHAT, PROMPT_BYTES, PROMPT_IDS, PROMPT_TEXT, generation_findings
 from imp_service.serving.served_model import ServedModel
@@ -181,7 +181,7 @@ def read_prompts(value: Any) -> list[Prompt]:
     if all(type(each) is int for each in value):
         return [_ids(value)]
     if len(value) > MAX_PROMPTS:
-        raise Mismatch(f"{len(value)} prompts, expected at most {MAX_PROMPTS}")
+        raise WrongValue(f"{len(value)} prompts, expected at most {MAX_PROMPTS}")
     return [_prompt(each, f"[{i}]") for i, each in enumerate(value)]
 
 
@@ -292,7 +292,7 @@ def _stream_options(value: Mapping[str, Any]) -> dict[str, bool]:
     for name, each in known_members(value, known).items():
         found[name] = within(f".{name}", flag, each)
         if found[name] not in known[name]:
-            raise Mismatch("true is not supported, expected false", f".{name}")
+            raise WrongValue("true is not supported, expected false", f".{name}")
     return found
 
 

@@ -10,7 +10,6 @@ from imp_service.api.options import OutputOptions
 from imp_service.http_api.openai import fields
 from imp_service.http_api.openai.flat_tools import FUNCTION, read_flat_choice, read_flat_tools
 from imp_service.http_api.openai.items import InputMessage, read_input
-from imp_service.http_api.openai.kinds import Mismatch, only, only_or_ignored, read_members, shown
 from imp_service.http_api.openai.reading import Reading
 from imp_service.http_api.openai.requests import (
     Caller,
@@ -20,6 +19,7 @@ from imp_service.http_api.openai.requests import (
     template_variables,
 )
 from imp_service.http_api.openai.tools import AUTO, Tool, tools_json
+from imp_service.http_api.openai.values import WrongValue, only, only_or_ignored, read_members, shown
 from imp_service.serving.served_model import ServedModel
 from imp_service.text import ChatMessage, ChatPrompt
 
@@ -88,5 +88,5 @@ def _output(reading: Reading) -> OutputOptions:
 def _included(names: Sequence[str]) -> Sequence[str]:
     for i, name in enumerate(names):
         if name not in (LOGPROBS, ENCRYPTED):
-            raise Mismatch(f"{shown(name)} is not supported: expected {LOGPROBS} or {ENCRYPTED}", f"[{i}]")
+            raise WrongValue(f"{shown(name)} is not supported: expected {LOGPROBS} or {ENCRYPTED}", f"[{i}]")
     return names

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from imp_service.api.options import BY_NAME, FORCED
-from imp_service.http_api.openai.kinds import Mismatch, entries, expected, members, only, shown, text, within
 from imp_service.http_api.openai.reading import Reading
+from imp_service.http_api.openai.values import WrongValue, entries, expected, members, only, shown, text, within
 
 Tool = Mapping[str, Any]
 SHOWN_CHOICES = "none, auto, required, a function or allowed_tools"
@@ -48,7 +48,7 @@ def read_tool_choice(value: Any) -> ToolChoice:
     if members(value).get("type") == "allowed_tools":
         return within(".allowed_tools", read_allowed, value.get("allowed_tools"), _name_of)  # type: ignore[no-any-return]
     if value.get("type") != "function" or not isinstance(value.get("function"), dict):
-        raise Mismatch(f"{shown(value)}, expected {SHOWN_CHOICES}")
+        raise WrongValue(f"{shown(value)}, expected {SHOWN_CHOICES}")
     return by_name(_name_of(value))
 
 
@@ -62,7 +62,7 @@ def read_allowed(value: Any, name_of: Callable[[Any], str]) -> ToolChoice:
     mode = within(".mode", only("auto", FORCED), members(value).get("mode"))
     listed = within(".tools", entries, value.get("tools"))
     if not listed:
-        raise Mismatch("expected at least one tool", ".tools")
+        raise WrongValue("expected at least one tool", ".tools")
     return ToolChoice(mode, tuple(within(f".tools[{i}]", _function, each, name_of) for i, each in enumerate(listed)))
 
 

@@ -23,10 +23,10 @@ REMEDY = 'with http.unknown_fields = "ignore" the server ignores unknown fields'
 NO_LIMIT = -1
 
 # Takes a value and returns it in the form that imp uses. Raises Mismatch.
-Kind = Callable[[Any], Any]
+ReadValue = Callable[[Any], Any]
 
 
-class Mismatch(Exception):
+class WrongValue(Exception):
     """A value of the wrong kind. `where` is the path within the field, such as `[2].role`."""
 
     def __init__(self, message: str, where: str = "") -> None:
@@ -42,8 +42,8 @@ def within(where: str, read: Callable[..., Any], *arguments: Any) -> Any:
         ignored.place.append(where)
     try:
         return read(*arguments)
-    except Mismatch as mismatch:
-        raise Mismatch(mismatch.message, f"{where}{mismatch.where}") from None
+    except WrongValue as mismatch:
+        raise WrongValue(mismatch.message, f"{where}{mismatch.where}") from None
     finally:
         if ignored is not None:
             ignored.place.pop()
@@ -86,7 +86,7 @@ def known_members(value: Any, known: Collection[str]) -> dict[str, Any]:
     ignored = _IGNORED.get()
     for name in sorted(given.keys() - set(known)):
         if ignored is None or not ignored.unknown:
-            raise Mismatch(f"unknown field ({REMEDY})", f".{name}")
+            raise WrongValue(f"unknown field ({REMEDY})", f".{name}")
         ignored.add(f".{name}")
         del given[name]
     return given
@@ -98,9 +98,9 @@ def ignored(value: Any) -> None:
         found.add()
 
 
-def expected(what: str, value: object, where: str = "") -> Mismatch:
+def expected(what: str, value: object, where: str = "") -> WrongValue:
     """The error for a value that is not `what`."""
-    return Mismatch(f"{shown(value)}, expected {what}", where)
+    return WrongValue(f"{shown(value)}, expected {what}", where)
 
 
 def shown(value: object) -> str:
@@ -170,7 +170,7 @@ def limit(value: Any) -> int:
 def window(value: Any) -> int:
     """The last tokens that a penalty looks at, as in llama-server: -1 is all of them, which imp writes as 0."""
     if whole(value) == 0:
-        raise Mismatch("0, expected -1 or above 0: without a penalty leave it out, or set repetition_penalty to 1")
+        raise WrongValue("0, expected -1 or above 0: without a penalty leave it out, or set repetition_penalty to 1")
     return 0 if value == -1 else int(value)
 
 
@@ -198,7 +198,7 @@ def members(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
+def read_members(value: Any, readers: Mapping[str, ReadValue]) -> dict[str, Any]:
     """The known members of a JSON object, each converted by its reader."""
     given = known_members(value, readers)
     return {name: within(f".{name}", read, given[name]) for name, read in readers.items() if name in given}
@@ -207,11 +207,11 @@ def read_members(value: Any, readers: Mapping[str, Kind]) -> dict[str, Any]:
 def labels(value: Any) -> Mapping[str, str]:
     """A JSON object whose values are strings."""
     if len(members(value)) > MAX_LABELS:
-        raise Mismatch(f"{len(value)} entries, expected at most {MAX_LABELS}")
+        raise WrongValue(f"{len(value)} entries, expected at most {MAX_LABELS}")
     for name, each in value.items():
         if len(name) > MAX_LABEL_NAME or len(within("", text, each)) > MAX_LABEL:
             limits = f"a name of at most {MAX_LABEL_NAME} characters and a text of at most {MAX_LABEL}"
-            raise Mismatch(f"{shown(name)} or its text is too long, expected {limits}")
+            raise WrongValue(f"{shown(name)} or its text is too long, expected {limits}")
     return members(value)
 
 
@@ -251,19 +251,19 @@ def token_ids(value: Any) -> tuple[int, ...]:
 def biases(value: Any) -> dict[int, float]:
     """Token id -> bias. JSON has no numbers as keys, so each key is a number as text."""
     if len(members(value)) > LIMITS.logit_biases:
-        raise Mismatch(f"{len(value)} entries, expected at most {LIMITS.logit_biases}")
+        raise WrongValue(f"{len(value)} entries, expected at most {LIMITS.logit_biases}")
     found = {}
     for key, bias in value.items():
         if not key.isascii() or not key.isdigit() or len(key) > len(str(2**32)):
-            raise Mismatch(f"{shown(key)}, expected a token id")
+            raise WrongValue(f"{shown(key)}, expected a token id")
         try:
             found[int(key)] = number(bias)
-        except Mismatch as mismatch:
-            raise Mismatch(mismatch.message, f"[{key}]") from None
+        except WrongValue as mismatch:
+            raise WrongValue(mismatch.message, f"[{key}]") from None
     return found
 
 
-def only(*allowed: Any) -> Kind:
+def only(*allowed: Any) -> ReadValue:
     """One of a few values."""
 
     def check(value: Any) -> Any:
@@ -275,7 +275,7 @@ def only(*allowed: Any) -> Kind:
     return check
 
 
-def only_or_ignored(allowed: Collection[Any], without_effect: Collection[Any]) -> Kind:
+def only_or_ignored(allowed: Collection[Any], without_effect: Collection[Any]) -> ReadValue:
     """One of the allowed values, or one that is ignored, and the reply names it."""
     known = only(*allowed, *without_effect)
 
@@ -292,11 +292,11 @@ def anything(value: Any) -> Any:
     return value
 
 
-def refused(instead: str) -> Kind:
+def refused(instead: str) -> ReadValue:
     """A reader that refuses every value, and names what to use in its place."""
 
     def refuse(value: Any) -> None:
-        raise Mismatch(f"not supported: {instead}")
+        raise WrongValue(f"not supported: {instead}")
 
     return refuse
 
