@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Never
 
-    from imp_service.api.async_generation import AsyncGeneration, AsyncGenerations
     from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
     from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
     from imp_service.api.errors import (
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from imp_service.api.reports import LoadReport, ModelInfo
+    from imp_service.api.threaded_generation import AsyncGeneration, AsyncGenerations
     from imp_service.api.tool_calls import ToolCallDelta
     from imp_service.client.connect import connect, connect_async
     from imp_service.client.model.async_client import AsyncClient
@@ -125,7 +125,7 @@ __all__ = [
 _PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "constraint_spec", "tool_calls")
 # The modules with the public names, in the order of the search. Modules of `api` do not need the core; only the last
 # one imports asyncio.
-_HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.async_generation")
+_HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.threaded_generation")
 # A client needs no core either.
 _CLIENT = {
     **dict.fromkeys(("connect", "connect_async"), "client.connect"),

@@ -57,11 +57,11 @@ from .client.connect import connect, connect_async
 
 if TYPE_CHECKING:
     from .client.model.async_client import AsyncClient
-    from .client.model.async_generation import AsyncGeneration
     from .client.model.async_session import AsyncSession
     from .client.model.client import Client
-    from .client.model.generation import Generation
-    from .client.model.generations import AsyncGenerations, Generations
+    from .client.model.remote_async_generation import AsyncGeneration
+    from .client.model.remote_generation import Generation
+    from .client.model.remote_generations import AsyncGenerations, Generations
     from .client.model.session import Session
 
 __all__ = [
@@ -120,12 +120,12 @@ __all__ = [
 # They import gRPC, which takes longer than all else: the first that is used imports it.
 _LATE = {
     "AsyncClient": "async_client",
-    "AsyncGeneration": "async_generation",
-    "AsyncGenerations": "generations",
+    "AsyncGeneration": "remote_async_generation",
+    "AsyncGenerations": "remote_generations",
     "AsyncSession": "async_session",
     "Client": "client",
-    "Generation": "generation",
-    "Generations": "generations",
+    "Generation": "remote_generation",
+    "Generations": "remote_generations",
     "Session": "session",
 }
 

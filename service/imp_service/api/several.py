@@ -19,7 +19,7 @@ Prompts = list[str] | tuple[str, ...] | list[list[int]] | list[ChatPrompt] | lis
 _OF_PROMPT = ("prompt", "text", "token_ids", "chat")
 
 
-class Generation(Protocol):
+class OneGeneration(Protocol):
     """One of them."""
 
     @property
@@ -36,7 +36,7 @@ class Generation(Protocol):
         """Ends it and drops what was not read."""
 
 
-G = TypeVar("G", bound=Generation)
+G = TypeVar("G", bound=OneGeneration)
 
 
 def requests_of(

@@ -33,7 +33,7 @@ from imp_service.generation.runtime import ModelRuntime
 from imp_service.generation.session import Session, decode_together
 
 if TYPE_CHECKING:
-    from imp_service.api.async_generation import AsyncGeneration, AsyncGenerations
+    from imp_service.api.threaded_generation import AsyncGeneration, AsyncGenerations
 
 
 class LanguageModel:
@@ -157,7 +157,7 @@ class LanguageModel:
         asked = requests_of(prompt, options)
         if not isinstance(asked, list):
             return self._begin_async(asked)
-        from imp_service.api.async_generation import AsyncGenerations
+        from imp_service.api.threaded_generation import AsyncGenerations
 
         return AsyncGenerations(lambda: self._begin_all(asked))
 
@@ -237,6 +237,6 @@ class LanguageModel:
         return Generations(self._runtime, plans)
 
     def _begin_async(self, request: GenerationRequest) -> AsyncGeneration:
-        from imp_service.api.async_generation import AsyncGeneration
+        from imp_service.api.threaded_generation import AsyncGeneration
 
         return AsyncGeneration(lambda: self._begin(request))

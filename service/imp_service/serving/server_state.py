@@ -21,8 +21,8 @@ from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
 from imp_service.serving.message_memory import MessageMemory
 from imp_service.serving.reload import Reload
-from imp_service.serving.requests import Requests
 from imp_service.serving.running_calls import RunningCalls
+from imp_service.serving.running_requests import RunningRequests
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.session.sessions import Sessions
 from imp_service.serving.utilization import UtilizationMeter
@@ -70,7 +70,7 @@ class ServerState:
         self.sending = MessageMemory("replies that are not read yet", most)
         self.constraints = ConstraintQueue()
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
-        self.requests = Requests(wall)
+        self.requests = RunningRequests(wall)
         self.admission = Admission(self.settings.scheduler.max_waiting, self._place_of, clock)
         self.utilization = UtilizationMeter(self._numbers, self._is_draining, clock=clock, wall=wall)
         self.watchdog = Watchdog(

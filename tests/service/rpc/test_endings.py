@@ -12,9 +12,9 @@ import pytest
 
 from imp_service.api.options import GenerationRequest
 from imp_service.pb.admin_pb2 import AbortRequest
-from imp_service.serving import generations
+from imp_service.serving import generation_runner
+from imp_service.serving.generation_runner import outbox_limits
 from imp_service.serving.generation_stream import OutboxLimits
-from imp_service.serving.generations import outbox_limits
 from support.endings import SLOW_TENANT, Ending, Endings
 from support.known_outputs import known_outputs
 from support.quick_run import Repeats
@@ -47,7 +47,7 @@ OTHERS = {"deadline": {"RESOURCE_EXHAUSTED QUEUE_FULL"}}
 def served() -> Iterator[Served]:
     settings = ("slow_client.bytes=1KiB", "slow_client.timeout=1h", "kv.bytes=32MiB", "listen.admin=127.0.0.1:0")
     with pytest.MonkeyPatch.context() as patch, serve(*settings) as server:
-        patch.setattr(generations, "outbox_limits", hurry_who_stops_reading)
+        patch.setattr(generation_runner, "outbox_limits", hurry_who_stops_reading)
         yield server
 
 

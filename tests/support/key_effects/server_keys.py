@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from imp_service.config import ConfigError
 from imp_service.pb import admin_pb2, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from imp_service.serving import generations
+from imp_service.serving import generation_runner
 from imp_service.serving.generation_stream import OutboxLimits
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.server_state import ServerState
@@ -201,13 +201,13 @@ def stream_argument(read: Callable[[OutboxLimits, float], Any]) -> Observe:
 
     def look(served: Served) -> Any:
         seen: list[Any] = []
-        real = generations.GenerationStream
+        real = generation_runner.GenerationStream
 
         def note(client: Any, plan: Any, limits: OutboxLimits, *rest: Any, time_limit: float, **more: Any) -> Any:
             seen.append(read(limits, time_limit))
             return real(client, plan, limits, *rest, time_limit=time_limit, **more)
 
-        with mock.patch.object(generations, "GenerationStream", note):
+        with mock.patch.object(generation_runner, "GenerationStream", note):
             list(served.inference.Generate(ask([300], 2)))
         return seen[0]
 

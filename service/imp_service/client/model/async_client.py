@@ -34,12 +34,12 @@ from ...pb.inference_pb2 import GenerateResponse
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ..async_connection import AsyncConnection, AsyncReplies
 from ..messages.errors import translating_call_failures
-from ..messages.replies import read_load, read_model_info
-from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
-from .async_generation import AsyncGeneration
+from ..messages.read_replies import read_load, read_model_info
+from ..messages.write_requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .async_session import AsyncSession, AsyncSessionServer, decode_together
-from .generations import AsyncGenerations
 from .reception import Reception
+from .remote_async_generation import AsyncGeneration
+from .remote_generations import AsyncGenerations
 from .session_state import SessionState
 
 

@@ -20,10 +20,10 @@ from ...pb import inference_pb2 as pb
 from ..async_connection import AsyncConnection, AsyncReplies
 from ..failure import CallFailure
 from ..messages.errors import translating_call_failures
-from ..messages.requests import Metadata
+from ..messages.write_requests import Metadata
 from . import session_calls
-from .async_generation import AsyncGeneration
 from .reception import Reception
+from .remote_async_generation import AsyncGeneration
 from .session_calls import Calls
 from .session_state import SessionState, StepRequest
 

@@ -35,11 +35,11 @@ from ...pb.inference_pb2 import GenerateResponse
 from ...pb.model_pb2 import GetLoadRequest, GetModelInfoRequest
 from ..connection import Connection, Replies
 from ..messages.errors import translating_call_failures
-from ..messages.replies import read_load, read_model_info
-from ..messages.requests import caller_metadata, write_detokenize, write_generation, write_tokenize
-from .generation import Generation
-from .generations import Generations
+from ..messages.read_replies import read_load, read_model_info
+from ..messages.write_requests import caller_metadata, write_detokenize, write_generation, write_tokenize
 from .reception import Reception
+from .remote_generation import Generation
+from .remote_generations import Generations
 from .session import Session, SessionServer, decode_together
 from .session_state import SessionState
 

@@ -13,7 +13,7 @@ from ...api.several import Prompts, requests_of
 from .blocking_client import BlockingClient
 
 if TYPE_CHECKING:
-    from ...api.async_generation import AsyncGeneration, AsyncGenerations
+    from ...api.threaded_generation import AsyncGeneration, AsyncGenerations
 
 
 class Client(BlockingClient):
@@ -81,7 +81,7 @@ class Client(BlockingClient):
         asked = requests_of(prompt, options)
         if not isinstance(asked, list):
             return self._begin_async(asked, timeout)
-        from ...api.async_generation import AsyncGenerations
+        from ...api.threaded_generation import AsyncGenerations
 
         return AsyncGenerations(lambda: self._begin_all(asked, timeout))
 
@@ -91,6 +91,6 @@ class Client(BlockingClient):
         return self._begin_async(request_of(chat_of(messages, options), options), timeout)
 
     def _begin_async(self, request: GenerationRequest, timeout: float | None) -> AsyncGeneration:
-        from ...api.async_generation import AsyncGeneration
+        from ...api.threaded_generation import AsyncGeneration
 
         return AsyncGeneration(lambda: self._begin(request, timeout))

@@ -9,7 +9,7 @@ from ...api.errors import invalid, left_early
 from ...api.options import GenerationRequest
 from ...api.replies import Chunk, Finished, GenerationResult, Reply, Started, Timings, Usage, results_of
 from ...pb.inference_pb2 import GenerateResponse
-from ..messages.replies import read_reply
+from ..messages.read_replies import read_reply
 from ..stream_order import StreamOrder
 
 

@@ -21,10 +21,10 @@ from ...pb import inference_pb2 as pb
 from ..connection import Connection, Replies
 from ..failure import CallFailure
 from ..messages.errors import translating_call_failures
-from ..messages.requests import Metadata
+from ..messages.write_requests import Metadata
 from . import session_calls
-from .generation import Generation
 from .reception import Reception
+from .remote_generation import Generation
 from .session_calls import Calls
 from .session_state import SessionState, StepRequest
 

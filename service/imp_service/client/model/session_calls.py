@@ -16,8 +16,8 @@ from ...api.replies import StepOutput, Timings
 from ...pb import inference_pb2 as pb
 from ..failure import CallFailure
 from ..messages.errors import error_of_failure
-from ..messages.replies import read_step, read_timings, seconds
-from ..messages.requests import Metadata
+from ..messages.read_replies import read_step, read_timings, seconds
+from ..messages.write_requests import Metadata
 from .session_state import SessionState, StepRequest
 
 T = TypeVar("T")

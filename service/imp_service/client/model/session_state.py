@@ -13,7 +13,7 @@ from ...pb import inference_pb2 as pb
 from ...pb import types_pb2
 from ..failure import CallFailure
 from ..messages.fields import MessageWriter
-from ..messages.requests import Metadata, write_generation, write_prompt
+from ..messages.write_requests import Metadata, write_generation, write_prompt
 from .reception import Reception
 
 

@@ -27,8 +27,8 @@ from imp_service.http_api.openai.response_requests import read_response
 from imp_service.http_api.openai.responses import PREFIX, Response, ResponseEvents, WholeResponse
 from imp_service.http_api.openai.running import Numbered, replies_of
 from imp_service.serving.errors.field_paths import paths_renamed
+from imp_service.serving.generation_runner import WHOLE, Delivery, GenerationRunner, Wanted, is_large
 from imp_service.serving.generation_stream import GenerationStream
-from imp_service.serving.generations import WHOLE, Delivery, Generations, Wanted, is_large
 from imp_service.serving.model_names import public_name, require_served
 from imp_service.serving.prompt_cost import reading_bytes
 from imp_service.serving.server_state import ServerState
@@ -60,7 +60,7 @@ class OpenAi:
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
-        self._generations = Generations(state)
+        self._generations = GenerationRunner(state)
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""

@@ -117,7 +117,7 @@ def read_chat(body: Mapping[str, Any], served: ServedModel, caller: Caller, *, i
     if reading.get("top_logprobs") and not logprobs:
         reading.wrong("top_logprobs", "set, expected only with logprobs: true")
     output = OutputOptions(logprobs=logprobs, top_logprobs=reading.get("top_logprobs", 0), parse=True)
-    request = generation_of(reading, chat, served, caller, output, tool_choice=choice.mode)
+    request = generation_request(reading, chat, served, caller, output, tool_choice=choice.mode)
     return parsed_request(reading, [request], served)
 
 
@@ -162,7 +162,7 @@ def read_completion(
         prompt_logprobs=scores_prompt,
         prompt_token_ids=scores_prompt,
     )
-    first = generation_of(reading, prompts[0], served, caller, output)
+    first = generation_request(reading, prompts[0], served, caller, output)
     if len(prompts) > 1:
         # The head of an answer says how its prompt was evaluated, before the others are.
         if first.sparse_prefill.is_wanted:
@@ -209,7 +209,7 @@ def _ids(value: Any) -> Sequence[int]:
     return ids
 
 
-def generation_of(
+def generation_request(
     reading: Reading,
     prompt: Prompt,
     served: ServedModel,

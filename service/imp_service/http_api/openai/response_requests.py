@@ -14,7 +14,7 @@ from imp_service.http_api.openai.reading import Reading
 from imp_service.http_api.openai.requests import (
     Caller,
     ParsedRequest,
-    generation_of,
+    generation_request,
     parsed_request,
     template_variables,
 )
@@ -59,7 +59,7 @@ def read_response(
         tools_json=tools_json(reading, tools, choice, ".function"),
         template_kwargs_json=template_variables(reading, served, {"reasoning.effort": reasoning.get("effort")}, {}),
     )
-    request = generation_of(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
+    request = generation_request(reading, chat, served, caller, _output(reading), tool_choice=choice.mode)
     return replace(
         parsed_request(reading, [request], served), repeats_answer=True, token_by_token=request.output.logprobs
     )

@@ -14,7 +14,7 @@ from imp_service.rpc.imp_v1.requests.check_request import checked_without_model
 from imp_service.serving.engine_events import engine_answer
 from imp_service.serving.profile import chrome_trace, record
 from imp_service.serving.refusal import Refusal
-from imp_service.serving.requests import RunningRequest
+from imp_service.serving.running_requests import RunningRequest
 from imp_service.serving.server_state import ServerState
 from imp_service.serving.session.sessions import SessionFacts
 from imp_service.serving.workers import SMALL_BYTES

@@ -14,11 +14,11 @@ from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size, most_chunk_tokens
 from imp_service.rpc.imp_v1.whole_generation import WholeGeneration
 from imp_service.rpc.imp_v1.write_replies import encode_started, write_reply
-from imp_service.serving.generations import (
+from imp_service.serving.generation_runner import (
     WHOLE,
     ContinuedSession,
     Delivery,
-    Generations,
+    GenerationRunner,
     Wanted,
     is_large,
     refuse_late,
@@ -32,7 +32,7 @@ class Generate:
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
-        self._generations = Generations(state)
+        self._generations = GenerationRunner(state)
 
     async def stream(self, request: pb.GenerateRequest, call: GrpcCall) -> None:
         """Sends every reply as a message."""

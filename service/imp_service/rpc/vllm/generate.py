@@ -13,7 +13,7 @@ from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size
 from imp_service.rpc.vllm.fields import caller_path
 from imp_service.rpc.vllm.replies import VllmReplies
 from imp_service.rpc.vllm.requests import checked, translate
-from imp_service.serving.generations import WHOLE, Generations, Wanted, refuse_late
+from imp_service.serving.generation_runner import WHOLE, GenerationRunner, Wanted, refuse_late
 from imp_service.serving.server_state import ServerState
 
 # Each score of the prompt is a message, which costs a tag, a length and another tag.
@@ -25,7 +25,7 @@ class VllmGenerate:
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
-        self._generations = Generations(state)
+        self._generations = GenerationRunner(state)
 
     async def stream(self, request: Any, call: GrpcCall) -> None:
         """Sends the messages of every reply."""

@@ -10,7 +10,7 @@ from typing import Any
 from smg_grpc_proto.generated import vllm_engine_pb2 as vllm
 
 from imp_service.api.replies import Candidate, Chunk, Finished, Reply, Started
-from imp_service.serving.generations import is_large
+from imp_service.serving.generation_runner import is_large
 
 # vLLM's finish reasons. Not "error": a gateway repeats a request that ended with it.
 FINISH_REASONS: Mapping[str, str] = {

@@ -70,7 +70,7 @@ class Wanted:
     must_fit: bool = True
 
 
-class Generations:
+class GenerationRunner:
     """Runs generations of one server."""
 
     def __init__(self, state: ServerState) -> None:

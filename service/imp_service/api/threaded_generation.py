@@ -28,7 +28,7 @@ class Waiting(Protocol):
         """Ends it and drops what was not read."""
 
 
-class Generation(Waiting, Protocol):
+class ThreadedGeneration(Waiting, Protocol):
     """One generation."""
 
     def __next__(self) -> Reply: ...
@@ -70,7 +70,7 @@ class InThread(ABC, Generic[W]):
         """How to get the output."""
 
     async def results(self) -> list[GenerationResult]:
-        """As `Generation.results()`."""
+        """As `ThreadedGeneration.results()`."""
         return await self._in_thread(lambda: self._begun().results())
 
     async def aclose(self) -> None:
@@ -108,7 +108,7 @@ class InThread(ABC, Generic[W]):
             self._generation.close()
 
 
-class AsyncGeneration(InThread[Generation], AsyncIterator[Reply]):
+class AsyncGeneration(InThread[ThreadedGeneration], AsyncIterator[Reply]):
     """A generation for a task of asyncio. A thread does what waits, so the event loop goes on. Begins when it is read.
 
     Cancelling the task ends the generation within one step.
@@ -131,7 +131,7 @@ class AsyncGeneration(InThread[Generation], AsyncIterator[Reply]):
         return "read it by `async for`, or await its result()"
 
     async def result(self) -> GenerationResult:
-        """As `Generation.result()`."""
+        """As `ThreadedGeneration.result()`."""
         return await self._in_thread(lambda: self._begun().result())
 
 

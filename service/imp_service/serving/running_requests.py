@@ -64,7 +64,7 @@ class RunningRequest:
             self.stream.end("aborted")
 
 
-class Requests:
+class RunningRequests:
     """On the event loop's thread."""
 
     def __init__(self, wall: Callable[[], float]) -> None:

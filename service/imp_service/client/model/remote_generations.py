@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 
 from ...api.replies import GenerationResult
 from ...api.several import Several, naming_prompt
-from .generation import Generation
+from .remote_generation import Generation
 
 if TYPE_CHECKING:
-    from .async_generation import AsyncGeneration
+    from .remote_async_generation import AsyncGeneration
 
 # As many as a server runs in one batch, unless its settings say otherwise.
 AT_ONCE = 64
