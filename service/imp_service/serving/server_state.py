@@ -61,7 +61,9 @@ class ServerState:
         self.telemetry = Telemetry(self.settings, clock=clock, log_to=log_to)
         self.lifecycle = Lifecycle()
         self.background = BackgroundThreads(self.lifecycle)
-        self.digest = WeightsDigest(self)
+        self.digest = WeightsDigest(
+            self.lifecycle, self.background, lambda: self.model, lambda: self.settings.model.sha256
+        )
         self.calls = RunningCalls()
         self.drain = Drain(self.settings.drain, self.lifecycle, self.calls, self.telemetry.log)
         self.workers = TextWorkers(self.settings.text.threads, self.settings.scheduler.max_waiting_bytes)

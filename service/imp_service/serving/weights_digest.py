@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from imp_service.core import Error
 from imp_service.core.weights import sha256_of
 from imp_service.generation import ModelRuntime
-from imp_service.serving.lifecycle import Phase
-
-if TYPE_CHECKING:
-    from imp_service.serving.server_state import ServerState
+from imp_service.serving.background import BackgroundThreads
+from imp_service.serving.lifecycle import Lifecycle, Phase
 
 
 class WeightsDigest:
     """The SHA-256 of the model's files, computed once the server serves."""
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        background: BackgroundThreads,
+        model: Callable[[], ModelRuntime],
+        checked: Callable[[], str | None],
+    ) -> None:
+        """`checked` returns the digest of the settings: it was compared with the file before the load."""
+        self._background, self._model, self._checked = background, model, checked
         # In hexadecimal; empty until known. Set once, by the thread.
         self.sha256 = ""
         self._has_begun = False
-        state.lifecycle.watch(self._enter)
+        lifecycle.watch(self._enter)
 
     def _enter(self, phase: Phase) -> None:
         if phase is not Phase.SERVING or self._has_begun:
             return
         self._has_begun = True
-        # A digest in the settings was compared with the file before the load.
-        self.sha256 = self._state.settings.model.sha256 or ""
-        model = self._state.model
+        self.sha256 = self._checked() or ""
+        model = self._model()
         if self.sha256:
             _close(model)
         else:
-            self._state.background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
+            self._background.start("imp-digest", lambda goes_on: self._compute(model, goes_on))
 
     def _compute(self, model: ModelRuntime, goes_on: Callable[[], bool]) -> None:
         try:

@@ -19,7 +19,7 @@ from imp_service.text.errors import (
 )
 from imp_service.text.limits import TextLimits
 from imp_service.text.stop_matcher import StopStrings
-from imp_service.text.templates.choice import TEMPLATE_KEY, TemplateChoice
+from imp_service.text.templates.choice import TemplateChoice
 from imp_service.text.text_stream import NO_STOP, StopRules, StreamMark, TextDelta, TextStream
 from imp_service.text.tokens.segments import TextSpan
 from imp_service.text.tokens.tokenizer import Encoding, Tokenizer
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_STOP",
-    "TEMPLATE_KEY",
     "Ahead",
     "ChatMessage",
     "ChatPrompt",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from llguidance import regex_to_lark
 
@@ -14,9 +14,6 @@ from imp_service.text.constraints.grammar_checks import check_regex, quote_for_r
 from imp_service.text.constraints.json_schema import check_json_schema
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import TextLimits
-
-if TYPE_CHECKING:
-    from imp_service.text.channels.call_constraint import CallConstraint
 
 # White space between two tokens of JSON: one space, or a line break and an indentation. Without a limit a small model
 # spends its output on blanks.
@@ -28,7 +25,13 @@ _UNBOUNDED_SPACES = r"[\x20\x0A\x0D\x09]+"
 _HEADER = '%llguidance {"no_forcing": true}\n'
 
 
-def write_grammar(constraint: ConstraintSpec | CallConstraint, limits: TextLimits) -> str:
+class RuleWriter(Protocol):
+    """A constraint that writes its own rules."""
+
+    def rules(self, limits: TextLimits) -> str: ...
+
+
+def write_grammar(constraint: ConstraintSpec | RuleWriter, limits: TextLimits) -> str:
     """Raises `FieldInvalid` if the constraint is invalid or too large."""
     if not isinstance(constraint, ConstraintSpec):
         return _HEADER + constraint.rules(limits)

@@ -15,9 +15,9 @@ from imp_service.text.errors import FieldInvalid, NoChatTemplate, TemplateFailed
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.budget import Budget
 from imp_service.text.templates.chat_prompt import find_violations, template_variables, with_empty_content
-from imp_service.text.templates.choice import TEMPLATE_KEY
 from imp_service.text.templates.environment import RaisedByTemplate, TemplateEnvironment
 from imp_service.text.templates.template_text import TemplateText, cut_text, join_printed
+from imp_service.text.tokens.metadata import TEMPLATE_KEY
 from imp_service.text.tokens.segments import TextSpan
 from imp_service.text.tokens.tokenizer import Tokenizer
 

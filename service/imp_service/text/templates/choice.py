@@ -11,12 +11,12 @@ from imp_service.text.directory.templates import DEFAULT, Sources, read_template
 from imp_service.text.errors import NoChatTemplate, TemplateInvalid
 from imp_service.text.limits import TextLimits
 from imp_service.text.templates.chat_prompt import offers_tools
+from imp_service.text.tokens.metadata import TEMPLATE_KEY
 from imp_service.text.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from imp_service.text.templates.chat_template import ChatTemplate
 
-TEMPLATE_KEY = "tokenizer.chat_template"
 NAME_OVERRIDE = "model.overrides.chat_template_name"
 FILE_OVERRIDE = "model.overrides.chat_template"
 # The name of the template for conversations with tools, if a model has several templates.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from imp_service.text.errors import TokenizerInvalid
 
 PREFIX = "tokenizer.ggml."
+TEMPLATE_KEY = "tokenizer.chat_template"
 
 
 class TokenizerMetadata:
