@@ -154,7 +154,7 @@ def test_ses_14_rec_5_truncation_to_any_position_changes_no_bit(models: Models) 
 
 @pytest.mark.sweep(quick=lambda models: models in QUICK)
 def test_ses_14_rec_5_a_session_refilled_with_other_tokens_has_their_state(models: Models) -> None:
-    """The state after as many of the old tokens is not taken for that of the new ones."""
+    """After a refill, the state of the old tokens at the same length is not reused."""
     tokens, other = prompt(131), prompt(131, seed=2)
     engine = models.engine()
     for position in (0, 96, 127, 128, 129, 130):
@@ -243,7 +243,7 @@ def test_det_1_det_7_sch_1_company_on_every_instruction_set_changes_no_bit(
 @pytest.mark.long
 @pytest.mark.parametrize("n_guesses", [1, 5, 16])
 def test_spc_1_spc_2_rec_1_guesses_change_no_bit(models: Models, n_guesses: int) -> None:
-    """The state after the last output that counts goes on, however many guesses behind it are wrong."""
+    """The sequence continues from the state of the last accepted token, whatever number of guesses was rejected."""
     engine = models.engine(drafters=["ngram"], threads=2, fixed_depth=True)
     engine.max_draft_tokens = n_guesses
     for n_repeats, sampler in ((1, SAMPLERS[0]), (3, SAMPLERS[0]), (3, SAMPLERS[1])):

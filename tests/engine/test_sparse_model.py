@@ -102,7 +102,7 @@ def test_spc_41_the_choice_is_that_of_float64(tmp_path: Path, seed: int, options
     sequence, ticket = started(engine, tokens)
     assert engine.core.positions(sequence)[: len(kept)] == kept
     assert engine.started(ticket).sparse.n_selected == len(kept) < N / 2
-    # Another number of neighbours, or a mean over heads, would choose differently for some prompt of these.
+    # These prompts detect a wrong pooling width, and a mean over heads instead of a maximum.
     assert chosen(tokens, np.roll(importance, CHUNK).tolist(), Fraction(KEEP, 10000)) != kept
 
 

@@ -58,7 +58,7 @@ def release(out: Path, given: Sequence[Path], archives: Sequence[Path], without_
         sdist = build.build_sdist(tools, checkout, dist, out / "first")
         again = build.build_sdist(tools, checkout, out / "second", out / "second" / "work")
         if sdist.read_bytes() != again.read_bytes():
-            raise ReleaseError(f"{sdist.name}: a second build has other bytes")
+            raise ReleaseError(f"{sdist.name}: the build is not reproducible")
     wheels: list[tuple[Distribution, Path]] = []
     for distribution in wanted:
         source = build.unpack(sdist, distribution, out / "sources" / distribution.name)

@@ -21,7 +21,7 @@ void RowCosts::add(int n_rows, double n_held, double ns) noexcept {
     bucket.weight = kFirstWeight;
     bucket.n_rows = n_rows;
     bucket.n_held = n_held;
-    // What other numbers of rows promise may be far too slow. A step is never faster than its rows allow.
+    // The time interpolated from other numbers of rows may be far too high: it is never above the measured one.
     bucket.ns = std::min(expected, ns);
   }
   // A step that was interrupted must not look like the cost of its rows.

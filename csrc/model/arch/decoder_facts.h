@@ -26,7 +26,7 @@ void add_layers(ModelConfig& config);
 // Gives some layers linear attention, with a recurrent state instead of a KV cache.
 void set_linear_layers(ModelConfig& config, const std::vector<bool>& linear);
 
-// Counts the draft layers (multi-token prediction) at the end of the file, which are none of the model's own.
+// Excludes the layers for multi-token prediction at the end of the file from n_layers, and counts them.
 void leave_out_draft_layers(FactReader& facts, std::string_view key);
 
 // A model with sliding windows in some layers. The other layers see all keys.

@@ -36,7 +36,7 @@ def search_places() -> list[str]:
 
 
 def cublaslt_places(setting: str | Auto, kind: str | Auto) -> list[str]:
-    """The places for the core, for a kind of device. An empty list: the library is not used."""
+    """The paths at which the core looks for cuBLASLt; empty: the library is not used."""
     if setting is AUTO:
         return search_places() if kind == "cuda" else []
     return [] if setting == OFF else str(setting).split(_BETWEEN)

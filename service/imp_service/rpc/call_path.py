@@ -151,7 +151,7 @@ class GrpcCallPath:
             try:
                 return from_string(content)
             except DecodeError:
-                raise invalid("request", "found bytes that are no message of its type") from None
+                raise invalid("request", "the bytes are not a valid message of this method") from None
 
         return parse
 

@@ -18,7 +18,7 @@ def planning_bytes(wanted: GenerationRequest, *, renders_quickly: bool) -> int:
 
 
 def reading_bytes(prompt: Prompt, *, renders_quickly: bool) -> int:
-    """The cost of tokenizing a prompt. `renders_quickly`: the model's chat template does."""
+    """The cost of tokenizing a prompt. `renders_quickly`: the chat template is cheap."""
     if isinstance(prompt, str):
         return len(prompt.encode())
     if isinstance(prompt, ChatPrompt):

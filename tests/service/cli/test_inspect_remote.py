@@ -180,7 +180,7 @@ def unreachable(*_: object) -> None:
         (("hf:own/many:Q4_K_M",), 65, "HUB_INVALID: own/many:m-Q4_K_M.gguf: its header does not end"),
         (("hf:own/many:Q2_K",), 64, "no such file or type, expected one of these"),
         (("hf:own/none",), 66, "HUB_NOT_FOUND"),
-        (("--check", "hf:own/one"), 64, "--check: reads the whole file, download it first: imp pull own/one"),
+        (("--check", "hf:own/one"), 64, "--check needs the whole file; run first: imp pull own/one"),
     ],
 )
 def test_get_6_what_cannot_be_inspected_is_one_line(

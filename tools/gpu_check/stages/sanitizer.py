@@ -46,7 +46,7 @@ def run(context: Context, seconds: float) -> None:
     end = time.monotonic() + 0.95 * seconds
     if context.is_dry or shutil.which(PROGRAM) is None:
         if not context.is_dry:
-            context.note(f"no {PROGRAM} here: the small cases run without it, and no kernel is proven")
+            context.note(f"{PROGRAM} not found: the small cases run unchecked, and no kernel is validated")
         without_tools(context, end)
         return
     work = [Work(tool, group) for group in groups(context) for tool in PROVING]

@@ -130,7 +130,7 @@ __device__ __forceinline__ int choose(const DeviceRequest& request, const RowSca
   return draw(filter, row, n, request.random, memory);
 }
 
-// One block per request, after its report.
+// One thread block per request. Runs after report_kernel.
 __global__ void __launch_bounds__(SamplingShape::kThreads)
     choose_kernel(Rows logits, Rows adjusted, const DeviceRequest* requests, DeviceResult* results) {
   __shared__ ChooseSharedMemory memory;

@@ -16,7 +16,7 @@ __device__ __forceinline__ bool is_before(const Cut& a, const Cut& b) {
   return a.key < b.key || (a.key == b.key && a.id < b.id);
 }
 
-// A range of an order: all elements with keys from low to high, or if these are equal, ids from first to last.
+// A search range: keys [low, high]; if low == high, ids [first, last].
 struct OrderRange {
   Mass low, high;
   std::uint32_t first, last;

@@ -70,7 +70,7 @@ def _local_model(arguments: Namespace) -> Iterator[str | None]:
 
     if arguments.check:
         raise UsageError(
-            arguments.prog, f"--check: reads the whole file, download it first: imp pull {word.removeprefix(PREFIX)}"
+            arguments.prog, f"--check needs the whole file; run first: imp pull {word.removeprefix(PREFIX)}"
         )
     with remote_headers(word) as model:
         arguments.model = str(model.path)

@@ -66,7 +66,7 @@ class TrialCompiler:
             self._running()
 
     def compile(self, path: str, grammar: str, limits: Mapping[str, object]) -> Trial:
-        """`FieldInvalid` where compiling takes more processor time or memory than it may.
+        """Raises `FieldInvalid` if compiling exceeds its limit of processor time or memory.
 
         Returns within twice the time limit, however slow the machine is; within four times if a second worker tries.
         """

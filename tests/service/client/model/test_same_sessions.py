@@ -116,7 +116,7 @@ def test_cnt_1_a_generation_goes_on_after_steps_and_before_them(model: Model, li
 @pytest.mark.few(4)
 @pytest.mark.parametrize("n_read", [0, 1, 2, 3])
 def test_cnt_1_a_session_keeps_what_was_read(model: Model, library: LanguageModel, n_read: int) -> None:
-    """It goes on from there, by a step or by a generation, however far the server was."""
+    """After a stream is left early, the session continues from the last token read."""
     whole = library.generate(PROMPT, max_tokens=40, temperature=0, ignore_eos=True).result().token_ids
     with model.open(temperature=0) as session:
         prompt = session.prefill(PROMPT).position
