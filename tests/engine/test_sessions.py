@@ -31,7 +31,7 @@ def command_failure(engine: ScriptEngine, name: str, *args: object) -> Failed:
     return caught.value
 
 
-def test_ses_3_s08_position_is_a_lock() -> None:
+def test_ses_3_s08_a_step_at_a_wrong_position_is_refused() -> None:
     engine = ScriptEngine()
     session = engine.open()
     engine.step(session, prompt_of(10), position=0)

@@ -71,7 +71,7 @@ def test_b01_nothing_that_comes_from_outside_is_run():
         "subprocess.run('ls', shell=True)",
     ],
 )
-def test_b01_a_danger_is_found(line: str):
+def test_b01_a_dangerous_line_is_found(line: str):
     assert len(dangers(line)) == 1
 
 

@@ -38,7 +38,7 @@ def test_gemm_17_packages_come_before_the_loader(tmp_path: Path, monkeypatch: py
     assert search_places() == [*map(str, files), *NAMES]
 
 
-def test_gemm_17_the_setting_says_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gemm_17_the_setting_names_the_paths_of_cublaslt(monkeypatch: pytest.MonkeyPatch) -> None:
     package_at(monkeypatch)
     assert cublaslt_places(AUTO, "cuda") == NAMES
     assert cublaslt_places(AUTO, "cpu") == cublaslt_places(AUTO, "cuda_emulated") == []
@@ -56,7 +56,7 @@ def test_cfg_8_what_auto_means_is_shown(kind: str, value: str, monkeypatch: pyte
     assert resolve_cublaslt(decided) is decided
 
 
-def test_gemm_17_explain_says_whether_it_is_at_hand(call) -> None:
+def test_gemm_17_explain_says_whether_cublaslt_is_available(call) -> None:
     """imp reports it for the GPU of this machine; for another it cannot know."""
     question = ("kernels", "--device", "cuda_emulated", "--explain", "q8_0", "64x512")
     emulated = settings("model.overrides.unvalidated_kernels=true")
@@ -75,7 +75,7 @@ def test_gemm_17_explain_says_whether_it_is_at_hand(call) -> None:
     assert said("--gpu", "h200").endswith("cuBLASLt is not available: imp looks for it on the machine with the GPU")
 
 
-def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
+def test_gemm_17_an_override_uses_cublaslt_or_fails_the_start(call) -> None:
     named = settings(*ON_THE_GPU, "model.overrides.gemm.q8_0=q8_0_cublaslt")
     for command in (("inspect",), ("run", "x"), ("config", "check")):
         status, _, err = call(*command, *named)
@@ -94,7 +94,7 @@ def test_gemm_17_an_override_takes_it_or_ends_the_start(call) -> None:
 
 
 @pytest.mark.long
-def test_gemm_17_an_answer_comes_by_it(call) -> None:
+def test_gemm_17_a_model_answers_with_cublaslt(call) -> None:
     """The command line runs a prompt of many tokens."""
     words = settings(*ON_THE_GPU, "model.overrides.gemm.q8_0=q8_0_cublaslt", f"device.cublaslt={EMULATED}")
     status, out, err = call("run", *words, "--max-tokens", "2", "--temperature", "0", "one two three " * 90)

@@ -48,7 +48,7 @@ def test_cmd_6_every_command_shows_two_examples(prog: str, call, capfd) -> None:
     assert shown.endswith("examples:\n" + "".join(f"  {example}\n" for example in parser.examples))
 
 
-def test_gemm_16_nobody_is_offered_the_emulated_gpu_or_kernels_that_await_hardware(call) -> None:
+def test_gemm_16_help_offers_no_emulated_gpu_and_no_unvalidated_kernels(call) -> None:
     told = [parser.format_help() for prog, parser in PARSERS.items() if prog != "imp kernels"]
     told += [render(), call("run", "x", "--set", "device.kind=gpu")[2]]
     assert len(told) > 10 and '"auto" or "cpu" or "cuda"' in told[-1]
@@ -96,7 +96,7 @@ def test_cmd_6_each_example_is_a_command_line(prog: str, example: str, capfd) ->
         (["run", "x", "--regex", "a", "--json-schema", "s.json"], "not allowed with argument"),
     ],
 )
-def test_cmd_6_what_cannot_be_meant_says_what_to_type(words: list[str], line: str, call) -> None:
+def test_cmd_6_an_unusable_command_line_names_the_right_one(words: list[str], line: str, call) -> None:
     Path("model.gguf").write_bytes(b"GGUF")
     status, out, err = call(*words)
     assert (status, out) == (64, "")

@@ -136,7 +136,7 @@ def test_cmd_20_an_answer_ends_if_nobody_asks_for_a_long_one(words: tuple[str, .
     assert (told["finish_reason"], len(told["token_ids"])) == ("max_tokens", n_tokens)
 
 
-def test_cmd_20_a_bound_that_the_context_does_not_hold_is_none(call, path: str) -> None:
+def test_cmd_20_a_default_limit_beyond_the_context_does_not_apply(call, path: str) -> None:
     words = ("-c", "64", "--set", "model.overrides.eos_token_ids=[]", "--json", "Tell me a story.")
     assert json.loads(call("run", path, *words)[1])["finish_reason"] == "context_full"
 

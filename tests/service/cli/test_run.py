@@ -126,7 +126,7 @@ def test_a_variable_that_lacks_an_underscore_is_reported(imp):
     assert (found["config"]["status"], found["config"]["message"]) == ("warning", expected)
 
 
-def test_what_is_odd_about_the_model_is_reported_and_ends_nothing(call):
+def test_oddities_of_a_model_are_warnings(call):
     status, out, err = call("run", "Once", "--max-tokens", "2", "--set", "kv.bytes=64KiB")
     assert (status, out != "") == (0, True)
     assert "\nimp: warning: max_context is 32, not 512: the KV cache holds no more\n" in err

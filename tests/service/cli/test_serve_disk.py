@@ -19,7 +19,7 @@ from support.shim import Shim
 
 
 @pytest.mark.long
-def test_y19_a_disk_that_fails_during_the_load_is_no_start_and_later_is_not_noticed(tmp_path: Path) -> None:
+def test_y19_a_failing_disk_fails_a_load_but_not_a_loaded_model(tmp_path: Path) -> None:
     model = tmp_path / "m.gguf"
     shutil.copy(demo_model_path(), model)
     counting = Shim(tmp_path)
@@ -49,7 +49,7 @@ mkdir volume && mount -t tmpfs volume volume && cp "$1" volume/m.gguf && shift &
 """
 
 
-def test_y19_a_volume_that_is_gone_while_it_serves_is_not_missed(tmp_path: Path) -> None:
+def test_y19_a_server_goes_on_after_its_volume_is_unmounted(tmp_path: Path) -> None:
     inside = [*name_space("--mount"), "sh", "-c", MOUNTED, "sh", str(demo_model_path())]
     with server_process(tmp_path, "-m", "volume/m.gguf", inside=inside) as server, server.canary() as canary:
         gone = ["nsenter", "-t", str(server.pid), "-m", "umount", "--lazy", str(tmp_path / "volume")]

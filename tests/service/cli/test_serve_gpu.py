@@ -76,7 +76,7 @@ def test_lif_8_y04_a_gpu_lost_in_a_step_ends_every_request_and_then_the_server(t
 
 
 @pytest.mark.long
-def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_path: Path) -> None:
+def test_lif_8_y04_a_start_fails_if_the_gpu_is_lost_while_weights_are_uploaded(tmp_path: Path) -> None:
     with on_gpu(tmp_path, "launches_before_fault=20") as server:
         assert server.wait_for_end() == 70
         assert not server.ready_file.exists()
@@ -96,7 +96,7 @@ def test_lif_8_y04_a_gpu_lost_while_weights_are_brought_there_is_no_start(tmp_pa
         ("total_bytes=2000000", 71, r"NO_MEMORY: .*weights .*, kv .*; in all .* of .*"),
     ],
 )  # fmt: skip
-def test_lif_3_lif_9_a_gpu_that_cannot_serve_is_no_start(tmp_path: Path, state: str, status: int, line: str) -> None:
+def test_lif_3_lif_9_a_start_fails_if_the_gpu_cannot_serve(tmp_path: Path, state: str, status: int, line: str) -> None:
     with on_gpu(tmp_path, state) as server:
         assert server.wait_for_end() == status, server.stderr
         assert not server.ready_file.exists()

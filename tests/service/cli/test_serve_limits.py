@@ -152,7 +152,7 @@ def test_y02_load_to_the_edge_of_a_limit_is_refused_and_nothing_dies(tmp_path: P
         assert re.match(r"weights .*, kv 1\.0 MiB, .*; in all .* of .*", serving["memory"])
 
 
-def test_y05_descriptors_filled_by_connections_are_had_again_and_streams_go_on(tmp_path: Path) -> None:
+def test_y05_a_server_recovers_from_exhausted_descriptors(tmp_path: Path) -> None:
     with server_process(tmp_path, inside=limited(nofile=64)) as server:
         host, _, port = server.address.rpartition(":")
         with server.canary() as canary, contextlib.ExitStack() as connections:
@@ -170,7 +170,7 @@ def test_y05_descriptors_filled_by_connections_are_had_again_and_streams_go_on(t
 
 @pytest.mark.long
 @pytest.mark.parametrize("n_threads", [1, 4, 12, 34])
-def test_y06_threads_that_are_refused_are_no_start(tmp_path: Path, n_threads: int) -> None:
+def test_y06_a_start_fails_if_threads_are_refused(tmp_path: Path, n_threads: int) -> None:
     """The server runs as another user, since root has no such limit."""
     inside = [*confined(tmp_path), *limited(nproc=n_threads)]
     with server_process(tmp_path, inside=inside) as server:
@@ -181,7 +181,7 @@ def test_y06_threads_that_are_refused_are_no_start(tmp_path: Path, n_threads: in
 
 
 @pytest.mark.long
-def test_y06_threads_that_the_memory_is_too_small_for_are_no_start(tmp_path: Path) -> None:
+def test_y06_a_start_fails_if_memory_is_too_small_for_its_threads(tmp_path: Path) -> None:
     limit = limited(**{"as": 4096 * MIB})
     with server_process(tmp_path, settings=("device.threads=1000",), inside=limit) as server:
         assert "threads: 1034 needed, " in refused_start(server)
@@ -196,7 +196,7 @@ except _core.ResourceExhausted as error:
 """
 
 
-def test_y06_an_engine_whose_thread_is_refused_is_none(tmp_path: Path) -> None:
+def test_y06_an_engine_fails_if_its_thread_is_refused(tmp_path: Path) -> None:
     """The stack size equals the whole address space, so no thread fits in it."""
     command = [*limited(stack=1 << 30, **{"as": 1 << 30}), sys.executable, "-P", "-c", ENGINE]
     environment = {**clean_environment(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
@@ -271,6 +271,6 @@ def test_y01_what_the_system_refused_is_no_bug(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [RuntimeError("another"), ImportError("No module named 'x'"), OSError(errno.ENOENT, "no such file")]
 )
-def test_hon_1_what_is_wrong_with_us_is_not_taken_for_it(error: Exception) -> None:
+def test_hon_1_bugs_are_not_taken_for_refusals_of_the_system(error: Exception) -> None:
     assert system_refusal(error) == ""
     assert describe(error)[0] in ("BUG", "IO_FAILED")

@@ -28,7 +28,7 @@ from support.wire import ask
 
 
 @pytest.mark.long
-def test_lif_3_a_device_that_is_not_there_is_no_start(tmp_path: Path) -> None:
+def test_lif_3_a_start_fails_without_the_device(tmp_path: Path) -> None:
     """In a build with CUDA the test needs a machine without a GPU."""
     ran = start_to_its_end(tmp_path, "--set", "device.kind=cuda")
     assert ran.returncode == 69, ran.stderr

@@ -104,7 +104,7 @@ def problems_seen(server: ServerProcess, output: Path) -> list[str]:
     return server.configured.problems_in(acts)
 
 
-def test_g9_strace_sees_a_server_that_serves_keep_to_its_configuration(tmp_path: Path) -> None:
+def test_g9_a_traced_server_keeps_to_its_configuration(tmp_path: Path) -> None:
     """The server has its own model and sockets. Requests name URLs and files that it must not fetch."""
     model = shutil.copy(demo_model_path(), tmp_path / "model.gguf")
     output = tmp_path / "strace.txt"
@@ -167,7 +167,7 @@ def test_get_3_strace_sees_a_download(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_g9_strace_sees_what_is_beyond(tmp_path: Path) -> None:
+def test_g9_a_trace_shows_acts_outside_the_configuration(tmp_path: Path) -> None:
     output = tmp_path / "strace.txt"
     with watched_server(output, inside=leaking(tmp_path)) as server:
         pass

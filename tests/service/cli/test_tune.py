@@ -61,7 +61,7 @@ def test_the_fastest_is_preferred_where_it_is_faster_by_more_than_chance() -> No
     assert preferences_of(tune([Q8], "auto", 3, lambda *_: 1.0, lambda line: None)) == ()
 
 
-def test_a_slow_moment_of_the_machine_prefers_nothing() -> None:
+def test_a_slow_moment_of_the_machine_changes_no_preference() -> None:
     moments = iter([1.0] * len(OTHERS) + [9.0] * len(OTHERS) + [1.0] * len(OTHERS))
     choices = tune([Q8], "auto", 3, lambda *_: next(moments, 1.0), lambda line: None)
     assert preferences_of(choices) == ()
@@ -92,7 +92,7 @@ def test_auto_is_measured_and_written_as_all_that_this_cpu_has():
 
 
 @pytest.mark.skipif(len(OTHERS) < 2, reason="this CPU has one instruction set")
-def test_a_part_of_the_instruction_sets_is_another_key(tmp_path: Path):
+def test_a_tuning_of_other_instruction_sets_is_not_used(tmp_path: Path):
     path = write(tmp_path / "t.json")
     part = resolve_threads(read_settings(None, [f"device.tuning={path}", "device.isa=generic"], variables={})).settings
     preferences, remark = tuning_here(part)

@@ -143,7 +143,7 @@ COMMANDS = {
     ("place", "words"),
     [(_free_port, "nothing listens there"), (_absent_socket, "nothing listens there"), (_web_server, "speaks HTTP/1")],
 )
-def test_cmd_5_nothing_that_answers_is_reported(place, words: str, command: str, call) -> None:
+def test_cmd_5_an_address_that_does_not_answer_is_reported(place, words: str, command: str, call) -> None:
     with place() as address:
         status, out, err = call(*COMMANDS[command], address)
     assert (status, out) == (69, "")

@@ -124,7 +124,7 @@ def test_a_status_without_details_is_its_code(packed: bytes):
     assert str(caught.value) == "NOT_FOUND: nobody here"
 
 
-def test_nobody_at_the_address():
+def test_an_address_without_a_server_is_unavailable():
     with pytest.raises(CallFailure) as caught:
         generate("127.0.0.1:1", attempts=1)
     assert (caught.value.code, caught.value.reason) == ("UNAVAILABLE", "UNAVAILABLE")

@@ -27,13 +27,13 @@ NOT_OURS = {
 }
 
 
-def test_cfg_5_names_without_two_underscores_are_not_ours(load_text):
+def test_cfg_5_variables_without_two_underscores_are_ignored(load_text):
     config = load_text("", **NOT_OURS)
     assert config.settings == Settings()
     assert all(entry.origin.source == "default" for entry in config.entries())
 
 
-def test_cfg_5_names_with_two_underscores_are(load_text):
+def test_cfg_5_variables_with_two_underscores_are_settings(load_text):
     config = load_text("", **NOT_OURS, IMP_KV__DTYPE="f32", IMP_MODEL__OVERRIDES__ROPE_THETA="5e5")
     assert config.settings.kv.dtype == "f32"
     assert config.settings.model.overrides.rope_theta == 500000.0
@@ -59,7 +59,7 @@ def test_cfg_5_an_error_has_a_space_between_the_variable_and_the_key(load_text):
 
 
 @pytest.mark.parametrize("name", ["IMP_X__Y", "IMP_KV__DTYP", "IMP_KV__", "IMP___DTYPE", "IMP_kv__dtype", "IMP_____"])
-def test_cfg_5_l09_an_unknown_one_is_an_error(name: str, load_text):
+def test_cfg_5_l09_an_unknown_variable_is_an_error(name: str, load_text):
     with pytest.raises(ConfigError) as caught:
         load_text("", **{name: "f32"})
     assert caught.value.message.startswith(name)

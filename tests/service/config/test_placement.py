@@ -111,7 +111,7 @@ def test_a_cpu_beyond_the_affinity_mask_is_refused_with_those_inside(load_text, 
 
 
 @pytest.mark.parametrize("text", ['"0,0"', '"3-1"', '"all"', "2", '""'])
-def test_no_list_of_cpus_is_refused_at_the_door(load_text, text: str):
+def test_an_invalid_list_of_cpus_is_refused(load_text, text: str):
     with pytest.raises(ConfigError, match='expected "auto" or none, or a list of CPUs in which each is named once'):
         load_text(f"device.cpus = {text}")
 

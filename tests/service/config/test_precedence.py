@@ -152,7 +152,7 @@ def test_a_name_of_models_brings_that_models_settings(load_text):
     assert (model.overrides.rope_theta, model.overrides.kv_dtype) == (5e5, "f32")
 
 
-def test_a_file_of_that_name_goes_before_it(machine, load_text):
+def test_a_file_takes_precedence_over_an_entry_of_the_same_name(machine, load_text):
     (machine / "small").touch()
     assert select_model(load_text(TEXT), "small").settings.model.path == "small"
 

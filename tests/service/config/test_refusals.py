@@ -288,6 +288,6 @@ def test_cfg_9_a_higher_source_is_blamed_for_what_it_brought(load_text):
         load_text("", "scheduler.max_running=600")
 
 
-def test_cfg_9_what_stands_at_the_limit_works(load_text):
+def test_cfg_9_values_at_the_limit_do_not_contradict(load_text):
     config = load_text("[scheduler]\nmax_running = 512\nprefill_chunk = 512\n")
     assert config.settings.scheduler.max_running == config.settings.scheduler.step_tokens

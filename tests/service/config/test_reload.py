@@ -27,7 +27,7 @@ def test_cfg_15_only_keys_that_the_table_marks_are_taken(load_text) -> None:
     assert reloaded(new.config, after).changed == ()
 
 
-def test_cfg_15_what_auto_became_is_no_change_and_a_number_in_its_place_is(load_text) -> None:
+def test_cfg_15_a_resolved_auto_needs_no_restart_and_a_number_does(load_text) -> None:
     before = load_text("").resolve(("device", "threads"), 2, "affinity")
     assert load_text("").settings.device.threads is AUTO
     assert reloaded(before, load_text("")).needs_restart == ()

@@ -70,7 +70,7 @@ def test_cfg_7_settings_are_frozen(load_text):
             exec(change, {"settings": settings})
 
 
-def test_cfg_7_two_settings_in_one_process_do_not_meet(load_text):
+def test_cfg_7_two_settings_in_one_process_are_independent(load_text):
     one = load_text("", "model.overrides.rope_theta=5e5", 'model.overrides.gemm."q4_k"=reference')
     other = load_text("", "model.overrides.kv_dtype=f32")
     assert one.settings.model.overrides.rope_theta == 5e5
@@ -94,7 +94,7 @@ def test_cfg_8_auto_is_resolved_once_and_shown_with_its_reason(machine):
         decided.resolve(("device", "threads"), 3, "again")
 
 
-def test_cfg_8_what_is_written_is_not_decided_again(load_text, machine):
+def test_cfg_8_a_given_value_is_not_resolved_again(load_text, machine):
     config = load_text("device.threads = 3")
     assert resolve_threads(config, machine).settings.device.threads == 3
 

@@ -87,7 +87,7 @@ def test_the_final_stage_installs_nothing_and_takes_only_what_was_installed(part
     assert not re.search(r"https?://|\bcurl\b|\bwget\b|^ADD\b", CONTAINERFILE.read_text(), re.MULTILINE)
 
 
-def test_what_the_build_copies_is_there_and_is_all_that_it_needs(parts):
+def test_the_build_copies_exactly_the_files_it_needs(parts):
     _, (build, _) = parts
     copied = {Path(word).name for arguments in build.all("COPY") for word in arguments.split()[:-1]}
     assert [name for name in copied if not (ROOT / name).exists()] == []

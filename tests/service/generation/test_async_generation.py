@@ -134,7 +134,7 @@ def test_lib_4_a_task_that_is_cancelled_before_its_run_begins_ends_it_too(librar
 
 
 @pytest.mark.long
-def test_lib_4_what_is_left_early_holds_nothing(library: LanguageModel) -> None:
+def test_lib_4_a_generation_left_early_frees_its_memory(library: LanguageModel) -> None:
     before, threads_before = blocks_in_use(library), set(threading.enumerate())
 
     async def leave() -> Any:

@@ -102,7 +102,7 @@ def test_smp_27_where_the_settings_speak_the_file_is_not_blamed() -> None:
     assert sampling_warnings(metadata, wanted) == []
 
 
-def test_smp_27_such_a_model_runs_and_says_so(tmp_path: Path) -> None:
+def test_smp_27_a_model_with_odd_sampler_keys_runs_and_warns(tmp_path: Path) -> None:
     keys = (Key(BASE + "penalty_last_n", I32, -1), Key(BASE + "top_k", I32, -1), Key(BASE + "min_p", F32, math.nan))
     path = demo_with_keys(tmp_path / "odd.gguf", *keys)
     with imp_service.load(str(path)) as model:

@@ -133,7 +133,7 @@ def test_tol_4_with_auto_the_output_is_calls_or_content_that_matches(row: str) -
         assert [admits(side, either.constraint, ids) for ids in (*texts, *calls)] == [True, False, *[True] * len(calls)]
 
 
-def test_tol_4_references_of_a_call_that_is_json_lead_to_its_schema() -> None:
+def test_tol_4_references_in_the_schema_of_a_json_call_resolve() -> None:
     side, _ = side_and_vocabulary("llama3")
     tree = {
         "type": "object",

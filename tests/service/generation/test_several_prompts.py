@@ -61,7 +61,7 @@ def test_lib_9_with_several_outputs_those_of_a_prompt_are_together(model: Langua
     assert [each.token_ids for each in model.generate(PROMPTS, **options).results()] == expected
 
 
-def test_lib_9_they_run_in_one_batch(library: LanguageModel) -> None:
+def test_lib_9_several_prompts_run_in_one_batch(library: LanguageModel) -> None:
     engine = library._runtime.client.engine
     library.generate(PROMPTS, max_tokens=30, temperature=0, ignore_eos=True).results()
     before = engine.stats().n_steps
@@ -70,7 +70,7 @@ def test_lib_9_they_run_in_one_batch(library: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("kind", ["choices", "stop", "time_limit"])
-def test_lib_9_all_go_on_while_one_is_read(library: LanguageModel, kind: str) -> None:
+def test_lib_9_all_generations_run_while_one_is_read(library: LanguageModel, kind: str) -> None:
     options: dict[str, Any] = {
         "choices": {"choices": ["yes", "no"]},
         "stop": {"stop": ["."], "max_tokens": 60},
@@ -200,7 +200,7 @@ def test_lib_9_another_thread_may_cancel_all(library: LanguageModel) -> None:
     assert {each.finish_reason for each in generations.results()} <= {"cancelled", "context_full", "max_tokens"}
 
 
-def test_lib_9_one_that_fails_later_does_not_disturb_the_others(library: LanguageModel) -> None:
+def test_lib_9_a_failed_generation_does_not_disturb_the_others(library: LanguageModel) -> None:
     prompts = [PROMPTS[0], PROMPTS[1]]
     expected = alone(library, prompts, max_tokens=20, temperature=0)
     generations = library.generate(prompts, max_tokens=20, temperature=0)

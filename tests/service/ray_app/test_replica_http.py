@@ -137,7 +137,7 @@ def events(content: bytes) -> list[Any]:
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", CALLS)
-def test_gwy_7_an_answer_is_that_of_the_door(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
+def test_gwy_7_an_answer_equals_that_of_the_http_server(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
     path, body = CALLS[name]
     expected, found = direct.client.post(path, body), replica.post(path, body)
     assert found.status == expected.status
@@ -149,7 +149,7 @@ def test_gwy_7_an_answer_is_that_of_the_door(replica: AsgiReplica, direct: HttpS
 
 
 @pytest.mark.parametrize("name", ["chat", "completion", "response"])
-def test_gwy_7_a_stream_is_that_of_the_door(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
+def test_gwy_7_a_stream_equals_that_of_the_http_server(replica: AsgiReplica, direct: HttpServed, name: str) -> None:
     path, body = CALLS[name]
     asked = {**body, "stream": True, **({} if name == "response" else {"stream_options": {"include_usage": True}})}
     found = replica.post(path, asked)

@@ -138,7 +138,9 @@ def test_w24_control_does_not_exist_on_the_data_listener(data: grpc.Channel) -> 
         ((), "TOKEN_MISSING"),
     ],
 )
-def test_rpc_24_w20_headers_that_are_no_token(data: grpc.Channel, values: tuple[str, ...], reason: str) -> None:
+def test_rpc_24_w20_headers_without_a_valid_token_are_refused(
+    data: grpc.Channel, values: tuple[str, ...], reason: str
+) -> None:
     ended = call(data, GENERATE, b"", tuple(("authorization", value) for value in values))
     assert (ended.code, ended.reason) == ("UNAUTHENTICATED", reason)
     assert "all-roles" not in ended.message
@@ -164,7 +166,7 @@ def test_w20_a_scheme_in_small_letters_passes_and_a_huge_header_is_grpcs_to_refu
         ("data-only", (), True),
     ],
 )
-def test_n09_w24_a_token_speaks_for_its_tenants_only(
+def test_n09_w24_a_token_may_name_only_its_own_tenants(
     data: grpc.Channel, word: str, tenants: tuple[str, ...], is_allowed: bool
 ) -> None:
     ended = with_token(data, GENERATE, word, *(("imp-tenant", tenant) for tenant in tenants))

@@ -182,7 +182,7 @@ class UnreadCall:
         self.unread[-1].set_result(None)
 
 
-def test_s27_so_many_requests_are_in_work_and_no_more(served: Served) -> None:
+def test_s27_a_stream_has_a_bounded_number_of_requests_in_work(served: Served) -> None:
     call = UnreadCall(served)
     n_taken = 0
 

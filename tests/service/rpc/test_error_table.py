@@ -168,7 +168,7 @@ class Unmapped(TextError):
         AssertionError("/secret"),
     ],
 )
-def test_rpc_14_rpc_41_what_nobody_expected_says_nothing(error: Exception) -> None:
+def test_rpc_14_rpc_41_an_unexpected_error_reveals_nothing(error: Exception) -> None:
     failure = failure_of(error, request_id="r-42")
     found = details_of(failure)
     assert failure.is_bug

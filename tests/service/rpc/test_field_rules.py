@@ -253,7 +253,7 @@ def test_p01_rpc_7_chats(fields: dict[str, Any], path: str) -> None:
     assert paths_of(chat(**fields)) == [path]
 
 
-def test_rpc_7_chats_that_may_be() -> None:
+def test_rpc_7_valid_chats_are_accepted() -> None:
     assert paths_of(chat(role="r" * 64, name="n" * 128, tool_call_id="t" * 128, tool_calls_json='[{"id": "1"}]')) == []
     assert paths_of(chat(tools_json="[" * 32 + "]" * 32, template_kwargs_json='{"enable_thinking": false}')) == []
     assert paths_of(chat(role="assistant", continue_final_message=True, add_generation_prompt=False)) == []
@@ -280,7 +280,9 @@ def test_rpc_7_chats_that_may_be() -> None:
         (types_pb2.Constraint(choices=types_pb2.Choices(values=["a" * 1000] * 66)), "constraint.choices.values"),
     ],
 )
-def test_txt_22_rpc_7_constraints_that_may_not_be(constraint: types_pb2.Constraint, path: str) -> None:
+def test_txt_22_rpc_7_an_invalid_constraint_is_refused_at_its_field(
+    constraint: types_pb2.Constraint, path: str
+) -> None:
     assert paths_of(generate(constraint=constraint)) == [path]
 
 

@@ -110,7 +110,7 @@ def test_sch_11_r09_r13_a_slow_reader_loses_nothing_and_its_waiting_is_reported(
 
 
 @pytest.mark.long
-def test_r09_one_who_reads_now_and_then_is_never_ended(served: Served) -> None:
+def test_r09_a_slow_but_steady_reader_is_never_ended(served: Served) -> None:
     """It is paused throughout, but reads more than a transport window within each time limit."""
     request = chatty(300, N_LONG)
     request.output.max_chunk_tokens = 1

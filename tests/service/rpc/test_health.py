@@ -120,7 +120,7 @@ def test_w28_a_watcher_that_does_not_read_holds_the_last_status_only(served: Ser
 
 
 @pytest.mark.long
-def test_l04_who_only_watches_does_not_hold_a_stop_and_is_sent_why_it_ends() -> None:
+def test_l04_watchers_do_not_delay_a_stop_and_get_its_reason() -> None:
     """The grace period is for requests: watchers of health and load end at once, with a drain's status."""
     with serve() as served:
         served.is_checked = False  # the test stops this server

@@ -88,14 +88,14 @@ def pace(priority: int, others: int | None, **engine: Any) -> tuple[int, set[str
     return found, reasons
 
 
-def test_g7_the_canary_keeps_its_pace_in_ten_times_too_much() -> None:
+def test_g7_the_canary_keeps_its_pace_under_a_tenfold_overload() -> None:
     alone, _ = pace(100, None)
     beside, reasons = pace(100, 0)
     assert {"OK", "QUEUE_FULL"} <= reasons
     assert beside <= 2 * alone
 
 
-def test_g7_a_canary_that_gives_way_loses_its_pace() -> None:
+def test_g7_a_canary_of_lower_priority_is_slowed() -> None:
     """The control: the same load with a higher priority, which needs the canary's blocks."""
     alone, _ = pace(0, None, n_blocks=18)
     beside, _ = pace(0, 100, n_blocks=18)

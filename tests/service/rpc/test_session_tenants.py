@@ -68,14 +68,14 @@ def test_n06_the_same_name_is_another_session_for_another_tenant(served: Served)
         assert owner.step(name, position=41).position == 42
 
 
-def test_n05_without_a_tenant_a_session_is_nobodys_elses(served: Served) -> None:
+def test_n05_a_session_without_a_tenant_is_hidden_from_tenants(served: Served) -> None:
     nobody, somebody = SessionCalls(served), SessionCalls(served, "a")
     name = nobody.prefill(PROMPT).session_id
     assert reason(lambda: somebody.step(name)) == "SESSION_NOT_FOUND"
     assert nobody.step(name).position == 41
 
 
-def test_n07_a_foreign_request_id_is_free(served: Served) -> None:
+def test_n07_two_tenants_may_use_the_same_request_id(served: Served) -> None:
     """Two tenants run requests with the same id at once."""
     first, second = SessionCalls(served, "a"), SessionCalls(served, "b")
     request = ask([301, 302], 300, request_id="same")
@@ -89,7 +89,7 @@ def test_n07_a_foreign_request_id_is_free(served: Served) -> None:
     served.wait_for_rest()
 
 
-def test_n08_names_are_random_and_never_given_twice() -> None:
+def test_n08_session_ids_are_random_and_unique() -> None:
     """The release run draws ten million names."""
     form = re.compile(r"imp-0badcafe-([0-9a-f]{32})")
     randoms = bytearray()
@@ -108,7 +108,7 @@ def test_n08_names_are_random_and_never_given_twice() -> None:
     assert [instance_of(name) for name in ("mine", "imp-0badcafe-12", "0badcafe-" + "1" * 32, "")] == [None] * 4
 
 
-def test_n08_a_guess_finds_nothing(served: Served) -> None:
+def test_n08_a_guessed_session_id_finds_no_session(served: Served) -> None:
     """The release run makes a million guesses."""
     calls = SessionCalls(served)
     names = [calls.prefill(PROMPT).session_id for _ in range(20)]
@@ -119,7 +119,7 @@ def test_n08_a_guess_finds_nothing(served: Served) -> None:
         calls.truncate(names[0], len(PROMPT))
 
 
-def test_n11_a_tenant_at_its_share_leaves_the_others_theirs(served: Served) -> None:
+def test_n11_a_tenant_at_its_limit_leaves_room_for_others(served: Served) -> None:
     greedy, modest = SessionCalls(served, "a"), SessionCalls(served, "b")
     names = [greedy.prefill(PROMPT).session_id for _ in range(8)]
     found = refusal(lambda: greedy.prefill(PROMPT))

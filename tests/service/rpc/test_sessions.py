@@ -49,7 +49,7 @@ def test_ses_2_s09_s10_position_0_opens_a_session_of_that_name(calls: SessionCal
     assert calls.served.stats().sessions == 1
 
 
-def test_ses_3_s08_position_is_a_lock(calls: SessionCalls) -> None:
+def test_ses_3_s08_a_step_at_a_wrong_position_is_refused(calls: SessionCalls) -> None:
     name = calls.prefill(PROMPT).session_id
     held = len(PROMPT)
     before = evaluated(calls.served)
@@ -161,7 +161,7 @@ def test_s13_a_ttl_is_positive_and_within_the_most(calls: SessionCalls) -> None:
     assert calls.prefill(PROMPT, ttl=seconds(3600)).output.position == 20
 
 
-def test_s16_beyond_a_sessions_end(calls: SessionCalls) -> None:
+def test_s16_positions_beyond_a_sessions_end_are_refused(calls: SessionCalls) -> None:
     name = calls.prefill(PROMPT).session_id
     for position in (21, 2**32 - 1):
         for call in (

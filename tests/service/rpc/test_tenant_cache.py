@@ -74,7 +74,7 @@ PROMPTS = prompts()
         ((None, "salt"), (None, "salt"), True),
     ],
 )
-def test_n03_pfx_5_a_salt_is_its_tenants_and_no_salt_is_the_empty_one(
+def test_n03_pfx_5_a_salt_is_private_to_its_tenant_and_no_salt_is_the_empty_salt(
     served: Served, way: Callable[[Served, list[int], Scope], int], one: Scope, other: Scope, shared: bool
 ) -> None:
     for first, second in ((one, other), (other, one)):

@@ -64,7 +64,7 @@ def test_txt_31_another_tenant_waits_for_one_constraint_at_most() -> None:
     assert set(compiling.order[1:4]) == {"greedy 1", "a", "b"}
 
 
-def test_txt_31_who_gives_up_is_not_compiled_for() -> None:
+def test_txt_31_a_cancelled_request_is_not_compiled() -> None:
     compiling = Compiling()
 
     async def test(queue: ConstraintQueue) -> None:

@@ -83,7 +83,7 @@ def test_rpc_16_hits_are_of_the_last_minute(at: Meter) -> None:
     assert at.meter.snapshot().cache_hit_rate == 0
 
 
-def test_rpc_16_a_first_second_is_no_flash_of_speed(at: Meter) -> None:
+def test_rpc_16_rates_of_the_first_second_are_not_exaggerated(at: Meter) -> None:
     assert at.numbers is not None  # narrows the type
     at.now += 0.01
     at.numbers.n_outputs = 20

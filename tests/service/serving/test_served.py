@@ -69,7 +69,7 @@ def test_a_jump_of_the_clock_lets_timers_come_due() -> None:
         assert len(called) == 1 and called[0] >= 3700
 
 
-def test_a_frozen_clock_moves_by_jumps_alone_and_never_back() -> None:
+def test_a_frozen_clock_moves_only_by_jumps_and_never_back() -> None:
     with serve() as served:
         clock, loop = served.thread.clock, served.thread.loop
         before, wall_before = clock(), clock.wall()

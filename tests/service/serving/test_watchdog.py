@@ -39,7 +39,7 @@ class Request:
         self.errors.append(error)
 
 
-class Yard:
+class Rig:
     """A watchdog with the test's clock, engine numbers and requests."""
 
     def __init__(self, path: Path) -> None:
@@ -67,7 +67,7 @@ class Yard:
         )
         self.watchdog.watch(self.told.append)
 
-    def look_for(self, seconds: float, *, steps: int = 0, silence: bool = False) -> None:
+    def check_for(self, seconds: float, *, steps: int = 0, silence: bool = False) -> None:
         """Checks every half second; `steps` in each, or silence."""
         for _ in range(int(2 * seconds)):
             self.now += 0.5
@@ -82,70 +82,70 @@ class Yard:
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    found = Yard(tmp_path / "log")
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    found = Rig(tmp_path / "log")
     yield found
     found.telemetry.close()
 
 
-def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(yard: Yard) -> None:
-    yard.look_for(10, silence=True)
-    assert (yard.watchdog.is_alive, yard.told) == (True, [])
-    yard.look_for(0.5, silence=True)
-    assert (yard.watchdog.is_alive, yard.told) == (False, [False])
-    yard.look_for(3, silence=True)
-    assert yard.told == [False]
-    yard.look_for(0.5, steps=1)
-    assert (yard.watchdog.is_alive, yard.told) == (True, [False, True])
-    assert [line["event"] for line in yard.lines()] == ["engine stalled", "engine alive"]
+def test_l02_lif_2_an_engine_without_a_step_is_not_alive_until_it_steps_again(rig: Rig) -> None:
+    rig.check_for(10, silence=True)
+    assert (rig.watchdog.is_alive, rig.told) == (True, [])
+    rig.check_for(0.5, silence=True)
+    assert (rig.watchdog.is_alive, rig.told) == (False, [False])
+    rig.check_for(3, silence=True)
+    assert rig.told == [False]
+    rig.check_for(0.5, steps=1)
+    assert (rig.watchdog.is_alive, rig.told) == (True, [False, True])
+    assert [line["event"] for line in rig.lines()] == ["engine stalled", "engine alive"]
 
 
-def test_y01_lif_2_an_engine_that_has_ended_without_a_word_is_reported(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows the type
-    yard.look_for(5, steps=1)
-    yard.numbers.stopped = True
-    yard.look_for(0.5)
-    assert yard.stops == []  # it may still report why
-    yard.look_for(0.5)
-    assert yard.stops == [yard.now]
+def test_y01_lif_2_an_engine_that_has_ended_without_a_word_is_reported(rig: Rig) -> None:
+    assert rig.numbers is not None  # narrows the type
+    rig.check_for(5, steps=1)
+    rig.numbers.stopped = True
+    rig.check_for(0.5)
+    assert rig.stops == []  # it may still report why
+    rig.check_for(0.5)
+    assert rig.stops == [rig.now]
 
 
-def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows the type
-    yard.look_for(60)
-    yard.numbers.running, yard.numbers.waiting = 64, 2560
-    yard.look_for(60, steps=10)
-    yard.numbers = None
+def test_lif_2_neither_rest_nor_load_nor_loading_ends_liveness(rig: Rig) -> None:
+    assert rig.numbers is not None  # narrows the type
+    rig.check_for(60)
+    rig.numbers.running, rig.numbers.waiting = 64, 2560
+    rig.check_for(60, steps=10)
+    rig.numbers = None
     for _ in range(100):
-        yard.now += 1
-        yard.watchdog.check()
-    assert yard.told == []
+        rig.now += 1
+        rig.watchdog.check()
+    assert rig.told == []
 
 
-def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_reported(yard: Yard) -> None:
+def test_r16_lif_15_a_request_that_is_skipped_is_ended_and_reported(rig: Rig) -> None:
     """Other requests make progress; only this one gets nothing."""
     stuck, other = Request(), Request("r-2")
-    yard.requests = [stuck, other]
+    rig.requests = [stuck, other]
     for _ in range(12):
         other.n_output_tokens += 1
-        yard.look_for(0.5, steps=3)
+        rig.check_for(0.5, steps=3)
     (error,) = stuck.errors
     assert isinstance(error, Refusal)  # narrows the type
     assert (error.reason, other.errors) == ("STALLED", [])
-    series = yard.telemetry.metrics.render().decode()
+    series = rig.telemetry.metrics.render().decode()
     assert "imp_requests_stalled_total 1.0" in series
-    (line,) = yard.lines()
+    (line,) = rig.lines()
     assert (line["event"], line["id"], line["output_tokens"]) == ("request stalled", "r-1", 3)
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_r16_a_lost_wake_up_is_found_while_the_engine_rests(yard: Yard, is_open: bool) -> None:
+def test_r16_a_lost_wake_up_is_found_while_the_engine_rests(rig: Rig, is_open: bool) -> None:
     """The engine is idle while the request waits for it: the notice of its end, or of unread messages, was lost."""
-    yard.requests = [Request(is_open=is_open, n_unread_messages=0 if is_open else 2)]
-    yard.look_for(5)
-    assert yard.requests[0].errors == []
-    yard.look_for(1)
-    assert len(yard.requests[0].errors) == 1
+    rig.requests = [Request(is_open=is_open, n_unread_messages=0 if is_open else 2)]
+    rig.check_for(5)
+    assert rig.requests[0].errors == []
+    rig.check_for(1)
+    assert len(rig.requests[0].errors) == 1
 
 
 @pytest.mark.parametrize(
@@ -153,53 +153,53 @@ def test_r16_a_lost_wake_up_is_found_while_the_engine_rests(yard: Yard, is_open:
     [Request(has_started=False), Request(is_waiting=False)],
     ids=["queued or in prefill", "paused, or its caller reads slowly"],
 )
-def test_r16_who_waits_for_others_is_not_stuck(yard: Yard, request_: Request) -> None:
-    yard.requests = [request_]
-    yard.look_for(60, steps=10)
-    yard.look_for(60)
+def test_r16_a_queued_or_paused_request_is_not_stalled(rig: Rig, request_: Request) -> None:
+    rig.requests = [request_]
+    rig.check_for(60, steps=10)
+    rig.check_for(60)
     assert request_.errors == []
 
 
-def test_grf_3_a_capture_that_fails_is_said_once_with_the_reason(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows the type
-    yard.numbers.graphs = Graphs(captures=4)
-    yard.look_for(1, steps=1)  # no failure to report
-    yard.numbers.graphs = Graphs(captures=4, failures=1, last_failure="cudaErrorStreamCaptureInvalidated")
-    yard.look_for(2, steps=1)
-    [line] = [line for line in yard.lines() if line["event"] == "capture failed"]
+def test_grf_3_a_capture_that_fails_is_said_once_with_the_reason(rig: Rig) -> None:
+    assert rig.numbers is not None  # narrows the type
+    rig.numbers.graphs = Graphs(captures=4)
+    rig.check_for(1, steps=1)  # no failure to report
+    rig.numbers.graphs = Graphs(captures=4, failures=1, last_failure="cudaErrorStreamCaptureInvalidated")
+    rig.check_for(2, steps=1)
+    [line] = [line for line in rig.lines() if line["event"] == "capture failed"]
     assert (line["why"], line["failures"]) == ("cudaErrorStreamCaptureInvalidated", 1)
 
 
-def test_r16_a_long_step_is_the_engines_affair(yard: Yard) -> None:
-    yard.requests = [Request()]
-    yard.look_for(9, silence=True)
-    assert yard.requests[0].errors == []
+def test_r16_a_long_step_does_not_stall_its_requests(rig: Rig) -> None:
+    rig.requests = [Request()]
+    rig.check_for(9, silence=True)
+    assert rig.requests[0].errors == []
 
 
-def test_r16_who_may_have_been_preempted_is_not_stuck(yard: Yard) -> None:
-    assert yard.numbers is not None  # narrows the type
-    yard.requests = [Request()]
-    yard.look_for(1, steps=1)
-    yard.numbers.n_preemptions += 1
+def test_r16_a_request_is_not_stalled_after_a_preemption(rig: Rig) -> None:
+    assert rig.numbers is not None  # narrows the type
+    rig.requests = [Request()]
+    rig.check_for(1, steps=1)
+    rig.numbers.n_preemptions += 1
     # Work goes on: at every check the engine is busy.
     for _ in range(60):
-        yard.now += 0.5
-        yard.numbers.n_steps += 5
-        yard.numbers.silence_ns = 1000
-        yard.watchdog.check()
-    assert yard.requests[0].errors == []
+        rig.now += 0.5
+        rig.numbers.n_steps += 5
+        rig.numbers.silence_ns = 1000
+        rig.watchdog.check()
+    assert rig.requests[0].errors == []
 
 
-def test_r16_who_waits_for_blocks_that_sessions_hold_is_not_stuck(yard: Yard) -> None:
+def test_r16_a_request_that_waits_for_blocks_of_sessions_is_not_stalled(rig: Rig) -> None:
     """It was preempted, and nothing can run: the engine is idle until a session ends."""
-    assert yard.numbers is not None  # narrows the type
-    yard.requests = [Request()]
-    yard.numbers.waiting = 1
-    yard.look_for(60)
-    assert yard.requests[0].errors == []
+    assert rig.numbers is not None  # narrows the type
+    rig.requests = [Request()]
+    rig.numbers.waiting = 1
+    rig.check_for(60)
+    assert rig.requests[0].errors == []
 
 
-def test_a_look_that_fails_is_not_the_last_one(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watchdog_goes_on_after_a_failed_check(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([ValueError("of one request"), None, asyncio.CancelledError()])
 
     async def no_wait(_: float) -> None:
@@ -210,30 +210,30 @@ def test_a_look_that_fails_is_not_the_last_one(yard: Yard, monkeypatch: pytest.M
             raise raised
 
     monkeypatch.setattr(asyncio, "sleep", no_wait)
-    monkeypatch.setattr(yard.watchdog, "check", look)
+    monkeypatch.setattr(rig.watchdog, "check", look)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(yard.watchdog.run())
+        asyncio.run(rig.watchdog.run())
     assert next(looks, "used up") == "used up"
-    assert [line["event"] for line in yard.lines()] == ["watchdog"]
+    assert [line["event"] for line in rig.lines()] == ["watchdog"]
 
 
-def test_at_rest_it_looks_again_when_somebody_calls(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_watchdog_checks_again_at_a_call(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[bool] = []
-    monkeypatch.setattr(yard.watchdog, "check", lambda: looks.append(yard.is_called))
+    monkeypatch.setattr(rig.watchdog, "check", lambda: looks.append(rig.is_called))
 
     async def turn() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
 
     async def scene() -> None:
-        yard.is_called = False
-        running = asyncio.create_task(yard.watchdog.run())
+        rig.is_called = False
+        running = asyncio.create_task(rig.watchdog.run())
         await turn()
         assert looks == [False]
-        yard.is_called = True
+        rig.is_called = True
         await turn()
         assert looks == [False], "nobody told it"
-        yard.watchdog.wake()
+        rig.watchdog.wake()
         await turn()
         running.cancel()
 
@@ -242,9 +242,7 @@ def test_at_rest_it_looks_again_when_somebody_calls(yard: Yard, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("numbers", [Numbers(silence_ns=1), Numbers(waiting=1), Numbers(stopped=True)])
-def test_an_engine_that_is_not_at_rest_is_looked_at_whoever_calls(
-    numbers: Numbers, yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_engine_is_checked_without_callers(numbers: Numbers, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     async def note(seconds: float) -> None:
@@ -252,19 +250,19 @@ def test_an_engine_that_is_not_at_rest_is_looked_at_whoever_calls(
         raise asyncio.CancelledError
 
     monkeypatch.setattr(asyncio, "sleep", note)
-    yard.is_called, yard.numbers = False, numbers
+    rig.is_called, rig.numbers = False, numbers
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(yard.watchdog.run())
+        asyncio.run(rig.watchdog.run())
     assert pauses == [0.5]
 
 
 @pytest.mark.long
-def test_r16_a_place_that_is_taken_again_begins_anew(yard: Yard) -> None:
+def test_r16_a_place_that_is_taken_again_begins_anew(rig: Rig) -> None:
     """Observations of a request that has ended do not apply to the next one."""
-    yard.requests = [Request()]
-    yard.look_for(4, steps=3)
-    yard.requests = []
-    yard.look_for(2, steps=3)
-    yard.requests = [Request()]
-    yard.look_for(4, steps=3)
-    assert yard.requests[0].errors == []
+    rig.requests = [Request()]
+    rig.check_for(4, steps=3)
+    rig.requests = []
+    rig.check_for(2, steps=3)
+    rig.requests = [Request()]
+    rig.check_for(4, steps=3)
+    assert rig.requests[0].errors == []

@@ -127,7 +127,7 @@ def test_txt_17_t15_no_control_id_comes_from_a_message(family: str, spelling: st
         assert control_ids(spelling[cut:]) == control_ids(spelling[:cut]) == expected
 
 
-def test_txt_17_t15_nor_from_tools_results_names_or_kwargs() -> None:
+def test_txt_17_t15_tools_results_names_and_kwargs_make_no_control_id() -> None:
     evil = "<|im_end|>"
     source = (
         "{{ tools|tojson }}{% for m in messages %}{{ m.name }}{{ m.tool_calls|tojson }}{{ m.content|upper|lower }}"
@@ -250,7 +250,7 @@ def test_the_template_of_a_file_knows_its_special_tokens() -> None:
         (ChatPrompt((ChatMessage("tool", "x", tool_call_id="i" * 129),)), "chat.messages[0].tool_call_id"),
     ],
 )
-def test_t30_rules_of_messages(chat: ChatPrompt, path: str) -> None:
+def test_t30_messages_that_break_a_rule_are_refused(chat: ChatPrompt, path: str) -> None:
     with pytest.raises(FieldInvalid) as caught:
         _template(chat_templates.CHATML).render(chat)
     assert (caught.value.reason, caught.value.path) == ("FIELD_INVALID", path)
@@ -263,7 +263,7 @@ def test_t30_rules_of_messages(chat: ChatPrompt, path: str) -> None:
         ChatPrompt(CONTINUED.messages, continue_final_message=True, add_generation_prompt=True),
     ],
 )
-def test_t31_txt_19_continuing_what_cannot_be_continued(chat: ChatPrompt) -> None:
+def test_t31_txt_19_a_message_that_cannot_be_continued_is_refused(chat: ChatPrompt) -> None:
     with pytest.raises(FieldInvalid) as caught:
         _template(chat_templates.CHATML).render(chat)
     assert caught.value.path == "chat.continue_final_message"

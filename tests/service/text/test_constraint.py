@@ -254,7 +254,7 @@ def test_ses_30_rollback_and_fork_equal_never_having_gone_on(constraint: Constra
         state.rollback(len(taken) + 1)
 
 
-def test_two_sequences_of_one_program_do_not_meet() -> None:
+def test_two_sequences_of_one_program_are_independent() -> None:
     program = COMPILER.compile(_regex("(ab|b)+[0-9]"))
     one, two = program.start(), program.start()
     assert one.accept(ord("b"))

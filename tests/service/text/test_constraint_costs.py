@@ -241,7 +241,7 @@ def test_txt_32_t54_ten_thousand_requests_do_not_wear_a_constraint_out() -> None
 
 
 @pytest.mark.long
-def test_txt_32_who_spends_a_program_alone_is_refused_and_nobody_else() -> None:
+def test_txt_32_only_the_sequence_that_exhausts_a_program_is_refused() -> None:
     compiler = _compiler()
     costly = _regex("(.*a.{100}|.*b.{99}|.*c.{98}|.*d.{97}|.*e.{93}|.*f.{91}|.*g.{70})")
     program = compiler.compile(costly)

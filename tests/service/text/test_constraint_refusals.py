@@ -232,7 +232,7 @@ def _admits(schema: dict[str, object] | ConstraintSpec, text: str) -> bool:
         ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf"),
     ],
 )
-def test_txt_22_t35_t36_schemas_that_are_wrong(schema: dict[str, object], said: str) -> None:
+def test_txt_22_t35_t36_invalid_schemas_are_refused(schema: dict[str, object], said: str) -> None:
     assert said in _refusal(ConstraintKind.JSON_SCHEMA, json.dumps(schema)).message
 
 
@@ -278,7 +278,7 @@ def test_txt_22_t38_nesting() -> None:
         (r"\p{Nope}", "Unicode"),
     ],
 )
-def test_txt_22_t39_regexes_that_cannot_be(source: str, said: str) -> None:
+def test_txt_22_t39_invalid_regexes_are_refused(source: str, said: str) -> None:
     assert said.lower() in _refusal(ConstraintKind.REGEX, source).message.lower()
 
 
@@ -294,7 +294,7 @@ def test_txt_22_t39_regexes_that_cannot_be(source: str, said: str) -> None:
         "(?P<x>a){2}",
     ],
 )
-def test_regexes_that_only_look_large(source: str) -> None:
+def test_regexes_that_only_look_large_are_accepted(source: str) -> None:
     COMPILER.compile(ConstraintSpec(ConstraintKind.REGEX, source))
 
 
@@ -332,7 +332,7 @@ def test_regexes_that_only_look_large(source: str) -> None:
         ("root ::= <[1234]>", "rule's name"),
     ],
 )
-def test_txt_22_t41_grammars_that_cannot_be(source: str, said: str) -> None:
+def test_txt_22_t41_invalid_grammars_are_refused(source: str, said: str) -> None:
     assert said in _refusal(ConstraintKind.GBNF, source).message
 
 
@@ -354,7 +354,7 @@ def test_t41_doubling_rules_stay_small() -> None:
         (tuple("x" * 1000 + str(i) for i in range(70)), "constraint.choices"),
     ],
 )
-def test_t43_choices_that_are_none(choices: tuple[str, ...], path: str) -> None:
+def test_t43_invalid_choices_are_refused(choices: tuple[str, ...], path: str) -> None:
     assert _refusal(ConstraintKind.CHOICES, choices=choices).path == path
 
 

@@ -154,7 +154,7 @@ def test_t22_json_that_a_template_reads_is_bounded(source: str) -> None:
         "{{ ((((((((((10**99)**9)**9)**9)**9)**9)**9)**9)**9)**9) }}",
     ],
 )
-def test_t22_txt_18_what_grows_is_stopped(source: str) -> None:
+def test_t22_txt_18_a_template_that_builds_large_values_is_stopped(source: str) -> None:
     _failure(source)
 
 

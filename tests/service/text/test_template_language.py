@@ -83,7 +83,7 @@ SAME = [
 
 @pytest.mark.few(27)
 @pytest.mark.parametrize("source", SAME)
-def test_txt_18_what_we_replaced_writes_what_the_library_writes(source: str) -> None:
+def test_txt_18_replaced_operations_write_what_jinja_writes(source: str) -> None:
     assert rendered(source).text == plain_render(source, {**SPECIALS, "messages": MESSAGES})
 
 

@@ -81,7 +81,7 @@ def test_o20_tokens_do_not_depend_on_where_a_text_is_cut(name: str, published: C
 
 
 @pytest.mark.long
-def test_o20_nor_with_the_built_in_vocabulary(demo_tokenizer: Tokenizer) -> None:
+def test_o20_cuts_change_no_token_of_the_built_in_vocabulary(demo_tokenizer: Tokenizer) -> None:
     assert differing(demo_tokenizer, 120) == 0
 
 

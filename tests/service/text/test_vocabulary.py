@@ -76,7 +76,7 @@ def test_t04_special_ids_outside_the_vocabulary(name: str, token: int) -> None:
 
 
 @pytest.mark.parametrize("merge", ["ab", "a zz", "zz a", "a b", " a", "a ", "", "t h e", "t\nt h", "\nt h"])
-def test_t05_merges_that_cannot_be(merge: str) -> None:
+def test_t05_invalid_merges_are_refused(merge: str) -> None:
     _refused(byte_level(merges=[("t", "h")]) | {P + "merges": ["t h", merge]}, "merges")
 
 

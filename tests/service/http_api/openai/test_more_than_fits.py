@@ -62,7 +62,7 @@ def test_oai_16_a_stream_says_it_before_its_first_event(http: HttpServed, path: 
     assert counts(usage) == counts(whole.json["usage"])
 
 
-def test_oai_16_of_several_prompts_each_has_its_own_room(http: HttpServed) -> None:
+def test_oai_16_each_of_several_prompts_may_fill_its_own_context(http: HttpServed) -> None:
     prompts = [[300] * 8, [300] * 60]
     reply = http.complete(prompts, max_tokens=30, ignore_eos=True)
     assert (reply.status, reply.headers[FIT]) == (200, "5")
