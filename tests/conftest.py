@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import quick_run
-from support.alone import turn
-from support.loop_verdict import LoopVerdict
-from support.release_run import IS_RELEASE, SECONDS
-from support.run_record import record_run
+from support.run import quick_run
+from support.run.alone import turn
+from support.run.loop_verdict import LoopVerdict
+from support.run.release_run import IS_RELEASE, SECONDS
+from support.run.run_record import record_run
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The options of this run do not apply to runs of pytest that tests start.

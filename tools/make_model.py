@@ -28,8 +28,8 @@ if __name__ == "__main__":
 from compare.family_shapes import FAMILIES, VOCABULARY, family
 from imp_service.core.synthetic import MIXES, SHAPES, Shape, metadata, tensors
 from imp_service.models import demo_model_path
-from support.needed import PEERS, needs
-from support.tiny_vocabularies import byte_level, sentencepiece
+from support.run.needed import PEERS, needs
+from support.text.tiny_vocabularies import byte_level, sentencepiece
 
 if TYPE_CHECKING:
     import gguf
@@ -53,7 +53,7 @@ def make_model(shape: Shape, dtype: str, path: Path) -> Path:
         write_plain(shape, dtype, path)
         return path
     with needs(PEERS):
-        from support import llama_cpp_peer
+        from support.oracles import llama_cpp_peer
     llama_cpp_peer.start()
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         source = Path(folder) / "bf16.gguf"
@@ -64,7 +64,7 @@ def make_model(shape: Shape, dtype: str, path: Path) -> Path:
 def convert_demo(dtype: str, path: Path) -> Path:
     """Writes the built-in model, which is small but trained, in another type."""
     with needs(PEERS):
-        from support import llama_cpp_peer
+        from support.oracles import llama_cpp_peer
     llama_cpp_peer.start()
     return llama_cpp_peer.quantize(demo_model_path(), path, dtype)
 
@@ -74,8 +74,8 @@ def make_family(name: str, dtype: str, path: Path) -> Path:
     with needs(PEERS):
         import transformers  # noqa: F401
 
-        from support import llama_cpp_peer
-        from support.gguf_contents import GgufContents
+        from support.files.gguf_contents import GgufContents
+        from support.oracles import llama_cpp_peer
     case = family(name)
     contents = case.exported(case.peer())
     architecture = contents.keys["general.architecture"]

@@ -23,7 +23,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.needed import TESTING, needs
+from support.run.needed import TESTING, needs
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "tests" / "data" / "replay.jsonl.gz"

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
-from support.needed import PEERS, needs
-from support.own_vocabularies import (
+from support.run.needed import PEERS, needs
+from support.text.own_vocabularies import (
     DEPARTURES,
     FOLDER,
     OTHER_KINDS,
@@ -28,7 +28,7 @@ from support.own_vocabularies import (
     texts,
     vocabulary,
 )
-from support.tiny_vocabularies import BYTE, CONTROL, NORMAL, UNKNOWN
+from support.text.tiny_vocabularies import BYTE, CONTROL, NORMAL, UNKNOWN
 
 N_MERGES = 700
 SPACE = "\u2581"
@@ -66,7 +66,7 @@ def oracle_ids(rule: str) -> dict[int, tuple[int, ...]]:
     with needs(PEERS):
         import llama_cpp
 
-        from support.gguf_contents import GgufContents
+        from support.files.gguf_contents import GgufContents
     with tempfile.TemporaryDirectory() as folder:
         path = GgufContents({"general.architecture": "llama", **vocabulary(rule)}, {}).write(Path(folder) / "v.gguf")
         model = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.needed import PEERS, needs
+from support.run.needed import PEERS, needs
 
 WORK = Path(__file__).resolve().parents[1] / "build" / "demo_model"
 TRAININGS = ("target", "draft")

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 from imp_service import _testing as core
-from support import tolerances
-from support.weights import WEIGHT_TYPES, block_of
+from support.kernels.weights import WEIGHT_TYPES, block_of
+from support.oracles import tolerances
 
 HERE = core.cpu_caps("auto")
 KERNELS: dict[str, dict[str, Any]] = {row["name"]: row for row in core.gemm_kernels()}

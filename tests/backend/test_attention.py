@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support.attention_cases import NAN_BYTE, Expected, attend, attend_all, make_cache, make_sequences, worst
-from support.attention_oracle import Heads, blocks_of, stored
-from support.bits import assert_same_bits
-from support.devices import BEST, DEVICES, EMULATED, FAMILIES, GPUS
+from support.kernels.attention_cases import NAN_BYTE, Expected, attend, attend_all, make_cache, make_sequences, worst
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import BEST, DEVICES, EMULATED, FAMILIES, GPUS
+from support.oracles.attention_oracle import Heads, blocks_of, stored
 
 Array = np.ndarray
 

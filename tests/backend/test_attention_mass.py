@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import tolerances
-from support.attention_cases import BLOCK, NAN_BYTE
-from support.attention_oracle import Heads, multiplied, stored
-from support.bits import assert_same_bits
-from support.devices import BEST, DEVICES, EMULATED
+from support.kernels.attention_cases import BLOCK, NAN_BYTE
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import BEST, DEVICES, EMULATED
+from support.oracles import tolerances
+from support.oracles.attention_oracle import Heads, multiplied, stored
 
 Array = np.ndarray
 POOL = 13

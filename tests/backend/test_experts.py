@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import DEVICES, each_family
-from support.numpy_transformer import expert_weights
-from support.weights import WEIGHT_TYPES, random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import DEVICES, each_family
+from support.kernels.weights import WEIGHT_TYPES, random_rows, random_weight
+from support.oracles import tolerances
+from support.oracles.numpy_transformer import expert_weights
 
 Array = np.ndarray
 

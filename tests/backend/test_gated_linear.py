@@ -7,12 +7,12 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import CPU_FAMILIES, DEVICES, GPUS, ISAS, each_family
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, held_rows, many_row_product
-from support.gpu_gemm import product as few_row_product
-from support.weights import Weight, random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import CPU_FAMILIES, DEVICES, GPUS, ISAS, each_family
+from support.kernels.gpu_gemm import INTEGER_TYPES, TILE_TYPES, held_rows, many_row_product
+from support.kernels.gpu_gemm import product as few_row_product
+from support.kernels.weights import Weight, random_rows, random_weight
+from support.oracles import tolerances
 
 Array = np.ndarray
 Matrix = tuple[str, Array, Array | None]

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from backend.gemm_families import CASES, KERNELS, QUANTIZING, k_of
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.weights import MIN_OFFSETS, magnitudes, random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.weights import MIN_OFFSETS, magnitudes, random_rows, random_weight
+from support.oracles import tolerances
 
 ISAS = [isa for isa in core.isas_here() if isa in ("generic", "avx2", "avx512")]
 Floats = NDArray[np.float32]

@@ -9,7 +9,7 @@ import pytest
 from backend.gemm_families import CASES
 from imp_service import _core
 from imp_service import _testing as core
-from support.weights import block_of
+from support.kernels.weights import block_of
 
 
 @pytest.mark.parametrize(("kernel", "weight"), [case for case in CASES if case[1] in ("bf16", "q8_0", "q6_k")])

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from backend.gemm_families import CASES, FAMILIES, KERNELS, k_of
 from imp_service import _testing as core
-from support.bits import assert_same_bits
-from support.block_scales import EXPONENTS, FLOAT16_SCALES, set_float16
-from support.quick_run import Repeats
-from support.weights import (
+from support.kernels.bits import assert_same_bits
+from support.kernels.block_scales import EXPONENTS, FLOAT16_SCALES, set_float16
+from support.kernels.weights import (
     FLOAT_TYPES,
     WEIGHT_TYPES,
     Weight,
@@ -20,6 +19,7 @@ from support.weights import (
     random_rows,
     random_weight,
 )
+from support.run.quick_run import Repeats
 
 TOGETHER = {key: members for key, members in FAMILIES.items() if len(members) > 1}
 ALONE = sorted({name for members in FAMILIES.values() if len(members) == 1 for name in members})

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from backend.gemm_families import BOUNDS, CASES, KERNELS, QUANTIZING, k_of
 from imp_service import _testing as core
-from support import tolerances
-from support.weights import random_rows, random_weight
+from support.kernels.weights import random_rows, random_weight
+from support.oracles import tolerances
 
 ROWS = [1, 2, 7, 8, 17, 33, 64, 513]
 N = 53  # three whole panels and a partial one

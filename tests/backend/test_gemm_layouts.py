@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backend.gemm_families import PANEL_TYPES
 from imp_service import _testing as core
-from support.weights import block_of, random_weight
+from support.kernels.weights import block_of, random_weight
 
 Bytes = NDArray[np.uint8]
 

@@ -7,9 +7,9 @@ import pytest
 
 from backend.gemm_families import BOUNDS, PANEL_TYPES
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.weights import WEIGHT_TYPES, block_of, random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.weights import WEIGHT_TYPES, block_of, random_rows, random_weight
+from support.oracles import tolerances
 
 
 def term(dtype: str, n: int, k: int, bias: np.ndarray | None = None) -> tuple[str, np.ndarray, int, np.ndarray | None]:

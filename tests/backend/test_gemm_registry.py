@@ -15,7 +15,7 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.weights import WEIGHT_TYPES, block_of
+from support.kernels.weights import WEIGHT_TYPES, block_of
 
 ROOT = Path(__file__).parents[2]
 OLD_CPU = {"cpu": "avx2"}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import each_device, each_family
-from support.op_oracles import gelu_oracle, rms_norm_oracle, rope_oracle, silu_oracle
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import each_device, each_family
+from support.oracles import tolerances
+from support.oracles.op_oracles import gelu_oracle, rms_norm_oracle, rope_oracle, silu_oracle
 
 Array = np.ndarray
 

@@ -7,11 +7,11 @@ import pytest
 
 from backend.test_ops import assert_close, normal, rng, same_on_all
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import CPU_FAMILIES, DEVICES
-from support.op_oracles import rms_norm_oracle, silu_oracle
-from support.recurrence_oracles import DeltaOracle, short_conv_bound, short_conv_oracle
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import CPU_FAMILIES, DEVICES
+from support.oracles import tolerances
+from support.oracles.op_oracles import rms_norm_oracle, silu_oracle
+from support.oracles.recurrence_oracles import DeltaOracle, short_conv_bound, short_conv_oracle
 
 __all__ = ["rng"]
 

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import sampling_oracle as oracle
-from support import tolerances
-from support.devices import BEST, DEVICES, GPUS, ISAS
-from support.quick_run import Repeats
-from support.sampler_requests import (
+from support.kernels.devices import BEST, DEVICES, GPUS, ISAS
+from support.kernels.sampler_requests import (
     VOCAB,
     Fields,
     draws,
@@ -23,6 +20,9 @@ from support.sampler_requests import (
     row_of,
     tokens,
 )
+from support.oracles import sampling_oracle as oracle
+from support.oracles import tolerances
+from support.run.quick_run import Repeats
 
 
 def test_smp_2_the_generator_has_the_published_answers() -> None:

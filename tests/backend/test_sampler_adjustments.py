@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import sampling_oracle as oracle
-from support.devices import ISAS
-from support.sampler_requests import VOCAB, each_sampler, normal_rows, one, random_fields, row_of, tokens
+from support.kernels.devices import ISAS
+from support.kernels.sampler_requests import VOCAB, each_sampler, normal_rows, one, random_fields, row_of, tokens
+from support.oracles import sampling_oracle as oracle
 
 
 def test_smp_10_repetition_penalty_acts_once_per_distinct_known_id() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import sampling_oracle as oracle
-from support import tolerances
-from support.devices import BEST, DEVICES, GPUS
-from support.sampler_requests import VOCAB, each_sampler, normal_rows, one, random_fields
+from support.kernels.devices import BEST, DEVICES, GPUS
+from support.kernels.sampler_requests import VOCAB, each_sampler, normal_rows, one, random_fields
+from support.oracles import sampling_oracle as oracle
+from support.oracles import tolerances
 
 
 @each_sampler

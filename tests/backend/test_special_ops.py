@@ -7,10 +7,16 @@ import pytest
 
 from backend.test_ops import assert_close, extremes, normal, rng, same_on_all
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import CPU_FAMILIES
-from support.op_oracles import clamped_silu_oracle, gelu_oracle, layer_norm_oracle, rms_norm_oracle, xielu_oracle
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import CPU_FAMILIES
+from support.oracles import tolerances
+from support.oracles.op_oracles import (
+    clamped_silu_oracle,
+    gelu_oracle,
+    layer_norm_oracle,
+    rms_norm_oracle,
+    xielu_oracle,
+)
 
 __all__ = ["rng"]
 

@@ -11,8 +11,8 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.bits import assert_same_bits
-from support.weights import random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.weights import random_rows, random_weight
 
 # The bits of x86's MXCSR: exceptions masked, flush to zero, denormals are zero, to nearest.
 COMPUTE = 0x1F80 | 0x8000 | 0x0040

@@ -10,10 +10,10 @@ import pytest
 from imp_service import _core
 from imp_service.cli.shell import main
 from imp_service.models import demo_model_path
-from support.command_line import error_lines
-from support.forward_runs import load
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.tiny_models import tiny
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.machine.command_line import error_lines
+from support.models.forward_runs import load
+from support.models.tiny_models import tiny
 
 TINY = ["--prefill", "24", "--decode", "5", "--depth", "0,18", "--batch", "1,3", "--reps", "3"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from make_model import MODELS, make_model
-from support.offered_commands import compared
+from support.deploy.offered_commands import compared
 
 
 def test_imp_and_openvino_are_compared_case_by_case(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from imp_service.core.bench.cases import Case
 from imp_service.core.bench.work import Work
 from imp_service.core.synthetic import DEVIATION
 from make_model import MODELS, make_model, vocabulary
-from support.command_line import FOUND_IN
-from support.offered_commands import TOOLS, compared, rectangles
+from support.deploy.offered_commands import TOOLS, compared, rectangles
+from support.machine.command_line import FOUND_IN
 
 pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
-from support.llama_cpp_peer import AMX_NOTE, has_amx
+from support.oracles.llama_cpp_peer import AMX_NOTE, has_amx
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(FOUND_IN)}
 

@@ -11,12 +11,12 @@ from compare.quality.imp_rows import ImpRows
 from compare.quality.reference_rows import ReferenceRows
 from imp_service.models import demo_model_path
 from make_model import convert_demo
-from support import tolerances
-from support.offered_commands import compared
+from support.deploy.offered_commands import compared
+from support.oracles import tolerances
 
 pytest.importorskip("llama_cpp", reason="llama_cpp is not installed", exc_type=ImportError)
 
-from support.llama_cpp_peer import AMX_NOTE, has_amx
+from support.oracles.llama_cpp_peer import AMX_NOTE, has_amx
 
 TEXT = Path(__file__).parents[1] / "data" / "held_out.txt"
 

@@ -17,7 +17,7 @@ from compare.servers.load import Load, figures_of, run_load
 from imp_service.client.bench.measure import LevelRun, RequestResult
 from imp_service.core.bench.work import ModelWork, Work
 from imp_service.models import demo_model_path
-from support.offered_commands import compared, rectangles
+from support.deploy.offered_commands import compared, rectangles
 
 RATES = {"bytes": 1.0, "int8": 1.0}
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

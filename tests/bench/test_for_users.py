@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.needed import MUTANTS, TESTING
-from support.offered_commands import COMPARE, TOOLS, commands, ran, words_of
-from support.release_environment import make_environment
+from support.deploy.offered_commands import COMPARE, TOOLS, commands, ran, words_of
+from support.deploy.release_environment import make_environment
+from support.run.needed import MUTANTS, TESTING
 
 
 @pytest.fixture(scope="module")

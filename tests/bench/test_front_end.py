@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.offered_commands import compared
+from support.deploy.offered_commands import compared
 
 
 @pytest.mark.long

@@ -11,8 +11,8 @@ import pytest
 
 from imp_service.cli.shell import main
 from imp_service.core.bench.report import break_even
-from support.fixed_depth import fixed_depth
-from support.tolerances import BREAK_EVEN
+from support.models.fixed_depth import fixed_depth
+from support.oracles.tolerances import BREAK_EVEN
 
 DRAFTING = ["--set", 'speculation.drafters=["ngram"]']
 FEW = ["bench", "--prefill", "0", "--threads", "1", "--reps", "2"]

@@ -12,7 +12,7 @@ import pytest
 
 from imp_service.cli.shell import main
 from imp_service.generation.divergence import divergence
-from support.tolerances import DIVERGENCE, SHIFTED_LOGITS
+from support.oracles.tolerances import DIVERGENCE, SHIFTED_LOGITS
 
 ON = ["--set", "sparse_prefill.enabled=true"]
 FEW = ["bench", "--prefill", "0", "--decode", "12", "--threads", "1", "--reps", "2"]

@@ -33,8 +33,8 @@ from imp_service.text import (
     TemplateInvalid,
     Tokenizer,
 )
-from support.safetensors_writer import CONFIG
-from support.tiny_vocabularies import byte_level
+from support.files.safetensors_writer import CONFIG
+from support.text.tiny_vocabularies import byte_level
 
 CORPUS = Path(__file__).parent
 AT_LEAST = {

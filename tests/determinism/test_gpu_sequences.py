@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.devices import GPU_KINDS
-from support.forward_runs import load, prompt
-from support.model_engine import ModelEngine
-from support.tiny_models import TinyModel, tiny
-from support.tolerances import SEQUENCES_AGREE
+from support.engine.model_engine import ModelEngine
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import load, prompt
+from support.models.tiny_models import TinyModel, tiny
+from support.oracles.tolerances import SEQUENCES_AGREE
 
 N_OUTPUTS = 16
 GREEDY = _core.SamplingOptions(temperature=0.0)

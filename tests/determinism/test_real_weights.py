@@ -19,7 +19,7 @@ import pytest
 
 import imp_service
 from imp_service import LanguageModel
-from support.fixed_depth import NO_DRAFTERS
+from support.models.fixed_depth import NO_DRAFTERS
 
 NAMES = ("Ada", "Bela", "Cyra", "Dario", "Edda", "Fadil", "Gesa", "Hanno", "Ilse", "Jomo", "Kaya", "Leif")
 THINGS = ("apple", "basket", "candle", "drum", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle")

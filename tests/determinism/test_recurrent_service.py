@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import imp_service
-from support.http_served import serve_http
-from support.scraped import scrape
-from support.served_models import tiny_with_text
+from support.servers.http_served import serve_http
+from support.servers.scraped import scrape
+from support.servers.served_models import tiny_with_text
 
 N_TOKENS = 80
 N_SEQUENCES = 4

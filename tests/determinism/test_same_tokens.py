@@ -7,9 +7,9 @@ import pytest
 
 import imp_service
 from imp_service import GenerationRequest, LanguageModel, _testing
-from support.fixed_depth import NO_DRAFTERS, fixed_depth
-from support.release_run import IS_RELEASE
-from support.workload import Outcome, random_requests, run, run_by_steps, run_together
+from support.calls.workload import Outcome, random_requests, run, run_by_steps, run_together
+from support.models.fixed_depth import NO_DRAFTERS, fixed_depth
+from support.run.release_run import IS_RELEASE
 
 N_REQUESTS = 200
 N_GENERIC = 60

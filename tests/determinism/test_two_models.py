@@ -6,7 +6,7 @@ import pytest
 
 import imp_service
 from imp_service import GenerationRequest, LanguageModel, SamplingOptions, StopOptions
-from support.workload import run
+from support.calls.workload import run
 
 VARIANTS = (
     (),

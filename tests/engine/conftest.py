@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.script_engine import ScriptEngine
+from support.engine.script_engine import ScriptEngine
 
 KINDS: dict[str, dict[str, Any]] = {
     "waited-for": {},

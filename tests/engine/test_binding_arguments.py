@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from imp_service import _core, _testing
-from support.model_engine import collect_from
-from support.script_engine import Sampler, ScriptEngine
+from support.engine.model_engine import collect_from
+from support.engine.script_engine import Sampler, ScriptEngine
 
 N = _core.RunLimits(max_outputs=2)
 

@@ -16,11 +16,11 @@ from imp_service import GenerationRequest, SamplingOptions, StopOptions, _core, 
 from imp_service.api.replies import Chunk
 from imp_service.core import EngineClient, Error
 from imp_service.models import demo_model_path
-from support.command_line import clean_environment
-from support.patience import HANGS_AFTER
-from support.quick_run import Repeats
-from support.release_run import repetitions
-from support.served_models import built_in
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.run.release_run import repetitions
+from support.servers.served_models import built_in
 
 OPTIONS: dict[str, Any] = {"n_blocks": 64, "max_context": 256, "max_running": 8}
 
@@ -139,7 +139,7 @@ def test_y24_an_engine_that_comes_and_goes_does_not_touch_the_one_that_serves() 
 LOOP = """
 import gc, sys
 from imp_service import _core, _testing
-from support.model_engine import collect_from
+from support.engine.model_engine import collect_from
 
 n_rounds, n_rest = int(sys.argv[1]), 200
 engine = _testing.ThreadedEngine(

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from imp_service import _core, _testing
-from support.release_run import repetitions
+from support.run.release_run import repetitions
 
 N_OPERATIONS = repetitions(1_000_000, 10_000)
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from imp_service import _testing
-from support.script_engine import ScriptEngine
-from support.script_oracle import prompt_of
+from support.engine.script_engine import ScriptEngine
+from support.oracles.script_oracle import prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
 B = 4

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.random_requests import record_of
-from support.script_engine import ScriptEngine
-from support.script_oracle import Sampler, continuation, mix, prompt_of
+from support.engine.random_requests import record_of
+from support.engine.script_engine import ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, mix, prompt_of
 
 N_REQUESTS = 1000
 VOCAB = 16

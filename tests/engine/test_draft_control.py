@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from imp_service import _testing
-from support.tolerances import DRAFT_RATE, STEP_COST
+from support.oracles.tolerances import DRAFT_RATE, STEP_COST
 
 Cost = Callable[[int], float]
 

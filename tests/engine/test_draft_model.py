@@ -11,10 +11,10 @@ import pytest
 
 from imp_service import _core, _testing
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.random_requests import random_requests, random_sampler, run_all
-from support.script_engine import NEVER, ScriptEngine, TurnedEngine
-from support.script_oracle import Sampler, continuation, prompt_of
-from support.tiny_models import tiny
+from support.engine.random_requests import random_requests, random_sampler, run_all
+from support.engine.script_engine import NEVER, ScriptEngine, TurnedEngine
+from support.models.tiny_models import tiny
+from support.oracles.script_oracle import Sampler, continuation, prompt_of
 
 OPTIONS: dict[str, Any] = {
     "n_blocks": 64, "max_context": 256, "max_running": 16, "step_tokens": 64, "prefill_chunk": 32,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.script_engine import ScriptEngine
-from support.script_oracle import prompt_of
+from support.engine.script_engine import ScriptEngine
+from support.oracles.script_oracle import prompt_of
 
 GREEDY = {"sampling": _core.SamplingOptions(temperature=0.0)}
 HANGING = 7

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.script_oracle import continuation, prompt_of
-from support.tiny_heads import TinyNextN
-from support.tiny_models import tiny
+from support.models.tiny_heads import TinyNextN
+from support.models.tiny_models import tiny
+from support.oracles.script_oracle import continuation, prompt_of
 
 ROOT = Path(__file__).resolve().parents[2]
 GREEDY = {"sampling": _core.SamplingOptions(temperature=0.0)}

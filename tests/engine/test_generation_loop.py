@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.script_engine import Failed, ScriptEngine
-from support.script_oracle import Sampler, continuation, hash_logits, prompt_of
+from support.engine.script_engine import Failed, ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, hash_logits, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.forward_runs import prompt
-from support.head_runs import HEADS, guesses, load_head
-from support.random_requests import random_requests, run_all
-from support.sampler_requests import one
-from support.script_engine import TurnedEngine
-from support.script_oracle import Sampler
+from support.engine.random_requests import random_requests, run_all
+from support.engine.script_engine import TurnedEngine
+from support.kernels.sampler_requests import one
+from support.models.forward_runs import prompt
+from support.models.head_runs import HEADS, guesses, load_head
+from support.oracles.script_oracle import Sampler
 
 Revise = Callable[[int, list[int], list[int]], list[int]]
 N_REQUESTS = 60

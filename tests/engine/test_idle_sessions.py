@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from imp_service import _testing
-from support.script_engine import Failed, ScriptEngine
-from support.script_oracle import continuation, prompt_of
+from support.engine.script_engine import Failed, ScriptEngine
+from support.oracles.script_oracle import continuation, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
 

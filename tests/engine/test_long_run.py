@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from imp_service import _core
-from support.release_run import repetitions
-from support.script_engine import ScriptEngine
-from support.script_oracle import prompt_of
+from support.engine.script_engine import ScriptEngine
+from support.oracles.script_oracle import prompt_of
+from support.run.release_run import repetitions
 
 N_PARTS = repetitions(40, 6)
 TURNS_OF_A_PART = 1500

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from imp_service._testing import IndexedTokens
 
-from support.growth import LINEAR, growth
+from support.run.growth import LINEAR, growth
 
 MAX_CANDIDATES, MAX_MATCH, SURE_MATCH, LOOK_AHEAD = 16, 64, 4, 24
 EDITED = 7  # the first class of guesses from an edited copy

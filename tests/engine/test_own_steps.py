@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from imp_service import _testing
-from support.scheduler_bench import generate, make_bench
+from support.engine.scheduler_bench import generate, make_bench
 
 MS = 1_000_000
 # The time of a step by its rows.

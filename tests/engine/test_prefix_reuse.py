@@ -8,8 +8,8 @@ import random
 import pytest
 
 from imp_service import _core
-from support.script_engine import Failed, ScriptEngine
-from support.script_oracle import Sampler, continuation, prompt_of
+from support.engine.script_engine import Failed, ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
 SEEDED = Sampler(temperature=0.9, seed=21)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.forward_runs import load
-from support.model_engine import ModelEngine
-from support.script_engine import ScriptEngine
-from support.tiny_models import tiny
+from support.engine.model_engine import ModelEngine
+from support.engine.script_engine import ScriptEngine
+from support.models.forward_runs import load
+from support.models.tiny_models import tiny
 
 
 def profile_of(engine: ScriptEngine, ticket: int) -> Any:

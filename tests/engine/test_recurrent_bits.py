@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.forward_runs import BLOCK, load
-from support.forward_runs import prompt as random_prompt
-from support.quick_run import Repeats
-from support.script_engine import TurnedEngine
-from support.script_oracle import Sampler
-from support.tiny_models import tiny
+from support.engine.script_engine import TurnedEngine
+from support.models.forward_runs import BLOCK, load
+from support.models.forward_runs import prompt as random_prompt
+from support.models.tiny_models import tiny
+from support.oracles.script_oracle import Sampler
+from support.run.quick_run import Repeats
 
 # Sizes that quantized weights allow.
 WIDE: dict[str, Any] = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.release_run import repetitions
-from support.script_engine import Failed, Sampler, ScriptEngine
-from support.script_oracle import continuation, hash_logits, prompt_of
+from support.engine.script_engine import Failed, Sampler, ScriptEngine
+from support.oracles.script_oracle import continuation, hash_logits, prompt_of
+from support.run.release_run import repetitions
 
 pytestmark = pytest.mark.usefixtures("ahead")
 N_COMMANDS = repetitions(100_000, 2_500)

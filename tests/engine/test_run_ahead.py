@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from imp_service import _core
-from support.script_engine import Failed, ScriptEngine
-from support.script_oracle import Sampler, continuation, prompt_of
+from support.engine.script_engine import Failed, ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, prompt_of
 
 
 @pytest.fixture(autouse=True)

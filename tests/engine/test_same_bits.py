@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.devices import GPU_KINDS
-from support.forward_runs import load
-from support.forward_runs import prompt as random_prompt
-from support.model_engine import ModelEngine
-from support.script_oracle import Sampler
-from support.tiny_models import FAMILIES, TinyModel, tiny
+from support.engine.model_engine import ModelEngine
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import load
+from support.models.forward_runs import prompt as random_prompt
+from support.models.tiny_models import FAMILIES, TinyModel, tiny
+from support.oracles.script_oracle import Sampler
 
 SAMPLERS = [
     Sampler(),

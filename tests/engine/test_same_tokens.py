@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.release_run import repetitions
-from support.script_engine import ScriptEngine
-from support.script_oracle import Sampler, continuation, prompt_of
+from support.engine.script_engine import ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, prompt_of
+from support.run.release_run import repetitions
 
 pytestmark = pytest.mark.usefixtures("ahead")
 N_RUNS = repetitions(10_000, 60)

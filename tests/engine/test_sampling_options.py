@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.script_engine import ScriptEngine
+from support.engine.script_engine import ScriptEngine
 
 INFINITE = [math.nan, math.inf, -math.inf]
 # field: (word in the message, values allowed, values refused)

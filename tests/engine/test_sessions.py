@@ -7,9 +7,9 @@ import random
 import pytest
 
 from imp_service import _core
-from support.release_run import repetitions
-from support.script_engine import Failed, ScriptEngine
-from support.script_oracle import Sampler, continuation, hash_logits, prompt_of, sample
+from support.engine.script_engine import Failed, ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, hash_logits, prompt_of, sample
+from support.run.release_run import repetitions
 
 pytestmark = pytest.mark.usefixtures("ahead")
 SEEDED = Sampler(temperature=0.9, seed=21)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from imp_service import _core, _testing
-from support.forward_bounds import float32_bound
-from support.forward_runs import distance, overrides, prompt
-from support.numpy_transformer import Array, NumpyLayer, NumpyTransformer, soft_cap
-from support.script_engine import TurnedEngine
-from support.sparse_oracle import CHUNK, LOOKAHEAD, chosen
-from support.tiny_models import TinyModel, tiny
-from support.tolerances import IMPORTANCE_MARGIN
+from support.engine.script_engine import TurnedEngine
+from support.models.forward_runs import distance, overrides, prompt
+from support.models.tiny_models import TinyModel, tiny
+from support.oracles.forward_bounds import float32_bound
+from support.oracles.numpy_transformer import Array, NumpyLayer, NumpyTransformer, soft_cap
+from support.oracles.sparse_oracle import CHUNK, LOOKAHEAD, chosen
+from support.oracles.tolerances import IMPORTANCE_MARGIN
 
 POOL = 13
 N = 300

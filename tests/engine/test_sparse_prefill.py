@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.script_engine import Failed, ScriptEngine
-from support.script_oracle import Sampler, continuation, prompt_of
-from support.sparse_engine import OPTIONS, SparseEngine, expected, kept_of
-from support.sparse_oracle import GREEDY
+from support.engine.script_engine import Failed, ScriptEngine
+from support.engine.sparse_engine import OPTIONS, SparseEngine, expected, kept_of
+from support.oracles.script_oracle import Sampler, continuation, prompt_of
+from support.oracles.sparse_oracle import GREEDY
 
 PROMPT = prompt_of(300, 3)
 SAMPLERS = [

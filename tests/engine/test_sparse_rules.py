@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from imp_service import _testing
-from support.sparse_oracle import CHUNK, chosen
-from support.tolerances import PROMPT_COST
+from support.oracles.sparse_oracle import CHUNK, chosen
+from support.oracles.tolerances import PROMPT_COST
 
 ALL = _testing.KEEP_ALL
 

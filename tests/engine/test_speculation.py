@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.forward_runs import load
-from support.forward_runs import prompt as random_prompt
-from support.random_requests import random_requests, random_sampler, run_all
-from support.script_engine import Failed, ScriptEngine, TurnedEngine
-from support.script_oracle import continuation, prompt_of
-from support.tiny_models import tiny
+from support.engine.random_requests import random_requests, random_sampler, run_all
+from support.engine.script_engine import Failed, ScriptEngine, TurnedEngine
+from support.models.forward_runs import load
+from support.models.forward_runs import prompt as random_prompt
+from support.models.tiny_models import tiny
+from support.oracles.script_oracle import continuation, prompt_of
 
 N_REQUESTS = 1000
 

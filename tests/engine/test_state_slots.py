@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from imp_service import _core, _testing
-from support.release_run import repetitions
+from support.run.release_run import repetitions
 
 N_OPERATIONS = repetitions(500_000, 10_000)
 N_SLOTS, N_BLOCKS, WIDTH = 9, 20, 4

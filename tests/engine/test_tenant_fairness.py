@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from imp_service import _core, _testing
-from support.scheduler_bench import EACH, generate, make_bench
-from support.script_engine import ScriptEngine
-from support.script_oracle import Sampler, continuation, prompt_of
+from support.engine.scheduler_bench import EACH, generate, make_bench
+from support.engine.script_engine import ScriptEngine
+from support.oracles.script_oracle import Sampler, continuation, prompt_of
 
 pytestmark = pytest.mark.usefixtures("ahead")
 SEEDED = Sampler(temperature=0.9, seed=21)

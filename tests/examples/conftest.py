@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import FOUND_IN
-from support.patience import BUILD_SECONDS, HANGS_AFTER
-from support.server_process import ServerProcess, server_process
+from support.machine.command_line import FOUND_IN
+from support.run.patience import BUILD_SECONDS, HANGS_AFTER
+from support.servers.server_process import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

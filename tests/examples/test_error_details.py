@@ -14,8 +14,8 @@ from imp_service.pb.inference_pb2 import GenerateRequest, GenerateResponse
 from imp_service.rpc.statuses import ADVICE, message_of, status_code, trailing_metadata
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.errors.failures import Failure
-from support.patience import BUILD_SECONDS, HANGS_AFTER
-from support.scripted_server import scripted_server
+from support.run.patience import BUILD_SECONDS, HANGS_AFTER
+from support.servers.scripted_server import scripted_server
 
 # The first test of a compiled language builds its examples.
 pytestmark = pytest.mark.timeout(BUILD_SECONDS + HANGS_AFTER)

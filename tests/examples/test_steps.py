@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import BUILD_SECONDS, HANGS_AFTER
+from support.run.patience import BUILD_SECONDS, HANGS_AFTER
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "demo_golden.json").read_text())
 STORY = GOLDEN["models"]["target"]["prompts"][0]

@@ -17,9 +17,9 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import STRING, TENSOR_TYPES, Gguf, Key, Tensor, array, small_model
-from support.refusals import assert_refused, refusal
-from support.release_run import IS_RELEASE
+from support.files.gguf_writer import STRING, TENSOR_TYPES, Gguf, Key, Tensor, array, small_model
+from support.files.refusals import assert_refused, refusal
+from support.run.release_run import IS_RELEASE
 
 # The values of a damaged byte.
 BYTES = range(256) if IS_RELEASE else (0x00, 0x7F, 0x80, 0xFF)

@@ -9,7 +9,7 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import (
+from support.files.gguf_writer import (
     ARRAY,
     BOOL,
     F32,
@@ -24,7 +24,7 @@ from support.gguf_writer import (
     small_model,
     string,
 )
-from support.refusals import address_space, assert_refused, refusal
+from support.files.refusals import address_space, assert_refused, refusal
 
 MIB = 2**20
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import ARRAY, FORMATS, STRING, TENSOR_TYPES, U32, Gguf, Key, small_model, string
-from support.release_run import repetitions
+from support.files.gguf_writer import ARRAY, FORMATS, STRING, TENSOR_TYPES, U32, Gguf, Key, small_model, string
+from support.run.release_run import repetitions
 
 BOUNDARIES = [0, 1, 2, 3, 31, 32, 33, 64, 65, 255, 4096, 65_535, 65_536, 2**24, 2**24 + 1]
 BOUNDARIES += [2**bits + change for bits in (31, 32, 40, 62, 63) for change in (-1, 0, 1)] + [2**64 - 32, 2**64 - 1]

@@ -12,8 +12,8 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import STRING, TENSOR_TYPES, U32, Gguf, Key, Tensor, array, small_model
-from support.release_run import IS_RELEASE
+from support.files.gguf_writer import STRING, TENSOR_TYPES, U32, Gguf, Key, Tensor, array, small_model
+from support.run.release_run import IS_RELEASE
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -11,8 +11,8 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import I32, STRING, U16, Gguf, Key, Tensor
-from support.refusals import assert_refused
+from support.files.gguf_writer import I32, STRING, U16, Gguf, Key, Tensor
+from support.files.refusals import assert_refused
 
 TENSORS = [Tensor("a", (8, 3)), Tensor("b", (64, 2), "q8_0"), Tensor("c", (5,), "f16")]
 

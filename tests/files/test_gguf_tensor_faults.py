@@ -11,8 +11,8 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import TENSOR_TYPES, Gguf, Tensor, small_model, string
-from support.refusals import assert_refused
+from support.files.gguf_writer import TENSOR_TYPES, Gguf, Tensor, small_model, string
+from support.files.refusals import assert_refused
 
 
 def with_tensor(tensor: Tensor) -> Gguf:

@@ -9,7 +9,7 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.mxfp4_checkpoint import Parts, in_gguf, random_parts, write
+from support.files.mxfp4_checkpoint import Parts, in_gguf, random_parts, write
 
 CONFIG = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss"}
 

@@ -12,8 +12,8 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.refusals import address_space, assert_refused
-from support.safetensors_writer import DATA, SMALL, assemble, entry, header_of, write
+from support.files.refusals import address_space, assert_refused
+from support.files.safetensors_writer import DATA, SMALL, assemble, entry, header_of, write
 
 MIB = 2**20
 

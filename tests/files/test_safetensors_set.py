@@ -15,9 +15,9 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.gguf_writer import small_model
-from support.refusals import assert_refused
-from support.safetensors_writer import entry, write, write_set
+from support.files.gguf_writer import small_model
+from support.files.refusals import assert_refused
+from support.files.safetensors_writer import entry, write, write_set
 
 IN_OPEN, IN_ISDIR = 0x20, 0x40000000
 EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from imp_service import _core, _testing
-from support import tolerances
-from support.weights import decode
+from support.kernels.weights import decode
+from support.oracles import tolerances
 
 TYPES = ["f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k", "mxfp4", "f8_e4m3"]
 SHAPE = (512, 96)

@@ -21,7 +21,7 @@ from gpu_check.stages import engine as engine_stage
 from gpu_check.stages import ledger as ledger_stage
 from gpu_check.stages import numerics, probe, sanitizer
 from gpu_check.stages.kernels import attention_work, speed
-from support.devices import GPU_KINDS
+from support.kernels.devices import GPU_KINDS
 
 DOOR = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
 LARGEST = 16 << 20

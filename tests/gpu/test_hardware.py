@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imp_service import _core
-from support.devices import GPU_IS_REQUIRED, GPU_KINDS
+from support.kernels.devices import GPU_IS_REQUIRED, GPU_KINDS
 
 
 def test_hon_19_tests_for_gpus_had_a_gpu() -> None:

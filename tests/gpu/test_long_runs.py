@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support.devices import GPU_KINDS
-from support.forward_runs import Cache, load, prompt
-from support.tiny_models import tiny
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import Cache, load, prompt
+from support.models.tiny_models import tiny
 
 pytestmark = pytest.mark.parametrize("device", GPU_KINDS)
 

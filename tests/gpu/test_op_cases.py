@@ -9,7 +9,7 @@ import pytest
 
 from gpu_check.op_cases import OPS, Asked, part, same, worst
 from imp_service import _core
-from support.devices import GPU_KINDS
+from support.kernels.devices import GPU_KINDS
 
 each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from imp_service import _core, _testing
-from support.devices import GPU_KINDS, emulated_only
-from support.forward_runs import load, prompt
-from support.script_engine import Sampler, TurnedEngine
-from support.tiny_models import tiny
+from support.engine.script_engine import Sampler, TurnedEngine
+from support.kernels.devices import GPU_KINDS, emulated_only
+from support.models.forward_runs import load, prompt
+from support.models.tiny_models import tiny
 
 EMULATED = "cuda_emulated"
 VOCABULARY = 96

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from imp_service import _core, _testing
-from support.devices import GPU_KINDS
-from support.forward_runs import load, prompt
-from support.script_engine import Sampler, TurnedEngine
-from support.tiny_models import tiny
+from support.engine.script_engine import Sampler, TurnedEngine
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import load, prompt
+from support.models.tiny_models import tiny
 
 pytestmark = pytest.mark.parametrize("device", GPU_KINDS)
 

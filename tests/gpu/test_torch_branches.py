@@ -158,7 +158,7 @@ def test_llama_cpp_reads_the_files_that_it_is_timed_with(
 ) -> None:
     llama_cpp = pytest.importorskip("llama_cpp", reason="llama_cpp is not installed")
     from imp_service.core.synthetic import Shape
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     llama_cpp_peer.start()
     params = llama_cpp_peer.plain_model_params()

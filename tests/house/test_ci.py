@@ -16,7 +16,7 @@ import pytest
 
 from ci.changes import changed_files
 from ci.stages import plan_names, plan_tier, read_stages
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES = 60
@@ -46,7 +46,7 @@ class Tree:
         shutil.copytree(ROOT / "tools" / "ci", root / "tools" / "ci")
         shutil.copy(ROOT / "tools" / "ci.py", root / "tools")
         (root / "conftest.py").write_text(
-            "from support.run_record import record_run\ndef pytest_configure(config): record_run(config)\n"
+            "from support.run.run_record import record_run\ndef pytest_configure(config): record_run(config)\n"
         )
         (root / "pytest.ini").write_text("[pytest]\naddopts = -ra -p no:cacheprovider\n")
 

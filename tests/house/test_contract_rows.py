@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.defined_tests import definitions
+from support.run.defined_tests import definitions
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

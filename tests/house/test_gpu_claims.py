@@ -16,7 +16,7 @@ from gpu_check.stages.numerics import files_of_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 EMULATED, MARK = "cuda_emulated", "emulated_only"
-COLLECT = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-p", "support.required_gpu",
+COLLECT = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-p", "support.run.required_gpu",
            "--assert=plain", "--collect-only")  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_hon_18_no_test_that_claims_the_gpu_is_given_the_emulator(tmp_path: Path
 def test_hon_18_control_a_claim_is_found(tmp_path: Path, parameter: str, said: str) -> None:
     path = tmp_path / "test_claim.py"
     path.write_text(
-        "import pytest\nfrom imp_service import _testing as core\nfrom support.devices import GPU_KINDS\n"
+        "import pytest\nfrom imp_service import _testing as core\nfrom support.kernels.devices import GPU_KINDS\n"
         f'@pytest.mark.parametrize("device", {parameter})\ndef test_a(device): assert device in GPU_KINDS\n'
     )
     found = collected([path])

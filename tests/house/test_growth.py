@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from support import growth as module
-from support.growth import ATTEMPTS, LINEAR, SCALE, growth
+from support.run import growth as module
+from support.run.growth import ATTEMPTS, LINEAR, SCALE, growth
 
 
 class Work:

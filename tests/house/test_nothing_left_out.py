@@ -16,8 +16,8 @@ from imp_service.rpc.policies import POLICIES
 from imp_service.serving.errors.error_table import ERRORS
 from imp_service.serving.security.authentication import NO_POLICY
 from imp_service.tables import REASONS
-from support.raw_calls import SERVICES
-from support.request_fields import request_messages
+from support.calls.raw_calls import SERVICES
+from support.calls.request_fields import request_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"

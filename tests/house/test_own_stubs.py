@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import clean_environment
-from support.patience import HANGS_AFTER
-from support.server_process import server_process
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOS = ROOT / "proto" / "imp" / "v1"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import imp_service
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import clean_environment
-from support.patience import BUILD_SECONDS
+from support.machine.command_line import clean_environment
+from support.run.patience import BUILD_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 # The tests that depend on the interpreter: the bindings, the text layer, a server and its client.

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from house.test_contract_rows import ids_in
-from support.defined_tests import Definition, definitions, files_of_tests
-from support.quick_run import cover, spread
+from support.run.defined_tests import Definition, definitions, files_of_tests
+from support.run.quick_run import cover, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"

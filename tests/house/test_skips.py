@@ -20,7 +20,7 @@ TESTS = """
 import pytest
 pytest.importorskip("no_such_module", reason="one is not installed")
 """
-CONFTEST = "from support.run_record import record_run\ndef pytest_configure(config): record_run(config)\n"
+CONFTEST = "from support.run.run_record import record_run\ndef pytest_configure(config): record_run(config)\n"
 MORE = """
 import os
 import pytest

@@ -15,7 +15,7 @@ import pytest
 
 from imp_service.client.target import service_config
 from imp_service.rpc.statuses import SOONEST_MS
-from support.patience import BUILD_SECONDS, HANGS_AFTER
+from support.run.patience import BUILD_SECONDS, HANGS_AFTER
 
 ROOT = Path(__file__).resolve().parents[2]
 PB = ROOT / "service" / "imp_service" / "pb"

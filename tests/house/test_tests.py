@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from support.defined_tests import definitions, files_of_tests
+from support.run.defined_tests import definitions, files_of_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-TOLERANCES = TESTS / "support" / "tolerances.py"
+TOLERANCES = TESTS / "support" / "oracles" / "tolerances.py"
 # A small number in a comparison, or a tolerance keyword of a comparison.
 TYPED_TOLERANCE = re.compile(r"<=?\s*\d*\.?\d*e-\d+|\b(?:atol|rtol|rel|abs)=\s*[\d.]+(?:e-?\d+)?\b")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider")

@@ -14,7 +14,7 @@ from imp_service import __version__
 from imp_service.api.revision import API_REVISION
 from imp_service.cli.version import DISTRIBUTIONS, installed_distributions
 from imp_service.core.installation import backends, revision
-from support.command_line import clean_environment
+from support.machine.command_line import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 # Versions of imp as documents and manifests spell them: tags and a label of images.

@@ -28,11 +28,11 @@ from imp_service.pb import inference_pb2_grpc
 from release.build import Tools, build_sdist
 from release.checkout import changelog, read_checkout
 from release.distributions import CUDA, DISTRIBUTIONS, PLAIN, Distribution
-from support.confined import confined
-from support.offered_commands import commands, ran, words_of
-from support.patience import HANGS_AFTER
-from support.served import ask, tokens_of
-from support.served_models import built_in
+from support.deploy.offered_commands import commands, ran, words_of
+from support.machine.confined import confined
+from support.run.patience import HANGS_AFTER
+from support.servers.served import ask, tokens_of
+from support.servers.served_models import built_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "imp_service"

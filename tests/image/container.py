@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from image.transcript import ImageError, run
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 
 @dataclass(frozen=True)

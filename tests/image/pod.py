@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.pods import imp_of, of_kind, pod_of, stream_documents
+from support.deploy.pods import imp_of, of_kind, pod_of, stream_documents
 
 # The default filter of containers, which Debian's buildah and podman bring; RuntimeDefault is close to it.
 SECCOMP = Path("/usr/share/containers/seccomp.json")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support.forward_bounds import float16_cache_bound, float32_bound
-from support.forward_runs import Cache, distance, load, logits, prompt
-from support.tiny_models import FAMILIES, TinyModel, tiny
+from support.models.forward_runs import Cache, distance, load, logits, prompt
+from support.models.tiny_models import FAMILIES, TinyModel, tiny
+from support.oracles.forward_bounds import float16_cache_bound, float32_bound
 
 VARIANTS: dict[str, TinyModel] = {
     **{f"{family}": tiny(family) for family in FAMILIES},

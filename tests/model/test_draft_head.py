@@ -12,17 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from imp_service import _core, _testing
-from support import numpy_rope
-from support.bits import assert_same_bits
-from support.forward_runs import logits, prompt
-from support.gguf_contents import GgufContents
-from support.head_runs import HEADS, bound_of, guesses, load_head, load_path
-from support.hf_contents import write_hf
-from support.numpy_heads import NumpyHead
-from support.numpy_rope import NumpyRope
-from support.qwen_directories import qwen_config, qwen_tensors, write_qwen
-from support.tiny_heads import TinyNextN
-from support.tiny_models import tiny
+from support.files.gguf_contents import GgufContents
+from support.files.hf_contents import write_hf
+from support.kernels.bits import assert_same_bits
+from support.models.forward_runs import logits, prompt
+from support.models.head_runs import HEADS, bound_of, guesses, load_head, load_path
+from support.models.qwen_directories import qwen_config, qwen_tensors, write_qwen
+from support.models.tiny_heads import TinyNextN
+from support.models.tiny_models import tiny
+from support.oracles import numpy_rope
+from support.oracles.numpy_heads import NumpyHead
+from support.oracles.numpy_rope import NumpyRope
 
 UNLIKELY = -1e30
 N_TOKENS = 39

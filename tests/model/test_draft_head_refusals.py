@@ -13,13 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from imp_service import _core
-from support.devices import GPU_KINDS
-from support.gguf_contents import GgufContents, Tensor
-from support.head_runs import load_path
-from support.release_run import repetitions
-from support.safetensors_writer import write_tensors
-from support.tiny_heads import TinyEagle, TinyNextN
-from support.tiny_models import tiny
+from support.files.gguf_contents import GgufContents, Tensor
+from support.files.safetensors_writer import write_tensors
+from support.kernels.devices import GPU_KINDS
+from support.models.head_runs import load_path
+from support.models.tiny_heads import TinyEagle, TinyNextN
+from support.models.tiny_models import tiny
+from support.run.release_run import repetitions
 
 MODEL = tiny("llama", n_layers=5)
 EAGLE = TinyEagle(MODEL)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.forward_runs import load
-from support.gguf_contents import GgufContents, Tensor
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.tiny_models import TinyModel, tiny
+from support.files.gguf_contents import GgufContents, Tensor
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.models.forward_runs import load
+from support.models.tiny_models import TinyModel, tiny
 
 MIXTRAL = tiny("llama", n_experts=4)
 

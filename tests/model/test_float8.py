@@ -13,10 +13,10 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.devices import GPU_KINDS
-from support.float8_checkpoint import SCHEMES, Float8Model, float8_tiny, write
-from support.forward_bounds import float16_products_bound, float32_bound
-from support.forward_runs import distance, load, logits, prompt, rms_distance
+from support.files.float8_checkpoint import SCHEMES, Float8Model, float8_tiny, write
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import distance, load, logits, prompt, rms_distance
+from support.oracles.forward_bounds import float16_products_bound, float32_bound
 
 FAMILIES = ["llama", "qwen2moe", "qwen3", "qwen3moe", "mixtral"]
 

@@ -11,11 +11,11 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.forward_bounds import float32_bound
-from support.forward_runs import distance, load, logits, prompt
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.tiny_families import CPU_OPS, FAMILIES
-from support.tiny_models import TinyModel, tiny
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.models.forward_runs import distance, load, logits, prompt
+from support.models.tiny_families import CPU_OPS, FAMILIES
+from support.models.tiny_models import TinyModel, tiny
+from support.oracles.forward_bounds import float32_bound
 
 MODELS: dict[str, TinyModel] = {
     "llama": tiny("llama"),

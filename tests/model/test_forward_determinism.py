@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support.forward_runs import Cache, load, prompt
-from support.tiny_models import FAMILIES, TinyModel, tiny
+from support.models.forward_runs import Cache, load, prompt
+from support.models.tiny_models import FAMILIES, TinyModel, tiny
 
 LONG = 530  # past two splits of 256 keys, and no multiple of a block
 KINDS = {

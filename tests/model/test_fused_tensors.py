@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.forward_runs import load, logits, prompt
-from support.fused_tensors import FUSED, fused
-from support.tiny_models import TinyModel, tiny
+from support.models.forward_runs import load, logits, prompt
+from support.models.fused_tensors import FUSED, fused
+from support.models.tiny_models import TinyModel, tiny
 
 _EXPERTS = {"n_experts": 6, "expert_ffn_size": 256}
 # Rows of 256, which K-quants need. Families with biases, experts, both, a gate in q, windows, and norms of q and k.

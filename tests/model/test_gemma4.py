@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.forward_runs import load, logits, prompt
-from support.gguf_contents import GgufContents, Tensor
-from support.tiny_gemma4 import TinyGemma4
-from support.tiny_models import tiny
+from support.files.gguf_contents import GgufContents, Tensor
+from support.models.forward_runs import load, logits, prompt
+from support.models.tiny_gemma4 import TinyGemma4
+from support.models.tiny_models import tiny
 
 TOKENS = prompt(40, 51)
 
@@ -87,8 +87,8 @@ def test_mod_7_keys_that_contradict_each_other(keys: dict[str, Any], message: st
 )
 def test_mod_5_a_trait_that_a_size_lacks(changes: dict[str, Any], tmp_path: Path) -> None:
     """Each against float64; and the whole model differs from it (HON-1)."""
-    from support.forward_bounds import float32_bound
-    from support.forward_runs import distance
+    from support.models.forward_runs import distance
+    from support.oracles.forward_bounds import float32_bound
 
     smaller = dataclasses.replace(model(), **changes)
     got = bits_of(smaller.contents(), tmp_path)

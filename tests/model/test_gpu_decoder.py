@@ -11,11 +11,11 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.devices import GPU_KINDS
-from support.forward_bounds import float16_products_bound, int8_activations_bound
-from support.forward_runs import Cache, load, logits, prompt, rms_distance
-from support.tiny_families import CPU_OPS, FAMILIES
-from support.tiny_models import TinyModel, tiny
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import Cache, load, logits, prompt, rms_distance
+from support.models.tiny_families import CPU_OPS, FAMILIES
+from support.models.tiny_models import TinyModel, tiny
+from support.oracles.forward_bounds import float16_products_bound, int8_activations_bound
 
 pytestmark = pytest.mark.parametrize("device", GPU_KINDS)
 

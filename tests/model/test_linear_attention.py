@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.bits import assert_same_bits
-from support.forward_bounds import float32_bound
-from support.forward_runs import Cache, distance, load, logits, prompt
-from support.gguf_contents import GgufContents, Tensor
-from support.tiny_models import TinyModel, tiny
+from support.files.gguf_contents import GgufContents, Tensor
+from support.kernels.bits import assert_same_bits
+from support.models.forward_runs import Cache, distance, load, logits, prompt
+from support.models.tiny_models import TinyModel, tiny
+from support.oracles.forward_bounds import float32_bound
 
 FAMILIES = ("qwen35", "qwen35moe", "qwen3next")
 TOKENS = prompt(70, 51)

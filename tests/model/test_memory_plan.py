@@ -16,9 +16,9 @@ from imp_service import _core
 from imp_service import _testing as core
 from imp_service.config import read_settings
 from imp_service.core.load import load_weights
-from support.forward_runs import load
-from support.patience import HANGS_AFTER
-from support.tiny_models import tiny
+from support.models.forward_runs import load
+from support.models.tiny_models import tiny
+from support.run.patience import HANGS_AFTER
 
 MIB = 1 << 20
 

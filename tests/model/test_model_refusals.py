@@ -11,10 +11,10 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support import gguf_writer
-from support.gguf_contents import GgufContents
-from support.tiny_families import TRAITS
-from support.tiny_models import FAMILIES, TinyModel, tiny
+from support.files import gguf_writer
+from support.files.gguf_contents import GgufContents
+from support.models.tiny_families import TRAITS
+from support.models.tiny_models import FAMILIES, TinyModel, tiny
 
 REQUIRED = (
     "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.forward_bounds import float32_bound
-from support.forward_runs import Cache, distance, load, logits, overrides, prompt
-from support.tiny_models import tiny
+from support.models.forward_runs import Cache, distance, load, logits, overrides, prompt
+from support.models.tiny_models import tiny
+from support.oracles.forward_bounds import float32_bound
 
 
 def facts(model: Any) -> dict[str, tuple[str, str, str]]:

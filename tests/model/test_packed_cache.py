@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.bits import assert_same_bits
-from support.forward_runs import Cache, prompt
-from support.tiny_models import tiny
+from support.kernels.bits import assert_same_bits
+from support.models.forward_runs import Cache, prompt
+from support.models.tiny_models import tiny
 
 PIECE = 1 << 18
 HEADER = 64

@@ -9,14 +9,14 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.forward_bounds import (
+from support.models.forward_runs import Cache, distance, load, logits, prompt, rms_distance
+from support.models.tiny_models import TinyModel, tiny
+from support.oracles.forward_bounds import (
     bfloat16_activations_bound,
     float16_cache_bound,
     float32_bound,
     int8_activations_bound,
 )
-from support.forward_runs import Cache, distance, load, logits, prompt, rms_distance
-from support.tiny_models import TinyModel, tiny
 
 # All that GGUF has.
 TYPES = [row["name"] for row in core.dtypes() if row["name"] != "f8_e4m3"]

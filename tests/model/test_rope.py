@@ -10,10 +10,10 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support import numpy_rope, tolerances
-from support.forward_bounds import float32_bound
-from support.forward_runs import Cache, distance, load, logits, prompt
-from support.tiny_models import tiny
+from support.models.forward_runs import Cache, distance, load, logits, prompt
+from support.models.tiny_models import tiny
+from support.oracles import numpy_rope, tolerances
+from support.oracles.forward_bounds import float32_bound
 
 POSITIONS = (0, 3, 4, 5, 8191)
 DIMS, THETA = 64, 10000.0

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from imp_service import _core
-from support.forward_runs import load, logits, prompt
-from support.gguf_contents import GgufContents, Tensor
-from support.tiny_models import FAMILIES, TinyModel, tiny
+from support.files.gguf_contents import GgufContents, Tensor
+from support.models.forward_runs import load, logits, prompt
+from support.models.tiny_models import FAMILIES, TinyModel, tiny
 
 
 def two_layers(family: str) -> TinyModel:

@@ -10,8 +10,8 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.tiny_models import tiny
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.models.tiny_models import tiny
 
 SOURCE = Path(__file__).parents[2] / "csrc" / "model" / "arch" / "unsupported.cpp"
 TABLE = SOURCE.read_text().partition("kFamilies = {")[2].partition("\n};")[0]

@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
 from mutants.mutations import Mutation, mutations_of, python_files  # noqa: E402
-from support.needed import EXTENSION, MUTANTS, absent, missing_of  # noqa: E402
+from support.run.needed import EXTENSION, MUTANTS, absent, missing_of  # noqa: E402
 
 # The least share of each room's mutants that the tests must detect. Ray's room is not here: its tests need Ray.
 FLOORS: dict[str, float] = tomllib.loads((HERE / "floors.toml").read_text())

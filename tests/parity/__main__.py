@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.needed import EXTENSION, PARITY, TESTING, absent, missing_of
+from support.run.needed import EXTENSION, PARITY, TESTING, absent, missing_of
 
 if TYPE_CHECKING:
-    from support.family_cases import Comparison, FamilyCase
+    from support.models.family_cases import Comparison, FamilyCase
 
 # What it needs -> how to install it.
 MODULES = {"gguf": TESTING, EXTENSION: TESTING, "transformers": PARITY, "llama_cpp": PARITY}
@@ -40,8 +40,8 @@ HEADS = (f"{'family':<26} {'GGUF':<14} {'gguf':>9} {'directory':>9} {'bound':>9}
 @cache
 def cases() -> dict[str, FamilyCase]:
     """Returns the families by name."""
-    from support.family_cases import CASES
-    from support.linear_attention_cases import LINEAR_CASES
+    from support.models.family_cases import CASES
+    from support.models.linear_attention_cases import LINEAR_CASES
 
     return CASES | LINEAR_CASES
 
@@ -49,7 +49,7 @@ def cases() -> dict[str, FamilyCase]:
 @cache
 def quantized(family: str) -> tuple[str, list[str]]:
     """Returns the columns of quantized files, and what is wrong. Cases of transformers share families of llama.cpp."""
-    from support.llama_cpp_cases import compare_errors
+    from support.models.llama_cpp_cases import compare_errors
 
     columns, faults = [], []
     for file_type in QUANTIZED:
@@ -103,8 +103,8 @@ def main() -> int:
     names = asked or list(cases())
     if unknown := [name for name in names if name not in cases()]:
         return refused(f"no family {unknown[0]}; there are {', '.join(cases())}")
-    from support import llama_cpp_peer
-    from support.family_cases import compare
+    from support.models.family_cases import compare
+    from support.oracles import llama_cpp_peer
 
     llama_cpp_peer.start()
     print(HEADS)

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.family_cases import SIZES, peer_logits
-from support.family_text import PROMPT, continued, text_case, text_peer
-from support.hf_weights import Weights, weights_of
-from support.hub_tokenizers import library_of
-from support.stored_results import LETTERS, NO_EFFECT, PATH, STORED, VOCABULARY, StoredCase, full_config
+from support.files.hf_weights import Weights, weights_of
+from support.models.family_cases import SIZES, peer_logits
+from support.models.family_text import PROMPT, continued, text_case, text_peer
+from support.oracles.stored_results import LETTERS, NO_EFFECT, PATH, STORED, VOCABULARY, StoredCase, full_config
+from support.text.hub_tokenizers import library_of
 
 DIGITS = 7  # of a logit
 Layout = dict[str, str | float | dict[str, str | float]]

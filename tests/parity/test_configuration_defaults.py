@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from imp_service import _core
-from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import LLAMA3, ROPE, SIZES, FamilyCase, bound, peer_logits, text_part
-from support.forward_runs import distance, load, logits, prompt
-from support.linear_attention_cases import LINEAR_CASES
+from support.models.family_cases import CASES as OTHER_CASES
+from support.models.family_cases import LLAMA3, ROPE, SIZES, FamilyCase, bound, peer_logits, text_part
+from support.models.forward_runs import distance, load, logits, prompt
+from support.models.linear_attention_cases import LINEAR_CASES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

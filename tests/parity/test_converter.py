@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import NO_WINDOWS, SIZES, WIDE, FamilyCase, TurnOff, bound, peer_logits
-from support.forward_runs import distance, load, logits, prompt
-from support.linear_attention_cases import LINEAR_CASES
-from support.llama_cpp_converter import convert
+from support.files.llama_cpp_converter import convert
+from support.models.family_cases import CASES as OTHER_CASES
+from support.models.family_cases import NO_WINDOWS, SIZES, WIDE, FamilyCase, TurnOff, bound, peer_logits
+from support.models.forward_runs import distance, load, logits, prompt
+from support.models.linear_attention_cases import LINEAR_CASES
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 from safetensors.torch import load_file, save_file

@@ -11,9 +11,9 @@ from imp_service.generation.text_side import TextSide
 from imp_service.text import ChatMessage, ChatPrompt
 from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined
 from imp_service.text.channels.tools import read_tools
-from support.dialect_texts import Said, message_of
-from support.family_templates import FAMILIES
-from support.tool_templates import ROWS
+from support.text.dialect_texts import Said, message_of
+from support.text.family_templates import FAMILIES
+from support.text.tool_templates import ROWS
 
 chat_templates = pytest.importorskip("transformers.utils.chat_template_utils", reason="transformers is not installed")
 

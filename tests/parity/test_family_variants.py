@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.family_cases import CASES, SIZES, bound, peer_logits, text_part
-from support.family_variants import CONTEXTS, VARIANTS, WRAPPED, case_of_context
-from support.forward_runs import distance, load, logits, prompt
+from support.models.family_cases import CASES, SIZES, bound, peer_logits, text_part
+from support.models.family_variants import CONTEXTS, VARIANTS, WRAPPED, case_of_context
+from support.models.forward_runs import distance, load, logits, prompt
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

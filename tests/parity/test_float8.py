@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.devices import GPU_KINDS
-from support.float8_checkpoint import CONVERTED, SCHEMES, Scheme, contents, quantize, write
-from support.forward_bounds import float16_products_bound, float32_bound
-from support.forward_runs import distance, load, logits, prompt, rms_distance
-from support.hf_weights import fill
-from support.tiny_models import TinyModel
+from support.files.float8_checkpoint import CONVERTED, SCHEMES, Scheme, contents, quantize, write
+from support.files.hf_weights import fill
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import distance, load, logits, prompt, rms_distance
+from support.models.tiny_models import TinyModel
+from support.oracles.forward_bounds import float16_products_bound, float32_bound
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

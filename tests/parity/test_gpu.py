@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.devices import GPU_KINDS
-from support.forward_bounds import bfloat16_activations_bound, float16_products_bound
-from support.forward_runs import load, logits, prompt, rms_distance
-from support.gguf_contents import Tensor
-from support.hf_export import export
-from support.hf_weights import fill, weights_of
-from support.tiny_models import TinyModel
+from support.files.gguf_contents import Tensor
+from support.files.hf_export import export
+from support.files.hf_weights import fill, weights_of
+from support.kernels.devices import GPU_KINDS
+from support.models.forward_runs import load, logits, prompt, rms_distance
+from support.models.tiny_models import TinyModel
+from support.oracles.forward_bounds import bfloat16_activations_bound, float16_products_bound
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

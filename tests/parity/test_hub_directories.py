@@ -13,10 +13,10 @@ from tokenizers import AddedToken, Tokenizer
 
 import imp_service
 from imp_service import ChatMessage, ChatPrompt, LanguageModel
-from support.chat_templates import CHATML, GEMMA, LLAMA3, MISTRAL, PHI3, TOOLS
-from support.hf_weights import fill
-from support.hub_tokenizers import KINDS, random_texts
-from support.linear_attention_cases import LINEAR_CASES
+from support.files.hf_weights import fill
+from support.models.linear_attention_cases import LINEAR_CASES
+from support.text.chat_templates import CHATML, GEMMA, LLAMA3, MISTRAL, PHI3, TOOLS
+from support.text.hub_tokenizers import KINDS, random_texts
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.forward_runs import Cache, load, logits, prompt, rms_distance
+from support.models.forward_runs import Cache, load, logits, prompt, rms_distance
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from support.llama_cpp_cases import FAMILIES, TYPES, bound, compare_errors, distance, source, written
+from support.models.llama_cpp_cases import FAMILIES, TYPES, bound, compare_errors, distance, source, written
 
 # Cases of a plain run; --all runs all of them.
 QUICK = (
@@ -22,7 +22,7 @@ QUICK = (
 
 @pytest.fixture(scope="module", autouse=True)
 def _started() -> None:
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     llama_cpp_peer.start()
 
@@ -31,7 +31,7 @@ def _started() -> None:
 @pytest.mark.parametrize("file_type", TYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_equal_those_of_llama_cpp(family: str, file_type: str, tmp_path: Path) -> None:
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     model = source(family)
     path = written(model, file_type, tmp_path)
@@ -47,7 +47,7 @@ def test_logits_equal_those_of_llama_cpp(family: str, file_type: str, tmp_path: 
 @pytest.mark.parametrize("file_type", ["f32", "q8_0"])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen35moe"])
 def test_mod_5_llama_cpp_reads_fused_tensors_in_the_same_order(family: str, file_type: str, tmp_path: Path) -> None:
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     model = source(family)
     path = written(model, file_type, tmp_path, fuses=True)
@@ -75,7 +75,7 @@ def test_mod_30_hon_1_errors_of_quantized_models_are_hardly_above_those_of_llama
 @pytest.mark.few(2)
 @pytest.mark.parametrize("file_type", TYPES)
 def test_hon_1_other_weights_are_seen(file_type: str, tmp_path: Path) -> None:
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     model = source("qwen2")
     tokens = prompt(60, model.vocab_size)
@@ -89,7 +89,7 @@ def test_hon_1_other_weights_are_seen(file_type: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file_type", TYPES)
 @pytest.mark.parametrize("change", ["used", "order"])
 def test_mod_17_hon_1_another_routing_is_seen(change: str, file_type: str, tmp_path: Path) -> None:
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     model = source("qwen3moe")
     tokens = prompt(60, model.vocab_size)
@@ -106,7 +106,7 @@ def test_mod_17_hon_1_another_routing_is_seen(change: str, file_type: str, tmp_p
 @pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gen_21_hon_1_a_position_off_by_one_is_seen(family: str, tmp_path: Path) -> None:
-    from support import llama_cpp_peer
+    from support.oracles import llama_cpp_peer
 
     model = source(family)
     path = written(model, "f16", tmp_path)

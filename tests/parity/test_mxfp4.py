@@ -14,11 +14,11 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.family_cases import CASES, peer_logits
-from support.forward_bounds import float32_bound, int8_activations_bound
-from support.forward_runs import distance, load, logits, prompt, rms_distance
-from support.mxfp4_checkpoint import Parts, in_gguf, random_parts, values_of, write
-from support.tiny_models import TinyModel
+from support.files.mxfp4_checkpoint import Parts, in_gguf, random_parts, values_of, write
+from support.models.family_cases import CASES, peer_logits
+from support.models.forward_runs import distance, load, logits, prompt, rms_distance
+from support.models.tiny_models import TinyModel
+from support.oracles.forward_bounds import float32_bound, int8_activations_bound
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")

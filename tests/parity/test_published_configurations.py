@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import SIZES, bound, peer_logits
-from support.forward_runs import distance, load, logits, prompt
-from support.linear_attention_cases import LINEAR_CASES
+from support.models.family_cases import CASES as OTHER_CASES
+from support.models.family_cases import SIZES, bound, peer_logits
+from support.models.forward_runs import distance, load, logits, prompt
+from support.models.linear_attention_cases import LINEAR_CASES
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 

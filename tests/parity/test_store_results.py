@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.family_cases import peer_logits
-from support.forward_runs import load, logits
-from support.hf_directory import saved_tensors, write_saved
-from support.hf_weights import weights_of
-from support.stored_results import FAMILIES, STORED, bound, entry, error, lacking, table, weights
+from support.files.hf_directory import saved_tensors, write_saved
+from support.files.hf_weights import weights_of
+from support.models.family_cases import peer_logits
+from support.models.forward_runs import load, logits
+from support.oracles.stored_results import FAMILIES, STORED, bound, entry, error, lacking, table, weights
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 from safetensors.numpy import load_file

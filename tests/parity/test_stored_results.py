@@ -9,13 +9,12 @@ import pytest
 
 import imp_service
 from imp_service import _testing as core
-from support.family_text import EOS, OPTIONS, SETTINGS
-from support.forward_runs import Cache, Logits, load, logits
-from support.hf_directory import write_saved
-from support.hf_export import export
-from support.hub_directory import words_of
-from support.hub_tokenizers import files_of, library_of
-from support.stored_results import (
+from support.files.hf_directory import write_saved
+from support.files.hf_export import export
+from support.files.hub_directory import words_of
+from support.models.family_text import EOS, OPTIONS, SETTINGS
+from support.models.forward_runs import Cache, Logits, load, logits
+from support.oracles.stored_results import (
     FAMILIES,
     STORED,
     bound,
@@ -28,6 +27,7 @@ from support.stored_results import (
     text_weights,
     weights,
 )
+from support.text.hub_tokenizers import files_of, library_of
 
 # transformers has no MiMo, and saves the text part of this Gemma 4 only within the whole model.
 NOT_SAVED = {"mimo", "gemma4_unified_text"}

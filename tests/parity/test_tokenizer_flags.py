@@ -11,8 +11,8 @@ from tokenizers import Tokenizer as Library
 from tokenizers import processors
 
 from imp_service.text import Tokenizer
-from support.hub_tokenizers import library_of, random_texts
-from support.vocabulary_files import files_of_pairs
+from support.text.hub_tokenizers import library_of, random_texts
+from support.text.vocabulary_files import files_of_pairs
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

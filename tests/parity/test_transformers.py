@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import imp_service
-from support.family_cases import CASES as OTHER_CASES
-from support.family_cases import LLAMA3, FamilyCase, bound, compare, peer_logits, text_part
-from support.family_text import EOS, OPTIONS, PROMPT, SETTINGS, continued, text_case, text_peer
-from support.family_variants import YARNS, case_of_scaling, case_of_yarn
-from support.forward_runs import Cache, distance, load, logits, prompt
-from support.hub_directory import words_of
-from support.hub_tokenizers import files_of, library_of
-from support.linear_attention_cases import LINEAR_CASES
+from support.files.hub_directory import words_of
+from support.models.family_cases import CASES as OTHER_CASES
+from support.models.family_cases import LLAMA3, FamilyCase, bound, compare, peer_logits, text_part
+from support.models.family_text import EOS, OPTIONS, PROMPT, SETTINGS, continued, text_case, text_peer
+from support.models.family_variants import YARNS, case_of_scaling, case_of_yarn
+from support.models.forward_runs import Cache, distance, load, logits, prompt
+from support.models.linear_attention_cases import LINEAR_CASES
+from support.text.hub_tokenizers import files_of, library_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

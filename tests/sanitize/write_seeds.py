@@ -10,7 +10,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support import gguf_writer, safetensors_writer
+from support.files import gguf_writer, safetensors_writer
 
 
 def main(directory: Path) -> None:

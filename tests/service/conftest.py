@@ -6,8 +6,8 @@ import pytest
 
 import imp_service
 from imp_service import LanguageModel
-from support.always_on import always_on
-from support.served import Served, serve
+from support.run.always_on import always_on
+from support.servers.served import Served, serve
 
 __all__ = ["always_on"]
 

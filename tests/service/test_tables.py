@@ -20,7 +20,7 @@ from imp_service.core import InvalidArgument
 from imp_service.generation.limits import BOUNDS
 from imp_service.pb import types_pb2
 from imp_service.tables import DRY_FIELDS, ENGINE_FIELDS, SAMPLER_FIELDS
-from support.script_engine import ScriptEngine
+from support.engine.script_engine import ScriptEngine
 
 
 def names_of(options: type) -> set[str]:

@@ -17,11 +17,11 @@ import grpc
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.checked_channel import checked
-from support.command_line import clean_environment
-from support.cutting_proxy import CuttingProxy
-from support.server_process import ServerProcess
-from support.wire import ask
+from support.calls.checked_channel import checked
+from support.calls.wire import ask
+from support.machine.command_line import clean_environment
+from support.servers.cutting_proxy import CuttingProxy
+from support.servers.server_process import ServerProcess
 
 TESTS = Path(__file__).resolve().parents[1]
 GENERATE = "/imp.v1.InferenceService/Generate"

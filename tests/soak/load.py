@@ -14,9 +14,9 @@ import grpc
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.endings import Connect, Ending, Endings, status_of
-from support.known_outputs import Known
-from support.patience import HANGS_AFTER
+from support.calls.endings import Connect, Ending, Endings, status_of
+from support.calls.known_outputs import Known
+from support.run.patience import HANGS_AFTER
 
 WHOLE = "OK FINISH_REASON_MAX_TOKENS"
 SLOW = "RESOURCE_EXHAUSTED SLOW_CLIENT"

@@ -17,16 +17,16 @@ from imp_service.pb.model_pb2_grpc import ModelServiceStub
 from soak.faults import Faults
 from soak.load import Load, Route
 from soak.watch import Watch
-from support.checked_channel import checked
-from support.cutting_proxy import CuttingProxy, cutting_proxy
-from support.endings import Connect
-from support.findings import FINDINGS
-from support.known_outputs import known_outputs
-from support.patience import HANGS_AFTER
-from support.served_models import built_in
-from support.server_checks import CanaryLoop
-from support.server_process import ServerProcess, server_process
-from support.status_checker import leaks_in
+from support.calls.checked_channel import checked
+from support.calls.endings import Connect
+from support.calls.known_outputs import known_outputs
+from support.calls.status_checker import leaks_in
+from support.run.findings import FINDINGS
+from support.run.patience import HANGS_AFTER
+from support.servers.cutting_proxy import CuttingProxy, cutting_proxy
+from support.servers.served_models import built_in
+from support.servers.server_checks import CanaryLoop
+from support.servers.server_process import ServerProcess, server_process
 
 SETTINGS = (
     "slow_client.bytes=1KiB",

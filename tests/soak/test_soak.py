@@ -7,7 +7,7 @@ import pytest
 
 from soak.soak import Plan, run_soak
 from soak.watch import Growth
-from support.release_run import repetitions
+from support.run.release_run import repetitions
 
 SECONDS = repetitions(480, 18)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.wire import ask
+from support.calls.wire import ask
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import statistics
 import threading
 from dataclasses import asdict, dataclass
 
-from support.process_numbers import ProcessNumbers
+from support.machine.process_numbers import ProcessNumbers
 
 MIB = 1024**2
 # The growth that faults.md, G4, allows.

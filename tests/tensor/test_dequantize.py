@@ -9,8 +9,8 @@ import pytest
 from gguf import quants
 
 from imp_service import _testing as core
-from support.block_scales import FLOAT16_SCALES, QUANTIZED_TYPES, set_float16, set_scales
-from support.weights import block_of, decode
+from support.kernels.block_scales import FLOAT16_SCALES, QUANTIZED_TYPES, set_float16, set_scales
+from support.kernels.weights import block_of, decode
 
 NAMES = [row["name"] for row in core.dtypes()]
 

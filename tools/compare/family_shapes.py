@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from support.family_cases import FamilyCase
+    from support.models.family_cases import FamilyCase
 
 VOCABULARY = 32000
 SIZES: dict[str, Any] = {
@@ -79,8 +79,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 def family(name: str) -> FamilyCase:
     """Returns a family's case at the sizes of this page. Needs gguf."""
-    from support.family_cases import CASES
-    from support.linear_attention_cases import LINEAR_CASES
+    from support.models.family_cases import CASES
+    from support.models.linear_attention_cases import LINEAR_CASES
 
     case_name, traits, keys = FAMILIES[name]
     case = {**CASES, **LINEAR_CASES}[case_name]

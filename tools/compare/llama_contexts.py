@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from compare.caches import room_of
 from compare.refused import RefusedError
-from support import llama_cpp_peer
+from support.oracles import llama_cpp_peer
 
 FLASH_ATTENTION = 1
 # A token, its position, its sequence, and whether its logits are wanted.

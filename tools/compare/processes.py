@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from support.process_numbers import TICKS, stat_fields
+from support.machine.process_numbers import TICKS, stat_fields
 
 SETTLES_WITHIN = 2.0
 

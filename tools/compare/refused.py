@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.needed import PEERS
+from support.run.needed import PEERS
 
 
 class RefusedError(Exception):

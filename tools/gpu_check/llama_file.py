@@ -22,7 +22,7 @@ def write_random(path: Path, shape: Any, mix: str) -> int:
 
     from imp_service.core.synthetic import MIXES, metadata, tensors
 
-    tests_support("tiny_vocabularies")  # adds its folder to the path
+    tests_support("text.tiny_vocabularies")  # adds its folder to the path
     maker = import_module("make_model")
     writer = gguf.GGUFWriter(path, shape.architecture)
     for key, value in (metadata(shape, mix) | maker.vocabulary(shape)).items():
@@ -42,9 +42,9 @@ def write_random(path: Path, shape: Any, mix: str) -> int:
 
 def random_rows(dtype: str, n: int, k: int) -> NDArray[np.uint8]:
     """Returns rows [n, bytes of a row]."""
-    elements, n_bytes = tests_support("weights").block_of(dtype)
+    elements, n_bytes = tests_support("kernels.weights").block_of(dtype)
     rng = np.random.default_rng(0)
     blocks = rng.integers(0, 256, (ROWS * k // elements, n_bytes), dtype=np.uint8)
-    tests_support("block_scales").set_scales(dtype, blocks, rng, SCALES, signs=True)
+    tests_support("kernels.block_scales").set_scales(dtype, blocks, rng, SCALES, signs=True)
     some = blocks.reshape(ROWS, -1)
     return np.tile(some, (-(-n // ROWS), 1))[:n]

@@ -28,7 +28,7 @@ class Asked:
 
     @property
     def device(self) -> Any:
-        devices = tests_support("devices")
+        devices = tests_support("kernels.devices")
         return devices.GPUS[devices.GPU_KINDS.index(self.kind)]
 
     def normal(self, *shape: int) -> Array:
@@ -58,8 +58,8 @@ def worst(parts: list[tuple[str, float]]) -> Errors:
 
 def norm(asked: Asked) -> Errors:
     """Checks norms, and the activation rows that they write for the next product."""
-    oracle, tolerances = tests_support("op_oracles").rms_norm_oracle, tests_support("tolerances")
-    weights, device, parts = tests_support("weights"), asked.device, []
+    oracle, tolerances = tests_support("oracles.op_oracles").rms_norm_oracle, tests_support("oracles.tolerances")
+    weights, device, parts = tests_support("kernels.weights"), asked.device, []
     for width in asked.sizes((80, 288), (8, 257, 2048, 4096, 14336)):
         x, y, weight = asked.normal(3, width), asked.normal(4, width)[1:], asked.normal(1, width)[0]
         for name, total, out in (
@@ -79,7 +79,7 @@ def norm(asked: Asked) -> Errors:
 
 
 def rope(asked: Asked) -> Errors:
-    oracle, tolerances, parts = tests_support("op_oracles").rope_oracle, tests_support("tolerances"), []
+    oracle, tolerances, parts = tests_support("oracles.op_oracles").rope_oracle, tests_support("oracles.tolerances"), []
     positions = np.array([0, 7, 8191, 2**20], np.int32)
     for head_dim in asked.sizes((64,), HEAD_DIMS):
         frequencies = 10000.0 ** (-np.arange(head_dim // 2) * 2 / head_dim)
@@ -122,7 +122,7 @@ def rotated_on_the_way(asked: Asked, dtype: str) -> float:
 
 def attention_error(asked: Asked, dtype: str, head_dim: int, shapes: list[tuple[int, int]]) -> float:
     """Returns the attention error of sequences of (tokens, query rows)."""
-    cases, oracle = tests_support("attention_cases"), tests_support("attention_oracle")
+    cases, oracle = tests_support("kernels.attention_cases"), tests_support("oracles.attention_oracle")
     heads = oracle.Heads(n_heads=4, n_kv_heads=2, head_dim=head_dim, scale=head_dim**-0.5)
     sequences, n_blocks = cases.make_sequences(np.random.default_rng(head_dim), heads, shapes)
     cache = cases.make_cache(asked.device, heads, dtype, n_blocks, sequences)
@@ -144,7 +144,7 @@ def attention_prefill(asked: Asked) -> Errors:
 
 def embedding(asked: Asked) -> Errors:
     """Checks embedding rows from the file's layout and from tiles."""
-    weights, parts = tests_support("weights"), []
+    weights, parts = tests_support("kernels.weights"), []
     tokens = np.array([36, 0, 17, 15, 16, 17], np.int32)
     for dtype in TABLE_TYPES:
         table = weights.random_weight(dtype, 37, asked.sizes((512,), (4096,))[0])
@@ -155,7 +155,7 @@ def embedding(asked: Asked) -> Errors:
 
 
 def elementwise(asked: Asked) -> Errors:
-    oracles, tolerances = tests_support("op_oracles"), tests_support("tolerances")
+    oracles, tolerances = tests_support("oracles.op_oracles"), tests_support("oracles.tolerances")
     device, parts = asked.device, []
     for width in asked.sizes((70,), (5, 4096, 14336)):
         x, y, gates = asked.normal(4, width), asked.normal(5, width)[1:], asked.normal(4, 1)
@@ -180,8 +180,8 @@ def experts(asked: Asked) -> Errors:
     """Checks the chosen experts, their weights, and the sum of their outputs."""
     from imp_service import _testing as core
 
-    tolerances, weights = tests_support("tolerances"), tests_support("weights")
-    expected_weights, parts = tests_support("numpy_transformer").expert_weights, []
+    tolerances, weights = tests_support("oracles.tolerances"), tests_support("kernels.weights")
+    expected_weights, parts = tests_support("oracles.numpy_transformer").expert_weights, []
     for n_experts, n_used in ((4, 2),) if asked.is_small else ((4, 2), (128, 8), (257, 33)):
         scores = 3 * asked.normal(19, n_experts)
         chosen, found, _, _ = core.route_experts(asked.device, scores, n_used)
@@ -206,7 +206,7 @@ def sampling_kernels(asked: Asked) -> Errors:
     from imp_service import _testing as core
 
     oracle, tolerances, requests_of = (
-        tests_support(name) for name in ("sampling_oracle", "tolerances", "sampler_requests")
+        tests_support(name) for name in ("oracles.sampling_oracle", "oracles.tolerances", "kernels.sampler_requests")
     )
     rng, n = np.random.default_rng(asked.seed), asked.sizes((6,), (40,))[0]
     rows = requests_of.normal_rows(3, n, vocab=asked.sizes((300,), (20000,))[0])
@@ -237,9 +237,9 @@ def activation_rows(asked: Asked) -> Errors:
     """Checks activation rows in every format; the bound is half a step of the format."""
     from imp_service import _testing as core
 
-    prepared, parts = tests_support("prepared_rows"), []
+    prepared, parts = tests_support("kernels.prepared_rows"), []
     for k in asked.sizes((288,), (32, 4096, 14336 + 32)):
-        x = tests_support("weights").random_rows(5, k)
+        x = tests_support("kernels.weights").random_rows(5, k)
         wide = np.pad(x.astype(np.float64), ((0, 0), (0, prepared.padded(k) - k)))
         rows = {name: core.cuda_prepare_rows(asked.kind, x, name).reshape(5, -1) for name in prepared.FORMATS}
         codes, scales, sums = prepared.int8_parts(rows["q8_rows"], k)

@@ -55,7 +55,7 @@ def error_of(kind: str, kernel: ListedKernel, n: int, k: int, m: int) -> float:
     """Returns the error for new random inputs. Runs twice and compares bits. Unwritten outputs are NaN and fail."""
     from imp_service import _testing as core
 
-    weights = tests_support("weights")
+    weights = tests_support("kernels.weights")
     k = depth_of(kernel.tested_weight, k)
     seed = int.from_bytes(os.urandom(4))
     weight, x = weights.random_weight(kernel.tested_weight, n, k, seed), weights.random_rows(m, k, seed)

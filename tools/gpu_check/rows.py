@@ -87,7 +87,7 @@ def runnable_kernels(kind: str) -> list[ListedKernel]:
 
 def cublaslt_places(kind: str) -> list[str]:
     """Returns the places of the library that some rows call; the first that exists counts."""
-    found: list[str] = tests_support("cublaslt").places(kind)
+    found: list[str] = tests_support("kernels.cublaslt").places(kind)
     return found
 
 
@@ -104,5 +104,5 @@ def tests_support(name: str) -> ModuleType:
 
 def depth_of(weight: str, k: int) -> int:
     """Returns the largest multiple of the block size that is at most k."""
-    elements, _ = tests_support("weights").block_of(weight)
+    elements, _ = tests_support("kernels.weights").block_of(weight)
     return int(k - k % elements)

@@ -29,7 +29,7 @@ def multiply(kind: str, kernel: ListedKernel) -> None:
     """Multiplies several numbers of rows; with tile kernels also a gated pair, and rows of experts."""
     from imp_service import _testing as core
 
-    weights = tests_support("weights")
+    weights = tests_support("kernels.weights")
     k = depth_of(kernel.tested_weight, K)
     weight = weights.random_weight(kernel.tested_weight, N, k)
     for m in ROWS:
@@ -41,7 +41,7 @@ def multiply(kind: str, kernel: ListedKernel) -> None:
 
 
 def multiply_fused(kind: str, kernel: ListedKernel, k: int) -> None:
-    gemm, weights = tests_support("gpu_gemm"), tests_support("weights")
+    gemm, weights = tests_support("kernels.gpu_gemm"), tests_support("kernels.weights")
     is_for_many = kernel.reduction == "float_steps"
     make = gemm.many_row_input if is_for_many else gemm.input_for
     x = make(kernel.weight, weights.random_rows(3, k))

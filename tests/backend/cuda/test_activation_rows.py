@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support.bits import assert_same_bits
-from support.devices import GPU_KINDS, GPUS
-from support.prepared_rows import BLOCK, FORMATS, float16_parts, int8_parts, padded
-from support.tolerances import rounding_of_sum
-from support.weights import random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import GPU_KINDS, GPUS
+from support.kernels.prepared_rows import BLOCK, FORMATS, float16_parts, int8_parts, padded
+from support.kernels.weights import random_rows, random_weight
+from support.oracles.tolerances import rounding_of_sum
 
 Array = np.ndarray
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support.attention_cases import Asked, Held, attend, attend_all, make_cache, make_sequences, worst
-from support.attention_oracle import Heads, blocks_of, stored
-from support.bits import assert_same_bits
-from support.devices import GPU_KINDS, GPUS, emulated_only
+from support.kernels.attention_cases import Asked, Held, attend, attend_all, make_cache, make_sequences, worst
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import GPU_KINDS, GPUS, emulated_only
+from support.oracles.attention_oracle import Heads, blocks_of, stored
 
 Array = np.ndarray
 

@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from imp_service import _core
 from imp_service import _testing as core
 from imp_service.core.cublaslt import search_places
-from support import tolerances
-from support.bits import assert_same_bits
-from support.cublaslt import EMULATED, places
-from support.devices import GPU_KINDS, emulated_only
-from support.forward_bounds import int8_activations_bound
-from support.forward_runs import Cache, load, logits, prompt, rms_distance
-from support.gpu_gemm import (
+from support.kernels.bits import assert_same_bits
+from support.kernels.cublaslt import EMULATED, places
+from support.kernels.devices import GPU_KINDS, emulated_only
+from support.kernels.gpu_gemm import (
     TILE_TYPES,
     Input,
     bias_of,
@@ -32,9 +29,12 @@ from support.gpu_gemm import (
     many_row_input,
     run,
 )
-from support.gpu_gemm import many_row_product as exactly
-from support.tiny_models import tiny
-from support.weights import random_rows, random_weight
+from support.kernels.gpu_gemm import many_row_product as exactly
+from support.kernels.weights import random_rows, random_weight
+from support.models.forward_runs import Cache, load, logits, prompt, rms_distance
+from support.models.tiny_models import tiny
+from support.oracles import tolerances
+from support.oracles.forward_bounds import int8_activations_bound
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]

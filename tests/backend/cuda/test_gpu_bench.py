@@ -8,8 +8,8 @@ import pytest
 from gpu_check.row_errors import worst_row
 from gpu_check.rows import ListedKernel, cublaslt_places, runnable_kernels
 from imp_service import _testing as core
-from support.devices import GPU_KINDS
-from support.weights import random_rows, random_weight
+from support.kernels.devices import GPU_KINDS
+from support.kernels.weights import random_rows, random_weight
 
 N, K = 40, 256
 KERNELS = runnable_kernels(GPU_KINDS[0])

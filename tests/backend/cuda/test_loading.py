@@ -10,9 +10,9 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.bits import assert_same_bits
-from support.devices import GPU_KINDS
-from support.weights import random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import GPU_KINDS
+from support.kernels.weights import random_weight
 
 each_kind = pytest.mark.parametrize("kind", GPU_KINDS)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from imp_service import _core
-from support import machine_code
-from support.machine_code import Compiled, Kernel, ToolMissing
-from support.products_under_way import overwritten
+from support.kernels import machine_code
+from support.kernels.machine_code import Compiled, Kernel, ToolMissing
+from support.kernels.products_under_way import overwritten
 
 # The architecture of the build, and the oldest one of the portable kernels.
 ARCHITECTURES = ("90a", "80")

@@ -14,10 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import GPU_KINDS, GPUS, emulated_only
-from support.gpu_gemm import (
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import GPU_KINDS, GPUS, emulated_only
+from support.kernels.gpu_gemm import (
     TILE_TYPES,
     Input,
     bias_of,
@@ -26,9 +25,10 @@ from support.gpu_gemm import (
     k_of,
     many_row_input,
 )
-from support.gpu_gemm import many_row_product as product
-from support.gpu_gemm import run as run_kernel
-from support.weights import Weight, decode, random_rows, random_weight
+from support.kernels.gpu_gemm import many_row_product as product
+from support.kernels.gpu_gemm import run as run_kernel
+from support.kernels.weights import Weight, decode, random_rows, random_weight
+from support.oracles import tolerances
 
 Floats = NDArray[np.float32]
 Float64s = NDArray[np.float64]

@@ -9,10 +9,10 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support import tolerances
-from support.devices import GPU_KINDS
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES
-from support.weights import block_of, random_rows, random_weight
+from support.kernels.devices import GPU_KINDS
+from support.kernels.gpu_gemm import INTEGER_TYPES, TILE_TYPES
+from support.kernels.weights import block_of, random_rows, random_weight
+from support.oracles import tolerances
 
 GPUS = ("h200", "a100")
 LIST = _core.kernels(GPU_KINDS[0])

@@ -7,10 +7,10 @@ import pytest
 
 from backend.gemm_families import k_of
 from imp_service import _testing as core
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import GPU_KINDS, GPUS
-from support.weights import WEIGHT_TYPES, Weight, random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import GPU_KINDS, GPUS
+from support.kernels.weights import WEIGHT_TYPES, Weight, random_rows, random_weight
+from support.oracles import tolerances
 
 Array = np.ndarray
 REFERENCE = [("w", "reference")]

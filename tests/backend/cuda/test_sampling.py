@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from imp_service import _testing as core
-from support import sampling_oracle as oracle
-from support.devices import BEST, GPU_KINDS, GPUS, ISAS, emulated_only
-from support.quick_run import Repeats
-from support.sampler_requests import VOCAB, Array, Fields, normal_rows, random_fields
+from support.kernels.devices import BEST, GPU_KINDS, GPUS, ISAS, emulated_only
+from support.kernels.sampler_requests import VOCAB, Array, Fields, normal_rows, random_fields
+from support.oracles import sampling_oracle as oracle
+from support.run.quick_run import Repeats
 
 each_gpu = pytest.mark.parametrize("gpu", GPUS, ids=lambda device: device.name.replace(" ", "_"))
 MOST = np.finfo(np.float32).max

@@ -10,9 +10,9 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.devices import GPU_KINDS, emulated_only
-from support.forward_runs import BLOCK, load, prompt
-from support.tiny_models import tiny
+from support.kernels.devices import GPU_KINDS, emulated_only
+from support.models.forward_runs import BLOCK, load, prompt
+from support.models.tiny_models import tiny
 
 EMULATED = "cuda_emulated"
 

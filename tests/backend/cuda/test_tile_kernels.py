@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support import tolerances
-from support.bits import assert_same_bits
-from support.devices import GPU_KINDS, GPUS
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bias_of, input_for, is_within, product, run
-from support.weights import block_of, random_rows, random_weight
+from support.kernels.bits import assert_same_bits
+from support.kernels.devices import GPU_KINDS, GPUS
+from support.kernels.gpu_gemm import INTEGER_TYPES, TILE_TYPES, Input, bias_of, input_for, is_within, product, run
+from support.kernels.weights import block_of, random_rows, random_weight
+from support.oracles import tolerances
 
 Floats = NDArray[np.float32]
 

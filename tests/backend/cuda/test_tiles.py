@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from imp_service import _testing as core
-from support.gpu_gemm import TILE_TYPES
-from support.weights import block_of, random_weight
+from support.kernels.gpu_gemm import TILE_TYPES
+from support.kernels.weights import block_of, random_weight
 
 Bytes = NDArray[np.uint8]
 

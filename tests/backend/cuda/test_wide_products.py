@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.devices import GPU_KINDS
-from support.gpu_gemm import INTEGER_TYPES, TILE_TYPES, input_for, is_within, many_row_input, run
-from support.gpu_gemm import many_row_product as product_of_many
-from support.gpu_gemm import product as product_of_few
-from support.weights import random_rows, random_weight
+from support.kernels.devices import GPU_KINDS
+from support.kernels.gpu_gemm import INTEGER_TYPES, TILE_TYPES, input_for, is_within, many_row_input, run
+from support.kernels.gpu_gemm import many_row_product as product_of_many
+from support.kernels.gpu_gemm import product as product_of_few
+from support.kernels.weights import random_rows, random_weight
 
 Floats = NDArray[np.float32]
 K = 16384

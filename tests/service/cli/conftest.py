@@ -13,8 +13,8 @@ import pytest
 
 from imp_service.cli.serve.signals import HARMLESS, STOPS
 from imp_service.cli.shell import main
-from support.command_line import clean_environment
-from support.patience import HANGS_AFTER
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 

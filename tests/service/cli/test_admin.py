@@ -11,15 +11,15 @@ import pytest
 
 from imp_service.pb.inference_pb2 import GenerateRequest, PrefillRequest
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.admin_calls import LISTENS
-from support.certificates import Authority
-from support.patience import HANGS_AFTER
-from support.served import ask, serve
-from support.served_models import ENDLESS as ENDLESS_SCRIPT
-from support.served_models import scripted
-from support.server_process import server_process
-from support.session_calls import SessionCalls
-from support.terminal_session import CTRL_C, terminal_session
+from support.calls.admin_calls import LISTENS
+from support.calls.session_calls import SessionCalls
+from support.machine.terminal_session import CTRL_C, terminal_session
+from support.run.patience import HANGS_AFTER
+from support.servers.certificates import Authority
+from support.servers.served import ask, serve
+from support.servers.served_models import ENDLESS as ENDLESS_SCRIPT
+from support.servers.served_models import scripted
+from support.servers.server_process import server_process
 
 # No token ends a text, so it does not finish before it is ended.
 ENDLESS = (

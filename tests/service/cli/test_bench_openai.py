@@ -11,11 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from support.certificates import Authority
-from support.command_line import error_lines
-from support.http_served import DEMO_MODEL, serve_http
-from support.scraped import scrape
-from support.scripted_openai import CHAT, COMPLETIONS, ScriptedOpenAi, scripted_openai
+from support.machine.command_line import error_lines
+from support.servers.certificates import Authority
+from support.servers.http_served import DEMO_MODEL, serve_http
+from support.servers.scraped import scrape
+from support.servers.scripted_openai import CHAT, COMPLETIONS, ScriptedOpenAi, scripted_openai
 
 SMALL = ("--prompt-tokens", "40", "--tokens", "6", "--requests", "2", "--reps", "3", "--streams", "1,3")
 N_WARM_UP, N_MEASURED = 4, 24

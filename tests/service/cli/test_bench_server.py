@@ -14,8 +14,8 @@ from google.rpc.error_details_pb2 import ErrorInfo
 
 from imp_service.pb.inference_pb2 import GenerateRequest
 from imp_service.pb.model_pb2 import GetModelInfoResponse, GetServerInfoResponse
-from support.command_line import error_lines
-from support.scripted_server import refuse, scripted_server, story
+from support.machine.command_line import error_lines
+from support.servers.scripted_server import refuse, scripted_server, story
 
 MODEL = GetModelInfoResponse(
     model="demo <1>", architecture="tiny", vocab_size=50, max_context_tokens=64, eos_token_ids=[2], bos_token_id=1

@@ -15,10 +15,10 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 
 from imp_service.pb import tokenizer_pb2
 from imp_service.pb.inference_pb2 import GenerateRequest
-from support.command_line import clean_environment, error_lines, modules_after
-from support.patience import HANGS_AFTER
-from support.scripted_server import refuse, scripted_server, story
-from support.terminal_session import CTRL_C, PROMPT, terminal_session
+from support.machine.command_line import clean_environment, error_lines, modules_after
+from support.machine.terminal_session import CTRL_C, PROMPT, terminal_session
+from support.run.patience import HANGS_AFTER
+from support.servers.scripted_server import refuse, scripted_server, story
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.models import demo_model_path
-from support.server_process import server_process
+from support.servers.server_process import server_process
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "demo_golden.json").read_text())
 STORY = GOLDEN["models"]["target"]["prompts"][0]

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.command_line import clean_environment
-from support.imp_client_package import put_together
-from support.patience import HANGS_AFTER
-from support.server_process import ServerProcess, server_process
+from support.deploy.imp_client_package import put_together
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import ServerProcess, server_process
 
 ROOT = Path(__file__).resolve().parents[3]
 # Pages whose blocks other tests run.

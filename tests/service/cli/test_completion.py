@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.completion import SHELLS
-from support.command_line import clean_environment
-from support.terminal_session import terminal_session
+from support.machine.command_line import clean_environment
+from support.machine.terminal_session import terminal_session
 
 
 def _bash(script: Path, words: list[str], folder: Path) -> str:

@@ -13,8 +13,8 @@ from imp_service.config import ConfigError, Settings, read_settings
 from imp_service.config.read_settings import MOST_ERRORS
 from imp_service.core.device import find_gpu
 from imp_service.models import demo_model_path
-from support.certificates import Authority
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
+from support.servers.certificates import Authority
 
 GOOD = "%s set, all good; weights were not read\n"
 UNLOOKED = "imp: warning: not checked: the device, and whether models fit in its memory\n"

@@ -20,11 +20,11 @@ from imp_service.cli.failure import CommandError
 from imp_service.cli.terminal import print_note
 from imp_service.cli.typed_history import MAX_BYTES, history_path, open_history
 from imp_service.pb.inference_pb2 import GenerateRequest
-from support.command_line import demo_with
-from support.patience import HANGS_AFTER
-from support.scripted_server import refuse, scripted_server, story
-from support.server_process import server_process
-from support.terminal_session import CTRL_C, PROMPT, terminal_session
+from support.machine.command_line import demo_with
+from support.machine.terminal_session import CTRL_C, PROMPT, terminal_session
+from support.run.patience import HANGS_AFTER
+from support.servers.scripted_server import refuse, scripted_server, story
+from support.servers.server_process import server_process
 
 IMP = (sys.executable, "-m", "imp_service")
 FULL = CommandError("CONTEXT_TOO_LONG", "a prompt of 90 tokens exceeds the context of 64")

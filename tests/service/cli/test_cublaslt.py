@@ -9,7 +9,7 @@ import pytest
 
 from imp_service.config import AUTO, read_settings
 from imp_service.core.cublaslt import cublaslt_places, resolve_cublaslt, search_places
-from support.cublaslt import EMULATED
+from support.kernels.cublaslt import EMULATED
 
 NAMES = ["libcublasLt.so.13", "libcublasLt.so.12"]
 ON_THE_GPU = ("device.kind=cuda_emulated", "model.overrides.unvalidated_kernels=true")

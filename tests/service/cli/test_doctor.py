@@ -13,7 +13,7 @@ from imp_service.cli.doctor import checks
 from imp_service.cli.doctor import machine as machine_checks
 from imp_service.core import device
 from imp_service.core.isa import missing_isa
-from support.command_line import demo_with
+from support.machine.command_line import demo_with
 
 IDS = [
     "python",

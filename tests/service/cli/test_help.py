@@ -16,7 +16,7 @@ from imp_service.cli.command_line import build_parser, parse
 from imp_service.cli.commands import COMMANDS
 from imp_service.config.render import render
 from imp_service.models import demo_model_path
-from support.command_line import error_lines
+from support.machine.command_line import error_lines
 
 
 def _every_parser(parser: ArgumentParser) -> Iterator[ArgumentParser]:

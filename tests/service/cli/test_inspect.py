@@ -9,12 +9,12 @@ import pytest
 from gguf import GGUFReader
 
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.command_line import demo_with, demo_with_keys, error_lines
-from support.gguf_writer import ARRAY, F32, I32, STRING, Key, string
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.hub_directory import model_for, write_directory
-from support.hub_tokenizers import library_of
-from support.tiny_models import tiny
+from support.files.gguf_writer import ARRAY, F32, I32, STRING, Key, string
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.files.hub_directory import model_for, write_directory
+from support.machine.command_line import demo_with, demo_with_keys, error_lines
+from support.models.tiny_models import tiny
+from support.text.hub_tokenizers import library_of
 
 DEMO = str(demo_model_path())
 

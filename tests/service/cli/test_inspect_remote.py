@@ -15,11 +15,11 @@ from imp_service.cli.hub import get
 from imp_service.cli.hub.header import BrokenHeader, gguf_header, safetensors_header
 from imp_service.core.checkpoint import advice_on
 from imp_service.models import demo_model_path
-from support.command_line import demo_with_keys, error_lines
-from support.gguf_writer import STRING, Key
-from support.hub_directory import model_for, write_directory
-from support.hub_tokenizers import library_of
-from support.stand_in_hub import COMMIT, Hub, stand_in_hub
+from support.files.gguf_writer import STRING, Key
+from support.files.hub_directory import model_for, write_directory
+from support.machine.command_line import demo_with_keys, error_lines
+from support.servers.stand_in_hub import COMMIT, Hub, stand_in_hub
+from support.text.hub_tokenizers import library_of
 
 MODEL = demo_model_path().read_bytes()
 # Weights after the header reveal a complete download.

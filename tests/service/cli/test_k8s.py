@@ -11,9 +11,9 @@ import pytest
 from imp_service.config import read_settings
 from imp_service.config.address import Address
 from imp_service.models import demo_model_path
-from support.command_line import error_lines
-from support.manifests import KUBERNETES, base_documents, base_files, kustomized, refusals
-from support.pods import containers_of, imp_of, of_kind, pod_of, ports_of, stream_documents
+from support.deploy.manifests import KUBERNETES, base_documents, base_files, kustomized, refusals
+from support.deploy.pods import containers_of, imp_of, of_kind, pod_of, ports_of, stream_documents
+from support.machine.command_line import error_lines
 
 DEMO = str(demo_model_path())
 OBSERVABILITY = {"kubernetes.io/metadata.name": "observability"}

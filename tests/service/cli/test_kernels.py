@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from support.command_line import error_lines
+from support.machine.command_line import error_lines
 
 ON_GPU = ("--set", "device.kind=cuda_emulated")
 AT_GPU = ("--device", "cuda_emulated")

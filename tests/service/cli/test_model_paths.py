@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from imp_service.models import demo_model_path
-from support.gguf_writer import I32, U16, Gguf, Key, Tensor
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.tiny_models import tiny
+from support.files.gguf_writer import I32, U16, Gguf, Key, Tensor
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.models.tiny_models import tiny
 
 # Commands that read the weights, or only their names and shapes, and no text files.
 FILE_COMMANDS = {

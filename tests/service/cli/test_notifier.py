@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from imp_service.cli.serve.notifier import ALIVE, READY, STOPPING, Notifier
-from support.patience import HANGS_AFTER
-from support.server_process import server_process
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 
 class Manager:

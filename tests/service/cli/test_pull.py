@@ -18,10 +18,10 @@ from imp_service.cli.hub.hub import download, read_repository
 from imp_service.cli.hub.reference import HubReference, read_reference
 from imp_service.config import read_settings
 from imp_service.models import demo_model_path
-from support.command_line import clean_environment
-from support.manifests import refusals
-from support.pods import imp_of, of_kind, pod_of, stream_documents
-from support.stand_in_hub import COMMIT, Hub, stand_in_hub
+from support.deploy.manifests import refusals
+from support.deploy.pods import imp_of, of_kind, pod_of, stream_documents
+from support.machine.command_line import clean_environment
+from support.servers.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 MODEL = demo_model_path().read_bytes()
 DIGEST = hashlib.sha256(MODEL).hexdigest()

@@ -12,11 +12,11 @@ import pytest
 
 from imp_service.models import demo_model_path
 from imp_service.pb.inference_pb2 import GenerateRequest
-from support.command_line import demo_with_keys, error_lines
-from support.pods import pod_of, stream_documents
-from support.scripted_server import scripted_server, story
-from support.stand_in_hub import COMMIT, Hub, stand_in_hub
-from support.terminal_session import PROMPT, terminal_session
+from support.deploy.pods import pod_of, stream_documents
+from support.machine.command_line import demo_with_keys, error_lines
+from support.machine.terminal_session import PROMPT, terminal_session
+from support.servers.scripted_server import scripted_server, story
+from support.servers.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 QUESTION = "What is imp?"
 GREEDY = ("--temperature", "0", "-n", "16", "--set", "device.threads=1")

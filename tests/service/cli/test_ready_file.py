@@ -14,9 +14,9 @@ import pytest
 
 from imp_service.cli.failure import CommandError
 from imp_service.cli.serve.ready_file import ReadyFile
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH
-from support.server_process import server_process, start_to_its_end
+from support.calls.raw_calls import HEALTH
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process, start_to_its_end
 
 NOT_SERVING = b"\x08\x02"
 FACTS: dict[str, object] = {"grpc": ["127.0.0.1:1"]}

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from imp_service.models import demo_draft_model_path
-from support.command_line import clean_environment, error_lines, modules_after
-from support.patience import HANGS_AFTER
+from support.machine.command_line import clean_environment, error_lines, modules_after
+from support.run.patience import HANGS_AFTER
 
 GREEDY = ("--temperature", "0", "--max-tokens", "24")
 

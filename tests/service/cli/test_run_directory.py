@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import imp_service
-from support.hub_directory import model_for, write_directory
-from support.hub_tokenizers import library_of
-from support.stand_in_hub import stand_in_hub
+from support.files.hub_directory import model_for, write_directory
+from support.servers.stand_in_hub import stand_in_hub
+from support.text.hub_tokenizers import library_of
 
 GREEDY = ("--temperature", "0", "--max-tokens", "12")
 CODE = {"modeling_own.py": b"raise SystemExit('this must not run')", "tokenization_own.py": b"1/0"}

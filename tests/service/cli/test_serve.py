@@ -16,12 +16,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from support.command_line import clean_environment, demo_with, error_lines
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH, INFERENCE, call
-from support.served import ask, tokens_of
-from support.server_process import server_process, start_to_its_end
-from support.status_details import read_details
+from support.calls.raw_calls import HEALTH, INFERENCE, call
+from support.calls.status_details import read_details
+from support.machine.command_line import clean_environment, demo_with, error_lines
+from support.run.patience import HANGS_AFTER
+from support.servers.served import ask, tokens_of
+from support.servers.server_process import server_process, start_to_its_end
 
 HARMLESS = (signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGALRM)
 GENERATE = f"/{INFERENCE}/Generate"

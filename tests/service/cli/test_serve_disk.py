@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from imp_service.models import demo_model_path
-from support.command_line import clean_environment
-from support.name_spaces import name_space
-from support.server_process import server_process
-from support.shim import Shim
+from support.machine.command_line import clean_environment
+from support.machine.name_spaces import name_space
+from support.machine.shim import Shim
+from support.servers.server_process import server_process
 
 
 @pytest.mark.long

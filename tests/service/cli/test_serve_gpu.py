@@ -15,11 +15,11 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
-from support.patience import HANGS_AFTER
-from support.served_models import tiny_with_text
-from support.server_process import ServerProcess, server_process
-from support.status_details import read_details
-from support.wire import ask
+from support.calls.status_details import read_details
+from support.calls.wire import ask
+from support.run.patience import HANGS_AFTER
+from support.servers.served_models import tiny_with_text
+from support.servers.server_process import ServerProcess, server_process
 
 GPU = ("device.kind=cuda_emulated", "model.overrides.unvalidated_kernels=true")
 ENDLESS = "model.overrides.eos_token_ids=[]"

@@ -23,17 +23,17 @@ import pytest
 from imp_service.cli.failure import describe
 from imp_service.config.errors import system_refusal
 from imp_service.serving.errors.failures import failure_of
-from support.command_line import clean_environment
-from support.confined import confined
-from support.gguf_writer import F32, STRING, U32, Gguf, Key, Tensor, array
-from support.limited import MIB, limit_growth, limited
-from support.patience import HANGS_AFTER
-from support.process_numbers import ProcessNumbers
-from support.quick_run import Repeats
-from support.server_process import ServerProcess, server_process
-from support.status_details import read_details
-from support.tiny_models import TinyModel
-from support.wire import ask
+from support.calls.status_details import read_details
+from support.calls.wire import ask
+from support.files.gguf_writer import F32, STRING, U32, Gguf, Key, Tensor, array
+from support.machine.command_line import clean_environment
+from support.machine.confined import confined
+from support.machine.limited import MIB, limit_growth, limited
+from support.machine.process_numbers import ProcessNumbers
+from support.models.tiny_models import TinyModel
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.servers.server_process import ServerProcess, server_process
 
 
 def sparse_model(path: Path, model: TinyModel) -> int:
@@ -241,7 +241,7 @@ def test_y01_the_core_refuses_and_never_aborts(deed: str, repeats: Repeats) -> N
     sizes = [*range(0, MIB, MIB // 16), *range(MIB, 32 * MIB, MIB), *range(32 * MIB, 512 * MIB, 16 * MIB)]
     sizes = sizes[:: 20 // repeats(20)]
     sizes.append(4096 * MIB)  # enough for texts and messages beyond the plan
-    command = [sys.executable, "-m", "support.refused_growth", deed, *map(str, sizes)]
+    command = [sys.executable, "-m", "support.machine.refused_growth", deed, *map(str, sizes)]
     quiet = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "tests")}
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=quiet, timeout=HANGS_AFTER)
     outcomes = dict(line.split(" ", 1) for line in ran.stdout.splitlines())

@@ -15,9 +15,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from imp_service.pb import inference_pb2 as pb
-from support.failed_calls import failed
-from support.served import ask, tokens_of
-from support.server_process import server_process
+from support.calls.failed_calls import failed
+from support.servers.served import ask, tokens_of
+from support.servers.server_process import server_process
 
 CANARY = "xylophone quartz"
 N_CALLS = 60

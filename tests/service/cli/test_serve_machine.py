@@ -19,11 +19,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from imp_service import _testing
 from imp_service.cli.failure import error_line, exit_status
 from imp_service.core import Error
-from support import without_ipv6
-from support.command_line import FOUND_IN
-from support.name_spaces import name_space
-from support.patience import HANGS_AFTER
-from support.server_process import ServerProcess, server_process
+from support.machine import without_ipv6
+from support.machine.command_line import FOUND_IN
+from support.machine.name_spaces import name_space
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import ServerProcess, server_process
 
 
 def serving_line(server: ServerProcess) -> dict[str, str]:

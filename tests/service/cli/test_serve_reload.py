@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from imp_service.pb import admin_pb2, admin_pb2_grpc, types_pb2
-from support.failed_calls import failed
-from support.patience import HANGS_AFTER
-from support.server_process import ServerProcess, server_process
-from support.wire import ask
+from support.calls.failed_calls import failed
+from support.calls.wire import ask
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import ServerProcess, server_process
 
 WITHOUT_SCORES = "[features]\nprompt_logprobs = false\n[log]\nlevel = 'debug'\n[scheduler]\nmax_running = 9\n"
 SCORED = ask("Once", 1, output=types_pb2.OutputOptions(prompt_logprobs=1))

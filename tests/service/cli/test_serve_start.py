@@ -18,13 +18,13 @@ import imp_service
 from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.kernel_plans import kernel_plans
-from support.command_line import clean_environment, demo_with_keys
-from support.gguf_writer import F32, I32, Key
-from support.patience import HANGS_AFTER
-from support.release_run import repetitions
-from support.served import serve
-from support.server_process import ServerProcess, server_process, start_to_its_end
-from support.wire import ask
+from support.calls.wire import ask
+from support.files.gguf_writer import F32, I32, Key
+from support.machine.command_line import clean_environment, demo_with_keys
+from support.run.patience import HANGS_AFTER
+from support.run.release_run import repetitions
+from support.servers.served import serve
+from support.servers.server_process import ServerProcess, server_process, start_to_its_end
 
 
 @pytest.mark.long

@@ -10,12 +10,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc
-from support.command_line import demo_with, demo_with_keys
-from support.gguf_writer import STRING, Key
-from support.served import serve
-from support.served_models import built_in
-from support.server_process import server_process, start_to_its_end
-from support.session_calls import refusal
+from support.calls.session_calls import refusal
+from support.files.gguf_writer import STRING, Key
+from support.machine.command_line import demo_with, demo_with_keys
+from support.servers.served import serve
+from support.servers.served_models import built_in
+from support.servers.server_process import server_process, start_to_its_end
 
 BROKEN = "{% for m in messages %}"
 CHAT = pb.GenerateRequest(chat={"messages": [{"role": "user", "content": "hi"}]}, stop={"max_tokens": 2})

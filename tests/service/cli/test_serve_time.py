@@ -11,11 +11,11 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from support.patience import HANGS_AFTER
-from support.server_process import server_process
-from support.session_calls import prefill
-from support.shim import Shim
-from support.wire import ask, tokens_of
+from support.calls.session_calls import prefill
+from support.calls.wire import ask, tokens_of
+from support.machine.shim import Shim
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 HOUR, YEAR = 3600, 365 * 86400
 

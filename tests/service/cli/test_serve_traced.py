@@ -19,11 +19,11 @@ import pytest
 
 from imp_service.models import demo_model_path
 from imp_service.pb import types_pb2
-from support.command_line import FOUND_IN, clean_environment
-from support.failed_calls import failed
-from support.server_process import ServerProcess, server_process
-from support.traces import Act, Configured, acts_inside, acts_of_strace
-from support.wire import ask
+from support.calls.failed_calls import failed
+from support.calls.wire import ask
+from support.machine.command_line import FOUND_IN, clean_environment
+from support.machine.traces import Act, Configured, acts_inside, acts_of_strace
+from support.servers.server_process import ServerProcess, server_process
 
 # Before it serves, it does one of each act that nobody configured.
 LEAKS = """

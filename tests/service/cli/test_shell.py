@@ -16,7 +16,7 @@ from imp_service.cli import command_line, shell
 from imp_service.cli.commands import COMMANDS
 from imp_service.cli.failure import MAX_LINE_BYTES, CommandError, error_line, exit_status
 from imp_service.tables import REASONS
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 ROOT = Path(__file__).parents[3]
 

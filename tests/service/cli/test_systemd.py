@@ -18,8 +18,8 @@ from imp_service.cli.serve import notifier
 from imp_service.config.server_settings import DrainSettings
 from imp_service.deploy.unit import directive, hidden_folders
 from imp_service.models import demo_model_path
-from support.server_process import server_process
-from support.wire import ask
+from support.calls.wire import ask
+from support.servers.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[3]
 UNIT = (ROOT / "conf" / "systemd" / "imp.service").read_text()

@@ -20,10 +20,10 @@ from rich.console import Console
 from imp_service.cli.top.view import spark_line, view
 from imp_service.pb.admin_pb2 import ListRequestsResponse, RequestState
 from imp_service.pb.model_pb2 import Load, WatchLoadResponse
-from support.command_line import clean_environment
-from support.patience import HANGS_AFTER
-from support.scripted_server import refuse, scripted_server
-from support.server_process import server_process
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.servers.scripted_server import refuse, scripted_server
+from support.servers.server_process import server_process
 
 
 def load(running: int, *, draining: bool = False) -> Load:

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from support.certificates import Authority
-from support.scripted_server import scripted_server, story
+from support.servers.certificates import Authority
+from support.servers.scripted_server import scripted_server, story
 
 ONCE = ("--attempts", "1", "--deadline", "30s")
 

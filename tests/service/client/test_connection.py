@@ -25,8 +25,8 @@ from imp_service.pb.inference_pb2 import (
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from imp_service.pb.model_pb2 import GetLoadRequest, GetLoadResponse
 from imp_service.pb.model_pb2_grpc import ModelServiceStub
-from support.patience import HANGS_AFTER
-from support.scripted_server import Script, refuse, scripted_server, story
+from support.run.patience import HANGS_AFTER
+from support.servers.scripted_server import Script, refuse, scripted_server, story
 
 
 def generate(address: str, *, deadline: float | None = 30.0, **options: Any) -> list[GenerateResponse]:

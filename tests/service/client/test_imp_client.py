@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import imp_service
-from support.imp_client_package import PROJECT, ROOT, packed, put_together, settings
-from support.patience import BUILD_SECONDS, HANGS_AFTER
-from support.served import Served
+from support.deploy.imp_client_package import PROJECT, ROOT, packed, put_together, settings
+from support.run.patience import BUILD_SECONDS, HANGS_AFTER
+from support.servers.served import Served
 
 PACKAGE = ROOT / "service" / "imp_service"
 EXAMPLES = sorted((ROOT / "examples" / "imp_client").glob("*.py"))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from imp_service.models import demo_model_path
-from support.http_served import HttpServed, serve_http
-from support.served_models import from_file
-from support.tool_templates import HERMES
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import from_file
+from support.text.tool_templates import HERMES
 
 # The built-in model has 512, and LangChain's histories need more. Beyond 512 its output is arbitrary.
 CONTEXT = 4096

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.http_served import DEMO_MODEL, HttpServed
+from support.servers.http_served import DEMO_MODEL, HttpServed
 
 CHATS, TEXTS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 PARAMETERS = {

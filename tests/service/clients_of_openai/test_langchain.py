@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.http_served import DEMO_MODEL, HttpServed
+from support.servers.http_served import DEMO_MODEL, HttpServed
 
 pytest.importorskip("langchain_tests", reason="LangChain is not installed here: pip install '.[clients]'")
 from langchain_core.language_models import BaseChatModel

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.http_served import DEMO_MODEL, HttpServed
+from support.servers.http_served import DEMO_MODEL, HttpServed
 
 litellm = pytest.importorskip("litellm", reason="LiteLLM is not installed here: pip install '.[clients]'")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.http_served import DEMO_MODEL, HttpServed
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
+from support.servers.http_served import DEMO_MODEL, HttpServed
 
 pytest.importorskip("llm", reason="llm is not installed here: pip install '.[clients]'")
 MODELS = """\

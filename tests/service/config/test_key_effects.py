@@ -22,8 +22,8 @@ from support.key_effects.running import Running
 from support.key_effects.server_keys import SERVER_EFFECTS
 from support.key_effects.text_keys import TEXT_EFFECTS
 from support.key_effects.wire_keys import WIRE_EFFECTS
-from support.loop_thread import loop_thread
-from support.served_models import built_in
+from support.servers.loop_thread import loop_thread
+from support.servers.served_models import built_in
 
 EFFECTS: dict[str, Effect] = {
     **CORE_EFFECTS,

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from imp_service.config import Settings, read_settings
-from support.inference_pool import PICKER
-from support.manifests import BASES, KUBERNETES, OVERLAYS, VERSIONS, base_documents, kustomized, refusals
-from support.pods import Document, containers_of, imp_of, of_kind, pod_of, ports_of
+from support.deploy.inference_pool import PICKER
+from support.deploy.manifests import BASES, KUBERNETES, OVERLAYS, VERSIONS, base_documents, kustomized, refusals
+from support.deploy.pods import Document, containers_of, imp_of, of_kind, pod_of, ports_of
 
 each_base = pytest.mark.parametrize("base", BASES)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from imp_service.models import demo_model_path
-from support.confined import USER, confined
-from support.manifests import KUBERNETES
-from support.patience import HANGS_AFTER
-from support.served import ask, tokens_of
-from support.served_models import built_in
-from support.server_process import server_process
+from support.deploy.manifests import KUBERNETES
+from support.machine.confined import USER, confined
+from support.run.patience import HANGS_AFTER
+from support.servers.served import ask, tokens_of
+from support.servers.served_models import built_in
+from support.servers.server_process import server_process
 
 LOOK = """
 import json, os, socket

@@ -14,8 +14,8 @@ import pytest
 
 from imp_service.cli.commands import COMMANDS
 from imp_service.client.read_address import DEFAULT_PORT
-from support.command_line import clean_environment
-from support.server_process import server_process
+from support.machine.command_line import clean_environment
+from support.servers.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTAINERFILE = ROOT / "conf" / "Containerfile"

@@ -18,11 +18,11 @@ import yaml
 
 from imp_service.config import read_settings
 from imp_service.models import demo_model_path
-from support.http_calls import HttpClient
-from support.manifests import KUBERNETES, VERSIONS, refusals
-from support.patience import HANGS_AFTER
-from support.ray_serve import free_ports
-from support.server_process import server_process
+from support.calls.http_calls import HttpClient
+from support.deploy.manifests import KUBERNETES, VERSIONS, refusals
+from support.run.patience import HANGS_AFTER
+from support.servers.ray_serve import free_ports
+from support.servers.server_process import server_process
 
 PLAIN: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "float": (int, float)}
 # Text or numbers; the package has no class for them.

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from imp_service.models import demo_model_path
-from support.command_line import clean_environment
-from support.manifests import VERSIONS, refusals, require_kubectl
-from support.patience import HANGS_AFTER
-from support.pods import imp_of, of_kind, ports_of, stream_documents
-from support.server_process import server_process
+from support.deploy.manifests import VERSIONS, refusals, require_kubectl
+from support.deploy.pods import imp_of, of_kind, ports_of, stream_documents
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()

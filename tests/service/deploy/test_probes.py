@@ -14,12 +14,12 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from support.manifests import base_documents
-from support.patience import HANGS_AFTER
-from support.pods import imp_of, of_kind
-from support.process_numbers import ProcessNumbers
-from support.served import ask
-from support.server_process import ServerProcess, server_process
+from support.deploy.manifests import base_documents
+from support.deploy.pods import imp_of, of_kind
+from support.machine.process_numbers import ProcessNumbers
+from support.run.patience import HANGS_AFTER
+from support.servers.served import ask
+from support.servers.server_process import ServerProcess, server_process
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.http_calls import HttpClient
-from support.smg_gateway import Pair, pair_behind
+from support.calls.http_calls import HttpClient
+from support.servers.smg_gateway import Pair, pair_behind
 
 
 @pytest.fixture(scope="session")

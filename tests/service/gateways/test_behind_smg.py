@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from imp_service.pb import model_pb2, model_pb2_grpc
-from support.http_calls import HttpClient, Reply
-from support.patience import HANGS_AFTER
-from support.scraped import series_of
-from support.served_models import built_in
-from support.shared_prefixes import Prefixes
-from support.smg_gateway import Pair, pair_behind
+from support.calls.http_calls import HttpClient, Reply
+from support.run.patience import HANGS_AFTER
+from support.servers.scraped import series_of
+from support.servers.served_models import built_in
+from support.servers.shared_prefixes import Prefixes
+from support.servers.smg_gateway import Pair, pair_behind
 
 MODEL = "imp-demo"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"

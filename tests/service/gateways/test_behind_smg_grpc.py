@@ -13,10 +13,10 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
-from support.generations import Result, result_of
-from support.patience import HANGS_AFTER
-from support.server_process import ServerProcess
-from support.smg_gateway import Gateway, behind_grpc
+from support.calls.generations import Result, result_of
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import ServerProcess
+from support.servers.smg_gateway import Gateway, behind_grpc
 
 MODEL, SAID, PROMPT = "imp-demo", "Hello", "the cat"
 CHAT = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content=SAID)])

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from imp_service.pb import inference_pb2, model_pb2, model_pb2_grpc, types_pb2
-from support.endpoint_picker import Picker
-from support.http_served import HttpServed, serve_http
-from support.manifests import KUBERNETES
-from support.served_models import ENDLESS, scripted
+from support.deploy.manifests import KUBERNETES
+from support.servers.endpoint_picker import Picker
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import ENDLESS, scripted
 
 CONFIG: dict[str, Any] = yaml.safe_load((KUBERNETES / "overlays/inference_pool/picker.yaml").read_text())
 PREFIXES = [f"Conversation {i}: " + f"the river {i} and the stone {i * 7} " * 12 for i in range(6)]

@@ -8,7 +8,7 @@ import pytest
 
 import imp_service
 from imp_service import Client, LanguageModel
-from support.served import Served
+from support.servers.served import Served
 
 
 @pytest.fixture(scope="module", params=["load", "connect"])

@@ -13,8 +13,8 @@ import pytest
 import imp_service
 from imp_service import AsyncGeneration, Chunk, LanguageModel
 from imp_service.config import read_settings
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
 
 PROMPTS = ["Once upon a time", "The weather today is", "Lily and Tom went to the market."]
 CHAT = [{"role": "user", "content": "What is 3 plus 4?"}]

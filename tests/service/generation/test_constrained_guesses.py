@@ -20,13 +20,13 @@ from imp_service import ConstraintKind, ConstraintSpec, GenerationResult, Langua
 from imp_service.core import DraftedEvent
 from imp_service.generation.fold import AllowNext, GenerationFold
 from imp_service.generation.run import GenerationRun
-from support.fixed_depth import DRAFTING, NO_DRAFTERS, fixed_depth
-from support.generations import vocabulary
-from support.http_served import HttpServed, serve_http
-from support.quick_run import Repeats
-from support.release_run import repetitions
-from support.tool_templates import HERMES
-from support.worded_models import write_worded
+from support.calls.generations import vocabulary
+from support.models.fixed_depth import DRAFTING, NO_DRAFTERS, fixed_depth
+from support.models.worded_models import write_worded
+from support.run.quick_run import Repeats
+from support.run.release_run import repetitions
+from support.servers.http_served import HttpServed, serve_http
+from support.text.tool_templates import HERMES
 
 SMALL = ("limits.max_context=512", "device.threads=1")
 TALK = [{"role": "user", "content": "Where is the cat?"}]

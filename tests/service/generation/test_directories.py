@@ -14,11 +14,11 @@ import pytest
 import imp_service
 from imp_service import LanguageModel
 from imp_service.core import ModelError
-from support import family_templates as templates
-from support.chat_templates import MISTRAL
-from support.hf_contents import hf_config, hf_tensors, write_hf
-from support.hub_directory import CHATML, model_for, write_directory, write_twin
-from support.hub_tokenizers import library_of, random_texts
+from support.files.hf_contents import hf_config, hf_tensors, write_hf
+from support.files.hub_directory import CHATML, model_for, write_directory, write_twin
+from support.text import family_templates as templates
+from support.text.chat_templates import MISTRAL
+from support.text.hub_tokenizers import library_of, random_texts
 
 
 @dataclass(frozen=True)

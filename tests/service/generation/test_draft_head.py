@@ -12,10 +12,10 @@ from imp_service import ConfigError, ModelError
 from imp_service.config import read_settings
 from imp_service.core import open_file
 from imp_service.core.inspect import inspect_model
-from support.fixed_depth import fixed_depth
-from support.tiny_heads import TinyEagle, TinyNextN
-from support.tiny_models import tiny
-from support.worded_models import write_worded
+from support.models.fixed_depth import fixed_depth
+from support.models.tiny_heads import TinyEagle, TinyNextN
+from support.models.tiny_models import tiny
+from support.models.worded_models import write_worded
 
 SMALL = ("device.threads=1", "kv.bytes=1MiB")
 HEAD, BOTH = 'speculation.drafters=["head"]', 'speculation.drafters=["ngram", "head"]'

@@ -16,10 +16,10 @@ from imp_service.config import ConfigError, read_settings
 from imp_service.core import ModelError, ResourceExhausted, load_weights, open_file
 from imp_service.core.inspect import inspect_model
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.fixed_depth import NO_DRAFTERS, fixed_depth
-from support.http_served import serve_http
-from support.scraped import scrape
-from support.tiny_models import tiny
+from support.models.fixed_depth import NO_DRAFTERS, fixed_depth
+from support.models.tiny_models import tiny
+from support.servers.http_served import serve_http
+from support.servers.scraped import scrape
 
 MODEL = 'speculation.drafters=["model"]'
 BOTH = 'speculation.drafters=["ngram", "model"]'

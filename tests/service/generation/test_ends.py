@@ -20,7 +20,7 @@ from imp_service.api.replies import Finished
 from imp_service.generation import Generation
 from imp_service.rpc.imp_v1.model import write_model_info
 from imp_service.serving.served_model import ServedModel
-from support.worded_models import write_worded
+from support.models.worded_models import write_worded
 
 # The control tokens of published vocabularies, the file's eos token, and all end tokens.
 VOCABULARIES = {

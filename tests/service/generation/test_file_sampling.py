@@ -12,8 +12,8 @@ import imp_service
 from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
 from imp_service.config.overrides import DefaultSampling
 from imp_service.generation.defaults import IMP, OFF, OWN, default_sampling, in_force, sampling_warnings
-from support.command_line import demo_with_keys
-from support.gguf_writer import F32, I32, Key
+from support.files.gguf_writer import F32, I32, Key
+from support.machine.command_line import demo_with_keys
 
 BASE = "general.sampling."
 

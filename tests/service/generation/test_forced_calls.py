@@ -20,8 +20,8 @@ from imp_service.text.channels.call_constraint import CallConstraint
 from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, joined
 from imp_service.text.channels.find_dialect import opens_reasoning
 from imp_service.text.channels.tools import read_tools
-from support.release_run import repetitions
-from support.tool_templates import ROWS
+from support.run.release_run import repetitions
+from support.text.tool_templates import ROWS
 
 SCHEMAS: list[dict[str, Any]] = [
     {"text": {"type": "string", "maxLength": 5}, "n": {"type": "integer", "minimum": -3, "maximum": 40}},

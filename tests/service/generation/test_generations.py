@@ -26,8 +26,8 @@ from imp_service.api.replies import Chunk, Finished, Started
 from imp_service.config import read_settings
 from imp_service.core import InvalidArgument
 from imp_service.generation import ModelRuntime
-from support import tolerances
-from support.workload import run, run_together
+from support.calls.workload import run, run_together
+from support.oracles import tolerances
 
 GREEDY = SamplingOptions(temperature=0.0)
 PROMPT = "Once upon a time"

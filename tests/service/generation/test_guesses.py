@@ -13,9 +13,9 @@ import imp_service
 from imp_service import GenerationResult, Usage
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
-from support.fixed_depth import DRAFTING, NO_DRAFTERS, fixed_depth
-from support.http_served import HttpServed, serve_http
-from support.scraped import scrape
+from support.models.fixed_depth import DRAFTING, NO_DRAFTERS, fixed_depth
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.scraped import scrape
 
 DRAFTED = "imp_spec_drafted_total[drafter=ngram]"
 # Among three tokens the text repeats itself, so that guesses are often right.

@@ -31,9 +31,9 @@ from imp_service.api.arguments import chat_of, request_of
 from imp_service.core import make_error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.served import Served
-from support.wire_ways import by_generate, reason_of
-from support.workload import Outcome, random_requests
+from support.calls.wire_ways import by_generate, reason_of
+from support.calls.workload import Outcome, random_requests
+from support.servers.served import Served
 
 PROMPT = "Once upon a time"
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 3 plus 4?"}]

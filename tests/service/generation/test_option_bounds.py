@@ -22,7 +22,7 @@ from imp_service.api.options import (
 from imp_service.api.rules import token_violations
 from imp_service.core import Error, InvalidArgument
 from imp_service.generation.limits import ENGINE, EngineLimits, refuse_findings
-from support.request_fields import CACHE, OUTPUT, SAMPLING, STEP, STOP, U32, U64
+from support.calls.request_fields import CACHE, OUTPUT, SAMPLING, STEP, STOP, U32, U64
 
 N_TOKENS = 2048
 LIMITS = EngineLimits(N_TOKENS, N_TOKENS)

@@ -12,8 +12,8 @@ import pytest
 
 import imp_service
 from imp_service import ChatMessage, ChatPrompt, Client, Error, FieldsInvalid, GenerationRequest, LanguageModel
-from support.patience import HANGS_AFTER
-from support.served import Served
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served
 
 PROMPTS = ["Once upon a time", "The weather today is", "Lily and Tom went to the market.", "A small cat"]
 SAMPLED: dict[str, Any] = {"max_tokens": 12, "temperature": 1, "seed": 7}

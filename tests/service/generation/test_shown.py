@@ -11,7 +11,7 @@ import imp_service
 from imp_service import Client, LanguageModel
 from imp_service.api.shown import MOST_SHOWN
 from imp_service.api.tool_calls import ToolCallDelta
-from support.served import Served
+from support.servers.served import Served
 
 PROMPT = "Once upon a time"
 STORY = ", in a little house near the farm"

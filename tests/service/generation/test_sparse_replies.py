@@ -10,9 +10,9 @@ import pytest
 import imp_service
 from imp_service import Error, GenerationResult, InvalidArgument, SparsePrefillReport
 from imp_service.pb import inference_pb2, inference_pb2_grpc, types_pb2
-from support.http_served import HttpServed, serve_http
-from support.scraped import scrape
-from support.served import Served, ask
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.scraped import scrape
+from support.servers.served import Served, ask
 
 ON = ("sparse_prefill.enabled=true", "sparse_prefill.threshold=200")
 SMALL = ("device.threads=1", "device.cpus=none", "kv.bytes=8MiB")

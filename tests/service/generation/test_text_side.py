@@ -11,8 +11,8 @@ from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
 from imp_service.config.config import build
 from imp_service.generation.text_side import TextSide
 from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, FieldInvalid
-from support.patience import HANGS_AFTER
-from support.tiny_vocabularies import byte_level
+from support.run.patience import HANGS_AFTER
+from support.text.tiny_vocabularies import byte_level
 
 DIGITS = ConstraintSpec(ConstraintKind.REGEX, "[0-9]+")
 

@@ -17,10 +17,10 @@ from imp_service.config import read_settings
 from imp_service.generation.text_side import TextSide
 from imp_service.generation.tools import resolve_tools
 from imp_service.text.channels.call_constraint import CallConstraint
-from support.chat_templates import CHATML
-from support.family_templates import FAMILIES
-from support.release_run import repetitions
-from support.tool_templates import HERMES, LLAMA3, MISTRAL, MISTRAL_MARKED, QWEN_XML, ROWS
+from support.run.release_run import repetitions
+from support.text.chat_templates import CHATML
+from support.text.family_templates import FAMILIES
+from support.text.tool_templates import HERMES, LLAMA3, MISTRAL, MISTRAL_MARKED, QWEN_XML, ROWS
 
 TEMPLATES = {
     **{"hermes": HERMES, "qwen-xml": QWEN_XML, "llama3": LLAMA3, "mistral": MISTRAL, "marked": MISTRAL_MARKED},

@@ -18,9 +18,9 @@ from imp_service.text.channels.channel_stream import ChannelStream, ParsePlan, j
 from imp_service.text.channels.dialects import DIALECTS, GENERIC
 from imp_service.text.channels.tools import read_tools
 from imp_service.text.channels.written_tools import WrittenTools, writes_json, written_call
-from support.chat_templates import CHATML
-from support.tiny_vocabularies import byte_level
-from support.tool_templates import HERMES, ROWS
+from support.text.chat_templates import CHATML
+from support.text.tiny_vocabularies import byte_level
+from support.text.tool_templates import HERMES, ROWS
 
 SCHEMA = {
     "type": "object",

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.always_on import nothing_left
-from support.http_served import HttpServed, serve_http
+from support.run.always_on import nothing_left
+from support.servers.http_served import HttpServed, serve_http
 
 __all__ = ["nothing_left"]
 

@@ -15,10 +15,10 @@ import pytest
 
 from imp_service.serving.security.identity_files import Identity
 from imp_service.serving.security.reloaded_files import ReloadedFiles
-from support.certificates import Authority
-from support.http_served import HttpServed, serve_http
-from support.patience import HANGS_AFTER
-from support.raw_http import chat_head, exchange, head, send_on
+from support.calls.raw_http import chat_head, exchange, head, send_on
+from support.run.patience import HANGS_AFTER
+from support.servers.certificates import Authority
+from support.servers.http_served import HttpServed, serve_http
 
 LINES = {
     "all-roles": "data,read,admin *",

@@ -10,10 +10,10 @@ from tokenizers import Tokenizer as Library
 
 from imp_service.pb import inference_pb2, inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, types_pb2
 from imp_service.pb.tokenizer_pb2_grpc import TokenizerServiceStub
-from support.http_served import HttpServed, serve_http
-from support.hub_directory import model_for, write_directory
-from support.hub_tokenizers import library_of, random_texts
-from support.served_models import from_file
+from support.files.hub_directory import model_for, write_directory
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import from_file
+from support.text.hub_tokenizers import library_of, random_texts
 
 PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
 

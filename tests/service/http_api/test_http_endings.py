@@ -16,13 +16,13 @@ from imp_service.generation import ModelRuntime
 from imp_service.http_api.failures import CODES
 from imp_service.serving.errors.error_table import ERRORS, Detail
 from imp_service.serving.refusal import Refusal
-from support.failed_calls import failed
-from support.gate import ALL_STEPS, HELD, gate
-from support.generations import in_one, streamed
-from support.http_calls import Reply
-from support.http_served import HttpServed, serve_http
-from support.served_models import scripted
-from support.wire import ask
+from support.calls.failed_calls import failed
+from support.calls.generations import in_one, streamed
+from support.calls.http_calls import Reply
+from support.calls.wire import ask
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import scripted
 
 # From docs/contracts.md for gateways. A prompt that is too long is a bad request.
 STATUSES = {

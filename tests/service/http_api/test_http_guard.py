@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.http_served import HttpServed, serve_http
-from support.raw_http import chat, exchange, head
+from support.calls.raw_http import chat, exchange, head
+from support.servers.http_served import HttpServed, serve_http
 
 CHAT = "POST /v1/chat/completions HTTP/1.1"
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from support.gate import ALL_STEPS, HELD, gate
-from support.generations import counted
-from support.http_served import HttpServed, serve_http
-from support.patience import HANGS_AFTER
-from support.raw_http import head, send_on
-from support.served_models import scripted
+from support.calls.generations import counted
+from support.calls.raw_http import head, send_on
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import scripted
 
 LONG_TEXT = "Once upon a time there was a girl. " * 34
 SMALL = 4096

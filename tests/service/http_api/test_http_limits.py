@@ -21,11 +21,9 @@ from imp_service.http_api.probes import Probes
 from imp_service.http_api.server import make_routes
 from imp_service.rpc.server import INFERENCE, MODEL, TOKENIZER
 from imp_service.text import strict_json
-from support.failed_calls import failed
-from support.http_served import HttpServed, serve_http
-from support.loop_holds import LOOP_THREAD
-from support.raw_http import head
-from support.raw_http2 import (
+from support.calls.failed_calls import failed
+from support.calls.raw_http import head
+from support.calls.raw_http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -36,6 +34,8 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
+from support.run.loop_holds import LOOP_THREAD
+from support.servers.http_served import HttpServed, serve_http
 
 MESSAGE_BYTES = 256 * 1024
 PROMPT_BYTES = 64 * 1024

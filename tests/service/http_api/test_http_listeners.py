@@ -17,13 +17,13 @@ from imp_service.http_api.server import HttpServer
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
-from support.listening import listening_addresses
-from support.loop_thread import loop_thread
-from support.name_spaces import name_space
-from support.patience import HANGS_AFTER
-from support.served import DEFAULTS
-from support.served_models import built_in
-from support.server_process import server_process
+from support.machine.listening import listening_addresses
+from support.machine.name_spaces import name_space
+from support.run.patience import HANGS_AFTER
+from support.servers.loop_thread import loop_thread
+from support.servers.served import DEFAULTS
+from support.servers.served_models import built_in
+from support.servers.server_process import server_process
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 READY = LIVE.replace(b"/live", b"")

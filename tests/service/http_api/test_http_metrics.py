@@ -13,10 +13,10 @@ import pytest
 
 from imp_service.config.address import Address
 from imp_service.http_api.server import MAX_SCRAPERS
-from support.certificates import Authority
-from support.patience import HANGS_AFTER
-from support.scraped import series_of
-from support.served import Served, serve
+from support.run.patience import HANGS_AFTER
+from support.servers.certificates import Authority
+from support.servers.scraped import series_of
+from support.servers.served import Served, serve
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9090\r\nConnection: close\r\n\r\n"
 

@@ -24,9 +24,9 @@ from imp_service.generation.loading import load_model
 from imp_service.generation.runtime import ModelRuntime
 from imp_service.library import load as library
 from imp_service.models import demo_model_path
-from support.command_line import clean_environment
-from support.patience import HANGS_AFTER
-from support.stand_in_hub import Hub, stand_in_hub
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.servers.stand_in_hub import Hub, stand_in_hub
 
 MODEL = demo_model_path().read_bytes()
 ONE_THREAD = "device.threads=1"

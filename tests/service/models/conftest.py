@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.numpy_qwen3 import NumpyQwen3
+from support.oracles.numpy_qwen3 import NumpyQwen3
 
 DATA = Path(__file__).parents[2] / "data"
 PATHS = {"target": demo_model_path(), "draft": demo_draft_model_path()}

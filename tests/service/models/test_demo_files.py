@@ -9,7 +9,7 @@ import jinja2
 import pytest
 
 from imp_service.models import demo_draft_model_path, demo_model_path
-from support.numpy_qwen3 import metadata
+from support.oracles.numpy_qwen3 import metadata
 
 TARGET_SHAPE = {
     "block_count": 4,

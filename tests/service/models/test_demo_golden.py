@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from imp_service.models import demo_draft_model_path
-from support import tolerances
-from support.numpy_qwen3 import NumpyQwen3, log_likelihood, rotate_halves
+from support.oracles import tolerances
+from support.oracles.numpy_qwen3 import NumpyQwen3, log_likelihood, rotate_halves
 
 QWEN2_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2_grpc
-from support.checked_channel import checked
-from support.ray_serve import RayAddresses, serve_behind_ray
-from support.ray_stand_in import serve_behind_stand_in
+from support.calls.checked_channel import checked
+from support.servers.ray_serve import RayAddresses, serve_behind_ray
+from support.servers.ray_stand_in import serve_behind_stand_in
 
 BEHIND_STAND_IN = ("device.threads=1", "kv.bytes=8MiB")
 

@@ -13,9 +13,9 @@ from google.protobuf.message_factory import GetMessageClass
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, tokenizer_pb2
 from imp_service.ray_app.proxied_services import SERVICES
-from support.raw_calls import Ended, call, path_of
-from support.ray_stand_in import serve_behind_stand_in
-from support.served import ask, serve, tokens_of
+from support.calls.raw_calls import Ended, call, path_of
+from support.servers.ray_stand_in import serve_behind_stand_in
+from support.servers.served import ask, serve, tokens_of
 
 SETTINGS = ("device.threads=1", "kv.bytes=8MiB", "text.threads=1")
 METHODS = [method for service in SERVICES for method in service.methods]

@@ -14,11 +14,11 @@ import openai
 import pytest
 
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, types_pb2
-from support.command_line import clean_environment
-from support.generations import result_of
-from support.patience import HANGS_AFTER
-from support.ray_serve import RayAddresses, serve_behind_ray
-from support.wire import ask
+from support.calls.generations import result_of
+from support.calls.wire import ask
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
+from support.servers.ray_serve import RayAddresses, serve_behind_ray
 
 MODEL = "imp-demo"
 SAID: Any = [{"role": "user", "content": "Hello"}]

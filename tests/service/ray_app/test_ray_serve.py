@@ -15,10 +15,10 @@ import imp_service
 from imp_service.client.failure import CallFailure, failure_of
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc
-from support.patience import HANGS_AFTER
-from support.ray_serve import replica_processes
-from support.served import ask, tokens_of
-from support.served_models import built_in
+from support.run.patience import HANGS_AFTER
+from support.servers.ray_serve import replica_processes
+from support.servers.served import ask, tokens_of
+from support.servers.served_models import built_in
 
 SESSION_METHODS = ("Prefill", "DecodeStep", "DecodeStream", "ForkSession", "TruncateSession", "ReleaseSession")
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from imp_service.ray_app.replica import Replica
-from support.http_calls import Reply
-from support.http_served import DEMO_MODEL, HttpServed, serve_http
-from support.loop_thread import loop_thread
-from support.patience import HANGS_AFTER
-from support.ray_stand_in import replicas_in_this_process
+from support.calls.http_calls import Reply
+from support.run.patience import HANGS_AFTER
+from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http
+from support.servers.loop_thread import loop_thread
+from support.servers.ray_stand_in import replicas_in_this_process
 
 PREFIX = "/imp"
 HEAD = ((b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-request-id", b"of-the-proxy"))

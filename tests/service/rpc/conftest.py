@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.always_on import nothing_left
-from support.served import Served
-from support.session_calls import SessionCalls, calls_at_rest
+from support.calls.session_calls import SessionCalls, calls_at_rest
+from support.run.always_on import nothing_left
+from support.servers.served import Served
 
 __all__ = ["nothing_left"]
 

@@ -14,11 +14,11 @@ from google.protobuf.duration_pb2 import Duration
 from imp_service.core.engine_client import UNASKED
 from imp_service.pb import admin_pb2 as pb
 from imp_service.pb import admin_pb2_grpc
-from support.admin_calls import LISTENS, admin_of
-from support.failed_calls import failed
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import ENDLESS, built_in, scripted
-from support.session_calls import SessionCalls
+from support.calls.admin_calls import LISTENS, admin_of
+from support.calls.failed_calls import failed
+from support.calls.session_calls import SessionCalls
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import ENDLESS, built_in, scripted
 
 Admin = admin_pb2_grpc.AdminServiceStub
 # A prompt that must not appear in what an operator sees; no other text of the server contains it.

@@ -11,8 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from imp_service.serving.security import reloaded_files
-from support.raw_calls import ADMIN, CHANNELZ, HEALTH, INFERENCE, REFLECTION, Ended, call, methods_of
-from support.served import Served, serve
+from support.calls.raw_calls import ADMIN, CHANNELZ, HEALTH, INFERENCE, REFLECTION, Ended, call, methods_of
+from support.servers.served import Served, serve
 
 GET_MODEL_INFO = "/imp.v1.ModelService/GetModelInfo"  # what a client asks before it generates
 WORDS = ("all-roles", "data-only", "read-only", "admin-only", "of-acme", "of-two")

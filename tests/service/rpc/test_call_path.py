@@ -16,10 +16,10 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.imp_v1.inference import InferenceServicer
 from imp_service.serving.refusal import Refusal
 from imp_service.telemetry import CallFacts
-from support.deadlines import deadline_beyond, let_requests_travel
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH, INFERENCE, call, methods_of
-from support.served import Served, ask, serve
+from support.calls.deadlines import deadline_beyond, let_requests_travel
+from support.calls.raw_calls import HEALTH, INFERENCE, call, methods_of
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, ask, serve
 
 GENERATE, UNARY, CHECK = f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary", f"/{HEALTH}/Check"
 # Part of an exception's message, which only the log may contain.

@@ -12,9 +12,9 @@ from imp_service.pb import types_pb2
 from imp_service.rpc.statuses import status_code, trailing_metadata
 from imp_service.serving.errors.failures import failure_of
 from imp_service.serving.refusal import Refusal
-from support.status_checker import SECRET, StatusViolation, check_status
-from support.stream_checker import StreamChecker, StreamViolation, check_unary
-from support.wire import ask
+from support.calls.status_checker import SECRET, StatusViolation, check_status
+from support.calls.stream_checker import StreamChecker, StreamViolation, check_unary
+from support.calls.wire import ask
 
 Messages = list[pb.GenerateResponse]
 PROMPT = (5, 6, 7)

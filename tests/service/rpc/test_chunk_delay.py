@@ -10,10 +10,10 @@ import pytest
 
 from imp_service.api.replies import Reply
 from imp_service.serving.generation_stream import GenerationStream
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.http_served import HttpServed, serve_http
-from support.patience import HANGS_AFTER
-from support.served import ask
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served import ask
 
 DELAY = 10.0
 N_TOKENS = 11

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from imp_service.pb import types_pb2
-from support.failed_calls import failed
-from support.generations import Result, in_one, streamed, vocabulary
-from support.served import Served, ask
+from support.calls.failed_calls import failed
+from support.calls.generations import Result, in_one, streamed, vocabulary
+from support.servers.served import Served, ask
 
 PROMPT = "the cat sat on the mat"
 SCHEMA = json.dumps(

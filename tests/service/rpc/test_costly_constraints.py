@@ -11,11 +11,11 @@ import pytest
 
 from imp_service.pb import types_pb2
 from imp_service.text.constraints.trial import TrialCompiler
-from support.failed_calls import failed
-from support.generations import byte_tokens, in_one, streamed, vocabulary
-from support.patience import HANGS_AFTER
-from support.quick_run import Repeats
-from support.served import Served, ask
+from support.calls.failed_calls import failed
+from support.calls.generations import byte_tokens, in_one, streamed, vocabulary
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.servers.served import Served, ask
 
 COSTLY = [
     types_pb2.Constraint(json_schema=json.dumps(schema))

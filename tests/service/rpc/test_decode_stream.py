@@ -11,12 +11,12 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.imp_v1.decode_stream import MAX_UNANSWERED, DecodeStream
-from support.deadlines import deadline_beyond
-from support.patience import HANGS_AFTER
-from support.release_run import repetitions
-from support.served import Served, serve
-from support.served_models import scripted
-from support.session_calls import Sent, SessionCalls, prefill
+from support.calls.deadlines import deadline_beyond
+from support.calls.session_calls import Sent, SessionCalls, prefill
+from support.run.patience import HANGS_AFTER
+from support.run.release_run import repetitions
+from support.servers.served import Served, serve
+from support.servers.served_models import scripted
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 # In each of three ways: 10,000 in the release run.

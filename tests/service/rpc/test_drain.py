@@ -17,11 +17,11 @@ from imp_service.api.errors import Error
 from imp_service.pb import inference_pb2 as pb
 from imp_service.serving.lifecycle import Phase
 from imp_service.serving.refusal import Refusal
-from support.patience import HANGS_AFTER
-from support.raw_calls import INFERENCE, call
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import scripted
-from support.status_details import read_details
+from support.calls.raw_calls import INFERENCE, call
+from support.calls.status_details import read_details
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import scripted
 
 GENERATE = f"/{INFERENCE}/Generate"
 

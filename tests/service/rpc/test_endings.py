@@ -15,11 +15,11 @@ from imp_service.pb.admin_pb2 import AbortRequest
 from imp_service.serving import generation_runner
 from imp_service.serving.generation_runner import outbox_limits
 from imp_service.serving.generation_stream import OutboxLimits
-from support.endings import SLOW_TENANT, Ending, Endings
-from support.known_outputs import known_outputs
-from support.quick_run import Repeats
-from support.release_run import repetitions
-from support.served import Served, serve
+from support.calls.endings import SLOW_TENANT, Ending, Endings
+from support.calls.known_outputs import known_outputs
+from support.run.quick_run import Repeats
+from support.run.release_run import repetitions
+from support.servers.served import Served, serve
 
 N_REQUESTS = repetitions(2000, 280)
 N_CLIENTS = 12

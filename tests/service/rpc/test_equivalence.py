@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from imp_service import LanguageModel
-from support.served import Served, serve
-from support.wire_ways import WAYS
-from support.workload import Outcome, random_requests, run
+from support.calls.wire_ways import WAYS
+from support.calls.workload import Outcome, random_requests, run
+from support.servers.served import Served, serve
 
 N_CLIENTS = 16
 N_REQUESTS = 16

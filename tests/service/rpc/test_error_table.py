@@ -15,8 +15,8 @@ from imp_service.serving.errors.error_table import CANCELLED, DEADLINE_EXCEEDED,
 from imp_service.serving.errors.failures import Failure, failure_of
 from imp_service.serving.refusal import Refusal
 from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, TemplateFailed, TextError
-from support.error_rows import DocumentedRow, documented_rows
-from support.status_details import Details, read_details
+from support.calls.error_rows import DocumentedRow, documented_rows
+from support.calls.status_details import Details, read_details
 
 # The published numbers of google.rpc.Code.
 NUMBERS = {

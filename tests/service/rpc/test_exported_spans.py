@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from imp_service.pb import inference_pb2 as pb
-from support.patience import HANGS_AFTER
-from support.served import ask, serve
+from support.run.patience import HANGS_AFTER
+from support.servers.served import ask, serve
 
 
 class SpanCollector(trace_service_pb2_grpc.TraceServiceServicer):

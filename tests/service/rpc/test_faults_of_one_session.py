@@ -12,9 +12,9 @@ from imp_service.core import Error
 from imp_service.generation import EngineSession
 from imp_service.generation.session_text import SessionText
 from imp_service.pb import inference_pb2 as pb
-from support.patience import HANGS_AFTER
-from support.served import Served, serve
-from support.session_calls import SessionCalls, reason
+from support.calls.session_calls import SessionCalls, reason
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, serve
 
 PROMPT = [300, 301, 302]
 MARK = 666  # the token whose text cannot be decoded

@@ -11,11 +11,11 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.generations import Result, in_one, streamed
-from support.request_fields import APART, leaves, put, seconds
-from support.served import Served, serve
-from support.session_calls import SessionCalls
-from support.status_details import read_details
+from support.calls.generations import Result, in_one, streamed
+from support.calls.request_fields import APART, leaves, put, seconds
+from support.calls.session_calls import SessionCalls
+from support.calls.status_details import read_details
+from support.servers.served import Served, serve
 
 PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
 EOS = 2047

@@ -20,7 +20,7 @@ from imp_service.rpc.imp_v1.requests.check_request import check_request
 from imp_service.rpc.imp_v1.requests.field_rules import RULES
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
-from support.request_fields import (
+from support.calls.request_fields import (
     APART,
     GENERATE,
     NAME,

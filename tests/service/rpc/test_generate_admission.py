@@ -15,12 +15,12 @@ import pytest
 from imp_service.client.target import Target, open_channel
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
-from support.failed_calls import FailedCall, failed
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.generations import in_one, result_of, streamed
-from support.patience import HANGS_AFTER
-from support.served import Served, ask, serve
-from support.served_models import scripted
+from support.calls.failed_calls import FailedCall, failed
+from support.calls.generations import in_one, result_of, streamed
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import scripted
 
 BOTH = pytest.mark.parametrize("run", [streamed, in_one])
 LONG_TEXT = "Once upon a time there was a girl. " * 34

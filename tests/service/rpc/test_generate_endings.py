@@ -13,12 +13,12 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
-from support.deadlines import deadline_beyond, let_requests_travel
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.generations import counted, result_of
-from support.patience import HANGS_AFTER
-from support.served import Served, ask, serve
-from support.served_models import scripted
+from support.calls.deadlines import deadline_beyond, let_requests_travel
+from support.calls.generations import counted, result_of
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import scripted
 
 # A stalled reader soon fills these windows.
 SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe", 0))

@@ -21,14 +21,14 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, types_pb2
 from imp_service.rpc.call import GrpcCall
 from imp_service.serving.generation_stream import GenerationStream
-from support.failed_calls import FailedCall, failed
-from support.gate import ALL_STEPS, HELD, gate
-from support.generations import counted, in_one, result_of, saying, spelled, streamed
-from support.patience import HANGS_AFTER
-from support.quick_run import Repeats
-from support.release_run import repetitions
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import scripted
+from support.calls.failed_calls import FailedCall, failed
+from support.calls.generations import counted, in_one, result_of, saying, spelled, streamed
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.run.release_run import repetitions
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import scripted
 
 SMALL_WINDOWS = (("grpc.http2.lookahead_bytes", 65536), ("grpc.http2.bdp_probe", 0))
 DEADLINE = "DEADLINE_EXCEEDED"

@@ -10,10 +10,10 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.failed_calls import FailedCall, failed
-from support.generations import Result, in_one, streamed
-from support.served import Served, ask, serve
-from support.served_models import scripted
+from support.calls.failed_calls import FailedCall, failed
+from support.calls.generations import Result, in_one, streamed
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import scripted
 
 BOTH = pytest.mark.parametrize("run", [streamed, in_one])
 TEXTS = ["Once upon a time", "The cat", "She said", "In the morning", "A boy named Tom"]

@@ -8,11 +8,11 @@ import random
 import pytest
 
 from imp_service.pb import types_pb2
-from support.gate import ALL_STEPS, HELD, gate
-from support.generations import Result, in_one, saying, spelled, streamed, vocabulary
-from support.patience import HANGS_AFTER
-from support.served import Served, ask, serve
-from support.served_models import scripted
+from support.calls.generations import Result, in_one, saying, spelled, streamed, vocabulary
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import scripted
 
 PROMPT = [5]
 BOTH = pytest.mark.parametrize("run", [streamed, in_one])

@@ -14,10 +14,10 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.rpc import health as health_module
 from imp_service.rpc.health import Health
-from support.failed_calls import failed
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH, SERVICES, call
-from support.served import Served, serve
+from support.calls.failed_calls import failed
+from support.calls.raw_calls import HEALTH, SERVICES, call
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, serve
 
 IMP_SERVICES = [name for name in SERVICES if name.startswith("imp.v1.")]
 NAMES = ("", "liveness", *IMP_SERVICES)

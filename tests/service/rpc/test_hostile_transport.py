@@ -11,9 +11,8 @@ import pytest
 
 from imp_service.config import read_settings
 from imp_service.rpc.listeners import channel_options
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH, INFERENCE, call
-from support.raw_http2 import (
+from support.calls.raw_calls import HEALTH, INFERENCE, call
+from support.calls.raw_http2 import (
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -29,8 +28,9 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
-from support.release_run import repetitions
-from support.served import Served, ask, serve
+from support.run.patience import HANGS_AFTER
+from support.run.release_run import repetitions
+from support.servers.served import Served, ask, serve
 
 CHECK, GENERATE, UNARY = f"/{HEALTH}/Check", f"/{INFERENCE}/Generate", f"/{INFERENCE}/GenerateUnary"
 N_RESETS = repetitions(100_000, 2_000)

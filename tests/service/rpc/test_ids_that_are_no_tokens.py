@@ -14,10 +14,10 @@ from imp_service.core import Error, InvalidArgument
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb.model_pb2 import GetModelInfoRequest
-from support.served import Served, serve
-from support.served_models import from_file
-from support.session_calls import SessionCalls, refusal
-from support.worded_models import write_worded
+from support.calls.session_calls import SessionCalls, refusal
+from support.models.worded_models import write_worded
+from support.servers.served import Served, serve
+from support.servers.served_models import from_file
 
 N = 260  # tokens: 256 bytes, one pair and three without text
 ROWS = N + 10

@@ -20,12 +20,10 @@ from imp_service.pb import tokenizer_pb2_grpc
 from imp_service.rpc import message_gate
 from imp_service.rpc.message_gate import PATIENCE_SECONDS, MessageGate
 from service.rpc.test_planned_memory import limited_server
-from support.control_group import peak_bytes
-from support.failed_calls import failed
-from support.incomplete_messages import IncompleteMessages
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH, call
-from support.raw_http2 import (
+from support.calls.failed_calls import failed
+from support.calls.incomplete_messages import IncompleteMessages
+from support.calls.raw_calls import HEALTH, call
+from support.calls.raw_http2 import (
     DATA,
     END_HEADERS,
     HEADERS,
@@ -35,7 +33,9 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
-from support.served import Served, serve
+from support.machine.control_group import peak_bytes
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, serve
 
 TOKENIZE, CHECK = "/imp.v1.TokenizerService/Tokenize", f"/{HEALTH}/Check"
 MESSAGE = 4 * 1024**2 - 10

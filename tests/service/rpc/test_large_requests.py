@@ -11,11 +11,11 @@ from imp_service.api import rules
 from imp_service.generation import runtime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.failed_calls import failed
-from support.patience import HANGS_AFTER
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import ENDLESS, scripted
-from support.session_calls import SessionCalls
+from support.calls.failed_calls import failed
+from support.calls.session_calls import SessionCalls
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import ENDLESS, scripted
 
 CONTEXT = ENDLESS["max_context"]
 # As many ids of three bytes as limits.max_message_bytes allows.

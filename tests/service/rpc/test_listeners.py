@@ -15,10 +15,20 @@ import pytest
 from imp_service.cli.failure import exit_status
 from imp_service.config.address import Address
 from imp_service.serving.listening import ListenError, bind_socket, check_all
-from support.listening import listening_addresses
-from support.raw_calls import ADMIN, CHANNELZ, HEALTH, INFERENCE, REFLECTION, call, is_served, methods_of, served_names
-from support.running_service import failed_start
-from support.served import serve
+from support.calls.raw_calls import (
+    ADMIN,
+    CHANNELZ,
+    HEALTH,
+    INFERENCE,
+    REFLECTION,
+    call,
+    is_served,
+    methods_of,
+    served_names,
+)
+from support.machine.listening import listening_addresses
+from support.servers.running_service import failed_start
+from support.servers.served import serve
 
 
 def refusal(address: str) -> ListenError:

@@ -15,8 +15,8 @@ import pytest
 
 from imp_service.pb import tokenizer_pb2 as pb
 from imp_service.pb import tokenizer_pb2_grpc
-from support.patience import HANGS_AFTER
-from support.server_process import ServerProcess, server_process
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import ServerProcess, server_process
 
 # The service config of a client of several servers. README and conf/kubernetes refer to it.
 SERVICE_CONFIG = {

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from imp_service.pb import inference_pb2_grpc
-from support import loop_holds, taken_time
-from support.loop_holds import CONTENDED, DECODE_SECONDS, MOST_SECONDS, Hold, take_holds
-from support.loop_thread import loop_thread
-from support.served import ask, serve
-from support.taken_time import Taken, TakenTime
+from support.run import loop_holds, taken_time
+from support.run.loop_holds import CONTENDED, DECODE_SECONDS, MOST_SECONDS, Hold, take_holds
+from support.run.taken_time import Taken, TakenTime
+from support.servers.loop_thread import loop_thread
+from support.servers.served import ask, serve
 
 
 def burn(seconds: float = 1.5 * MOST_SECONDS) -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from support.loop_holds import Hold
-from support.loop_verdict import FAR, LoopVerdict, findings_in
+from support.run.loop_holds import Hold
+from support.run.loop_verdict import FAR, LoopVerdict, findings_in
 
 TESTS = Path(__file__).resolve().parents[2]
 # The plugin, and a machine that takes nothing from the loop, so that the outcome does not depend on this one.
 CONFTEST = """
-from support import loop_holds
-from support.loop_verdict import LoopVerdict
-from support.taken_time import Taken, TakenTime
+from support.run import loop_holds
+from support.run.loop_verdict import LoopVerdict
+from support.run.taken_time import Taken, TakenTime
 
 def pytest_configure(config):
     config.pluginmanager.register(LoopVerdict())
@@ -29,7 +29,7 @@ INNER = """
 import time
 import pytest
 from imp_service.rpc import generate
-from support.served import ask, serve
+from support.servers.served import ask, serve
 
 HELD = {held}
 
@@ -84,7 +84,9 @@ def test_o03_rpc_30_a_handler_that_holds_the_loop_in_several_tests_fails_the_ses
     assert set(re.findall(r"ms, [\d.]+ times the limit, in test_inner.py::test_asks\[(\d)\]", output)) == {"0", "1"}
     step = "HandleExceptions(/imp.v1.InferenceService/Generate) > Generate.stream > GrpcCall.write"
     # pytest adds the message where CI is set.
-    assert re.search(rf"^FAILED tests/support/loop_holds\.py::{re.escape(step)}( - .*)?$", output, re.MULTILINE), output
+    assert re.search(rf"^FAILED tests/support/run/loop_holds\.py::{re.escape(step)}( - .*)?$", output, re.MULTILINE), (
+        output
+    )
 
 
 @pytest.mark.long

@@ -38,15 +38,15 @@ from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
 from imp_service.serving.utilization import UtilizationMeter
 from imp_service.telemetry.engine_numbers import EngineCollector
-from support import wire
-from support.command_line import demo_with_keys
-from support.engine_numbers import Numbers
-from support.gguf_writer import ARRAY, STRING, U32, Key
-from support.loop_thread import loop_thread
-from support.scraped import scrape
-from support.served import Served, ask, serve
-from support.served_models import scripted
-from support.status_details import read_details
+from support.calls import wire
+from support.calls.status_details import read_details
+from support.engine.engine_numbers import Numbers
+from support.files.gguf_writer import ARRAY, STRING, U32, Key
+from support.machine.command_line import demo_with_keys
+from support.servers.loop_thread import loop_thread
+from support.servers.scraped import scrape
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import scripted
 
 ROOT = Path(__file__).resolve().parents[3]
 

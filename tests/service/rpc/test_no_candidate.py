@@ -9,11 +9,11 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.failed_calls import failed
-from support.generations import byte_tokens, streamed
-from support.served import Served, ask, serve
-from support.served_models import scripted
-from support.session_calls import SessionCalls
+from support.calls.failed_calls import failed
+from support.calls.generations import byte_tokens, streamed
+from support.calls.session_calls import SessionCalls
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import scripted
 
 A = byte_tokens()[ord("a")]
 NEVER = [A, 700, 701]

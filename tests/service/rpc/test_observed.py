@@ -18,14 +18,14 @@ from imp_service import __version__
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.generation_stream import GenerationStream
-from support.deadlines import deadline_beyond, let_requests_travel
-from support.failed_calls import failed
-from support.gate import HELD, Gate, gate
-from support.quick_run import Repeats
-from support.scraped import outcomes, scrape, series_of
-from support.served import Served, ask, serve
-from support.served_models import ENDLESS, scripted
-from support.session_calls import SessionCalls
+from support.calls.deadlines import deadline_beyond, let_requests_travel
+from support.calls.failed_calls import failed
+from support.calls.session_calls import SessionCalls
+from support.run.quick_run import Repeats
+from support.servers.gate import HELD, Gate, gate
+from support.servers.scraped import outcomes, scrape, series_of
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import ENDLESS, scripted
 
 # The engine hangs or fails at this token.
 HANGING = FAILING = 399

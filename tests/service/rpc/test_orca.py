@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from imp_service.pb import model_pb2
 from imp_service.rpc.orca import ORCA_KEY, orca_report
 from imp_service.serving.utilization import Utilization
-from support.raw_http2 import (
+from support.calls.raw_http2 import (
     ACK,
     DATA,
     END_HEADERS,
@@ -25,8 +25,8 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
-from support.served import ask, serve
-from support.served_models import scripted
+from support.servers.served import ask, serve
+from support.servers.served_models import scripted
 
 # gRPC's setting: binary metadata may arrive unencoded instead of as Huffman-coded base64.
 ALLOW_TRUE_BINARY = 0xFE03

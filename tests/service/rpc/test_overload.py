@@ -15,13 +15,13 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 
 from imp_service.pb import admin_pb2, inference_pb2_grpc, model_pb2, model_pb2_grpc
 from imp_service.pb import inference_pb2 as pb
-from support.admin_calls import LISTENS, admin_of
-from support.endings import SMALL_WINDOW
-from support.failed_calls import FailedCall, failed
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.generations import in_one, result_of, streamed
-from support.served import Served, ask, serve
-from support.served_models import ENDLESS, scripted
+from support.calls.admin_calls import LISTENS, admin_of
+from support.calls.endings import SMALL_WINDOW
+from support.calls.failed_calls import FailedCall, failed
+from support.calls.generations import in_one, result_of, streamed
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import ENDLESS, scripted
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 ONE = pb.GenerateUnaryRequest(request=ask([HELD], 1))

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from imp_service.pb import inference_pb2 as pb
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.served import Served, ask, serve
-from support.status_details import read_details
+from support.calls.status_details import read_details
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
+from support.servers.served import Served, ask, serve
 
 N_STEPS = 200
 CANARY = "canary"

@@ -10,11 +10,11 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support import sampling_oracle
-from support.generations import Output, in_one, streamed, vocabulary
-from support.script_oracle import uniform
-from support.served import Served, ask, serve
-from support.session_calls import SessionCalls
+from support.calls.generations import Output, in_one, streamed, vocabulary
+from support.calls.session_calls import SessionCalls
+from support.oracles import sampling_oracle
+from support.oracles.script_oracle import uniform
+from support.servers.served import Served, ask, serve
 
 Fields = dict[str, Any]
 TEMPERATURE, SEED, N_TOKENS = 1.0, 11, 20

@@ -19,13 +19,13 @@ import yaml
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import inference_pb2_grpc, tokenizer_pb2_grpc
 from imp_service.pb import tokenizer_pb2 as tok
-from support.command_line import clean_environment
-from support.control_group import memory_group, peak_bytes
-from support.patience import HANGS_AFTER
-from support.pods import imp_of
-from support.process_numbers import ProcessNumbers
-from support.quick_run import Repeats
-from support.server_process import ServerProcess
+from support.deploy.pods import imp_of
+from support.machine.command_line import clean_environment
+from support.machine.control_group import memory_group, peak_bytes
+from support.machine.process_numbers import ProcessNumbers
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.servers.server_process import ServerProcess
 
 MEGABYTE = 1_000_000
 WORDS = ("Once upon a time there was a little girl. " * 30_000)[:MEGABYTE]

@@ -26,16 +26,16 @@ from imp_service.serving.listening import checked_addresses
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
-from support.admin_calls import LISTENS
-from support.command_line import demo_with
-from support.error_rows import DocumentedRow, documented_rows
-from support.failed_calls import FailedCall, failed
-from support.gate import HELD as GATE
-from support.gate import Gate, gate
-from support.loop_thread import loop_thread
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import from_file, scripted, tiny_with_text
-from support.session_calls import SessionCalls
+from support.calls.admin_calls import LISTENS
+from support.calls.error_rows import DocumentedRow, documented_rows
+from support.calls.failed_calls import FailedCall, failed
+from support.calls.session_calls import SessionCalls
+from support.machine.command_line import demo_with
+from support.servers.gate import HELD as GATE
+from support.servers.gate import Gate, gate
+from support.servers.loop_thread import loop_thread
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import from_file, scripted, tiny_with_text
 
 ROWS = {row.reason: row for row in documented_rows() if row.reason}
 

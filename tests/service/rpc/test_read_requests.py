@@ -24,8 +24,8 @@ from imp_service.rpc.imp_v1.model import write_sampling
 from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.rpc.imp_v1.requests.read_requests import read_generation
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec
-from support.filled_messages import filled
-from support.request_fields import APART, GENERATE, STEP, leaves, put, seconds
+from support.calls.filled_messages import filled
+from support.calls.request_fields import APART, GENERATE, STEP, leaves, put, seconds
 
 SETTINGS = read_settings(None, ["chunk.max_tokens=7", "chunk.max_delay=20ms", "limits.request_time=90s"]).settings
 # Fields of the call itself: its id, its model and its session.

@@ -19,8 +19,8 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from support.patience import HANGS_AFTER
-from support.server_process import server_process
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 Json = dict[str, Any]
 

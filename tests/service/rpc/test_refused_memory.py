@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2 as tok
 from imp_service.rpc.call import GrpcCall
-from support.raw_calls import call
-from support.served import Served, serve
+from support.calls.raw_calls import call
+from support.servers.served import Served, serve
 
 LONG = "Once upon a time. " * 20_000
 INFERENCE, TOKENIZER = "/imp.v1.InferenceService/", "/imp.v1.TokenizerService/"

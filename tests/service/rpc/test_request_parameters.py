@@ -15,14 +15,14 @@ from imp_service.rpc.imp_v1.requests.read_requests import read_generation
 from imp_service.rpc.imp_v1.requests.reply_size import check_generation_size
 from imp_service.serving.request_metadata import RequestMetadata, read_request_metadata
 from imp_service.serving.served_model import ServedModel
-from support.failed_calls import failed
-from support.generations import in_one, streamed
-from support.patience import HANGS_AFTER
-from support.process_numbers import ProcessNumbers
-from support.quick_run import Repeats
-from support.served import Served, ask, serve
-from support.server_process import server_process
-from support.status_checker import SECRET
+from support.calls.failed_calls import failed
+from support.calls.generations import in_one, streamed
+from support.calls.status_checker import SECRET
+from support.machine.process_numbers import ProcessNumbers
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.servers.served import Served, ask, serve
+from support.servers.server_process import server_process
 
 U64 = 2**64 - 1
 

@@ -14,12 +14,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from imp_service.pb import admin_pb2, model_pb2, model_pb2_grpc, tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import inference_pb2 as pb
-from support.admin_calls import LISTENS
-from support.failed_calls import failed
-from support.gate import ALL_STEPS, HELD, gate
-from support.served import Served, ask, serve
-from support.session_calls import SessionCalls
-from support.status_checker import SECRET
+from support.calls.admin_calls import LISTENS
+from support.calls.failed_calls import failed
+from support.calls.session_calls import SessionCalls
+from support.calls.status_checker import SECRET
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.served import Served, ask, serve
 
 PROMPT = f"my key is {SECRET}, keep it"
 CHAT = types_pb2.ChatPrompt(messages=[types_pb2.ChatMessage(role="user", content=PROMPT, name=SECRET)])

@@ -21,12 +21,12 @@ from imp_service.pb import inference_pb2_grpc
 from imp_service.server import service as service_module
 from imp_service.serving import make_model as make_model_module
 from imp_service.serving.make_model import make_model
-from support.patience import HANGS_AFTER
-from support.raw_calls import HEALTH, INFERENCE, call
-from support.running_service import Running, running
-from support.served import ask
-from support.served_models import scripted
-from support.status_details import read_details
+from support.calls.raw_calls import HEALTH, INFERENCE, call
+from support.calls.status_details import read_details
+from support.run.patience import HANGS_AFTER
+from support.servers.running_service import Running, running
+from support.servers.served import ask
+from support.servers.served_models import scripted
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 GENERATE = f"/{INFERENCE}/Generate"

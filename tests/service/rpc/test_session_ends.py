@@ -11,11 +11,11 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
 from imp_service.rpc.imp_v1.decode_stream import DecodeStream
 from imp_service.serving.session import sessions as sessions_module
-from support.gate import HELD, gate
-from support.release_run import repetitions
-from support.served import Served, serve
-from support.served_models import scripted
-from support.session_calls import Sent, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal, seconds
+from support.calls.session_calls import Sent, SessionCalls, calls_at_rest, details_of, prefill, reason, refusal, seconds
+from support.run.release_run import repetitions
+from support.servers.gate import HELD, gate
+from support.servers.served import Served, serve
+from support.servers.served_models import scripted
 
 PROMPT = [300 + 11 * i % 90 for i in range(10)]
 # The ttl in seconds.

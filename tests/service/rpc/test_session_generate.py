@@ -8,10 +8,10 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.gate import HELD, gate
-from support.patience import HANGS_AFTER
-from support.served import serve, tokens_of
-from support.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal
+from support.calls.session_calls import GREEDY, WARM, SessionCalls, details_of, prefill, reason, refusal
+from support.run.patience import HANGS_AFTER
+from support.servers.gate import HELD, gate
+from support.servers.served import serve, tokens_of
 
 PROMPT = [300 + 11 * i % 90 for i in range(20)]
 SILENT = pb.StepOptions(sample=False)

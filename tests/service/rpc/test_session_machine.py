@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from imp_service.pb import inference_pb2 as pb
-from support.quick_run import Repeats
-from support.release_run import repetitions
-from support.served import Served, serve
-from support.served_models import scripted
-from support.session_calls import SessionCalls, details_of, prefill
+from support.calls.session_calls import SessionCalls, details_of, prefill
+from support.run.quick_run import Repeats
+from support.run.release_run import repetitions
+from support.servers.served import Served, serve
+from support.servers.served_models import scripted
 
 BLOCK = 16
 CONTEXT = 96

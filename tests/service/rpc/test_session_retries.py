@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from support.patience import HANGS_AFTER
-from support.served import Served, serve
-from support.session_calls import WARM, SessionCalls, details_of, prefill, reason
+from support.calls.session_calls import WARM, SessionCalls, details_of, prefill, reason
+from support.run.patience import HANGS_AFTER
+from support.servers.served import Served, serve
 
 PROMPT = [300 + 11 * i % 90 for i in range(40)]
 LONG = [300 + 7 * i % 80 for i in range(300)]

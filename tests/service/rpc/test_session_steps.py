@@ -10,11 +10,11 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support import tolerances
-from support.gate import HELD, gate
-from support.served import Served, serve
-from support.served_models import tiny_with_text
-from support.session_calls import GREEDY, SessionCalls, details_of, reason, refusal
+from support.calls.session_calls import GREEDY, SessionCalls, details_of, reason, refusal
+from support.oracles import tolerances
+from support.servers.gate import HELD, gate
+from support.servers.served import Served, serve
+from support.servers.served_models import tiny_with_text
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 

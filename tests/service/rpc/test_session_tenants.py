@@ -9,9 +9,9 @@ import pytest
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.statuses import LONGEST_PUSHBACK
 from imp_service.serving.session.held_session import instance_of, new_session_id
-from support.release_run import repetitions
-from support.served import Served, ask, serve
-from support.session_calls import SessionCalls, reason, refusal
+from support.calls.session_calls import SessionCalls, reason, refusal
+from support.run.release_run import repetitions
+from support.servers.served import Served, ask, serve
 
 N_NAMES = repetitions(10_000_000, 20_000)
 N_GUESSES = repetitions(1_000_000, 1_200)

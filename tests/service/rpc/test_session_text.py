@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from support.served import serve
-from support.served_models import tiny_with_text
-from support.session_calls import SessionCalls, refusal
+from support.calls.session_calls import SessionCalls, refusal
+from support.servers.served import serve
+from support.servers.served_models import tiny_with_text
 
 EMOJI = "😀".encode()
 

@@ -6,8 +6,8 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.served import Served, serve
-from support.session_calls import GREEDY, WARM, SessionCalls, prefill, reason, refusal, seconds
+from support.calls.session_calls import GREEDY, WARM, SessionCalls, prefill, reason, refusal, seconds
+from support.servers.served import Served, serve
 
 PROMPT = [300 + 7 * i % 90 for i in range(20)]
 

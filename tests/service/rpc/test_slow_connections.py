@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from imp_service.rpc import listeners
-from support.patience import HANGS_AFTER
-from support.raw_http2 import (
+from support.calls.raw_http2 import (
     ACK,
     END_HEADERS,
     GOAWAY,
@@ -23,9 +22,10 @@ from support.raw_http2 import (
     frame,
     raw_connection,
 )
-from support.release_run import repetitions
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import scripted
+from support.run.patience import HANGS_AFTER
+from support.run.release_run import repetitions
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import scripted
 
 N_CONNECTIONS = repetitions(1000, 120)
 # These limits apply to the canary too. Those on its answers leave it the time that a busy machine may take; the others

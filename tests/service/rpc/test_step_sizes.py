@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from imp_service.pb import inference_pb2 as pb
-from support.served import Served, serve
-from support.session_calls import SessionCalls, details_of, prefill
+from support.calls.session_calls import SessionCalls, details_of, prefill
+from support.servers.served import Served, serve
 
 MESSAGE_BYTES = 64 * 1024
 

@@ -8,10 +8,10 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.generations import streamed
-from support.served import Served, ask, serve
-from support.served_models import built_in, scripted
-from support.session_calls import GREEDY, SessionCalls
+from support.calls.generations import streamed
+from support.calls.session_calls import GREEDY, SessionCalls
+from support.servers.served import Served, ask, serve
+from support.servers.served_models import built_in, scripted
 
 BLOCK = 16
 LENGTH = 5 * BLOCK

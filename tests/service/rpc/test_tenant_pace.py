@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.failed_calls import failed
-from support.gate import ALL_STEPS, HELD, Gate, gate
-from support.served import Served, ask, serve
+from support.calls.failed_calls import failed
+from support.servers.gate import ALL_STEPS, HELD, Gate, gate
+from support.servers.served import Served, ask, serve
 
 N_STEPS = 40
 EACH = 12  # scheduler.decode_per_tenant

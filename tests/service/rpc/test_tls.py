@@ -17,9 +17,9 @@ from imp_service.cli.failure import exit_status
 from imp_service.config.errors import ConfigError
 from imp_service.serving.security import reloaded_files
 from imp_service.serving.security.identity_files import IdentityFiles
-from support.certificates import Authority, Certificate
-from support.raw_calls import HEALTH, call
-from support.served import Served, ask, serve, tokens_of
+from support.calls.raw_calls import HEALTH, call
+from support.servers.certificates import Authority, Certificate
+from support.servers.served import Served, ask, serve, tokens_of
 
 ENDED = datetime.datetime(2021, 1, 1)
 

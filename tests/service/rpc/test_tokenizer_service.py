@@ -16,9 +16,9 @@ from tokenizers import Tokenizer as Library
 
 from imp_service.pb import model_pb2, model_pb2_grpc, tokenizer_pb2_grpc, types_pb2
 from imp_service.pb import tokenizer_pb2 as pb
-from support.served import Served, serve
-from support.served_models import tiny_with_text
-from support.status_details import Details, read_details
+from support.calls.status_details import Details, read_details
+from support.servers.served import Served, serve
+from support.servers.served_models import tiny_with_text
 
 TEXTS = ["Once upon a time", "", "été 👧🏽\n\n<|im_end|>[INST]", " a  b "]
 

@@ -12,9 +12,9 @@ import pytest
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import tokenizer_pb2, tokenizer_pb2_grpc, types_pb2
-from support.served import Served, serve
-from support.status_details import read_details
-from support.tool_templates import HERMES
+from support.calls.status_details import read_details
+from support.servers.served import Served, serve
+from support.text.tool_templates import HERMES
 
 IGNORING = """{% for m in messages %}{{ m.role ~ ': ' ~ (m.content or '') ~ '\n' }}{% endfor %}"""
 # Shows its tools only beside a last message of the user, as older templates of Mistral do.

@@ -15,11 +15,11 @@ from google.protobuf.message import Message
 from imp_service.api.revision import API_REVISION
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.filled_messages import filled
-from support.generations import result_of, streamed
-from support.request_fields import FILES
-from support.served import Served, ask, serve, tokens_of
-from support.served_models import scripted
+from support.calls.filled_messages import filled
+from support.calls.generations import result_of, streamed
+from support.calls.request_fields import FILES
+from support.servers.served import Served, ask, serve, tokens_of
+from support.servers.served_models import scripted
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[2] / "data" / "wire_golden.json").read_text(encoding="utf-8"))
 # Field 2047, which no message has: a varint, and three bytes with a length.

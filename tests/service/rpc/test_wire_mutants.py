@@ -18,13 +18,13 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.server import GrpcServer, require_native_runtime
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
-from support.filled_messages import filled
-from support.patience import HANGS_AFTER
-from support.quick_run import Repeats
-from support.release_run import repetitions
-from support.request_fields import FILES
-from support.served import Served, ask, serve
-from support.status_checker import check_status
+from support.calls.filled_messages import filled
+from support.calls.request_fields import FILES
+from support.calls.status_checker import check_status
+from support.run.patience import HANGS_AFTER
+from support.run.quick_run import Repeats
+from support.run.release_run import repetitions
+from support.servers.served import Served, ask, serve
 
 # Varints that are bad lengths.
 LENGTHS = (0, 1, 127, 128, 2**14, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)

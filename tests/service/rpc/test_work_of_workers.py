@@ -14,9 +14,9 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.rpc.imp_v1 import model
 from imp_service.text.constraints.state import ConstraintState
-from support.generations import in_one, streamed
-from support.served import Served, ask
-from support.session_calls import SessionCalls
+from support.calls.generations import in_one, streamed
+from support.calls.session_calls import SessionCalls
+from support.servers.served import Served, ask
 
 PROMPT = [300 + i % 70 for i in range(5 * PART_TOKENS + 1)]
 SCORED = types_pb2.OutputOptions(prompt_logprobs=True, top_logprobs=20)

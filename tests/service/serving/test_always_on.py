@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.command_line import FOUND_IN
+from support.machine.command_line import FOUND_IN
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -17,13 +17,13 @@ import pytest
 from imp_service.generation import ModelRuntime
 from imp_service.generation.output_stream import OutputStream
 from imp_service.serving.refusal import Refusal
-from support import server_checks
-from support.always_on import always_on
-from support.checked_channel import checked
-from support.served import serve
-from support.served_models import Canary, built_in
-from support.status_checker import SECRET
-from support.wire import ask
+from support.servers import server_checks
+from support.run.always_on import always_on
+from support.calls.checked_channel import checked
+from support.servers.served import serve
+from support.servers.served_models import Canary, built_in
+from support.calls.status_checker import SECRET
+from support.calls.wire import ask
 
 server_checks.REST_SECONDS = 0.3
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from imp_service.serving.constraint_queue import ConstraintQueue
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 
 class Compiling:

@@ -11,7 +11,7 @@ import pytest
 import imp_service
 from imp_service.core import DoneEvent, Event
 from imp_service.serving.engine_events import MOST_EVENTS, EngineEvents
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 
 def test_a_handler_that_raises_holds_up_no_other() -> None:

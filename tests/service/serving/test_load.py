@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from imp_service.serving.utilization import Utilization, UtilizationMeter
-from support.engine_numbers import Numbers
+from support.engine.engine_numbers import Numbers
 
 
 class Meter:

@@ -16,7 +16,7 @@ from imp_service import GenerationRequest, LanguageModel, StopOptions
 from imp_service.core import ProfileEvent
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.profile import PIECE_BYTES, chrome_trace, op_shares, record, summary
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 MS = 1_000_000
 

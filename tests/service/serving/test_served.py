@@ -6,10 +6,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from support.served import Served, serve
-from support.served_models import built_in, scripted, tiny_with_text
-from support.server_process import server_process
-from support.wire import ask, tokens_of
+from support.calls.wire import ask, tokens_of
+from support.servers.served import Served, serve
+from support.servers.served_models import built_in, scripted, tiny_with_text
+from support.servers.server_process import server_process
 
 
 def first_tokens(served: Served, prompt: list[int], n: int) -> list[int]:

@@ -13,7 +13,7 @@ from imp_service.api.options import CacheOptions
 from imp_service.generation import EngineSession
 from imp_service.serving.session.expiry import SessionExpiry
 from imp_service.serving.session.held_session import HeldSession
-from support.patience import HANGS_AFTER
+from support.run.patience import HANGS_AFTER
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from imp_service.serving.refusal import Refusal
 from imp_service.serving.utilization import UtilizationMeter
 from imp_service.serving.watchdog import Watchdog
 from imp_service.telemetry import Telemetry
-from support.engine_numbers import Graphs, Numbers
+from support.engine.engine_numbers import Graphs, Numbers
 
 SECOND = 1_000_000_000
 

@@ -19,8 +19,8 @@ from imp_service.core.weights import sha256_of
 from imp_service.models import demo_model_path
 from imp_service.pb import model_pb2 as pb
 from imp_service.pb import model_pb2_grpc
-from support.safetensors_writer import write_set
-from support.served import serve
+from support.files.safetensors_writer import write_set
+from support.servers.served import serve
 
 
 def digest_of(content: bytes) -> str:

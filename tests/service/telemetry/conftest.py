@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.telemetry_bench import TelemetryBench
+from support.servers.telemetry_bench import TelemetryBench
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from imp_service.telemetry import Method
 from imp_service.telemetry.access_log import access_fields
-from support.telemetry_bench import GENERATE, GET_LOAD, Sparse, Spent, TelemetryBench, Used
+from support.servers.telemetry_bench import GENERATE, GET_LOAD, Sparse, Spent, TelemetryBench, Used
 
 
 def test_obs_1_counters_add_up_over_every_kind_of_end(bench: TelemetryBench) -> None:

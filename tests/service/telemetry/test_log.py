@@ -13,8 +13,8 @@ import pytest
 from imp_service.config.server_settings import LogSettings
 from imp_service.telemetry import Log
 from imp_service.telemetry.log_entry import MAX_TEXT, LogEntry, as_json, as_text
-from support.release_run import repetitions
-from support.telemetry_bench import GENERATE, Spent, TelemetryBench, Used
+from support.run.release_run import repetitions
+from support.servers.telemetry_bench import GENERATE, Spent, TelemetryBench, Used
 
 # Characters that could end a line, hide it or change its direction.
 CONTROLS = "".join(map(chr, [*range(32), *range(127, 160), 0x200F, 0x202E, 0x2028, 0x2029, 0xD800]))

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from imp_service.config import Settings
 from imp_service.telemetry.metrics_page import RENDERS_PER_SECOND, MetricsPage
-from support.engine_numbers import Durations, Graphs, Numbers
-from support.telemetry_bench import Sparse, Spent, TelemetryBench, Used
+from support.engine.engine_numbers import Durations, Graphs, Numbers
+from support.servers.telemetry_bench import Sparse, Spent, TelemetryBench, Used
 
 ROOT = Path(__file__).resolve().parents[3]
 

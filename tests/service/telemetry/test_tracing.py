@@ -14,7 +14,7 @@ from imp_service.config.server_settings import TracingSettings
 from imp_service.telemetry import Telemetry
 from imp_service.telemetry.telemetry import make_tracer
 from imp_service.telemetry.tracing import Tracer
-from support.telemetry_bench import GENERATE, GET_LOAD, Spent, TelemetryBench, Used
+from support.servers.telemetry_bench import GENERATE, GET_LOAD, Spent, TelemetryBench, Used
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ENDPOINT = "http://127.0.0.1:4317"

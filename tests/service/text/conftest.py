@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from imp_service.text import Tokenizer
-from support.gguf_key_values import read_key_values
+from support.files.gguf_key_values import read_key_values
 
 VECTORS = os.environ.get("IMP_TOKENIZER_VECTORS")
 

@@ -29,12 +29,12 @@ from imp_service.text.channels.find_dialect import opens_reasoning
 from imp_service.text.channels.pieces import Piece, PieceKind, merged
 from imp_service.text.channels.splitter import ChannelSplitter
 from imp_service.text.channels.tools import Tool
-from support.chat_templates import CHATML
-from support.dialect_texts import ONLY_CALLS, TOOLS, TYPES, WITHOUT_REASONING, WRITERS, Said, message_of
-from support.family_templates import FAMILIES
-from support.release_run import repetitions
-from support.tiny_vocabularies import byte_level
-from support.tool_templates import ROWS
+from support.run.release_run import repetitions
+from support.text.chat_templates import CHATML
+from support.text.dialect_texts import ONLY_CALLS, TOOLS, TYPES, WITHOUT_REASONING, WRITERS, Said, message_of
+from support.text.family_templates import FAMILIES
+from support.text.tiny_vocabularies import byte_level
+from support.text.tool_templates import ROWS
 
 BYTES = Tokenizer.from_metadata(byte_level())
 N_CONVERSATIONS = repetitions(200, 50)

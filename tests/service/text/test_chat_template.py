@@ -18,9 +18,9 @@ from imp_service.text import (
     TemplateFailed,
     Tokenizer,
 )
-from support import chat_templates
-from support.plain_template import plain_render
-from support.tiny_vocabularies import byte_level
+from support.text import chat_templates
+from support.text.plain_template import plain_render
+from support.text.tiny_vocabularies import byte_level
 
 SPECIALS = {"bos_token": "<s>", "eos_token": "</s>"}
 TOKENIZER = Tokenizer.from_metadata(

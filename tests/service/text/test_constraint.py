@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, FieldInvalid, TextLimits, Tokenizer
-from support.constraint_sampling import allowed_ids, language, sample
-from support.quick_run import Repeats
-from support.tiny_vocabularies import byte_level, sentencepiece
+from support.run.quick_run import Repeats
+from support.text.constraint_sampling import allowed_ids, language, sample
+from support.text.tiny_vocabularies import byte_level, sentencepiece
 
 MERGES = [("a", "b"), ("t", "r"), ("tr", "u"), ("tru", "e"), ('"', ":"), ("{", '"'), ("1", "2")]
 TOKENIZER = Tokenizer.from_metadata(byte_level(merges=MERGES))

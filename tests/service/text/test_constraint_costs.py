@@ -32,10 +32,10 @@ from imp_service.text.constraints import state as state_module
 from imp_service.text.constraints import trial
 from imp_service.text.constraints.program import ConstraintProgram
 from imp_service.text.constraints.state import ConstraintState
-from support.constraint_sampling import allowed_ids
-from support.growth import ATTEMPTS
-from support.patience import HANGS_AFTER
-from support.tiny_vocabularies import byte_level
+from support.run.growth import ATTEMPTS
+from support.run.patience import HANGS_AFTER
+from support.text.constraint_sampling import allowed_ids
+from support.text.tiny_vocabularies import byte_level
 
 PAIRS = [(chr(first), chr(second)) for first in range(97, 123) for second in range(97, 123)]
 TOKENIZER = Tokenizer.from_metadata(byte_level(merges=PAIRS))

@@ -16,9 +16,9 @@ from imp_service.text import (
     FieldInvalid,
     Tokenizer,
 )
-from support.constraint_sampling import allowed_ids
-from support.forced_call import constraint_of
-from support.tiny_vocabularies import byte_level, sentencepiece
+from support.text.constraint_sampling import allowed_ids
+from support.text.forced_call import constraint_of
+from support.text.tiny_vocabularies import byte_level, sentencepiece
 
 MERGES = [("a", "b"), ("t", "r"), ("tr", "u"), ("tru", "e"), ('"', ":"), ("{", '"'), ("n", "a"), ("m", "e")]
 TOKENIZER = Tokenizer.from_metadata(byte_level(merges=MERGES))

@@ -17,7 +17,7 @@ from imp_service.text import (
 )
 from imp_service.text.constraints.json_schema import hints_of
 from imp_service.text.constraints.schema_core import FORMATS
-from support.tiny_vocabularies import byte_level
+from support.text.tiny_vocabularies import byte_level
 
 TOKENIZER = Tokenizer.from_metadata(byte_level())
 COMPILER = ConstraintCompiler(TOKENIZER, vocab_size=TOKENIZER.vocab_size)

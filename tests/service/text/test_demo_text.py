@@ -17,7 +17,7 @@ from imp_service.text import (
     TextStream,
     Tokenizer,
 )
-from support.gguf_key_values import read_key_values
+from support.files.gguf_key_values import read_key_values
 
 PATH = Path(str(files("imp_service.models"))) / "demo.gguf"
 

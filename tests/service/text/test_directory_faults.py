@@ -14,8 +14,8 @@ from tokenizers import Tokenizer as Library
 from imp_service.text import Tokenizer, TokenizerInvalid
 from imp_service.text.directory.json_files import MAX_TOKENIZER_BYTES
 from imp_service.text.directory.templates import read_templates
-from support.growth import LINEAR, growth
-from support.hub_tokenizers import library_of, random_texts, word_piece
+from support.run.growth import LINEAR, growth
+from support.text.hub_tokenizers import library_of, random_texts, word_piece
 
 JSON = dict[str, Any]
 

@@ -15,8 +15,8 @@ from tokenizers import AddedToken, normalizers, processors
 from tokenizers import Tokenizer as Library
 
 from imp_service.text import TextSpan, Tokenizer
-from support.hub_tokenizers import CHATML, FLAGGED, KINDS, PLAIN, SPM, files_of, flagged, library_of, random_texts
-from support.own_vocabularies import texts
+from support.text.hub_tokenizers import CHATML, FLAGGED, KINDS, PLAIN, SPM, files_of, flagged, library_of, random_texts
+from support.text.own_vocabularies import texts
 
 SPELLED = (*CHATML, *PLAIN, *SPM, *FLAGGED, "a MASK b", "wordy")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid, UnknownPreTokenizer
-from support.hub_tokenizers import CHATML, library_of, random_texts
-from support.own_vocabularies import texts
-from support.vocabulary_files import MODELS, files_of_pairs, tekken, trained
+from support.text.hub_tokenizers import CHATML, library_of, random_texts
+from support.text.own_vocabularies import texts
+from support.text.vocabulary_files import MODELS, files_of_pairs, tekken, trained
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -7,7 +7,7 @@ import pytest
 
 from imp_service.text import ConstraintCompiler, ConstraintKind, ConstraintSpec, Tokenizer, TokenizerInvalid
 from imp_service.text.tokens.special_tokens import read_stated_ends
-from support.tiny_vocabularies import CONTROL, NORMAL, USER_DEFINED, byte_level
+from support.text.tiny_vocabularies import CONTROL, NORMAL, USER_DEFINED, byte_level
 
 P = "tokenizer.ggml."
 

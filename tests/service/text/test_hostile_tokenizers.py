@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid
-from support.hub_tokenizers import library_of
+from support.text.hub_tokenizers import library_of
 
 JSON = dict[str, Any]
 KINDS = ("byte level", "pairs, prepended", "unigram")

@@ -14,7 +14,7 @@ from imp_service.text import FieldInvalid
 from imp_service.text.channels.notation import GEMMA, MAX_BARE, MAX_DEPTH, PYTHON, Notation, NotationReader
 from imp_service.text.channels.schema_types import types_of
 from imp_service.text.channels.typed_value import TypedValue
-from support.forced_call import allows, constraint_of, with_value
+from support.text.forced_call import allows, constraint_of, with_value
 
 
 def converted(notation: Notation, text: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from imp_service.text import (
     TextLimits,
     Tokenizer,
 )
-from support.tiny_vocabularies import byte_level
+from support.text.tiny_vocabularies import byte_level
 
 TOKENIZER = Tokenizer.from_metadata(byte_level())
 TALK = (ChatMessage("user", "Hi"),)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from imp_service.text import ChatMessage, ChatPrompt, ChatTemplate, RenderedChat, TemplateFailed
-from support.growth import LINEAR, growth
-from support.plain_template import plain_render
+from support.run.growth import LINEAR, growth
+from support.text.plain_template import plain_render
 
 CHAT = ChatPrompt((ChatMessage("user", " Hi <b> & 'you' "), ChatMessage("assistant", "Hello\n\nworld")))
 MESSAGES = [{"role": message.role, "content": message.content} for message in CHAT.messages]

@@ -14,8 +14,8 @@ from imp_service.text import NativePanic, TextSpan, Tokenizer, TooManyTokens
 from imp_service.text.tokens.piece_types import VocabularyKind
 from imp_service.text.tokens.text_cuts import TextCuts
 from imp_service.text.tokens.vocabulary import read_vocabulary
-from support.gguf_key_values import read_key_values
-from support.tiny_vocabularies import byte_level, sentencepiece
+from support.files.gguf_key_values import read_key_values
+from support.text.tiny_vocabularies import byte_level, sentencepiece
 
 WORDS = (
     *("a", "b", " ", "  ", "\n", "\n\n", "é", "字", "漢字", "。", "1", "22", "'s", "!?", "<|im_end|>", "</s>", "word"),

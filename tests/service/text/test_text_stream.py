@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imp_service.text import StopRules, StopStrings, TextStream, Tokenizer
-from support.tiny_vocabularies import byte_level, sentencepiece
+from support.text.tiny_vocabularies import byte_level, sentencepiece
 
 CHATML = Tokenizer.from_metadata(byte_level(user_defined=["END", "EN", "ND", "aa", "aba"]))
 SPM = Tokenizer.from_metadata(sentencepiece([("▁", -1.0), ("a", -2.0), ("▁a", -3.0)]))

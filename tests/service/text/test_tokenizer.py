@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from imp_service.text import FieldInvalid, TextSpan, Tokenizer
 from imp_service.text.errors import NativePanic, native_boundary
-from support import tolerances
-from support.tiny_vocabularies import CONTROL, NORMAL, UNUSED, byte_level, sentencepiece, spell
+from support.oracles import tolerances
+from support.text.tiny_vocabularies import CONTROL, NORMAL, UNUSED, byte_level, sentencepiece, spell
 
 CHATML = Tokenizer.from_metadata(byte_level(merges=[("t", "h"), ("th", "e")], user_defined=["<think>"]))
 IM_END = CHATML.vocab_size - 1

@@ -14,8 +14,8 @@ import pytest
 from tokenizers import Tokenizer as Library
 
 from imp_service.text import Tokenizer
-from support.gguf_key_values import read_key_values
-from support.tiny_vocabularies import byte_level, sentencepiece
+from support.files.gguf_key_values import read_key_values
+from support.text.tiny_vocabularies import byte_level, sentencepiece
 
 DEMO = Path(str(files("imp_service.models"))) / "demo.gguf"
 WORDS = [

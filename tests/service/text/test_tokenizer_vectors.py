@@ -14,7 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from imp_service.text import FieldInvalid, Tokenizer
 from make_vocabularies import oracle_ids, rules
-from support.own_vocabularies import COMPOSING, DEPARTURES, OTHER_KINDS, texts, vectors, vocabulary
+from support.text.own_vocabularies import COMPOSING, DEPARTURES, OTHER_KINDS, texts, vectors, vocabulary
 
 NAMES = ("bert-bge", "deepseek-coder", "falcon", "gpt-2", "llama-spm", "mpt", "starcoder")
 LOSSLESS = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "starcoder")

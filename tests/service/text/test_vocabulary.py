@@ -16,7 +16,7 @@ from imp_service.text.tokens.merges import merge_pairs, require_tokens
 from imp_service.text.tokens.piece_types import TokenType
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS
 from imp_service.text.vocabulary_match import ids_not_shared
-from support.tiny_vocabularies import byte_alphabet, byte_level, sentencepiece
+from support.text.tiny_vocabularies import byte_alphabet, byte_level, sentencepiece
 
 P = "tokenizer.ggml."
 N = 259

@@ -11,9 +11,9 @@ import pytest
 
 from imp_service.text import Tokenizer, TokenizerInvalid
 from imp_service.text.directory.sentencepiece_model import _model_class
-from support.hub_tokenizers import library_of
-from support.tiny_vocabularies import byte_level, sentencepiece
-from support.vocabulary_files import MODELS, files_of_pairs, tekken, trained
+from support.text.hub_tokenizers import library_of
+from support.text.tiny_vocabularies import byte_level, sentencepiece
+from support.text.vocabulary_files import MODELS, files_of_pairs, tekken, trained
 
 P = "tokenizer.ggml."
 N = 259

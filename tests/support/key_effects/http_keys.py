@@ -13,9 +13,9 @@ from imp_service.config import read_settings
 from imp_service.http_api.guard import Guard, HeadRefused
 from imp_service.http_api.listener import Server
 from imp_service.http_api.openai import api
-from support.http_served import HttpServed, serve_http
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
+from support.servers.http_served import HttpServed, serve_http
 
 
 def over_http(look: Callable[[HttpServed], Any]) -> Observe:

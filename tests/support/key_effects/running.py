@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from support.served import Served
+from support.servers.served import Served
 
 S = TypeVar("S")
 

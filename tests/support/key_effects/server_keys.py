@@ -22,13 +22,13 @@ from imp_service.serving.lifecycle import Phase
 from imp_service.serving.server_state import ServerState
 from imp_service.telemetry import tracing
 from imp_service.telemetry.log import Log
-from support.certificates import Authority
+from support.calls.raw_calls import ADMIN, HEALTH, REFLECTION, call
+from support.calls.session_calls import SessionCalls, seconds
+from support.calls.status_details import read_details
 from support.key_effects.effect import Effect, Observe
 from support.key_effects.running import Running
-from support.raw_calls import ADMIN, HEALTH, REFLECTION, call
-from support.served import Served, ask, serve, tokens_of
-from support.session_calls import SessionCalls, seconds
-from support.status_details import read_details
+from support.servers.certificates import Authority
+from support.servers.served import Served, ask, serve, tokens_of
 
 GET_INFO = "/imp.v1.ModelService/GetServerInfo"
 CHECK = f"/{HEALTH}/Check"

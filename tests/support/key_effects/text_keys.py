@@ -12,9 +12,9 @@ from imp_service.config import read_settings
 from imp_service.core import Error
 from imp_service.generation import ModelRuntime, defaults, load_model
 from imp_service.text import ChatMessage, ChatPrompt, ConstraintKind, ConstraintSpec, TextError
-from support.command_line import demo_with
 from support.key_effects.core_keys import SMALL
 from support.key_effects.effect import Effect, Observe
+from support.machine.command_line import demo_with
 
 CHAT = ChatPrompt((ChatMessage("user", "hello"),))
 TEMPLATE_FILE = "chat.jinja"

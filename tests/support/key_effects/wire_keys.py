@@ -15,7 +15,7 @@ from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
 from support.key_effects.core_keys import Asked
 from support.key_effects.effect import Effect, Observe
-from support.loop_thread import loop_thread
+from support.servers.loop_thread import loop_thread
 
 
 def server_argument(settings: tuple[str, ...]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from compare.front_end.figure import Figure
 from compare.front_end.http_streams import read_http_streams, stream_request
 from imp_service.core.bench.report import Spread
-from support.server_process import server_process
-from support.smg_gateway import gateway
+from support.servers.server_process import server_process
+from support.servers.smg_gateway import gateway
 
 MODEL = "imp-demo"
 

@@ -20,7 +20,7 @@ from compare.front_end.token_costs import token_costs
 from compare.options import parser_of
 from compare.report import Report
 from compare.table import SPREAD, Table, numbers
-from support.needed import EXTENSION, TESTING, absent, missing_of
+from support.run.needed import EXTENSION, TESTING, absent, missing_of
 
 TABLE = Table([("", -74), *SPREAD])
 # The parts that need the extension for tests.

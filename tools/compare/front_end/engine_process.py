@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.command_line import clean_environment
-from support.patience import HANGS_AFTER
+from support.machine.command_line import clean_environment
+from support.run.patience import HANGS_AFTER
 
 SCRIPT = Path(__file__).with_name("serve_engine.py")
 # The server's own limits must not bound the measurement.

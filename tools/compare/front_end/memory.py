@@ -19,10 +19,10 @@ from imp_service.core.bench.report import Spread
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import model_pb2, model_pb2_grpc, types_pb2
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.endings import SMALL_WINDOW
-from support.patience import HANGS_AFTER
-from support.process_numbers import ProcessNumbers
-from support.server_process import server_process
+from support.calls.endings import SMALL_WINDOW
+from support.machine.process_numbers import ProcessNumbers
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 # Seconds until each stream has filled its buffers.
 PAUSE_SECONDS = 1.0

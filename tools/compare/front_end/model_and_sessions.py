@@ -15,7 +15,7 @@ from compare.front_end.streams import read_streams, request
 from compare.front_end.token_costs import spent_since
 from imp_service.core.bench.report import Spread
 from imp_service.pb import model_pb2, model_pb2_grpc
-from support.process_numbers import ProcessNumbers, thread_seconds
+from support.machine.process_numbers import ProcessNumbers, thread_seconds
 
 
 def abandoned_sessions(n_sessions: int, lease_seconds: int) -> Iterator[Figure]:

@@ -16,7 +16,7 @@ from compare.front_end.http_streams import CHAT, COMPLETIONS, connect, post, str
 from compare.front_end.streams import GENERATE, request
 from compare.front_end.token_costs import spent_since
 from imp_service.pb import inference_pb2 as pb
-from support.process_numbers import thread_seconds
+from support.machine.process_numbers import thread_seconds
 
 UNARY = "/imp.v1.InferenceService/GenerateUnary"
 CHAT_TEXT = "Hi"

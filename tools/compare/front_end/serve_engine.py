@@ -21,7 +21,7 @@ from imp_service.config import read_settings
 from imp_service.core.bench.engine_runs import EngineRuns
 from imp_service.generation import ModelRuntime
 from imp_service.server.service import Service
-from support.served_models import ServedModel, random_weights, scripted
+from support.servers.served_models import ServedModel, random_weights, scripted
 
 # Enough for the longest streams and the most sessions of the bench.
 N_BLOCKS = 40_000

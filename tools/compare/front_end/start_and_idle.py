@@ -14,8 +14,8 @@ from compare.front_end.streams import read_streams, request
 from compare.front_end.token_costs import spent_since
 from imp_service.core.bench.report import Spread
 from imp_service.pb import model_pb2, model_pb2_grpc
-from support.process_numbers import thread_seconds, thread_switches
-from support.server_process import server_process
+from support.machine.process_numbers import thread_seconds, thread_switches
+from support.servers.server_process import server_process
 
 # The work after a generation has ended by then.
 PAUSE_SECONDS = 1.0

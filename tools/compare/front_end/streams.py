@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import grpc
 
 from imp_service.pb import inference_pb2 as pb
-from support.wire import ask
+from support.calls.wire import ask
 
 GENERATE = "/imp.v1.InferenceService/Generate"
 

@@ -10,7 +10,7 @@ from compare.front_end.figure import CLIENT_CPU, SERVER_CPU, Figure, both
 from compare.front_end.http_streams import read_http_streams, stream_request
 from compare.front_end.streams import Read, read_streams, request
 from imp_service.core.bench.report import Spread
-from support.process_numbers import thread_seconds
+from support.machine.process_numbers import thread_seconds
 
 # Goals for the ratio of HTTP to gRPC: event loop and whole process, with one message per token and merged.
 LOOP_TARGETS = {1: "at most 0.5", None: "at most 1.1"}

@@ -18,7 +18,7 @@ from compare.peers.engines.protocol import Task
 from compare.processes import OtherProcesses, settle
 from compare.refused import RefusedError
 from imp_service.core.bench.cases import Case
-from support.command_line import FOUND_IN, clean_environment
+from support.machine.command_line import FOUND_IN, clean_environment
 
 SCRIPT = Path(__file__).with_name("serve_engine.py")
 

@@ -23,7 +23,7 @@ from compare.tokens import any_tokens
 from imp_service import _core
 from imp_service.cli.arguments import positive_integer
 from imp_service.text import Tokenizer
-from support.needed import PEERS, needs
+from support.run.needed import PEERS, needs
 
 
 def main(words: Sequence[str]) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compare.quality.rows import Rows, Sequences
-from support import numpy_rope
-from support.numpy_rope import NumpyRope
-from support.numpy_transformer import NumpyLayer, NumpyTransformer, rms_norm
+from support.oracles import numpy_rope
+from support.oracles.numpy_rope import NumpyRope
+from support.oracles.numpy_transformer import NumpyLayer, NumpyTransformer, rms_norm
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from imp_service.client.bench.openai_api import open_openai_api
 from imp_service.client.bench.openai_stream import DONE
 from imp_service.client.bench.server_sent_events import EventReader
 from imp_service.pb.inference_pb2_grpc import InferenceServiceStub
-from support.wire import ask as request_of
+from support.calls.wire import ask as request_of
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True, "cache_prompt": False, "stream": True}
 OPENAI = {**GREEDY, "max_chunk_tokens": 1, "stream_options": {"include_usage": True}}

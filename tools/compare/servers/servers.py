@@ -25,9 +25,9 @@ from compare.servers.clients import grpc_client, llama_client, openai_client
 from compare.servers.goals import LLAMA_SERVER
 from compare.servers.load import NATIVE, OPENAI, Ask, Load, figures_of, run_load
 from imp_service.client.bench.measure import LevelRun
-from support.patience import HANGS_AFTER
-from support.process_numbers import thread_seconds
-from support.server_process import server_process
+from support.machine.process_numbers import thread_seconds
+from support.run.patience import HANGS_AFTER
+from support.servers.server_process import server_process
 
 WARM_UP_TOKENS = 4
 

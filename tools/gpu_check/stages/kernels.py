@@ -60,8 +60,8 @@ def time_products(
 
     n, k = size
     dtype = kernels[0].tested_weight
-    given = tests_support("weights").random_weight(dtype, GIVEN_ROWS, k)
-    x = tests_support("weights").random_rows(64, k)
+    given = tests_support("kernels.weights").random_weight(dtype, GIVEN_ROWS, k)
+    x = tests_support("kernels.weights").random_rows(64, k)
     cases = [(kernel.name, m) for kernel in sorted(kernels, key=lambda kernel: kernel.layout) for m in rows
              if (context.is_dry or m >= kernel.timed_rows)
              and m <= min(kernel.max_rows, REFERENCE_ROWS if kernel.weight == "any" else kernel.max_rows)]  # fmt: skip

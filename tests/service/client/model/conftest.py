@@ -9,9 +9,9 @@ import pytest
 
 import imp_service
 from imp_service import Client, LanguageModel
-from support.always_on import nothing_left
-from support.secured import TOKEN, secured
-from support.waiting_client import WaitingClient
+from support.calls.waiting_client import WaitingClient
+from support.run.always_on import nothing_left
+from support.servers.secured import TOKEN, secured
 
 __all__ = ["nothing_left"]
 

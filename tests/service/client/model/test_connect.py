@@ -15,9 +15,9 @@ import imp_service
 from imp_service import Error, FieldsInvalid, InternalError, InvalidArgument, ResourceExhausted, StateError
 from imp_service.client.connect import target_of
 from imp_service.pb.inference_pb2 import GenerateResponse
-from support.loop_thread import loop_thread
-from support.scripted_server import refuse, scripted_server, story
-from support.secured import TOKEN, secured
+from support.servers.loop_thread import loop_thread
+from support.servers.scripted_server import refuse, scripted_server, story
+from support.servers.secured import TOKEN, secured
 
 PROMPT = "Once upon a time"
 

@@ -15,10 +15,10 @@ import pytest
 
 import imp_service
 from imp_service import AsyncClient, Chunk, Client, Started
-from support.gate import ALL_STEPS, HELD, gate
-from support.patience import HANGS_AFTER
-from support.release_run import repetitions
-from support.served import Served, serve
+from support.run.patience import HANGS_AFTER
+from support.run.release_run import repetitions
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.served import Served, serve
 
 PROMPT = [HELD - 5]
 OPTIONS = {"max_tokens": 100, "ignore_eos": True}
@@ -141,7 +141,7 @@ def test_cnt_1_closing_a_client_ends_who_waits() -> None:
 
 
 N_GENERATIONS = repetitions(10_000, 1_500)
-PROGRAM = Path(__file__).parents[3] / "support" / "leaving_tasks.py"
+PROGRAM = Path(__file__).parents[3] / "support" / "calls" / "leaving_tasks.py"
 
 
 def left_by(served: Served, n: int, seed: int) -> dict[str, int]:

@@ -12,8 +12,8 @@ import imp_service
 from imp_service.client.failure import CallFailure
 from imp_service.client.model.session import SessionServer
 from imp_service.pb import inference_pb2 as pb
-from support.secured import TOKEN
-from support.served import Served, serve
+from support.servers.secured import TOKEN
+from support.servers.served import Served, serve
 
 PROMPT = [300, 400, 500]
 TENANT = "search"

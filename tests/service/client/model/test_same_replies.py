@@ -32,8 +32,8 @@ from imp_service import (
 from imp_service.client.messages.errors import kind_of
 from imp_service.core.errors import KIND_OF_REASON
 from imp_service.serving.errors.error_table import ERRORS
-from support.waiting_client import WaitingClient
-from support.workload import random_requests
+from support.calls.waiting_client import WaitingClient
+from support.calls.workload import random_requests
 
 Threaded = LanguageModel | Client
 Model = Threaded | WaitingClient

@@ -26,8 +26,8 @@ from imp_service import (
     StepOutput,
     Timings,
 )
-from support.served import Served, serve
-from support.waiting_client import WaitingClient
+from support.calls.waiting_client import WaitingClient
+from support.servers.served import Served, serve
 
 Model = LanguageModel | Client | WaitingClient
 PROMPT = "Once upon a time"

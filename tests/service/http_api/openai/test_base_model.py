@@ -13,9 +13,9 @@ import pytest
 import imp_service
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.http_served import HttpServed, serve_http
-from support.patience import HANGS_AFTER
-from support.served_models import tiny_with_text
+from support.run.patience import HANGS_AFTER
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import tiny_with_text
 
 
 @pytest.fixture(scope="module")

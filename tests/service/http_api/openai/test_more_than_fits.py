@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.http_served import HttpServed, serve_http
+from support.servers.http_served import HttpServed, serve_http
 
 CHATS, TEXTS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 CONTEXT = 64

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.http_served import DEMO_MODEL, HttpServed, serve_http
-from support.tool_templates import HERMES
+from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http
+from support.text.tool_templates import HERMES
 
 KEY = "key-of-open-webui"
 # Sent if ENABLE_FORWARD_USER_INFO_HEADERS is set.

@@ -23,10 +23,10 @@ from imp_service.pb import types_pb2
 from imp_service.serving.large_replies import SLICE, ReplySize, sliced
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ServedModel
-from support.gate import ALL_STEPS, HELD, gate
-from support.generations import Output, Result, in_one, saying, spelled, vocabulary
-from support.http_served import HttpServed, serve_http
-from support.openai_types import check_model
+from support.calls.generations import Output, Result, in_one, saying, spelled, vocabulary
+from support.calls.openai_types import check_model
+from support.servers.gate import ALL_STEPS, HELD, gate
+from support.servers.http_served import HttpServed, serve_http
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 TEXTS = ("the cat", "Hello! What is", "日本", "A smile 😀 is", "Once upon a time")

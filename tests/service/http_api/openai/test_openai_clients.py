@@ -12,8 +12,8 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel
 
-from support.http_served import HttpServed, serve_http
-from support.served_models import scripted
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import scripted
 
 MODEL = "imp-demo"
 SAID: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]

@@ -12,7 +12,7 @@ from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
 from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, RESPONSES, THINKING, Accepted, Refused, Sets, Table
-from support.http_served import HttpServed, serve_http
+from support.servers.http_served import HttpServed, serve_http
 
 PROMPT = "the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat sat. the cat"
 EOS = 2047

@@ -12,7 +12,7 @@ from imp_service.config import read_settings
 from imp_service.http_api.openai.requests import Caller, read_chat, read_completion
 from imp_service.http_api.openai.response_requests import read_response
 from imp_service.serving.served_model import ServedModel
-from support.http_served import HttpServed
+from support.servers.http_served import HttpServed
 
 INVALID = "field_invalid"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"

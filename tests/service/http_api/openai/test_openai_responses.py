@@ -24,9 +24,9 @@ from imp_service.http_api.openai.response_requests import read_response
 from imp_service.http_api.openai.responses import Response
 from imp_service.serving.served_model import ServedModel
 from imp_service.text.tokens.detokenizer import TokenTable
-from support.http_served import DEMO_MODEL, HttpServed, serve_http
-from support.served_models import scripted
-from support.tool_templates import HERMES
+from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http
+from support.servers.served_models import scripted
+from support.text.tool_templates import HERMES
 
 PATH = "/v1/responses"
 TEXTS = ("Hello", "日本", "A smile 😀 is", "Once upon a time")

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from openai import OpenAI
 
-from support.http_served import DEMO_MODEL, HttpServed, serve_http
-from support.tool_templates import HERMES
+from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http
+from support.text.tool_templates import HERMES
 
 SCHEMA = {
     "type": "object",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, RESPONSES, Ignored, Means, Table
-from support.http_served import HttpServed, serve_http
+from support.servers.http_served import HttpServed, serve_http
 
 CHATS, TEXTS, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 TABLES: Mapping[str, Table] = {CHATS: CHAT, TEXTS: COMPLETIONS, RESPONSE: RESPONSES}

@@ -10,8 +10,8 @@ import pytest
 from imp_service.models import demo_model_path
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.http_served import DEMO_MODEL, HttpServed, serve_http
-from support.served_models import from_file
+from support.servers.http_served import DEMO_MODEL, HttpServed, serve_http
+from support.servers.served_models import from_file
 
 FILE = "My Model-Q4_K_M"
 

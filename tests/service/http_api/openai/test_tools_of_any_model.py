@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from support.http_served import HttpServed, serve_http
+from support.servers.http_served import HttpServed, serve_http
 
 CHATS, RESPONSES = "/v1/chat/completions", "/v1/responses"
 SCHEMA = {

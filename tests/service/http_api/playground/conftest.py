@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from support.generations import saying, spelled, vocabulary
-from support.http_served import HttpServed, serve_http
-from support.patience import HANGS_AFTER
+from support.calls.generations import saying, spelled, vocabulary
+from support.run.patience import HANGS_AFTER
+from support.servers.http_served import HttpServed, serve_http
 
 SAMPLE = """\
 # Sorting in *Python*

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from support.growing_markdown import grown_and_whole
-from support.http_served import HttpServed
+from support.servers.http_served import HttpServed
+from support.text.growing_markdown import grown_and_whole
 
 # LaTeX -> its MathML, without attributes and without rows of one thing.
 DRAWN = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from support.http_served import HttpServed
+from support.servers.http_served import HttpServed
 
 ROOT = Path(__file__).resolve().parents[4]
 SCREENSHOTS = ROOT / "build" / "screenshots"

@@ -10,8 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import expect
 
-from support.growing_markdown import grown_and_whole
-from support.http_served import HttpServed
+from support.servers.http_served import HttpServed
+from support.text.growing_markdown import grown_and_whole
 
 # Seconds of processor time, far below those of a quadratic algorithm.
 SHORT_SECONDS = 3.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import imp_service
-from support.http_served import HttpServed, serve_http
+from support.servers.http_served import HttpServed, serve_http
 
 PARTS = Path(imp_service.__file__).parent / "http_api" / "pages" / "playground"
 MOST_BYTES = 96 * 1024

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.tables import SAMPLER_FIELDS
-from support.http_served import HttpServed, serve_http
+from support.servers.http_served import HttpServed, serve_http
 
 SETTINGS = ("model.overrides.default_sampling.temperature=0.3", "limits.max_tokens=77")
 NARROW = [390, 768]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from support.http_served import HttpServed, serve_http
-from support.served_models import ENDLESS, scripted
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import ENDLESS, scripted
 
 NO_END = "model.overrides.eos_token_ids=[]"
 WHO = "Who are you?"

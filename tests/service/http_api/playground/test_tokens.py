@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from support.generations import saying, spelled, vocabulary
-from support.http_served import HttpServed, serve_http
+from support.calls.generations import saying, spelled, vocabulary
+from support.servers.http_served import HttpServed, serve_http
 
 STORY = "Tell me a short story."
 # The length of the prompt for the message.

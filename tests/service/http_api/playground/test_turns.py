@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from support.cutting_proxy import CuttingProxy
-from support.http_served import HttpServed, serve_http
-from support.served_models import ENDLESS, scripted
-from support.server_process import server_process
+from support.servers.cutting_proxy import CuttingProxy
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import ENDLESS, scripted
+from support.servers.server_process import server_process
 
 NO_END = "model.overrides.eos_token_ids=[]"
 # Long enough that an answer does not end before the test kills its server.

@@ -16,11 +16,11 @@ from imp_service.http_api.server import HttpServer
 from imp_service.serving.listening import checked_addresses
 from imp_service.serving.security.access import Access
 from imp_service.serving.server_state import ServerState
-from support.http_served import HttpServed, serve_http
-from support.loop_thread import loop_thread
-from support.patience import HANGS_AFTER
-from support.served import DEFAULTS
-from support.served_models import ENDLESS, built_in, scripted
+from support.run.patience import HANGS_AFTER
+from support.servers.http_served import HttpServed, serve_http
+from support.servers.loop_thread import loop_thread
+from support.servers.served import DEFAULTS
+from support.servers.served_models import ENDLESS, built_in, scripted
 
 # No token ends an answer.
 NO_END = "model.overrides.eos_token_ids=[]"

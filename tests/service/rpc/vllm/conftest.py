@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.always_on import nothing_left
-from support.served import Served, serve
-from support.served_models import ENDLESS, scripted
-from support.vllm_calls import COMPAT
+from support.calls.vllm_calls import COMPAT
+from support.run.always_on import nothing_left
+from support.servers.served import Served, serve
+from support.servers.served_models import ENDLESS, scripted
 
 __all__ = ["nothing_left"]
 

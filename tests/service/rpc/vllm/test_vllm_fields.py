@@ -12,10 +12,10 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as vllm
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.vllm.fields import IGNORED, MAPPED, REFUSED, STREAM, caller_path
 from imp_service.rpc.vllm.requests import translate
-from support.failed_calls import failed
-from support.filled_messages import filled
-from support.served import Served
-from support.vllm_calls import answered, asking, stub
+from support.calls.failed_calls import failed
+from support.calls.filled_messages import filled
+from support.calls.vllm_calls import answered, asking, stub
+from support.servers.served import Served
 
 REQUEST = vllm.GenerateRequest.DESCRIPTOR
 # Field of the caller -> a value, and the value of imp.v1's field.

@@ -12,10 +12,10 @@ from smg_grpc_proto.generated import vllm_engine_pb2 as vllm
 
 from imp_service.pb import inference_pb2 as pb
 from imp_service.pb import types_pb2
-from support.failed_calls import failed
-from support.generations import in_one
-from support.served import Served, serve
-from support.vllm_calls import COMPAT, answered, asking, comparable, prompt_scores, scored, stub
+from support.calls.failed_calls import failed
+from support.calls.generations import in_one
+from support.calls.vllm_calls import COMPAT, answered, asking, comparable, prompt_scores, scored, stub
+from support.servers.served import Served, serve
 
 OFF = {"top_k": 0, "min_p": 0.0}
 PROMPT = [300, 301, 302, 303, 304]

@@ -24,10 +24,10 @@ import imp_service
 from imp_service.config import ConfigError, read_settings
 from imp_service.pb import model_pb2, model_pb2_grpc
 from imp_service.serving.lifecycle import Phase
-from support.raw_calls import Metadata, call
-from support.served import Served, serve
-from support.served_models import ENDLESS, scripted
-from support.vllm_calls import COMPAT, ENGINE, SERVICE, asking, stub
+from support.calls.raw_calls import Metadata, call
+from support.calls.vllm_calls import COMPAT, ENGINE, SERVICE, asking, stub
+from support.servers.served import Served, serve
+from support.servers.served_models import ENDLESS, scripted
 
 READS = {"GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
 RUNS = {"Generate", "Abort"}

@@ -1,0 +1,169 @@
+"""Builds sequences in a paged cache, runs attention on a device, and measures the error against float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from imp_service import _testing as core
+from support.kernels.devices import GPUS
+from support.oracles import tolerances
+from support.oracles.attention_oracle import (
+    Heads,
+    attention,
+    multiplied,
+    multiplied_on_gpu,
+    spread,
+    stored,
+    stored_on_gpu,
+)
+
+Array = np.ndarray
+BLOCK = 16
+NAN_BYTE = 0xFF  # NaN in every float type
+Asked = tuple[int, int, list[int]]  # rows, position of the first, blocks
+
+
+@dataclass
+class Held:
+    """One sequence: its K and V from position 0, its blocks in the pool, and the requested rows of q."""
+
+    k: Array
+    v: Array
+    q: Array
+    blocks: list[int] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return len(self.k) - len(self.q)
+
+    def asked(self, begin: int = 0, end: int | None = None) -> Asked:
+        """Returns rows [begin, end) of q as a sequence of a batch."""
+        end = len(self.q) if end is None else end
+        return (end - begin, self.first + begin, self.blocks)
+
+
+def make_sequences(rng: np.random.Generator, heads: Heads, shapes: list[tuple[int, int]]) -> tuple[list[Held], int]:
+    """Returns sequences of (tokens held, rows requested), whose blocks have a random order in the pool."""
+    n_blocks = sum(-(-n // BLOCK) for n, _ in shapes) + 3
+    order = rng.permutation(n_blocks).tolist()
+    sequences = []
+    for n_tokens, n_rows in shapes:
+        k, v = (rng.normal(size=(n_tokens, heads.n_kv_heads * heads.head_dim)).astype(np.float32) for _ in range(2))
+        q = rng.normal(size=(n_rows, heads.n_heads * heads.head_dim)).astype(np.float32)
+        blocks = [order.pop() for _ in range(-(-n_tokens // BLOCK))]
+        sequences.append(Held(k, v, q, blocks))
+    return sequences, n_blocks
+
+
+def make_cache(device: core.Device, heads: Heads, dtype: str, n_blocks: int, sequences: list[Held]) -> core.Cache:
+    """Returns a cache of two layers. Layer 1 holds the sequences; everything else is NaN."""
+    cache = core.Cache(
+        device, dtype=dtype, n_layers=2, n_kv_heads=heads.n_kv_heads, head_dim=heads.head_dim, n_blocks=n_blocks
+    )
+    cache.fill(NAN_BYTE)
+    for held in sequences:
+        cache.append(1, [(len(held.k), 0, held.blocks)], held.k, held.v)
+    return cache
+
+
+def attend(
+    cache: core.Cache,
+    heads: Heads,
+    batch: list[Asked],
+    q: Array,
+    *,
+    scratch_fill: int | None = None,
+    max_context: int = 0,
+    max_sequences: int = 0,
+) -> Array:
+    return cache.attend(
+        1,
+        batch,
+        q,
+        heads.n_heads,
+        heads.scale,
+        soft_cap=heads.soft_cap,
+        window=heads.window,
+        sinks=np.array(heads.sinks, np.float32) if heads.sinks else None,
+        scratch_fill=scratch_fill,
+        max_context=max_context,
+        max_sequences=max_sequences,
+    )
+
+
+def attend_all(
+    cache: core.Cache,
+    heads: Heads,
+    sequences: list[Held],
+    *,
+    scratch_fill: int | None = None,
+    max_context: int = 0,
+    max_sequences: int = 0,
+) -> Array:
+    batch = [held.asked() for held in sequences]
+    q = np.concatenate([held.q for held in sequences])
+    return attend(
+        cache, heads, batch, q, scratch_fill=scratch_fill, max_context=max_context, max_sequences=max_sequences
+    )
+
+
+class Expected:
+    """The float64 outputs of some sequences and the error that a device may have; computed once per case."""
+
+    def __init__(self, heads: Heads, dtype: str, sequences: list[Held], device: core.Device | None = None) -> None:
+        self.heads, self.dtype, self.sequences = heads, dtype, sequences
+        self.on_gpu = device in GPUS
+        self.exact = self.outputs()
+        self.bounds = np.concatenate([self._bounds(held) for held in sequences])
+
+    def worst(self, actual: Array) -> float:
+        """Returns the largest error, in units of the bound."""
+        return self.distance(actual, self.exact)
+
+    def is_missed(self, actual: Array, *, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> bool:
+        """Returns whether the bound rejects outputs of other heads, of shifted positions or of neighbouring values."""
+        return self.distance(actual, self.outputs(oracle, shift, roll)) > 1
+
+    def distance(self, actual: Array, exact: Array) -> float:
+        return float((np.abs(actual - exact) / self.bounds).max())
+
+    def outputs(self, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> Array:
+        found = []
+        for held in self.sequences:
+            q, k, v = self._multiplied(held)
+            found.append(attention(oracle or self.heads, q, max(0, held.first + shift), k, np.roll(v, roll, axis=0)))
+        return np.concatenate(found)
+
+    def _multiplied(self, held: Held) -> tuple[Array, Array, Array]:
+        """Returns q, K and V, rounded as the device rounds them before it multiplies."""
+        if self.on_gpu:
+            k, v = stored_on_gpu(held.k, self.dtype), stored_on_gpu(held.v, self.dtype)
+            return multiplied_on_gpu(held.q, self.dtype, self.heads), k, v
+        return multiplied(held.q, self.dtype), stored(held.k, self.dtype), stored(held.v, self.dtype)
+
+    def _bounds(self, held: Held) -> Array:
+        heads = self.heads
+        q, k, v = self._multiplied(held)
+        exact = (heads, q, held.first, k, v)
+        bounds = np.zeros(q.shape)
+        if self.on_gpu:
+            bounds += tolerances.gpu_weights(spread(*exact), self.dtype, len(k), float(np.abs(v).max()))
+        elif self.dtype == "bf16":
+            bounds += tolerances.bfloat16_weights(spread(*exact))
+        for head in range(heads.n_heads):
+            bound = tolerances.attention(
+                heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
+            )
+            # Matrix instructions truncate sums where float32 rounds them.
+            part = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
+            bounds[:, part] += 2 * bound if self.on_gpu else bound
+        return bounds
+
+
+def worst(
+    actual: Array, heads: Heads, dtype: str, sequences: list[Held], *, device: core.Device | None = None
+) -> float:
+    """Returns the largest error, in units of the bound."""
+    return Expected(heads, dtype, sequences, device).worst(actual)
