@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from imp_service.models import demo_draft_model_path
 from support.oracles import tolerances
-from support.oracles.numpy_qwen3 import NumpyQwen3, log_likelihood, rotate_halves
+from support.oracles.numpy_qwen3 import NumpyQwen3, log_likelihood
 
 QWEN2_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,14 +34,6 @@ def tokenizer(numpy_model: NumpyQwen3) -> Tokenizer:
     return built
 
 
-def interleaved(x: NDArray[np.float64], theta: float) -> NDArray[np.float64]:
-    """Applies the other layout of rotary positions, which pairs neighbours."""
-    head_dim = x.shape[-1]
-    order = np.r_[0:head_dim:2, 1:head_dim:2]
-    back = np.argsort(order)
-    return rotate_halves(x[..., order], theta)[..., back]
-
-
 def test_greedy_ids_and_margins(model_name: str, numpy_model: NumpyQwen3, golden: dict[str, Any]) -> None:
     for prompt in golden[model_name]["prompts"]:
         start, output = len(prompt["prompt_ids"]), prompt["output_ids"]
@@ -55,7 +46,7 @@ def test_greedy_ids_and_margins(model_name: str, numpy_model: NumpyQwen3, golden
 def test_the_wrong_rope_layout_is_noticed(model_name: str, numpy_model: NumpyQwen3, golden: dict[str, Any]) -> None:
     prompt = golden[model_name]["prompts"][0]
     start, output = len(prompt["prompt_ids"]), prompt["output_ids"]
-    logits = numpy_model.logits(prompt["prompt_ids"] + output, rotate=interleaved)[start - 1 : -1]
+    logits = numpy_model.logits(prompt["prompt_ids"] + output, adjacent=True)[start - 1 : -1]
     assert logits.argmax(axis=-1).tolist() != output
 
 
