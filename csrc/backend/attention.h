@@ -20,7 +20,7 @@ inline constexpr std::int32_t kNoSlot = -1;
 struct SequenceRows {
   int first_row = 0;
   int n_rows = 0;
-  int first_position = 0;                // position of the first row = tokens held before it
+  int first_position = 0;                // cell of the first row = tokens held before it
   std::span<const std::int32_t> blocks;  // KV blocks of the sequence in order; they hold first_position + n_rows tokens
   // Of models with a recurrent state.
   std::int32_t state = kNoSlot;                 // the slot with the state before the first row; kNoSlot: all zero

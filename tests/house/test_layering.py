@@ -225,7 +225,7 @@ def test_hon_16_package_rooms_import_only_what_they_may() -> None:
         ("engine/speculation/speculation.cpp", '#include "engine/run/engine.h"'),
         ("engine/kv/kv_blocks.cpp", '#include "engine/sequence/sequence.h"'),
         ("model/decoder.cpp", '#include "engine/data/limits.h"'),
-        ("model/layer/attention.cpp", '#include "model/decoder.h"'),
+        ("model/layer/layer_body_attention.cpp", '#include "model/decoder.h"'),
         ("model/config/validate.cpp", '#include "model/arch/registry.h"'),
         ("bindings/module.cpp", '#include "native/script/script_model.h"'),
     ],

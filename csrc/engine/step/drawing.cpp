@@ -1,4 +1,4 @@
-// The only call of the sampler that waits for its results.
+// Draws tokens and waits for them. StepExecutor also draws without waiting.
 #include "engine/step/drawing.h"
 
 namespace imp {

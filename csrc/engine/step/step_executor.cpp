@@ -149,14 +149,14 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
   const int first_scored = std::max(run.before.held, 1);
   if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, step);
   for (int i = 0; i < planned.n_rows; ++i) {
-    const int position = sequence.held + i;  // in the cache
+    const int cell = sequence.held + i;
     const auto row = static_cast<std::int32_t>(tokens_.size());
-    tokens_.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
-    positions_.push_back(sequence.position_of(position));
+    tokens_.push_back(sequence.tokens[static_cast<std::size_t>(cell)]);
+    positions_.push_back(sequence.position_of(cell));
     const int n_behind = planned.n_rows - 1 - i;
     const bool draws = planned.last && n_behind <= planned.n_guesses;
     const bool drawn = draws && (run.limits.max_outputs != 0 || wants_row(run));
-    const int next = position + 1;
+    const int next = cell + 1;
     const bool scores_next = scored && next >= first_scored && next < static_cast<int>(sequence.tokens.size());
     const auto logits_row = static_cast<int>(logits_rows_.size());
     if (drawn || scores_next) logits_rows_.push_back(row);

@@ -23,7 +23,7 @@ struct StepLimits {
   int max_running = 0;
 };
 
-// The only caller of the forward pass and of the sampler. It changes no sequence: a step that fails has only written
+// The only code that runs the model's forward pass. Drafters that compute run their own. It changes no sequence: a step that fails has only written
 // to cache positions that no sequence holds yet. It allocates only for candidates, logits and scores.
 class StepExecutor {
  public:

@@ -5,7 +5,7 @@ namespace imp {
 
 struct ForwardLimits {
   int max_rows = 0;         // rows of one batch
-  int max_logits_rows = 0;  // of those, rows with logits; and sequences
+  int max_logits_rows = 0;  // of those, rows with logits; also the most sequences of a batch
   bool is_watched = false;  // its attention may be watched
 };
 

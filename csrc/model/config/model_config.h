@@ -103,7 +103,7 @@ struct ModelConfig {
   int n_draft_layers = 0;  // in the file after the others: they guess further tokens (HeadConfig)
   int hidden_size = 0;
   int n_heads = 0;
-  // Those of the last layer that has no window; each layer has its own.
+  // For reports and checks: those of the last layer that has no window. Code uses those of each layer in `layers`.
   int ffn_size = 0;
   int n_kv_heads = 0;
   int head_dim = 0;

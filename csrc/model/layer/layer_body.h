@@ -14,10 +14,11 @@
 
 namespace imp {
 
-// What a body computes of its rows. A draft head writes K and V of many rows, and attends with few of them later.
+// What a body computes of its rows, and so which buffers it has. A draft head writes K and V of many rows, and attends
+// with few of them later.
 struct LayerParts {
-  bool keys = true;     // K and V
-  bool queries = true;  // attention and feed-forward
+  bool keys = true;     // K and V, from an input that the caller has
+  bool queries = true;  // the residual stream, attention and the feed-forward
 };
 
 // The buffers of a body. The layer determines the width of some.
@@ -68,7 +69,7 @@ class LayerBody {
   // Adds `branch` to the stream, multiplies the stream by the scale, and normalizes it for the next layer, if any.
   void add_branch(float scale, const Layer* next);
 
-  // The parts of attention().
+  // What attention() consists of, for bodies that do not compute it in one go.
   void project_and_append(const Layer& layer, Rows input, const Batch& batch, KvPool& pool);
   void append_keys(const Layer& layer, Rows input, const Batch& batch, KvPool& pool);
   void project_queries(const Layer& layer, Rows input);

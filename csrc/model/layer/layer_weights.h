@@ -22,7 +22,7 @@ struct NormWeights {
 // Null if the configuration has no such weight.
 struct LayerWeights {
   NormWeights attention_norm;
-  // Of linear attention: q, k and v of DeltaRule.
+  // In layers of linear attention q, k and v are as wide as DeltaRule says.
   Matrix q;  // [n_heads · head_dim, hidden]
   Matrix k;  // [n_kv_heads · head_dim, hidden]
   Matrix v;  // [n_kv_heads · head_dim, hidden]

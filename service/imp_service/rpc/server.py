@@ -92,7 +92,7 @@ class GrpcServer:
             if addresses.admin is not None:
                 admin = self._make(make_admin_servicers(self._state), is_admin=True)
                 self.admin_address = bind(admin, addresses.admin)
-            server = self._make(make_servicers(self._state))
+            server = self._make(self._data)
             for address in addresses.grpc:
                 credentials = self._tls.credentials if self._tls and address.socket_path is None else None
                 self.addresses.append(bind(server, address, credentials))

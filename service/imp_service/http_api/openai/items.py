@@ -35,7 +35,7 @@ class InputMessage:
 
 
 def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
-    """The messages of an input. `has_developer`: as for read_messages(). Raises Mismatch."""
+    """The messages of an input. `has_developer`: as for read_messages(). Raises WrongValue."""
     if isinstance(value, str):
         return [InputMessage("", ChatMessage("user", value))]
     if not isinstance(value, list):

@@ -23,7 +23,7 @@ from imp_service.text import ChatMessage
 def read_messages(value: list[Any], *, has_developer: bool) -> tuple[ChatMessage, ...]:
     """The messages. Without `has_developer`, the role `developer` becomes `system`: the template does not know it.
 
-    Raises Mismatch. The rules of roles and sizes are those of imp's conversations.
+    Raises WrongValue. The rules of roles and sizes are those of imp's conversations.
     """
     return tuple(within(f"[{i}]", _message, each, has_developer) for i, each in enumerate(value))
 

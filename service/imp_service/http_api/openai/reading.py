@@ -79,7 +79,7 @@ class Reading:
             self.wrong(name, "not set")
 
     def read(self, name: str, read: Callable[[Any], T], default: T, *, ignores_unknown: bool = False) -> T:
-        """The field read further by `read`, which raises Mismatch. `default` if it is unset or wrong.
+        """The field read further by `read`, which raises WrongValue. `default` if it is unset or wrong.
 
         `ignores_unknown`: its unknown members are ignored whatever the settings say.
         """

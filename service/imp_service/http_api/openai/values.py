@@ -22,7 +22,7 @@ REMEDY = 'with http.unknown_fields = "ignore" the server ignores unknown fields'
 # Most tokens of an output that only the context bounds, as in llama-server, LM Studio and Ollama.
 NO_LIMIT = -1
 
-# Takes a value and returns it in the form that imp uses. Raises Mismatch.
+# Takes a value and returns it in the form that imp uses. Raises WrongValue.
 ReadValue = Callable[[Any], Any]
 
 
@@ -36,7 +36,7 @@ class WrongValue(Exception):
 
 
 def within(where: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `read`. A Mismatch, and an ignored member, gets `where` before its own path."""
+    """The result of `read`. A WrongValue, and an ignored member, gets `where` before its own path."""
     ignored = _IGNORED.get()
     if ignored is not None:
         ignored.place.append(where)

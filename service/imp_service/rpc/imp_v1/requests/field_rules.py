@@ -19,7 +19,7 @@ from imp_service.api.options import (
     StopOptions,
 )
 from imp_service.api.rules import ANYTHING, Bounds, Name, Names, Number, Seconds, Texts, TokenIds, count_violations
-from imp_service.rpc.imp_v1.requests import message_rules as whole
+from imp_service.rpc.imp_v1.requests import message_rules
 from imp_service.rpc.imp_v1.requests.rules import (
     ChatPromptRule,
     DurationIn,
@@ -29,7 +29,7 @@ from imp_service.rpc.imp_v1.requests.rules import (
     Options,
     names_of,
 )
-from imp_service.serving.rules import generation_rules as values
+from imp_service.serving.rules import generation_rules
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.rules.generation_rules import ServedRule
 from imp_service.serving.served_model import ALL_CONSTRAINTS, ServedModel
@@ -46,7 +46,7 @@ class MessageRules:
     """The rules of one message: one for each field, and those of the whole message."""
 
     fields: Mapping[str, ServedRule]
-    whole: tuple[whole.MessageRule, ...] = ()
+    whole: tuple[message_rules.MessageRule, ...] = ()
 
 
 class Nested:
@@ -69,7 +69,7 @@ class Steps:
 
 
 NESTED, NAME = Nested(), Name()
-PROMPT_IDS = IdsOf(values.PROMPT_IDS)
+PROMPT_IDS = IdsOf(generation_rules.PROMPT_IDS)
 # The messages whose fields are those of option classes.
 OPTIONS = {
     "SamplingOptions": Options(SamplingOptions),
@@ -92,7 +92,7 @@ RULES: Mapping[str, MessageRules] = {
     **{name: MessageRules(dict.fromkeys(options.names, ANYTHING)) for name, options in OPTIONS.items()},
     "Constraint": MessageRules(
         dict.fromkeys((*ALL_CONSTRAINTS, "unbounded_whitespace"), ANYTHING),
-        (whole.exactly_one("kind"), whole.whitespace_of_json),
+        (message_rules.exactly_one("kind"), message_rules.whitespace_of_json),
     ),
     "Choices": MessageRules({"values": ANYTHING}),
     "JsonObject": MessageRules({}),
@@ -102,22 +102,22 @@ RULES: Mapping[str, MessageRules] = {
             **dict.fromkeys(GENERATION, ANYTHING),
             "constraint": NESTED,
             "output": Options(ChunkOptions),
-            "request_id": values.REQUEST_ID,
-            "model": values.MODEL,
-            "text": values.PROMPT_TEXT,
+            "request_id": generation_rules.REQUEST_ID,
+            "model": generation_rules.MODEL,
+            "text": generation_rules.PROMPT_TEXT,
             "token_ids": PROMPT_IDS,
             "chat": NullContent(),
             "session_id": NAME,
         },
-        (whole.exactly_one("prompt"), whole.fits_its_session),
+        (message_rules.exactly_one("prompt"), message_rules.fits_its_session),
     ),
-    "GenerateUnaryRequest": MessageRules({"request": NESTED}, (whole.required("request"),)),
+    "GenerateUnaryRequest": MessageRules({"request": NESTED}, (message_rules.required("request"),)),
     "PrefillRequest": MessageRules(
         {
             "session_id": NAME,
-            "model": values.MODEL,
+            "model": generation_rules.MODEL,
             "token_ids": PROMPT_IDS,
-            "text": values.PROMPT_TEXT,
+            "text": generation_rules.PROMPT_TEXT,
             "chat": ChatPromptRule(),
             "position": ANYTHING,
             "sampling": OPTIONS["SamplingOptions"],
@@ -126,9 +126,11 @@ RULES: Mapping[str, MessageRules] = {
             "cache": OPTIONS["CacheOptions"],
             "base": ANYTHING,  # checked against the session's state
         },
-        (whole.exactly_one("input"), whole.prompt_scores_allowed),
+        (message_rules.exactly_one("input"), message_rules.prompt_scores_allowed),
     ),
-    "DecodeStepRequest": MessageRules({"steps": ANYTHING}, (whole.always("steps", Steps()), whole.steps_apart)),
+    "DecodeStepRequest": MessageRules(
+        {"steps": ANYTHING}, (message_rules.always("steps", Steps()), message_rules.steps_apart)
+    ),
     "SessionStep": MessageRules(
         {
             "session_id": NAME,
@@ -137,24 +139,26 @@ RULES: Mapping[str, MessageRules] = {
             "sampling": OPTIONS["SamplingOptions"],
             "step": OPTIONS["StepOptions"],
         },
-        (whole.required("session_id"),),
+        (message_rules.required("session_id"),),
     ),
     "DecodeStreamRequest": MessageRules(
-        {"prefill": NESTED, "step": NESTED, "release": NESTED}, (whole.exactly_one("request"),)
+        {"prefill": NESTED, "step": NESTED, "release": NESTED}, (message_rules.exactly_one("request"),)
     ),
     "ForkSessionRequest": MessageRules(
-        {"session_id": NAME, "position": ANYTHING, "new_session_id": NAME}, (whole.required("session_id"),)
+        {"session_id": NAME, "position": ANYTHING, "new_session_id": NAME}, (message_rules.required("session_id"),)
     ),
-    "TruncateSessionRequest": MessageRules({"session_id": NAME, "position": ANYTHING}, (whole.required("session_id"),)),
-    "ReleaseSessionRequest": MessageRules({"session_id": NAME}, (whole.required("session_id"),)),
+    "TruncateSessionRequest": MessageRules(
+        {"session_id": NAME, "position": ANYTHING}, (message_rules.required("session_id"),)
+    ),
+    "ReleaseSessionRequest": MessageRules({"session_id": NAME}, (message_rules.required("session_id"),)),
     "EmbedRequest": MessageRules(
         {
-            "model": values.MODEL,
-            "texts": Texts((0, values.MAX_INPUTS), values.PROMPT_TEXT, "limits.max_prompt_bytes"),
-            "token_ids": Inputs(values.MAX_INPUTS, PROMPT_IDS),
+            "model": generation_rules.MODEL,
+            "texts": Texts((0, generation_rules.MAX_INPUTS), generation_rules.PROMPT_TEXT, "limits.max_prompt_bytes"),
+            "token_ids": Inputs(generation_rules.MAX_INPUTS, PROMPT_IDS),
             "normalize": ANYTHING,
         },
-        (whole.one_kind_of_input,),
+        (message_rules.one_kind_of_input,),
     ),
     # TokenizerService.
     "TokenizeRequest": MessageRules(
@@ -166,18 +170,18 @@ RULES: Mapping[str, MessageRules] = {
             "offsets": ANYTHING,
         },
         (
-            whole.always("texts", values.TOKENIZED_TEXTS),
-            whole.offsets_of_ids,
+            message_rules.always("texts", generation_rules.TOKENIZED_TEXTS),
+            message_rules.offsets_of_ids,
         ),
     ),
     "DetokenizeRequest": MessageRules(
         {"token_ids": Inputs(None, IdsOf(TokenIds())), "special_tokens": ANYTHING},
-        (whole.detokenized_ids,),
+        (message_rules.detokenized_ids,),
     ),
-    "ApplyChatTemplateRequest": MessageRules({"chat": ChatPromptRule()}, (whole.required("chat"),)),
+    "ApplyChatTemplateRequest": MessageRules({"chat": ChatPromptRule()}, (message_rules.required("chat"),)),
     "GetTokenizerRequest": MessageRules({}),
     # ModelService.
-    "GetModelInfoRequest": MessageRules({"model": values.MODEL}),
+    "GetModelInfoRequest": MessageRules({"model": generation_rules.MODEL}),
     "GetServerInfoRequest": MessageRules({}),
     "GetLoadRequest": MessageRules({}),
     "WatchLoadRequest": MessageRules({"min_interval": DurationIn(Seconds(0.01, HOUR))}),
@@ -185,13 +189,15 @@ RULES: Mapping[str, MessageRules] = {
     "DrainRequest": MessageRules({"timeout": DurationIn(Seconds(0, float("inf")))}),
     "ResumeRequest": MessageRules({}),
     "ReloadRequest": MessageRules({}),
-    "AbortRequest": MessageRules({"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (whole.one_way_to_abort,)),
+    "AbortRequest": MessageRules(
+        {"request_ids": Names(MAX_ABORTED), "all": ANYTHING}, (message_rules.one_way_to_abort,)
+    ),
     "ListRequestsRequest": MessageRules({}),
     "ListSessionsRequest": MessageRules({}),
     "FlushCacheRequest": MessageRules({}),
     "ProfileRequest": MessageRules(
         {"steps": ANYTHING, "time_limit": DurationIn(Seconds(0, HOUR, above=True))},
-        (whole.always("steps", Number(Bounds(1, LIMITS.profile_steps, whole=True))),),
+        (message_rules.always("steps", Number(Bounds(1, LIMITS.profile_steps, whole=True))),),
     ),
 }
 
@@ -200,6 +206,6 @@ def findings(message: Any, path: str, served: ServedModel) -> Iterator[Finding]:
     """All violations of a request, or of the part of one at `path`."""
     rules = RULES[message.DESCRIPTOR.name]
     for field, value in message.ListFields():
-        yield from rules.fields[field.name].check(value, whole.under(path, field.name), served)
+        yield from rules.fields[field.name].check(value, message_rules.under(path, field.name), served)
     for check in rules.whole:
         yield from check(message, path, served)
