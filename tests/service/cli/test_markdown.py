@@ -35,7 +35,7 @@ class Screen(io.StringIO):
         while rest:
             if rest[0] == "\x1b":
                 found = _SEQUENCE.match(rest)
-                assert found is not None, f"an unexpected sequence: {rest[:12]!r}"
+                assert found, f"an unexpected sequence: {rest[:12]!r}"
                 self._control(found)
                 rest = rest[found.end() :]
                 continue
