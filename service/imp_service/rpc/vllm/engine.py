@@ -20,7 +20,7 @@ from imp_service.serving.server_state import ServerState
 from imp_service.serving.utilization import Utilization
 
 SERVICE: ServiceDescriptor = vllm.DESCRIPTOR.services_by_name["VllmEngine"]
-ANSWERED = {"VllmGenerate", "Abort", "HealthCheck", "GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
+ANSWERED = {"Generate", "Abort", "HealthCheck", "GetModelInfo", "GetServerInfo", "GetLoads", "GetTokenizer"}
 # The protocol's name for every server that speaks it.
 SERVER_TYPE = "vllm-grpc"
 # Options that a gateway fills in if a request does not set them.
@@ -38,7 +38,7 @@ class VllmEngineServicer:
         self._archive = archive
         self._generate = VllmGenerate(state)
 
-    async def VllmGenerate(self, request: Any, call: GrpcCall) -> None:  # noqa: N802
+    async def Generate(self, request: Any, call: GrpcCall) -> None:  # noqa: N802
         await self._generate.stream(request, call)
 
     async def Abort(self, request: Any, call: GrpcCall) -> Any:  # noqa: N802
