@@ -19,13 +19,13 @@ from .rules import (
     Core,
     Feature,
     Features,
+    LimitedCount,
     Mask,
     Number,
     OneOf,
     Seconds,
     Text,
     Texts,
-    TokenCount,
     TokenIds,
 )
 
@@ -93,11 +93,11 @@ class StopOptions:
     """When generation ends. The first condition met ends it."""
 
     max_tokens: int | None = option(
-        None, TokenCount("limits.max_tokens"), about="most tokens of an output", vllm="max_tokens"
+        None, LimitedCount("limits.max_tokens"), about="most tokens of an output", vllm="max_tokens"
     )
     min_tokens: int = option(
         0,
-        TokenCount(),
+        LimitedCount(),
         about="end tokens and stop strings are ignored before this many tokens",
         openai="min_tokens",
         vllm="min_tokens",

@@ -136,7 +136,7 @@ class Core(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCount(Rule):
+class LimitedCount(Rule):
     """A number of tokens or bytes, up to a limit of the settings; zero there means no limit."""
 
     key: str = ""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from imp_service.api.errors import Violation
 from imp_service.api.facts import findings
 from imp_service.api.options import GenerationRequest
-from imp_service.api.rules import Entries, Name, Text, Texts, TokenCount, TokenIds
+from imp_service.api.rules import Entries, LimitedCount, Name, Text, Texts, TokenIds
 from imp_service.serving.prompt_cost import chat_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding
@@ -81,7 +81,7 @@ REQUEST_ID, MODEL = Name(), ModelName()
 MESSAGES, CHAT = Entries(1, MAX_MESSAGES), ChatRule()
 PROMPT_TEXT = Text(1, "limits.max_prompt_bytes")
 # All texts of a request with several prompts.
-PROMPT_BYTES = TokenCount("limits.max_prompt_bytes")
+PROMPT_BYTES = LimitedCount("limits.max_prompt_bytes")
 PROMPT_IDS = TokenIds(1)
 
 CONSTRAINT = ConstraintRule()
