@@ -9,7 +9,7 @@ import pytest
 
 from imp_service import _core
 from imp_service import _testing as core
-from support.kernels.devices import GPU_KINDS
+from support.kernels.devices import GPU_KINDS, emulated_only
 from support.kernels.gpu_gemm import INTEGER_TYPES, TILE_TYPES
 from support.kernels.weights import block_of, random_rows, random_weight
 from support.oracles import tolerances
@@ -152,6 +152,7 @@ def test_what_a_build_has_code_for(images: str, capability: int, serves: bool, w
     assert core.gpu_images_serve(images, capability) == (serves, wgmma)
 
 
+@emulated_only
 def test_a_gpu_of_another_kind_is_missing_not_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMP_EMULATED_GPU", "only_90a")
     core.Device(kind="cuda_emulated")

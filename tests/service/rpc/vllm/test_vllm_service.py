@@ -81,7 +81,8 @@ def test_gwy_3_the_server_says_how_large_and_how_busy_it_is(counting: Served) ->
     engine = stub(counting)
     running = engine.Generate(asking([300] * 40, stream=True))
     next(running)
-    next(running)  # a step's numbers are published after its tokens, and before those of the next step
+    # A step's numbers are published after its tokens.
+    counting.wait_until(lambda: counting.state.model.client.engine.stats().running == 1, "one sequence runs")
     info = engine.GetServerInfo(vllm.GetServerInfoRequest())
     settings = counting.state.settings
     assert (info.active_requests, info.is_paused, info.data_parallel_size) == (1, False, 1)
