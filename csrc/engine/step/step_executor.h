@@ -23,8 +23,9 @@ struct StepLimits {
   int max_running = 0;
 };
 
-// The only code that runs the model's forward pass. Drafters that compute run their own. It changes no sequence: a step that fails has only written
-// to cache positions that no sequence holds yet. It allocates only for candidates, logits and scores.
+// The only code that runs the model's forward pass. Drafters that compute run their own. It changes no sequence: a step
+// that fails has only written to cache positions that no sequence holds yet. It allocates only for candidates, logits
+// and scores.
 class StepExecutor {
  public:
   StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
