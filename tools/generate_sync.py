@@ -18,7 +18,8 @@ HEADER = "# Generated from {source} by tools/generate_sync.py; do not edit.\n"
 REPLACEMENTS = (
     (r"(?<!`)\bAsyncClient\b", "BlockingClient"),
     (r"\bAsync(?=[A-Z])", ""),
-    (r"(?<=\.)async_(?=connection|session|generation)", ""),
+    (r"(?<=\.)async_(?=connection|session)", ""),
+    (r"(?<=\.remote_)async_(?=generation)", ""),
     (r"(?<=__)a(?=(enter|exit)__)", ""),
     (r"\basync (?=def|with)", ""),
     (r"\bawait ", ""),
