@@ -14,7 +14,7 @@ from support.files.hf_contents import hf_config, hf_tensors, write_hf
 from support.models.tiny_models import tiny
 
 SOURCE = Path(__file__).parents[2] / "csrc" / "model" / "arch" / "unsupported.cpp"
-TABLE = SOURCE.read_text().partition("kFamilies = {")[2].partition("\n};")[0]
+TABLE = SOURCE.read_text().partition("kUnsupportedFamilies = {")[2].partition("\n};")[0]
 NAMES = re.findall(r'Unsupported\{"([^"]+)"', TABLE)
 
 

@@ -279,7 +279,8 @@ def test_kvq_1_gen_24_the_cache_holds_rounded_rows(device: core.Device, dtype: s
     )
     assert not np.frombuffer(cache.memory(), np.uint8).any()
     for begin, end in ((0, 11), (11, 12), (12, n)):
-        cache.append(1, [(end - begin, begin, blocks)], rows[0][begin:end], rows[1][begin:end])
+        in_use = blocks[: -(-end // block_tokens)]
+        cache.append(1, [(end - begin, begin, in_use)], rows[0][begin:end], rows[1][begin:end])
     found = cached(cache, dtype, heads, 4, block_tokens)
     for part in found:
         untouched = np.delete(part[1], blocks, axis=0)

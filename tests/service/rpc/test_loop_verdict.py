@@ -28,7 +28,7 @@ def pytest_configure(config):
 INNER = """
 import time
 import pytest
-from imp_service.rpc import generate
+from imp_service.rpc.imp_v1 import generate
 from support.servers.served import ask, serve
 
 HELD = {held}
