@@ -220,14 +220,14 @@ def state_value(read: Callable[[ServerState], Any]) -> Observe:
 
 
 def log_lines(write: Callable[[Log], object]) -> Callable[[Served], list[str]]:
-    """Returns a look at the log lines that `write` causes."""
+    """Returns a look at the lines of the event "made" that `write` logs. A busy server may log others beside them."""
 
     def look(served: Served) -> list[str]:
         begin = served.log_bytes
         write(served.state.telemetry.log)
         served.state.telemetry.log.error("end")
         served.wait_until(lambda: any("end" in line for line in served.log_lines(begin)), "the log is written")
-        return served.log_lines(begin)[:-1]
+        return [line for line in served.log_lines(begin) if "made" in line]
 
     return look
 
