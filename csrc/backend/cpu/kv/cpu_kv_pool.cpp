@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 
-#include "backend/cpu/kv/kv_residency.h"
 #include "base/arena.h"
 #include "base/error.h"
 
@@ -39,6 +38,9 @@ const KvGeometry& checked(const KvGeometry& geometry) {
   return geometry;
 }
 
+// Two huge pages.
+constexpr std::size_t kSlabBytes = std::size_t{4} << 20;
+
 std::size_t state_bytes(const StateGeometry& state) {
   return static_cast<std::size_t>(state.n_slots) * state.slot_bytes();
 }
@@ -47,27 +49,32 @@ std::size_t state_bytes(const StateGeometry& state) {
 
 CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
     : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
-  const auto panel_bytes = [&](int width) {
-    return static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
-  };
-  const auto panels = static_cast<std::size_t>(geometry_.block_tokens / kPanelTokens);
-  std::size_t end = 0;
-  const auto part = [&](int n_kv_heads, int width) {
-    const std::size_t head_bytes = panels * panel_bytes(width);
-    const Part made = {.begin = end,
-                       .panel_bytes = panel_bytes(width),
-                       .head_bytes = head_bytes,
-                       .block_bytes = at(n_kv_heads) * head_bytes};
-    end += at(geometry_.n_blocks) * made.block_bytes;
-    return made;
-  };
-  for (const KvLayer& layer : geometry_.layers) k_.push_back(part(layer.n_kv_heads, layer.head_dim));
-  for (const KvLayer& layer : geometry_.layers) v_.push_back(part(layer.n_kv_heads, padded_to_lanes(layer.head_dim)));
-  IMP_CHECK(end + state_bytes(geometry_.state) == n_bytes());
-  memory_ = Arena(n_bytes(), memory).allocate(n_bytes());
-  state_memory_ = reinterpret_cast<float*>(memory_.get() + end);
+  const std::size_t n_blocks = at(geometry_.n_blocks);
+  const std::size_t block_bytes = n_blocks == 0 ? 0 : (n_bytes() - state_bytes(geometry_.state)) / n_blocks;
+  while ((block_bytes << (slab_shift_ + 1)) <= kSlabBytes && (std::size_t{1} << slab_shift_) < n_blocks) ++slab_shift_;
+  for (const KvLayer& layer : geometry_.layers) {
+    k_.push_back(add_part(layer.n_kv_heads, layer.head_dim));
+    v_.push_back(add_part(layer.n_kv_heads, padded_to_lanes(layer.head_dim)));
+  }
+  IMP_CHECK(n_blocks == 0 || slab_bytes_ == block_bytes << slab_shift_);
+  const std::size_t n_slabs = ceil_div(n_blocks, std::size_t{1} << slab_shift_);
+  // The system gives memory for the pages that are written, so the blocks that the last slab lacks cost nothing.
+  const std::size_t kv_bytes = n_slabs * slab_bytes_, all_bytes = kv_bytes + state_bytes(geometry_.state);
+  memory_ = Arena(all_bytes, memory).allocate(all_bytes);
+  state_memory_ = reinterpret_cast<float*>(memory_.get() + kv_bytes);
   state_floats_ = geometry_.state.slot_bytes() / sizeof(float) / at(std::max(1, geometry_.state.n_layers));
-  residency_ = make_resident(*this);
+}
+
+// Appends the K or V of a layer to the slab.
+CpuKvPool::Part CpuKvPool::add_part(int n_kv_heads, int width) {
+  const auto panel_bytes = static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
+  const std::size_t head_bytes = at(geometry_.block_tokens / kPanelTokens) * panel_bytes;
+  const Part part = {.begin = slab_bytes_,
+                     .panel_bytes = panel_bytes,
+                     .head_bytes = head_bytes,
+                     .block_bytes = at(n_kv_heads) * head_bytes};
+  slab_bytes_ += part.block_bytes << slab_shift_;
+  return part;
 }
 
 std::size_t CpuKvPool::n_bytes(const KvGeometry& geometry) {

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "backend/cpu/ops/cpu_ops.h"
@@ -12,10 +11,11 @@
 
 namespace imp::cpu {
 
-// K by layer, block, kv head and panel [head_dim][16 tokens]; then V by layer, block, kv head and panel [16
-// tokens][head_dim, padded to 16]. bfloat16 is stored in pairs of neighbours, see SplitPanels. So attention's lanes are
-// tokens for K and elements for V, and the heads of consecutive blocks form one long stream. Separate runs of a few KiB
-// would be read at a third of the speed.
+// Blocks lie in slabs of a few MiB. A slab has, by layer, the K of its blocks and then their V; K by block, kv head and
+// panel [head_dim][16 tokens], V by block, kv head and panel [16 tokens][head_dim, padded to 16]. bfloat16 is stored in
+// pairs of neighbours, see SplitPanels. So attention's lanes are tokens for K and elements for V. The first tokens
+// touch few pages, since all layers of a slab are neighbours. The heads of a slab's blocks form one long stream:
+// separate runs of a few KiB would be read at a third of the speed.
 //
 // States by slot and layer: the convolution's inputs [conv_taps][conv_width], oldest first, then a matrix
 // [key_dim][value_dim] for each head.
@@ -54,14 +54,16 @@ class CpuKvPool final : public KvPool {
  private:
   // The K or the V of one layer.
   struct Part {
-    std::size_t begin;
+    std::size_t begin;  // in a slab
     std::size_t panel_bytes;
     std::size_t head_bytes;   // one head in a block
     std::size_t block_bytes;  // all heads
   };
+  Part add_part(int n_kv_heads, int width);
   static constexpr std::size_t at(int n) noexcept { return static_cast<std::size_t>(n); }
   std::span<std::byte> block_of(const Part& part, std::int32_t block) const noexcept {
-    return {memory_.get() + part.begin + at(block) * part.block_bytes, part.block_bytes};
+    const std::size_t slab = at(block) >> slab_shift_, in_slab = at(block) & ((std::size_t{1} << slab_shift_) - 1);
+    return {memory_.get() + slab * slab_bytes_ + part.begin + in_slab * part.block_bytes, part.block_bytes};
   }
   std::byte* panel_of(const Part& part, std::int32_t block, int head, int panel) const noexcept {
     return block_of(part, block).data() + at(head) * part.head_bytes + at(panel) * part.panel_bytes;
@@ -70,10 +72,11 @@ class CpuKvPool final : public KvPool {
   KvGeometry geometry_;
   KvStorage storage_;
   std::vector<Part> k_, v_;  // by layer
+  int slab_shift_ = 0;       // a slab has 2^slab_shift_ blocks
+  std::size_t slab_bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
   float* state_memory_;
   std::size_t state_floats_;  // of a layer in a slot
-  std::jthread residency_;    // touches the memory above
 };
 
 }  // namespace imp::cpu
