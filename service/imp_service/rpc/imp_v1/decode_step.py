@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from imp_service.api.options import SamplingOptions, StepOptions
 from imp_service.api.replies import Scores, StepOutput
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import duration
-from imp_service.rpc.imp_v1.requests.check_request import checked
-from imp_service.rpc.imp_v1.requests.read_options import read_options
-from imp_service.rpc.imp_v1.requests.read_requests import read_sampler, request_digest
+from imp_service.rpc.imp_v1.requests.check_request import checked_steps
+from imp_service.rpc.imp_v1.requests.read_requests import AskedStep, request_digest
 from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
 from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output
 from imp_service.rpc.statuses import step_error
@@ -44,19 +43,19 @@ class DecodeStep:
 
     async def answer(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
         """The results in request order. Raises the first failure if every step failed."""
-        await checked(request, call.n_request_bytes, self._state)
-        return await self.answer_checked(request, call)
+        steps = await checked_steps(request, call.n_request_bytes, self._state)
+        return await self.answer_checked(request, steps, call)
 
-    async def answer_checked(self, request: pb.DecodeStepRequest, call: Call) -> pb.DecodeStepResponse:
-        """The same for a checked request."""
+    async def answer_checked(
+        self, request: pb.DecodeStepRequest, steps: Sequence[AskedStep], call: Call
+    ) -> pb.DecodeStepResponse:
+        """The same for a checked request, of which `steps` are read."""
         model, began = self._state.model, self._state.clock()
-        options = [read_options(StepOptions, each.step) for each in request.steps]
-        self._check_size(request, options)
-        samplings = [read_sampler(each) for each in request.steps]
-        for sampling in samplings:
-            await find_breakers(self._state.workers, model, sampling)
+        self._check_size(request, steps)
+        for step in steps:
+            await find_breakers(self._state.workers, model, step.sampling)
         with model.client.together():
-            begun = [self._begin(*each, call) for each in zip(request.steps, options, samplings, strict=True)]
+            begun = [self._begin(*each, call) for each in zip(request.steps, steps, strict=True)]
         outcomes = [await each if isinstance(each, asyncio.Future) else each for each in begun]
         reply = self._reply(request, outcomes, call)
         await self._add_scores(reply, outcomes)
@@ -66,17 +65,17 @@ class DecodeStep:
             call.record.stepped(n_sampled, self._state.clock() - began)
         return reply
 
-    def _check_size(self, request: pb.DecodeStepRequest, options: list[StepOptions]) -> None:
+    def _check_size(self, request: pb.DecodeStepRequest, steps: Sequence[AskedStep]) -> None:
         served = self._state.served
         refuse_large(
             (
-                step_part(each, max(1, len(step.token_ids)), served, f"steps[{i}].step")
-                for i, (step, each) in enumerate(zip(request.steps, options, strict=True))
+                step_part(asked.options, max(1, len(step.token_ids)), served, f"steps[{i}].step")
+                for i, (step, asked) in enumerate(zip(request.steps, steps, strict=True))
             ),
             served,
         )
 
-    def _begin(self, step: pb.SessionStep, options: StepOptions, sampling: SamplingOptions | None, call: Call) -> Begun:
+    def _begin(self, step: pb.SessionStep, asked: AskedStep, call: Call) -> Begun:
         sessions = self._state.sessions
         try:
             held = sessions.take(call.tenant, step.session_id)
@@ -90,7 +89,7 @@ class DecodeStep:
                 return cast(StepResult, stored)
             check_position(held, position)
             extension = Extension(
-                list(step.token_ids), options, _stepped, sampling=sampling, position=position, digest=digest
+                list(step.token_ids), asked.options, _stepped, sampling=asked.sampling, position=position, digest=digest
             )
             return begin_step(sessions, held, extension)
         except Exception as error:  # also a bug: the steps of other sessions go on

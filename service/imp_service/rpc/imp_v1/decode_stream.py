@@ -9,7 +9,7 @@ from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.imp_v1.decode_step import DecodeStep
 from imp_service.rpc.imp_v1.prefill import Prefill
-from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.requests.check_request import checked_steps
 from imp_service.rpc.imp_v1.session_changes import SessionChanges
 from imp_service.rpc.statuses import step_error
 from imp_service.serving.errors.failures import reported_failure
@@ -111,15 +111,16 @@ class DecodeStream:
 
     async def _answered(self, request: pb.DecodeStreamRequest, n_bytes: int) -> pb.DecodeStreamResponse:
         self._state.lifecycle.require_open()
-        await checked(request, n_bytes, self._state)
+        steps = await checked_steps(request, n_bytes, self._state)
         kind = request.WhichOneof("request")
         assert kind is not None  # narrows
         with paths_under(kind):
             if kind == "prefill":
-                prefill = await self._prefill.answer_checked(request.prefill, self._call, self._on_open)
+                prefill = await self._prefill.answer_checked(request.prefill, steps[0], self._call, self._on_open)
                 return pb.DecodeStreamResponse(prefill=prefill)
             if kind == "step":
-                return pb.DecodeStreamResponse(step=await self._step.answer_checked(request.step, self._call))
+                stepped = await self._step.answer_checked(request.step, steps, self._call)
+                return pb.DecodeStreamResponse(step=stepped)
             return pb.DecodeStreamResponse(release=await self._changes.release_checked(request.release, self._call))
 
     def _on_open(self, held: HeldSession) -> None:

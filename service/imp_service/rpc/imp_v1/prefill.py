@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from imp_service.api.errors import invalid
-from imp_service.api.options import CacheOptions, SamplingOptions, StepOptions
+from imp_service.api.options import CacheOptions, SamplingOptions
 from imp_service.api.replies import Scores, StepOutput
 from imp_service.generation import ModelRuntime
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
-from imp_service.rpc.imp_v1.requests.check_request import checked
+from imp_service.rpc.imp_v1.requests.check_request import checked_steps
 from imp_service.rpc.imp_v1.requests.read_options import read_options
-from imp_service.rpc.imp_v1.requests.read_requests import read_prompt, read_sampler, request_digest
+from imp_service.rpc.imp_v1.requests.read_requests import AskedStep, read_prompt, request_digest
 from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
 from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output, write_timings
 from imp_service.serving.calls import Call
@@ -56,24 +56,23 @@ class Prefill:
 
     async def answer(self, request: pb.PrefillRequest, call: Call) -> pb.PrefillResponse:
         """Checks the request, and runs it."""
-        await checked(request, call.n_request_bytes, self._state)
-        return await self.answer_checked(request, call)
+        [step] = await checked_steps(request, call.n_request_bytes, self._state)
+        return await self.answer_checked(request, step, call)
 
     async def answer_checked(
-        self, request: pb.PrefillRequest, call: Call, on_open: OnOpen = lambda _: None
+        self, request: pb.PrefillRequest, step: AskedStep, call: Call, on_open: OnOpen = lambda _: None
     ) -> pb.PrefillResponse:
-        """The same for a checked request. Calls `on_open` with a session that it opens."""
+        """The same for a checked request, of which `step` is read. Calls `on_open` with a session that it opens."""
         sessions, model, began = self._state.sessions, self._state.model, self._state.clock()
-        sampling = read_sampler(request)
-        await find_breakers(self._state.workers, model, sampling)
-        held = await self._take_or_open(request, call, sampling, on_open)
+        await find_breakers(self._state.workers, model, step.sampling)
+        held = await self._take_or_open(request, call, step.sampling, on_open)
         was_new = held.is_new
         digest = self._digest(request)
         try:
             if (stored := held.reply_to(digest)) is not None:
                 sessions.leave(held)
                 return await self._whole(cast(PrefillResult, stored))
-            extension = await self._extension(request, held, sampling, digest)
+            extension = await self._extension(request, held, step, digest)
             ended = begin_step(sessions, held, extension)
         except BaseException:
             sessions.abandon(held)
@@ -125,20 +124,20 @@ class Prefill:
         return held
 
     async def _extension(
-        self, request: pb.PrefillRequest, held: HeldSession, sampling: SamplingOptions | None, digest: bytes | None
+        self, request: pb.PrefillRequest, held: HeldSession, step: AskedStep, digest: bytes | None
     ) -> Extension[PrefillResult]:
         check_position(held, request.position if request.HasField("position") else None)
         if request.HasField("cache") and read_options(CacheOptions, request.cache) != held.cache:
             raise invalid("cache", "set, expected what the session was opened with")
         if request.WhichOneof("input") == "chat" and held.position > 0:
             raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
-        model, options = self._state.model, read_options(StepOptions, request.step)
+        model = self._state.model
         tokens = await self._tokens(model, request, held)
         check_context(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None
         check_base(held, len(tokens), base)
         served = ServedModel.of(model, self._state.settings)
-        refuse_large([step_part(options, len(tokens), served)], served)
+        refuse_large([step_part(step.options, len(tokens), served)], served)
 
         def write(output: StepOutput) -> PrefillResult:
             reply = pb.PrefillResponse(
@@ -152,10 +151,10 @@ class Prefill:
 
         return Extension(
             tokens,
-            options,
+            step.options,
             write,
             # A new session already has its sampler.
-            sampling=None if held.is_new else sampling,
+            sampling=None if held.is_new else step.sampling,
             position=held.position,
             base=base,
             is_prefill=True,

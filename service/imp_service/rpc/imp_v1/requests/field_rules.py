@@ -83,6 +83,8 @@ OPTIONS = {
 }
 # The fields of GenerateRequest that GenerationRequest has too. They are checked when it is read.
 GENERATION = set(names_of(GenerationRequest)) - {"prompt", "priority", "tenant"}
+# The fields of a step of a session. They are checked when the step is read.
+STEP = {"sampling": ANYTHING, "step": ANYTHING}
 
 RULES: Mapping[str, MessageRules] = {
     # Shared. These are checked with the field that holds them.
@@ -120,8 +122,7 @@ RULES: Mapping[str, MessageRules] = {
             "text": generation_rules.PROMPT_TEXT,
             "chat": ChatPromptRule(),
             "position": ANYTHING,
-            "sampling": OPTIONS["SamplingOptions"],
-            "step": OPTIONS["StepOptions"],
+            **STEP,
             "ttl": DurationIn(Seconds(0, "sessions.max_ttl", above=True)),
             "cache": OPTIONS["CacheOptions"],
             "base": ANYTHING,  # checked against the session's state
@@ -136,8 +137,7 @@ RULES: Mapping[str, MessageRules] = {
             "session_id": NAME,
             "token_ids": TokenIds(0, MAX_STEP_TOKENS),
             "position": ANYTHING,
-            "sampling": OPTIONS["SamplingOptions"],
-            "step": OPTIONS["StepOptions"],
+            **STEP,
         },
         (message_rules.required("session_id"),),
     ),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
 from google.protobuf.message import Message
 
-from imp_service.api.options import GenerationRequest, Prompt, SamplingOptions
+from imp_service.api.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
+from imp_service.rpc.imp_v1.requests.message_rules import under
 from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.text import ChatMessage, ChatPrompt
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES
@@ -25,9 +26,38 @@ def read_generation(request: inference_pb2.GenerateRequest, settings: Settings) 
     return asked
 
 
-def read_sampler(request: inference_pb2.PrefillRequest | inference_pb2.SessionStep) -> SamplingOptions | None:
-    """The sampler that a step sets; None if it keeps that of its session."""
-    return read_options(SamplingOptions, request.sampling) if request.HasField("sampling") else None
+Step = inference_pb2.PrefillRequest | inference_pb2.SessionStep
+
+
+@dataclass(frozen=True, slots=True)
+class AskedStep:
+    """What a request asks of a step of one session."""
+
+    options: StepOptions
+    sampling: SamplingOptions | None  # None: that of the session
+
+
+def read_steps(request: Any, most: int) -> Mapping[str, AskedStep]:
+    """Path in the request -> the step of a session there. More than `most` are not read."""
+    return {path: _read_step(step) for path, step in _steps_in(request, most)}
+
+
+def _read_step(step: Step) -> AskedStep:
+    sampling = read_options(SamplingOptions, step.sampling) if step.HasField("sampling") else None
+    return AskedStep(read_options(StepOptions, step.step), sampling)
+
+
+def _steps_in(request: Any, most: int, path: str = "") -> Iterator[tuple[str, Step]]:
+    match request:
+        case inference_pb2.PrefillRequest():
+            yield path, request
+        case inference_pb2.DecodeStepRequest() if len(request.steps) <= most:
+            for i, step in enumerate(request.steps):
+                yield under(path, f"steps[{i}]"), step
+        case inference_pb2.DecodeStreamRequest():
+            kind = request.WhichOneof("request")
+            if kind is not None:
+                yield from _steps_in(getattr(request, kind), most, kind)
 
 
 def read_prompt(request: Any, oneof: str) -> Prompt:
