@@ -48,9 +48,9 @@ def _path_of(word: str, config: Config, *, is_shown: bool) -> str:
             found = downloaded_model(word, config)
             return word if found is None else str(found.path)
         from imp_service.cli.hub.get import get_model  # imported here: it takes long
-        from imp_service.cli.hub.hub import Told
+        from imp_service.cli.hub.hub import Verbosity
 
-        return str(get_model(word, told=Told.BARS if is_shown else Told.NOTHING))
+        return str(get_model(word, verbosity=Verbosity.BARS if is_shown else Verbosity.NOTHING))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models, repositories_named
 from imp_service.cli.hub.choose import RepositoryModel, choices_of, choose, models_of, require_whole
-from imp_service.cli.hub.hub import Repository, Told, download, read_repository
+from imp_service.cli.hub.hub import Repository, Verbosity, download, read_repository
 from imp_service.cli.hub.reference import PREFIX, HubReference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
 
@@ -28,7 +28,9 @@ class HubModel(NamedTuple):
         return HubReference(self.repository, None if self.choice.name == "." else self.choice.name)
 
 
-def get_model(word: str, revision: str | None = None, folder: Path | None = None, *, told: Told = Told.ALL) -> Path:
+def get_model(
+    word: str, revision: str | None = None, folder: Path | None = None, *, verbosity: Verbosity = Verbosity.ALL
+) -> Path:
     """The path of the downloaded model.
 
     Raises CommandError. If the reference is ambiguous, prints the possible models first, or names them in the error.
@@ -40,37 +42,39 @@ def get_model(word: str, revision: str | None = None, folder: Path | None = None
         cached = cached_folder(reference, revision)
         if error.reason != "HUB_UNREACHABLE" or cached is None or folder is not None:
             raise
-        if told is Told.ALL:
+        if verbosity is Verbosity.ALL:
             print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
         repository = Repository(cached_files(cached), None, cached.name)
-        choice = only_choice(word, reference, repository, told)
+        choice = only_choice(word, reference, repository, verbosity)
         if not _is_whole(cached, choice):
             raise CommandError("HUB_UNREACHABLE", f"{error.message}; the cache has only a part of the model") from None
         return path_in(cached, choice)
-    choice = only_choice(word, reference, repository, told)
-    paths = download(reference, choice, revision, folder, told)
+    choice = only_choice(word, reference, repository, verbosity)
+    paths = download(reference, choice, revision, folder, verbosity)
     if choice.name != ".":
         return paths[0]
     return next(path.parent for file, path in zip(choice.files, paths, strict=True) if "/" not in file.name)
 
 
-def only_choice(word: str, reference: HubReference, repository: Repository, told: Told = Told.ALL) -> RepositoryModel:
+def only_choice(
+    word: str, reference: HubReference, repository: Repository, verbosity: Verbosity = Verbosity.ALL
+) -> RepositoryModel:
     """The model that the reference names. If there are several, prints them and raises CommandError."""
     choices = choices_of(repository.files)
     found = choose(choices, reference.wanted)
     if len(found) == 1:
         require_whole(found[0])
-        if told is Told.ALL and reference.wanted is None and (n := len(models_of(choices))) > 1:
+        if verbosity is Verbosity.ALL and reference.wanted is None and (n := len(models_of(choices))) > 1:
             others = f"imp pull {reference.repository} --list shows the others"
             print(f"— {found[0].name} of {n} models; {others}.", file=sys.stderr, flush=True)
         return found[0]
     shown = found or choices
-    if told is Told.ALL:
+    if verbosity is Verbosity.ALL:
         write_choices(repository, shown)
     if not shown:
         raise CommandError("HUB_NOT_FOUND", f"{word}: found neither GGUF nor safetensors files")
     problem = "" if found else "no such file or type, "
-    if told is Told.ALL:
+    if verbosity is Verbosity.ALL:
         expected = f"expected one of these, such as {reference.repository}:{shown[0].name}"
     else:
         expected = f"expected one of {', '.join(f'{PREFIX}{reference.repository}:{each.name}' for each in shown)}"

@@ -31,7 +31,7 @@ _BLOCK_BYTES = 4 * 1024**2
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Told(Enum):
+class Verbosity(Enum):
     """What the user sees of a download."""
 
     ALL = "digests, remarks and tables, and bars on a terminal"
@@ -94,12 +94,16 @@ def _digest(value: object) -> str:
 
 
 def download(
-    reference: HubReference, choice: RepositoryModel, revision: str | None, folder: Path | None, told: Told = Told.ALL
+    reference: HubReference,
+    choice: RepositoryModel,
+    revision: str | None,
+    folder: Path | None,
+    verbosity: Verbosity = Verbosity.ALL,
 ) -> list[Path]:
     """The files of the choice, in the hub's cache or in `folder`. Raises CommandError and OSError."""
     check_answers()
-    with _bars(is_shown=told is Told.BARS or (told is Told.ALL and sys.stderr.isatty())):
-        return [_download(reference, file, revision, folder, told) for file in choice.files]
+    with _bars(is_shown=verbosity is Verbosity.BARS or (verbosity is Verbosity.ALL and sys.stderr.isatty())):
+        return [_download(reference, file, revision, folder, verbosity) for file in choice.files]
 
 
 @contextmanager
@@ -121,10 +125,12 @@ def _shown_bar() -> dict[str, Any]:
     return {"tqdm_class": import_module("tqdm.auto").tqdm} if has_option else {}
 
 
-def _download(reference: HubReference, file: HubFile, revision: str | None, folder: Path | None, told: Told) -> Path:
+def _download(
+    reference: HubReference, file: HubFile, revision: str | None, folder: Path | None, verbosity: Verbosity
+) -> Path:
     before = None if folder is None else _found(folder / file.name)
     with errors_of(f"{reference.repository}:{file.name}"):
-        shown = _shown_bar() if told is Told.BARS else {}
+        shown = _shown_bar() if verbosity is Verbosity.BARS else {}
         path = Path(hf_hub_download(reference.repository, file.name, revision=revision, local_dir=folder, **shown))
     if file.sha256 is None:
         return path
@@ -141,7 +147,7 @@ def _download(reference: HubReference, file: HubFile, revision: str | None, fold
             fate = "it is removed"
         raise CommandError("HUB_CORRUPT", f"{file.name}: SHA-256 {digest}, expected {file.sha256}; {fate}")
     _write_digest(path, digest)
-    if told is Told.ALL:
+    if verbosity is Verbosity.ALL:
         print(f"{digest}  {file.name}", file=sys.stderr, flush=True)
     return path
 
