@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from imp_service.config.server_settings import HttpSettings
-from imp_service.http_api.guard import HeadRefused, too_large
+from imp_service.http_api.guard import HttpRefusal, too_large
 from imp_service.serving.message_memory import SMALL_MESSAGE_BYTES, HeldMessage
 
 Headers = Iterable[tuple[str, str]]
@@ -60,7 +60,7 @@ class Exchange(ABC):
     async def read_body(self, max_bytes: int, message: HeldMessage) -> bytearray:
         """The whole body. Its bytes count in `message` before they are read.
 
-        Raises HeadRefused if the body is too large, malformed or too slow, and QUEUE_FULL if it has no room.
+        Raises HttpRefusal if the body is too large, malformed or too slow, and QUEUE_FULL if it has no room.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self.times.body
@@ -74,7 +74,7 @@ class Exchange(ABC):
                 async with asyncio.timeout_at(min(give_up, loop.time() + self.times.part)):
                     part = await self._next_part()
             except TimeoutError:
-                raise HeadRefused(
+                raise HttpRefusal(
                     HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the body arrived too slowly", closes=True
                 ) from None
             if not part:
@@ -85,7 +85,7 @@ class Exchange(ABC):
 
     @abstractmethod
     async def _next_part(self) -> bytes:
-        """The next part of the body; empty at its end. Raises HeadRefused if it is malformed."""
+        """The next part of the body; empty at its end. Raises HttpRefusal if it is malformed."""
 
     @abstractmethod
     async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:

@@ -21,8 +21,8 @@ PREFLIGHT_SECONDS = 600
 EXPOSED = "x-request-id, imp-instance-id, imp-approximations, imp-ignored, imp-sampling, imp-max-tokens, retry-after"
 
 
-class HeadRefused(Exception):
-    """A request that is refused by its head."""
+class HttpRefusal(Exception):
+    """A request that is refused for its head, its path, or the form of its body."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Guard:
     max_head_bytes: int
 
     def check(self, pairs: Sequence[tuple[str, str]], *, has_host: bool) -> list[tuple[str, str]]:
-        """Raises HeadRefused, or returns the CORS headers of the reply."""
+        """Raises HttpRefusal, or returns the CORS headers of the reply."""
         headers = dict(reversed(pairs))
         self._check_form(pairs, headers.get("transfer-encoding", CHUNKED))
         host = headers.get("host")
         if host is None and has_host:
-            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", "no host header, expected one", closes=True)
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "bad_request", "no host header, expected one", closes=True)
         if host is not None:
             self._check_host(host)
         return self._check_origin(headers.get("origin"), host)
@@ -76,14 +76,14 @@ class Guard:
         if sum(len(name) + len(value) for name, value in pairs) > self.max_head_bytes:
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             message = f"the request's head has more than limits.max_metadata_bytes = {self.max_head_bytes} bytes"
-            raise HeadRefused(status, "head_too_large", message, closes=True)
+            raise HttpRefusal(status, "head_too_large", message, closes=True)
         if coding.strip().lower() != CHUNKED:
             message = f"transfer-encoding {coding[:64]}, expected {CHUNKED}"
-            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", message, closes=True)
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "bad_request", message, closes=True)
 
     def _check_host(self, host: str) -> None:
         if not is_local_host(host) and name_of(host) not in self.hosts:
-            raise HeadRefused(
+            raise HttpRefusal(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "misdirected_request",
                 f"host {host[:128]}: not a name of this server; http.hosts can add it",
@@ -94,7 +94,7 @@ class Guard:
         if origin is None or self._is_same(origin, host):
             return []
         if not self._is_allowed(origin):
-            raise HeadRefused(
+            raise HttpRefusal(
                 HTTPStatus.FORBIDDEN,
                 "origin_not_allowed",
                 f"origin {origin[:128]}: pages of this site may not call; http.origins can allow it",
@@ -124,7 +124,7 @@ class Guard:
 
 
 def check_body_head(headers: Mapping[str, str], max_bytes: int) -> None:
-    """Raises HeadRefused if the body is not JSON, or is compressed, or is too large.
+    """Raises HttpRefusal if the body is not JSON, or is compressed, or is too large.
 
     A page cannot send JSON to another site without a preflight.
     """
@@ -139,18 +139,18 @@ def check_body_head(headers: Mapping[str, str], max_bytes: int) -> None:
         raise too_large(max_bytes)
 
 
-def too_large(max_bytes: int) -> HeadRefused:
+def too_large(max_bytes: int) -> HttpRefusal:
     """The error of a body above the limit."""
     message = f"the body has more than limits.max_message_bytes = {max_bytes} bytes"
-    return HeadRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "message_too_large", message, closes=True)
+    return HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "message_too_large", message, closes=True)
 
 
-def no_place(max_connections: int) -> HeadRefused:
+def no_place(max_connections: int) -> HttpRefusal:
     """The error on a connection that only probes may use."""
     message = f"connection.max_connections = {max_connections} connections are open, further ones are for /health"
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    return HeadRefused(status, "too_many_connections", message, [("retry-after", "1")], closes=True)
+    return HttpRefusal(status, "too_many_connections", message, [("retry-after", "1")], closes=True)
 
 
-def _unsupported(message: str) -> HeadRefused:
-    return HeadRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, closes=True)
+def _unsupported(message: str) -> HttpRefusal:
+    return HttpRefusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message, closes=True)

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from imp_service.http_api.exchange import Exchange
 from imp_service.http_api.failures import error_body
-from imp_service.http_api.guard import Guard, HeadRefused, check_body_head, no_place
+from imp_service.http_api.guard import Guard, HttpRefusal, check_body_head, no_place
 from imp_service.http_api.http_call import Headers, HttpCall, HttpTransport
 from imp_service.http_api.openai.reading import UnknownFields
 from imp_service.http_api.routes import PROBE, Route, Routes
@@ -55,7 +55,7 @@ class HttpHandler:
             if route.has_body:
                 check_body_head(exchange.headers, self._state.settings.limits.max_message_bytes)
             await self._run(exchange, route, part, cors)
-        except HeadRefused as refused:
+        except HttpRefusal as refused:
             body = error_body(refused.status, refused.code, refused.message)
             headers = [*cors, *_with_id(refused.headers, exchange)]
             await exchange.reply(refused.status, headers, body, closes=refused.closes)
@@ -78,7 +78,7 @@ class HttpHandler:
             except UnknownFields:
                 call.error_code = "unknown_parameter"
                 raise
-            except HeadRefused as refused:
+            except HttpRefusal as refused:
                 call.own_code = BODY_CODES[refused.status]
                 refused.headers = [*call.own_headers, *refused.headers]
                 raise

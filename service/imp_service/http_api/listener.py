@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler
 from imp_service.config.server_settings import HttpSettings
 from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers, Times
 from imp_service.http_api.failures import error_body
-from imp_service.http_api.guard import HeadRefused
+from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.host_names import split_target
 from imp_service.serving.message_memory import HeldMessage
 
@@ -83,7 +83,7 @@ class AiohttpExchange(Exchange):
         except (ValueError, web.HTTPException, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise HeadRefused(HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True) from error
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST, "bad_request", "the body is malformed", closes=True) from error
 
     async def reply(self, status: HTTPStatus, headers: Headers, body: bytes, *, closes: bool = False) -> None:
         response = web.Response(status=status, body=body)

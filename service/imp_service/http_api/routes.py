@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from imp_service.http_api.guard import HeadRefused
+from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.http_call import HttpCall
 from imp_service.serving.security.authentication import Policy
 
@@ -77,13 +77,13 @@ class Routes:
                 found.setdefault(prefix, {})[route.method] = route
 
     def find(self, method: str, path: str) -> tuple[Route, str]:
-        """The route, and what its variable matched. Raises HeadRefused. Nothing in the path is normalized."""
+        """The route, and what its variable matched. Raises HttpRefusal. Nothing in the path is normalized."""
         by_method, part = self._methods(path)
         route = by_method.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = ", ".join(sorted({*by_method, *(("HEAD",) if "GET" in by_method else ())}))
             message = f"{method} is not allowed for this path, expected {allowed}"
-            raise HeadRefused(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, [("allow", allowed)])
+            raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, [("allow", allowed)])
         return route, part
 
     def _methods(self, path: str) -> tuple[dict[str, Route], str]:
@@ -92,7 +92,7 @@ class Routes:
         for prefix, by_method in self._by_prefix.items():
             if path.startswith(prefix) and len(path) > len(prefix):
                 return by_method, path.removeprefix(prefix)
-        raise HeadRefused(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing at this path{self._hint(path)}")
+        raise HttpRefusal(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing at this path{self._hint(path)}")
 
     def _hint(self, path: str) -> str:
         """What the client's base URL may be instead."""

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from imp_service.config import read_settings
-from imp_service.http_api.guard import Guard, HeadRefused
+from imp_service.http_api.guard import Guard, HttpRefusal
 from imp_service.http_api.listener import Server
 from imp_service.http_api.openai import api
 from support.key_effects.effect import Effect, Observe
@@ -31,7 +31,7 @@ def status_of_head(*pairs: tuple[str, str]) -> Observe:
         guard = Guard(chosen.http.hosts, chosen.http.origins, False, chosen.limits.max_metadata_bytes)
         try:
             guard.check(pairs, has_host=True)
-        except HeadRefused as refused:
+        except HttpRefusal as refused:
             return refused.status
         return HTTPStatus.OK
 
