@@ -63,8 +63,8 @@ class HttpCall(Call):
 
     async def write(self, events: bytes) -> None:
         """Sends events of a stream. Waits while the client does not read."""
-        if not self.is_admitted:
-            await self.admit()
+        if not self.reply_has_begun:
+            await self.begin_reply()
         try:
             await self.exchange.write(events)
         except Exception as error:
@@ -97,7 +97,7 @@ class HttpTransport:
 
     async def succeed(self, call: HttpCall) -> None:
         """Sends the whole response. A stream was sent already."""
-        await call.admit()
+        await call.begin_reply()
 
     async def fail(self, call: HttpCall, failure: Failure) -> None:
         """Sends the error: with its status, or as an event of the stream that has begun."""

@@ -66,21 +66,21 @@ def _with_initial_metadata(routed: Callable[..., Any]) -> Callable[..., Any]:
 
 def _without_the_end(routed: Callable[..., Any]) -> Callable[..., Any]:
     async def answer(request: Any, context: Any) -> AsyncIterator[bytes]:
-        is_admitted = False
+        reply_has_begun = False
         async for message in routed(request, context):
             if not message:  # the end: its status and its trailing metadata are on the context
                 continue
-            if not is_admitted:
-                is_admitted = True
+            if not reply_has_begun:
+                reply_has_begun = True
                 await context.send_initial_metadata(_split(context)[0])
             yield message
-        if is_admitted:
+        if reply_has_begun:
             context.set_trailing_metadata(_split(context)[1])
 
     return answer
 
 
 def _split(context: Any) -> tuple[list[Any], list[Any]]:
-    """The initial and the trailing metadata of an admitted call."""
+    """The initial and the trailing metadata of a call whose reply has begun."""
     pairs = list(context.trailing_metadata())
     return [pair for pair in pairs if pair[0].startswith(_OURS)], [p for p in pairs if not p[0].startswith(_OURS)]

@@ -29,8 +29,8 @@ class GrpcCall(Call):
 
     async def write(self, message: Reply) -> None:
         """Sends a message of a stream. Waits while the caller does not read."""
-        if not self.is_admitted:
-            await self.admit()
+        if not self.reply_has_begun:
+            await self.begin_reply()
         try:
             await self.context.write(message.SerializeToString())
         except Exception as error:

@@ -178,13 +178,13 @@ class GrpcTransport:
 
     async def succeed(self, call: GrpcCall) -> None:
         """Sets what is sent after the last message."""
-        await call.admit()
+        await call.begin_reply()
         call.context.set_trailing_metadata(self._load())
 
     async def fail(self, call: GrpcCall, failure: Failure) -> None:
         """Sends the status. Raises gRPC's AbortError."""
         trailing = (*trailing_metadata(failure), *self._load())
-        if not call.is_admitted:
+        if not call.reply_has_begun:
             trailing = (*trailing, *call.identity)
         await call.abort(status_code(failure), message_of(failure), trailing)
 

@@ -34,7 +34,7 @@ class Call(ABC):
     task: asyncio.Task[Any] | None
     tenant: str = ""
     priority: int = 0
-    is_admitted: bool = False
+    reply_has_begun: bool = False
     approximations: str = ""
     # Paths of what was ignored of the request.
     ignored: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Call(ABC):
     # The code of a call that its handler itself has ended, without a reason of the error table.
     own_code: str = ""
     # While the identity is being sent, no failure may be sent: end() waits for it.
-    _is_admitting: bool = False
+    _is_beginning: bool = False
 
     @property
     def payer(self) -> str:
@@ -94,16 +94,16 @@ class Call(ABC):
         remaining = self.time_remaining()
         return remaining is not None and remaining <= TRAVEL_SECONDS
 
-    async def admit(self) -> None:
+    async def begin_reply(self) -> None:
         """Sends the head of the reply, unless it was sent."""
-        if self.is_admitted:
+        if self.reply_has_begun:
             return
-        self.is_admitted = self._is_admitting = True
+        self.reply_has_begun = self._is_beginning = True
         try:
             await self._send_identity()
         except Exception as error:
             raise caller_has_gone() from error
-        self._is_admitting = False
+        self._is_beginning = False
         if self.ending is not None:
             raise self.ending
 
@@ -111,7 +111,7 @@ class Call(ABC):
         """Cancels the handler; the call then ends with this error. Later errors are ignored."""
         if self.ending is None:
             self.ending = error
-            if not self._is_admitting and self.task is not None:
+            if not self._is_beginning and self.task is not None:
                 self.task.cancel()
 
 

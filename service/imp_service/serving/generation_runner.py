@@ -85,7 +85,7 @@ class GenerationRunner:
             plan = self._planner(wanted, call, holds)
             request_id = call.request_id + wanted.id_suffix
             running = holds.enter_context(
-                state.requests.admit(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
+                state.requests.register(request_id, call.tenant, call.peer, call.end, shares_id=call.shares_id)
             )
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),

@@ -82,7 +82,7 @@ class RunningRequests:
         return iter(list(self._running))
 
     @contextmanager
-    def admit(
+    def register(
         self, request_id: str, tenant: str, peer: str, end: Callable[[Exception], None], *, shares_id: bool = False
     ) -> Iterator[RunningRequest]:
         """Registers a request within the `with` block. `end` ends its call with an error.

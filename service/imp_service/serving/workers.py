@@ -37,7 +37,7 @@ class TextWorkers:
         """The result of `work` on `n_bytes` of text. Raises QUEUE_FULL if too much text waits."""
         if n_bytes < SMALL_BYTES:
             return work()
-        self._admit(n_bytes)
+        self._reserve(n_bytes)
         if n_bytes > LARGE_TEXT_BYTES:
             await self._wait_for_large(n_bytes)
         # Shielded: a thread cannot be stopped, and its bytes count until it has ended.
@@ -45,7 +45,7 @@ class TextWorkers:
 
     async def run_light(self, work: Callable[[], T], n_bytes: int) -> T:
         """The same for work that allocates little memory even for a large text."""
-        self._admit(n_bytes)
+        self._reserve(n_bytes)
         return await asyncio.shield(self._started(work, n_bytes, is_light=True))
 
     async def run_light_if_large(self, work: Callable[[], T], n_bytes: int) -> T:
@@ -60,7 +60,7 @@ class TextWorkers:
         """The same as a future."""
         return self._started(work, 0, is_light=True)
 
-    def _admit(self, n_bytes: int) -> None:
+    def _reserve(self, n_bytes: int) -> None:
         if self.n_bytes + n_bytes > self._max_bytes:
             raise Refusal(
                 "QUEUE_FULL",

@@ -24,7 +24,7 @@ class LineLimit:
         """Sets the limit from now on."""
         self._per_second = per_second
 
-    def admit(self, event: str) -> int | None:
+    def allow(self, event: str) -> int | None:
         """None if the line exceeds the limit; else the number of suppressed lines since the last one."""
         now = self._clock()
         second = self._events.setdefault(event, _Second(now))

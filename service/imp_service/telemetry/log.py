@@ -94,7 +94,7 @@ class Log:
     def _limited(self, level: str, event: str, message: str, fields: dict[str, Field]) -> None:
         if LEVELS.index(level) < self._least:
             return
-        suppressed = self._limit.admit(event)
+        suppressed = self._limit.allow(event)
         if suppressed is not None:
             self._write(level, event, message, {**fields, "suppressed": suppressed} if suppressed else fields)
 

@@ -46,7 +46,7 @@ class _Batch:
         # Places of generations that have not begun. At least one: if that one finds the queue full, it is refused.
         self._places = asyncio.Semaphore(max(1, n_waiting))
         # The first generation has a place in the queue. If it gets none, the whole batch is refused.
-        self._is_admitted = asyncio.Event()
+        self._first_has_place = asyncio.Event()
         # One element: while the caller does not read, no generation is read.
         self._taken: asyncio.Queue[Numbered | Exception | None] = asyncio.Queue(1)
 
@@ -74,7 +74,7 @@ class _Batch:
     async def _run(self, prompt: int, request: GenerationRequest) -> None:
         try:
             if prompt:
-                await self._is_admitted.wait()
+                await self._first_has_place.wait()
             async with AsyncExitStack() as stack:
                 async with self._places:
                     generation = await self._begun(prompt, request, stack)
@@ -98,7 +98,7 @@ class _Batch:
                     raise
                 await asyncio.sleep(ASK_AGAIN)
             else:
-                self._is_admitted.set()
+                self._first_has_place.set()
                 return generation
 
 

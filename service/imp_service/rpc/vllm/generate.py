@@ -37,7 +37,7 @@ class VllmGenerate:
                 n_tokens = len(reply.token_ids) if isinstance(reply, Chunk) else 0
                 # While the caller does not read, only the encoded bytes stay in memory.
                 del reply
-                await call.admit()
+                await call.begin_reply()
                 for message in messages:
                     await call.write(message)
                 call.n_sent_tokens += n_tokens if request.stream else 0
