@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from support.run.patience import HANGS_AFTER
 from support.servers.certificates import Authority
 from support.servers.http_served import HttpServed, serve_http
 
+DOCUMENTATION = Path(__file__).resolve().parents[3] / "docs" / "openai.md"
 LINES = {
     "all-roles": "data,read,admin *",
     "data-only": "data *",
@@ -96,6 +98,12 @@ def test_htp_8_each_path_is_in_the_table_of_roles(http: HttpServed) -> None:
     routes = make_routes(http.served.state, Probes(http.served.state)).all
     paths = {path.replace("{id}", "imp-demo") for route in routes for path in route.paths}
     assert paths - {"/"} == ROLES.keys()
+
+
+def test_htp_8_the_documentation_names_each_path(http: HttpServed) -> None:
+    named = set(re.findall(r"`(?:[A-Z]+ )?(/[\w/]*)`", DOCUMENTATION.read_text()))
+    routes = make_routes(http.served.state, Probes(http.served.state)).all
+    assert {route.path.replace("{id}", "NAME") for route in routes} - {"/"} <= named
 
 
 @pytest.mark.few(7)

@@ -15,7 +15,7 @@ from imp_service.serving.errors.error_table import CANCELLED, DEADLINE_EXCEEDED,
 from imp_service.serving.errors.failures import Failure, failure_of
 from imp_service.serving.refusal import Refusal
 from imp_service.text import FieldInvalid, NativePanic, NoChatTemplate, TemplateFailed, TextError
-from support.calls.error_rows import DocumentedRow, documented_rows
+from support.calls.error_rows import DocumentedRow, advised_reasons, documented_rows
 from support.calls.status_details import Details, read_details
 
 # The published numbers of google.rpc.Code.
@@ -60,6 +60,12 @@ def test_rpc_40_the_table_is_the_documents() -> None:
         pushback = "" if ours.pushback is Pushback.NONE else ours.pushback.value
         assert (reason, pushback) == (reason, row.pushback)
         assert (reason, ours.retry is Retry.UNLESS_NEVER) == (reason, row.unless_never)
+
+
+def test_rpc_40_the_advice_to_clients_is_about_every_reason() -> None:
+    advised = advised_reasons()
+    assert sorted(reason for reason, _ in advised) == sorted(name for name, row in ERRORS.items() if row.has_reason)
+    assert [reason for reason, codes in advised if ERRORS[reason].code not in codes] == []
 
 
 @pytest.mark.parametrize("row", named_rows(), ids=lambda row: row.reason)

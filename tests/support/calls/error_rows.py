@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-CONTRACTS = Path(__file__).resolve().parents[3] / "docs" / "contracts.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 DETAILS = ("BadRequest", "RetryInfo", "QuotaFailure", "PreconditionFailure", "RequestInfo")
 
 
@@ -25,7 +25,7 @@ class DocumentedRow:
 
 def documented_rows() -> list[DocumentedRow]:
     """Returns every row; a row with two reasons becomes two rows."""
-    section = CONTRACTS.read_text().split("### 10.3 Error table")[1].split("- **RPC-40**")[0]
+    section = (DOCS / "contracts.md").read_text().split("### 10.3 Error table")[1].split("- **RPC-40**")[0]
     rows = []
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -41,3 +41,10 @@ def documented_rows() -> list[DocumentedRow]:
             known = name if re.fullmatch(r"[A-Z_]+", name) else ""
             rows.append(DocumentedRow(known, code, metadata, details, pushback, "unless never" in told, retry))
     return rows
+
+
+def advised_reasons() -> list[tuple[str, list[str]]]:
+    """Returns each reason of the table for operators in docs/serving.md, with the codes of its row."""
+    section = (DOCS / "serving.md").read_text().split("## Errors and how to handle them")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([A-Z_, ]+) \| ([A-Z_, ]+) \|", section, re.MULTILINE)
+    return [(reason, codes.split(", ")) for codes, reasons in rows for reason in reasons.split(", ")]
