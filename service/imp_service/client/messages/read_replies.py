@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -30,6 +30,7 @@ from ...api.reports import LoadReport, ModelInfo
 from ...api.tool_calls import ToolCallDelta
 from ...pb import inference_pb2, model_pb2, types_pb2
 
+T = TypeVar("T")
 NS = 1e-9  # seconds
 # The number of tokens in one part of the scores.
 PART_TOKENS = 1024
@@ -121,49 +122,33 @@ def read_candidates(positions: Iterable[types_pb2.Candidates]) -> list[list[Cand
 
 def read_model_info(info: model_pb2.GetModelInfoResponse) -> ModelInfo:
     """The model."""
-    return ModelInfo(
-        name=info.model,
-        aliases=list(info.aliases),
-        architecture=info.architecture,
-        parameters=info.parameters,
-        weight_format=info.weight_format,
-        weights_sha256=info.weights_sha256,
-        tokenizer_sha256=info.tokenizer_sha256,
-        max_context=info.max_context_tokens,
-        num_tokens=info.num_tokens,
-        vocab_size=info.vocab_size,
-        bos_token_id=info.bos_token_id if info.HasField("bos_token_id") else None,
-        eos_token_ids=list(info.eos_token_ids),
-        chat_template=info.chat_template,
-        default_sampling=_sampling(info.default_sampling),
-        default_sampling_origins=dict(info.default_sampling_origins),
-        max_top_logprobs=info.max_top_logprobs,
-        constraints=list(info.constraints),
-        supports_embeddings=info.supports_embeddings,
-        supports_logits=info.supports_logits,
-        drafters=list(info.drafters),
-        supports_sparse_prefill=info.supports_sparse_prefill,
-    )
+    sampling = _sampling(info.default_sampling)
+    return _read(ModelInfo, info, name=info.model, max_context=info.max_context_tokens, default_sampling=sampling)
 
 
 def read_load(load: model_pb2.Load) -> LoadReport:
     """The load."""
     from datetime import UTC
 
-    return LoadReport(
-        time=load.time.ToDatetime(UTC),
-        running=load.running,
-        waiting=load.waiting,
-        waiting_tokens=load.waiting_tokens,
-        sessions=load.sessions,
-        kv_usage=load.kv_usage,
-        cache_hit_rate=load.cache_hit_rate,
-        output_tokens_per_second=load.output_tokens_per_second,
-        silence=seconds(load.silence),
-        draining=load.draining,
-        draft_tokens_per_second=load.draft_tokens_per_second,
-        accepted_draft_tokens_per_second=load.accepted_draft_tokens_per_second,
-    )
+    return _read(LoadReport, load, time=load.time.ToDatetime(UTC))
+
+
+def _read(kind: type[T], message: Any, **others: Any) -> T:
+    """An object of a class: the message's fields of the same names, and `others`."""
+    own: Any = kind
+    known = message.DESCRIPTOR.fields_by_name
+    names = [each.name for each in fields(own) if each.name not in others]
+    return kind(**{name: _value(message, known[name]) for name in names}, **others)
+
+
+def _value(message: Any, field: Any) -> Any:
+    """The value of a field; None for one that is not set and has no default."""
+    value = getattr(message, field.name)
+    if field.is_repeated:
+        return dict(value) if isinstance(value, Mapping) else list(value)
+    if field.message_type is Duration.DESCRIPTOR:
+        return seconds(value)
+    return value if not field.has_presence or message.HasField(field.name) else None
 
 
 def _finished(message: inference_pb2.GenerationFinished) -> Finished:
@@ -173,7 +158,7 @@ def _finished(message: inference_pb2.GenerationFinished) -> Finished:
         _finish_reason(message.reason),
         _match(message.match) if message.HasField("match") else None,
         message.text,
-        _usage(usage) if is_last else None,
+        _read(Usage, usage) if is_last else None,
         read_timings(message.timings) if is_last else None,
         message.reasoning,
         [_tool_call(each) for each in message.tool_calls],
@@ -192,19 +177,7 @@ def _sparse_prefill(report: types_pb2.SparsePrefillReport) -> SparsePrefillRepor
 
 
 def _speculation(report: types_pb2.SpeculationReport) -> SpeculationReport:
-    drafters = [DrafterReport(each.name, each.drafted, each.accepted) for each in report.drafters]
-    return SpeculationReport(drafters, report.rounds, report.off_reason)
-
-
-def _usage(usage: types_pb2.Usage) -> Usage:
-    return Usage(
-        usage.prompt_tokens,
-        usage.cached_prompt_tokens,
-        usage.output_tokens,
-        usage.draft_tokens,
-        usage.accepted_draft_tokens,
-        usage.reasoning_tokens,
-    )
+    return _read(SpeculationReport, report, drafters=[_read(DrafterReport, each) for each in report.drafters])
 
 
 def _finish_reason(reason: types_pb2.FinishReason) -> FinishReason:

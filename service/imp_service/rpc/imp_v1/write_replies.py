@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 
 from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.api.replies import (
@@ -108,23 +109,13 @@ def encode_started(started: Started, request_id: str, model: str) -> Encoded:
 
 def write_usage(usage: Usage) -> types_pb2.Usage:
     """The tokens that a request used."""
-    return types_pb2.Usage(
-        prompt_tokens=usage.prompt_tokens,
-        cached_prompt_tokens=usage.cached_prompt_tokens,
-        output_tokens=usage.output_tokens,
-        draft_tokens=usage.draft_tokens,
-        accepted_draft_tokens=usage.accepted_draft_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-    )
+    return types_pb2.Usage(**asdict(usage))
 
 
 def write_speculation(report: SpeculationReport) -> types_pb2.SpeculationReport:
     """How drafting went."""
     return types_pb2.SpeculationReport(
-        drafters=[
-            types_pb2.DrafterReport(name=each.name, drafted=each.drafted, accepted=each.accepted)
-            for each in report.drafters
-        ],
+        drafters=[types_pb2.DrafterReport(**asdict(each)) for each in report.drafters],
         rounds=report.rounds,
         off_reason=report.off_reason,
     )
