@@ -20,7 +20,10 @@ constexpr std::array<FamilyOf*, 23> kFamilies = {
 
 std::vector<Architecture> rows_of_families() {
   std::vector<Architecture> rows;
-  for (FamilyOf* const family : kFamilies) rows.insert(rows.end(), family().begin(), family().end());
+  for (FamilyOf* const family_of : kFamilies) {
+    const Family family = family_of();
+    rows.insert(rows.end(), family.begin(), family.end());
+  }
   return rows;
 }
 
