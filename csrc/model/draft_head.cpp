@@ -11,9 +11,6 @@
 namespace imp {
 namespace {
 
-constexpr LayerParts kKeys{.keys = true, .queries = false};
-constexpr LayerParts kQueries{.keys = false, .queries = true};
-
 // Whether the residual stream of the layer is the head's own hidden row as it is.
 bool keeps_hidden_row(const HeadConfig& config) {
   return config.joins_for_attention && !config.residual_is_normed;
@@ -37,8 +34,8 @@ std::uint64_t head_activation_bytes(const HeadConfig& config, int target_vocab_s
   Workspace observed(limits.max_rows), guessing(limits.max_logits_rows);
   Rows kept_by_target;
   observed.add(kept_by_target, config.hidden_width());
-  LayerRows().declare(config.layer, kKeys, observed);
-  LayerRows().declare(config.layer, kQueries, guessing);
+  LayerRows().declare(config.layer, LayerParts::keys, observed);
+  LayerRows().declare(config.layer, LayerParts::queries, guessing);
   HeadRows().declare(config, target_vocab_size, observed, guessing);
   return observed.n_bytes() + guessing.n_bytes();
 }
@@ -57,8 +54,8 @@ DraftHead::DraftHead(const HeadModel& head, const Model& target, Backend& backen
       limits_(limits),
       observed_(limits.max_rows, backend),
       guessing_(limits.max_logits_rows, backend),
-      keys_(sizes(), {&head.rope, 1}, backend, observed_, kKeys),
-      body_(sizes(), {&head.rope, 1}, backend, guessing_, kQueries) {
+      keys_(sizes(), {&head.rope, 1}, backend, observed_, LayerParts::keys),
+      body_(sizes(), {&head.rope, 1}, backend, guessing_, LayerParts::queries) {
   rows_.declare(head.config, vocab_size(), observed_, guessing_);
   WorkspaceNeeds needs = head_workspace_needs(head.config, target.config(), limits);
   const HeadWeights& w = head.weights;

@@ -13,10 +13,10 @@ void LayerRows::declare(const ModelConfig& config, LayerParts parts, Workspace& 
   const std::int64_t q_width = std::int64_t{config.n_heads} * config.max_of(&LayerConfig::head_dim);
   angles.resize(config.ropes.size());
   for (std::size_t i = 0; i < angles.size(); ++i) workspace.add(angles[i], config.ropes[i].dims);
-  if (parts.keys) {
+  if (has_keys(parts)) {
     for (Rows* each : {&k, &v}) workspace.add(*each, config.widest_kv());
   }
-  if (!parts.queries) return;
+  if (!has_queries(parts)) return;
   for (Rows* each : {&x, &normed, &branch}) workspace.add(*each, hidden);
   for (Rows* each : {&q, &attended}) workspace.add(*each, q_width);
   if (config.output_gate) workspace.add(output_gate, q_width);

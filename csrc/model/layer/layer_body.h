@@ -16,10 +16,18 @@ namespace imp {
 
 // What a body computes of its rows, and so which buffers it has. A draft head writes K and V of many rows, and attends
 // with few of them later.
-struct LayerParts {
-  bool keys = true;     // K and V, from an input that the caller has
-  bool queries = true;  // the residual stream, attention and the feed-forward
+enum class LayerParts : std::uint8_t {
+  all,
+  keys,     // K and V, from an input that the caller has
+  queries,  // the residual stream, attention and the feed-forward
 };
+
+constexpr bool has_keys(LayerParts parts) noexcept {
+  return parts != LayerParts::queries;
+}
+constexpr bool has_queries(LayerParts parts) noexcept {
+  return parts != LayerParts::keys;
+}
 
 // The buffers of a body. The layer determines the width of some.
 struct LayerRows {
@@ -45,7 +53,7 @@ class LayerBody {
   // Declares its buffers in the workspace, which sets their rows. The configuration, the RoPEs and the backend must
   // outlive the body.
   LayerBody(const ModelConfig& config, std::span<const Rope> ropes, Backend& backend, Workspace& workspace,
-            LayerParts parts = {});
+            LayerParts parts = LayerParts::all);
   LayerBody(const LayerBody&) = delete;
   LayerBody& operator=(const LayerBody&) = delete;
 

@@ -36,7 +36,7 @@ void LayerBody::attention(const Layer& layer, const Batch& batch, KvPool& pool) 
 
 void LayerBody::project_and_append(const Layer& layer, Rows input, const Batch& batch, KvPool& pool) {
   const LayerConfig& config = layer.config;
-  project(layer, input, {.keys = true, .queries = true});
+  project(layer, input, LayerParts::all);
   const Rotation q = begin_rotation(config, rows_.q, norm(layer.weights.q_norm));
   const Rotation k = begin_rotation(config, rows_.k, norm(layer.weights.k_norm));
   backend_.rope_append(pool, config.kv, batch.sequences, config.head_dim, q.rope, q.angles, {rows_.q, q.norm},
@@ -45,14 +45,14 @@ void LayerBody::project_and_append(const Layer& layer, Rows input, const Batch& 
 
 void LayerBody::append_keys(const Layer& layer, Rows input, const Batch& batch, KvPool& pool) {
   const LayerConfig& config = layer.config;
-  project(layer, input, {.keys = true, .queries = false});
+  project(layer, input, LayerParts::keys);
   const Rotation k = begin_rotation(config, rows_.k, norm(layer.weights.k_norm));
   backend_.rope(rows_.k, config.head_dim, k.norm, k.rope, k.angles);
   backend_.append_kv(pool, config.kv, batch.sequences, rows_.k, rows_.v);
 }
 
 void LayerBody::project_queries(const Layer& layer, Rows input) {
-  project(layer, input, {.keys = false, .queries = true});
+  project(layer, input, LayerParts::queries);
   const Rotation q = begin_rotation(layer.config, rows_.q, norm(layer.weights.q_norm));
   backend_.rope(rows_.q, layer.config.head_dim, q.norm, q.rope, q.angles);
 }
@@ -70,12 +70,12 @@ void LayerBody::project(const Layer& layer, Rows input, LayerParts parts) {
   const auto add = [&](bool is_used, const Matrix& weight, const Vector* bias, Rows out) {
     if (is_used) terms[n_terms++] = {weight.get(), bias, out};
   };
-  add(parts.queries, w.q, w.q_bias.get(), rows_.q);
-  add(parts.keys, w.k, w.k_bias.get(), rows_.k);
-  add(parts.keys && !layer.config.values_are_keys, w.v, w.v_bias.get(), rows_.v);
-  add(parts.queries && config_.output_gate, w.output_gate, nullptr, rows_.output_gate);
+  add(has_queries(parts), w.q, w.q_bias.get(), rows_.q);
+  add(has_keys(parts), w.k, w.k_bias.get(), rows_.k);
+  add(has_keys(parts) && !layer.config.values_are_keys, w.v, w.v_bias.get(), rows_.v);
+  add(has_queries(parts) && config_.output_gate, w.output_gate, nullptr, rows_.output_gate);
   backend_.linear(input, std::span(terms).first(n_terms));
-  if (!parts.keys || !config_.value_norm) return;
+  if (!has_keys(parts) || !config_.value_norm) return;
   backend_.norm_heads(layer.config.values_are_keys ? rows_.k : rows_.v, layer.config.head_dim, norm(Values{}), rows_.v);
 }
 
