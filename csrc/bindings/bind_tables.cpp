@@ -11,6 +11,7 @@
 #include "bindings/sampler_values.h"
 #include "engine/data/engine_options.h"
 #include "engine/data/limits.h"
+#include "engine/speculation/drafter_list.h"
 
 namespace py = pybind11;
 
@@ -71,6 +72,17 @@ void register_limits(py::module_& module) {
   module.attr("LIMITS") = kLimits;
 }
 
+void register_drafters(py::module_& module) {
+  module.def(
+      "drafters",
+      [] {
+        py::dict meanings;
+        for (const DrafterRow& row : kDrafters) meanings[py::cast(row.name)] = row.meaning;
+        return meanings;
+      },
+      "The drafters, each with its meaning.");
+}
+
 void register_reasons(py::module_& module) {
   module.def(
       "reasons",
@@ -88,6 +100,7 @@ void register_tables(py::module_& module) {
   register_sampler_fields(module);
   register_engine_fields(module);
   register_limits(module);
+  register_drafters(module);
   register_reasons(module);
 }
 

@@ -7,16 +7,17 @@
 
 #include "base/error.h"
 #include "base/timing.h"
-#include "engine/speculation/head_drafter.h"
-#include "engine/speculation/model_drafter.h"
-#include "engine/speculation/ngram_drafter.h"
+#include "engine/speculation/drafter_list.h"
 
 namespace imp {
 namespace {
 
-std::unique_ptr<Drafter> make_drafter(const std::string& name, std::size_t number) {
-  if (name == NgramDrafter::kName) return std::make_unique<NgramDrafter>();
-  throw FieldInvalid("drafters[" + std::to_string(number) + "]", name + ", expected ngram, head or model");
+const DrafterRow& row_of(std::string_view name, std::size_t number) {
+  const auto* const found = std::ranges::find(kDrafters, name, &DrafterRow::name);
+  if (found != std::end(kDrafters)) return *found;
+  std::string known;
+  for (const DrafterRow& row : kDrafters) known += (known.empty() ? "" : ", ") + std::string(row.name);
+  throw FieldInvalid("drafters[" + std::to_string(number) + "]", std::string(name) + ", expected one of " + known);
 }
 
 }  // namespace
@@ -29,8 +30,8 @@ Speculation::Speculation(EngineState& state, int max_logits_rows, Drafters draft
     const auto given = std::ranges::find(drafters_, wanted, [](const auto& drafter) { return drafter->name(); });
     if (given != drafters_.end()) {
       std::rotate(given, given + 1, drafters_.end());
-    } else if (wanted != HeadDrafter::kName && wanted != ModelDrafter::kName) {
-      drafters_.push_back(make_drafter(wanted, i));
+    } else if (const DrafterRow& row = row_of(wanted, i); row.make != nullptr) {
+      drafters_.push_back(row.make());
     }
   }
   if (drafters_.empty()) return;

@@ -180,7 +180,7 @@ class SpeculationSettings:
     drafters: tuple[str, ...] = key(
         ListOf(Enumeration(*DRAFTERS), len(DRAFTERS)),
         ("ngram",),
-        "drafters, in order of use: ngram (prompt lookup), head (EAGLE-3 or NextN), model (a draft model)",
+        f"drafters, in order of use: {', '.join(f'{name} ({what})' for name, what in DRAFTERS.items())}",
     )
     head: str | None = key(
         String("a path"),

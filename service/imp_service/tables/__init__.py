@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from imp_service._core import LIMITS, EngineField, SamplerField, engine_fields, reasons, sampler_fields
+from imp_service._core import LIMITS, EngineField, SamplerField, drafters, engine_fields, reasons, sampler_fields
 
 # Prefix of the fields of DryOptions, a message within SamplingOptions.
 DRY = "dry."
@@ -22,8 +22,8 @@ def sampler_field(name: str) -> SamplerField:
 
 # By the attributes of the core's EngineOptions.
 ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
-# The names of what guesses tokens ahead, for settings and requests.
-DRAFTERS = ("ngram", "head", "model")
+# What guesses tokens ahead, by the names in settings and requests -> its meaning.
+DRAFTERS: Mapping[str, str] = drafters()
 # The engine counts the share of a prompt that sparse prefill keeps in these parts.
 KEEP_ALL = 10000
 # Reason -> name of its error class.
