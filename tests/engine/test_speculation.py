@@ -321,3 +321,8 @@ def test_spc_3_drafted_and_accepted_are_counted() -> None:
         assert sum(getattr(end, name) for end in ends) == getattr(total, name) > 0
     n_rows = sum(n for step in engine.evaluated() for first, n in step if first >= 9)
     assert n_rows == 7 * 29 + total.n_drafted - total.n_accepted
+
+
+def test_an_unknown_drafter_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(_core.Error, match=r"drafters\[1\]: nosuch, expected one of .*ngram, .*model"):
+        ScriptEngine(drafters=["ngram", "nosuch"])
