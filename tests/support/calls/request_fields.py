@@ -92,7 +92,7 @@ GENERATE = {
     "sparse_prefill.keep": ((), (0.0, 1.1, *NOT_FINITE)),
     "speculation.enabled": ((False, True), ()),
     "speculation.max_draft_tokens": ((1, 64), (0, 65, U32)),
-    "speculation.drafters": ((["ngram"],), (["ngramm"], ["grammar"], ["ngram", ""], ["ngram"] * 4)),
+    "speculation.drafters": ((["ngram"],), (["ngramm"], ["grammar"], ["ngram", ""], ["ngram"] * 9)),
     "tool_choice": (("", "none", "auto"), ("any", "required ", "functions:f")),
 }
 PREFILL = {
