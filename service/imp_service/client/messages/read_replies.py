@@ -65,12 +65,12 @@ def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
     match message.WhichOneof("event"):
         case "started":
             started = message.started
-            return Started(
-                replace(_sampling(started.sampling), seed=started.seed),
-                started.prompt_tokens,
-                started.cached_prompt_tokens,
-                WireScores(started.prompt),
-                _sparse_prefill(started.sparse_prefill) if started.HasField("sparse_prefill") else None,
+            return _read(
+                Started,
+                started,
+                sampling=replace(_sampling(started.sampling), seed=started.seed),
+                held_scores=WireScores(started.prompt),
+                sparse_prefill=_sparse_prefill(started.sparse_prefill) if started.HasField("sparse_prefill") else None,
             )
         case "chunk":
             chunk = message.chunk
@@ -152,17 +152,16 @@ def _value(message: Any, field: Any) -> Any:
 
 
 def _finished(message: inference_pb2.GenerationFinished) -> Finished:
-    is_last, usage = message.HasField("usage"), message.usage
-    return Finished(
-        message.index,
-        _finish_reason(message.reason),
-        _match(message.match) if message.HasField("match") else None,
-        message.text,
-        _read(Usage, usage) if is_last else None,
-        read_timings(message.timings) if is_last else None,
-        message.reasoning,
-        [_tool_call(each) for each in message.tool_calls],
-        _speculation(message.speculation) if is_last else None,
+    is_last = message.HasField("usage")
+    return _read(
+        Finished,
+        message,
+        reason=_finish_reason(message.reason),
+        match=_match(message.match) if message.HasField("match") else None,
+        usage=_read(Usage, message.usage) if is_last else None,
+        timings=read_timings(message.timings) if is_last else None,
+        tool_calls=[_tool_call(each) for each in message.tool_calls],
+        speculation=_speculation(message.speculation) if is_last else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from imp_service.api.options import DryOptions, SamplingOptions
 from imp_service.api.replies import (
@@ -169,21 +170,25 @@ def _tool_call(call: ToolCallDelta) -> types_pb2.ToolCallDelta:
 def _write_started_without_scores(
     started: Started, request_id: str, model: str, message: inference_pb2.GenerationStarted
 ) -> None:
+    _write_values(started, message)
     message.request_id = request_id
     message.model = model
-    message.seed = started.seed
     message.sampling.CopyFrom(write_sampling(started.sampling))
-    message.prompt_tokens = started.prompt_tokens
-    message.cached_prompt_tokens = started.cached_prompt_tokens
     if started.sparse_prefill is not None:
         message.sparse_prefill.CopyFrom(write_sparse_prefill(started.sparse_prefill))
 
 
+def _write_values(reply: Started | Finished, message: Any) -> None:
+    """The numbers, texts and flags that the reply has by the names of the message's fields."""
+    for field in message.DESCRIPTOR.fields:
+        is_value = not (field.is_repeated or field.message_type or field.enum_type)
+        if is_value and hasattr(reply, field.name):
+            setattr(message, field.name, getattr(reply, field.name))
+
+
 def _write_finished(finished: Finished, message: inference_pb2.GenerationFinished) -> None:
-    message.index = finished.index
+    _write_values(finished, message)
     message.reason = FINISH_REASONS[finished.reason]
-    message.text = finished.text
-    message.reasoning = finished.reasoning
     message.tool_calls.extend(map(_tool_call, finished.tool_calls))
     if finished.match is not None:
         message.match.CopyFrom(_match(finished.match))
