@@ -17,7 +17,8 @@ namespace imp {
 namespace {
 
 void add_all_matrices(const Weights& weights, WorkspaceNeeds& needs) {
-  for (const Matrix* weight : {&weights.embedding, &weights.layer_table, &weights.layer_projection, &weights.head}) {
+  for (const Matrix* weight :
+       {&weights.embedding, &weights.layer_table, &weights.layer_projection, &weights.own_output_head}) {
     if (*weight) needs.weights.push_back(weight->get());
   }
   for (const LayerWeights& layer : weights.layers) add_matrices(layer, needs);
@@ -101,7 +102,7 @@ void Decoder::run(const Batch& batch, KvPool& pool) {
   }
   keep_stream(config_.n_layers);
   if (kept_.are_kept && kept_.taps.empty()) keep_final_norm();
-  head(batch);
+  compute_logits(batch);
 }
 
 void Decoder::keep_stream(int layer) {
@@ -137,7 +138,7 @@ void Decoder::end_layer(int i) {
   body_.add_branch(scale, &next);
 }
 
-void Decoder::head(const Batch& batch) {
+void Decoder::compute_logits(const Batch& batch) {
   logits_workspace_.use(batch.logits_rows.size());
   const Rows last = rows_.last;
   const Rows logits = first(logits_, batch.logits_rows.size());

@@ -49,7 +49,7 @@ class Decoder final : public ForwardPass, private StepBody {
   void layer_embedding(int layer);  // from the stream to the layer's branch
   void keep_stream(int layer);      // what the draft head reads before it
   void keep_final_norm();
-  void head(const Batch& batch);  // to `logits`
+  void compute_logits(const Batch& batch);
 
   const ModelConfig& config_;
   const Weights& weights_;

@@ -84,7 +84,7 @@ const Linear& DraftHead::embedding() const {
 }
 
 const Linear& DraftHead::output_head() const {
-  return head_.weights.head ? *head_.weights.head : target_.weights().output_head();
+  return head_.weights.own_output_head ? *head_.weights.own_output_head : target_.weights().output_head();
 }
 
 Rows DraftHead::own_rows() const {
@@ -152,7 +152,7 @@ Rows DraftHead::logits() {
   backend_.linear(body_.normed(), std::array{LinearTerm{&output_head(), nullptr, own}});
   next_ = head_.config.feeds_back_normed ? body_.normed() : body_.stream();
   if (!has_all_tokens) backend_.spread_columns(own, head_.weights.token_ids, all);
-  if (head_.weights.head) return all;
+  if (head_.weights.own_output_head) return all;
   if (target.logit_scale != 1) backend_.scale(all, target.logit_scale);
   if (target.logit_soft_cap > 0) backend_.soft_cap(all, target.logit_soft_cap);
   return all;

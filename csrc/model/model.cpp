@@ -76,7 +76,7 @@ HeadModel load_planned_head(const ModelFile& file, const HeadPlan& plan, const L
   head.rope = config.target_rope == kNoTargetRope ? resolve_rope(rope, divisors_of(rope))
                                                   : target_ropes[static_cast<std::size_t>(config.target_rope)];
   auto n_bytes = static_cast<double>(bytes_per_token(plan.weights, config.layer.experts));
-  if (!head.weights.head) n_bytes += static_cast<double>(target_weights.output_head().n_bytes());
+  if (!head.weights.own_output_head) n_bytes += static_cast<double>(target_weights.output_head().n_bytes());
   head.cost_of_guess = n_bytes / static_cast<double>(bytes_per_token(target.weights, target.resolved.config.experts));
   return head;
 }

@@ -112,7 +112,7 @@ void name_tensors(const ModelFile& file, FactReader& facts, const ModelConfig& t
   if (norms_taps) tensors.tap_norm = "input_norm.weight";
   tensors.fuse = "fc.weight";
   tensors.final_norm = "norm.weight";
-  tensors.head = "lm_head.weight";
+  tensors.output_head = "lm_head.weight";
   if (facts.config.vocab_size != target.vocab_size || has("d2t")) tensors.ids = "d2t";
 }
 

@@ -145,8 +145,8 @@ void read_gguf_decoder(FactReader& facts, NormKind norm_kind, GgufLayers layers)
   }
   read_vocabulary(facts, facts.names().embedding, count_tokens(facts));
   check_end_tokens(facts);
-  config.tied_head = !facts.has_tensor(facts.names().head);
-  if (!config.tied_head) facts.note_tensor("tied_head", facts.names().head);
+  config.tied_head = !facts.has_tensor(facts.names().output_head);
+  if (!config.tied_head) facts.note_tensor("tied_head", facts.names().output_head);
   add_layers(config);
   ffn_sizes.set(config.layers, &LayerConfig::ffn_size);
   n_kv_heads.set(config.layers, &LayerConfig::n_kv_heads);

@@ -9,7 +9,7 @@ namespace imp {
 inline constexpr TensorNames kGgufNames = {
     .embedding = "token_embd.weight",
     .final_norm = "output_norm.weight",
-    .head = "output.weight",
+    .output_head = "output.weight",
     .rope_factors = "rope_freqs.weight",
     .short_rope_factors = "rope_factors_short.weight",
     .long_rope_factors = "rope_factors_long.weight",

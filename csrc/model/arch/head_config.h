@@ -15,9 +15,9 @@ struct HeadTensors {
   std::string embedding_norm, hidden_norm;  // of both halves that the head joins
   std::string tap_norm;                     // of all taps side by side
   std::string fuse;
-  std::string final_norm;  // empty: the target's
-  std::string head;        // [rows, hidden]; empty: the target's
-  std::string ids;         // 64-bit integers: row i of `head` is token i + ids[i]; empty: token i
+  std::string final_norm;   // empty: the target's
+  std::string output_head;  // [rows, hidden]; empty: the target's
+  std::string ids;          // 64-bit integers: row i of `output_head` is token i + ids[i]; empty: token i
 };
 
 inline constexpr int kNoTargetRope = -1;

@@ -100,7 +100,7 @@ bool is_head_apart(FactReader& facts) {
 
 void read_tied_head(FactReader& facts) {
   const bool stated_apart = is_head_apart(facts);
-  facts.config.tied_head = !stated_apart && !facts.has_tensor(facts.names().head);
+  facts.config.tied_head = !stated_apart && !facts.has_tensor(facts.names().output_head);
   if (stated_apart) facts.note_key("tied_head", "tie_word_embeddings");
 }
 

@@ -11,7 +11,7 @@ namespace imp {
 inline constexpr TensorNames kHfNames = {
     .embedding = "model.embed_tokens.weight",
     .final_norm = "model.norm.weight",
-    .head = "lm_head.weight",
+    .output_head = "lm_head.weight",
     .layer = "model.layers.",
     .attention_norm = "input_layernorm",
     .q = "self_attn.q_proj",
@@ -97,7 +97,7 @@ constexpr TensorNames hf_names_of_outer_part(const TensorNames& of) {
   TensorNames names = of;
   names.embedding = "language_model.model.embed_tokens.weight";
   names.final_norm = "language_model.model.norm.weight";
-  names.head = "language_model.lm_head.weight";
+  names.output_head = "language_model.lm_head.weight";
   names.layer = "language_model.model.layers.";
   if (names.layer_table.empty()) return names;
   names.layer_table = "language_model.model.embed_tokens_per_layer.weight";

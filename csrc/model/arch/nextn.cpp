@@ -77,7 +77,7 @@ HeadConfig gguf_head(const ModelFile& file, const TensorNames& names, const Mode
   head.tensors.embedding = optional("nextn.embed_tokens");
   head.embedding_rows = target.vocab_size;
   head.tensors.final_norm = optional("nextn.shared_head_norm");
-  head.tensors.head = optional("nextn.shared_head_head");
+  head.tensors.output_head = optional("nextn.shared_head_head");
   return head;
 }
 

@@ -30,9 +30,9 @@ bool TensorNames::belongs_to_decoder(std::string_view tensor) const noexcept {
   // In safetensors, every tensor of the module that holds the layers belongs to the decoder.
   constexpr std::string_view kLayers = "layers.";
   if (layer.ends_with(kLayers))
-    return tensor.starts_with(layer.substr(0, layer.size() - kLayers.size())) || found == stem(head);
-  return found == stem(embedding) || found == stem(final_norm) || found == stem(head) || found.starts_with("rope_") ||
-         found.starts_with("per_layer_");
+    return tensor.starts_with(layer.substr(0, layer.size() - kLayers.size())) || found == stem(output_head);
+  return found == stem(embedding) || found == stem(final_norm) || found == stem(output_head) ||
+         found.starts_with("rope_") || found.starts_with("per_layer_");
 }
 
 }  // namespace imp

@@ -39,7 +39,7 @@ enum class StackForm : std::uint8_t {
 struct TensorNames {
   std::string_view embedding = "";
   std::string_view final_norm = "";
-  std::string_view head = "";
+  std::string_view output_head = "";
   std::string_view rope_factors = "";
   std::string_view short_rope_factors = "";
   std::string_view long_rope_factors = "";

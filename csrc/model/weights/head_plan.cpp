@@ -82,7 +82,7 @@ std::vector<WeightSpec> head_specs(const ModelFile& file, const HeadConfig& conf
     specs.append(layer_specs(file, sizes, config.names, 0, weights.layer));
   }
   specs.norm(names.final_norm, hidden, weights.final_norm);
-  specs.matrix(names.head, sizes.vocab_size, hidden, weights.head, WeightUse::head);
+  specs.matrix(names.output_head, sizes.vocab_size, hidden, weights.own_output_head, WeightUse::output_head);
   return std::move(specs).take();
 }
 

@@ -19,7 +19,7 @@ struct HeadWeights {
   Matrix fuse;                          // [hidden, 2 · hidden], or [hidden, taps · hidden]
   LayerWeights layer;                   // q, k and v read attention_width() elements
   Values final_norm;                    // [hidden]
-  Matrix head;                          // [rows, hidden]
+  Matrix own_output_head;               // [rows, hidden]
   std::vector<std::int32_t> token_ids;  // of its rows; empty: row i is token i
 };
 

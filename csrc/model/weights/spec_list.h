@@ -31,8 +31,8 @@ class SpecList {
   void expert(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::expert, .n = n, .k = k, .slot = &slot});
   }
-  void head(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
-    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::head, .n = n, .k = k, .slot = &slot});
+  void output_head(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
+    all_.push_back({.tensor = std::move(tensor), .use = WeightUse::output_head, .n = n, .k = k, .slot = &slot});
   }
   void table(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot) {
     all_.push_back({.tensor = std::move(tensor), .use = WeightUse::lookup, .n = n, .k = k, .slot = &slot});

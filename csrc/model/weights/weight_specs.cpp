@@ -38,7 +38,7 @@ std::string_view name_of(WeightUse use) {
       return "product";
     case WeightUse::expert:
       return "expert";
-    case WeightUse::head:
+    case WeightUse::output_head:
       return "head";
     case WeightUse::lookup:
       return "lookup";
@@ -70,7 +70,7 @@ std::vector<WeightSpec> weight_specs(const ModelFile& file, const ModelConfig& c
   weights.layers.resize(static_cast<std::size_t>(config.n_layers));
   const std::string embedding(names.embedding);
   if (config.tied_head) {
-    specs.head(embedding, config.vocab_size, config.hidden_size, weights.embedding);
+    specs.output_head(embedding, config.vocab_size, config.hidden_size, weights.embedding);
   } else {
     specs.table(embedding, config.vocab_size, config.hidden_size, weights.embedding);
   }
@@ -80,7 +80,7 @@ std::vector<WeightSpec> weight_specs(const ModelFile& file, const ModelConfig& c
   }
   specs.final_norm(weights.final_norm);
   if (!config.tied_head) {
-    specs.head(std::string(names.head), config.vocab_size, config.hidden_size, weights.head);
+    specs.output_head(std::string(names.output_head), config.vocab_size, config.hidden_size, weights.own_output_head);
   }
   return std::move(specs).take();
 }

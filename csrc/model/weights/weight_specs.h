@@ -16,11 +16,11 @@ namespace imp {
 
 // The use of a weight decides how it is stored.
 enum class WeightUse : std::uint8_t {
-  product,  // a matrix that multiplies activations
-  expert,   // the same, for the rows routed to its expert
-  head,     // the output head; if tied, also the table of token embeddings
-  lookup,   // a matrix whose rows are looked up and never multiplied
-  vector,   // float32 values
+  product,      // a matrix that multiplies activations
+  expert,       // the same, for the rows routed to its expert
+  output_head,  // the output head; if tied, also the table of token embeddings
+  lookup,       // a matrix whose rows are looked up and never multiplied
+  vector,       // float32 values
 };
 
 // The order of a weight's rows.

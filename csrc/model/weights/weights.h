@@ -15,9 +15,9 @@ struct Weights {
   Values layer_projection_norm;  // [size]
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
-  Matrix head;  // [vocab, hidden]; null if it is the embedding (tied)
+  Matrix own_output_head;  // [vocab, hidden]; null if it is the embedding (tied)
 
-  const Linear& output_head() const { return head ? *head : *embedding; }
+  const Linear& output_head() const { return own_output_head ? *own_output_head : *embedding; }
 };
 
 }  // namespace imp
