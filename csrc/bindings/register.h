@@ -15,6 +15,7 @@ void register_backend(pybind11::module_& module);
 void register_probes(pybind11::module_& module);
 void register_tables(pybind11::module_& module);
 void register_files(pybind11::module_& module);
+void register_text(pybind11::module_& module);
 void register_synthetic(pybind11::module_& module);
 void register_model(pybind11::module_& module);
 // Engine, EngineOptions, EngineStats, the parts of commands, and the events. Needs the errors and the class Model.

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -205,6 +205,43 @@ class ModelFile:
     def warnings(self) -> list[str]:
         """
         Oddities of the file that are not errors.
+        """
+class ListedMerges:
+    """
+    Byte-pair encoding by a list[typing.Any] of merges.
+    """
+    def __init__(self, names: list[typing.Any], lines: list[typing.Any], *, is_byte_level: bool, ignores_merges: bool) -> None:
+        """
+        `names` by id; an empty one is none. `lines` by rank: two names with a space between them.
+        """
+    def encode(self, text: str, offsets: list[typing.Any], found: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
+        """
+        The ids of a text. `offsets` are the first character and the end of each word, one after another. `found` has for each word the id that it has as a whole, or -1; empty: all are words. Releases the GIL.
+        """
+    def find(self, name: str) -> int:
+        """
+        The id of a name, or -1.
+        """
+    @property
+    def knows_all_lines(self) -> bool:
+        """
+        Whether both parts of every line are names, and their joined text too.
+        """
+class ScoredMerges:
+    """
+    Byte-pair encoding by scores.
+    """
+    def __init__(self, names: list[typing.Any], scores: typing.Annotated[numpy.typing.ArrayLike, numpy.float32]) -> None:
+        """
+        By id. An empty name is none. A score that is not finite: no merge becomes this token.
+        """
+    def encode(self, text: str, offsets: list[typing.Any], found: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
+        """
+        The ids of a text. `offsets` are the first character and the end of each word, one after another. `found` has for each word the id that it has as a whole, or -1; empty: all are words. Releases the GIL.
+        """
+    def find(self, name: str) -> int:
+        """
+        The id of a name, or -1.
         """
 class RopeScaling:
     """
@@ -1291,6 +1328,10 @@ def missing_isa(isa: str) -> str:
 def open_model_file(path: os.PathLike[str] | str | bytes) -> ModelFile:
     """
     Opens a checkpoint. Its content determines its format. Raises ModelError.
+    """
+def piece_bytes(pieces: list[typing.Any], *, is_byte_level: bool) -> list[typing.Any]:
+    """
+    The bytes of pieces in text: spelled in GPT-2's byte alphabet, or with U+2581 for spaces. A piece that is not spelled so stays as it is.
     """
 def plan_model(file: ModelFile, *, overrides: ModelOverrides = ..., draft: ModelFile | None = None, **kwargs: typing.Any) -> dict[str, typing.Any]:
     """

@@ -23,6 +23,7 @@ WANTED = {
     "safetensors": ("fuzz_files.cpp", r"safetensors::read_header\("),
     "an index": ("fuzz_files.cpp", r"safetensors::read_index\("),
     "JSON": ("fuzz_files.cpp", r"read_json_metadata\("),
+    "vocabularies": ("fuzz_files.cpp", r"ScoredMerges\(.*\)\.encode\((?s:.*)ListedMerges\(.*\)\.encode\("),
     "any other error is a finding": ("fuzz_files.cpp", r"catch \(const std::exception& error\) \{[^}]*std::abort\(\)"),
 }
 UNWANTED = {

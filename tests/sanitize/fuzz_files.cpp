@@ -14,6 +14,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +26,8 @@
 #include "files/safetensors_header.h"
 #include "files/safetensors_index.h"
 #include "mutate.h"
+#include "text/listed_merges.h"
+#include "text/scored_merges.h"
 
 namespace {
 
@@ -61,12 +65,44 @@ void attempt(Outcomes& outcomes, const Reader& reader) {
   }
 }
 
+std::vector<std::string_view> strings_of(const imp::Metadata& metadata, std::string_view key) {
+  const imp::MetadataValue* const value = metadata.find(key);
+  const auto* const strings = value == nullptr ? nullptr : std::get_if<imp::StringArray>(&value->value);
+  std::vector<std::string_view> views;
+  for (std::size_t i = 0; strings != nullptr && i < strings->size(); ++i) views.push_back((*strings)[i]);
+  return views;
+}
+
+// Builds the tables of the file's vocabulary, and encodes the file with them.
+void encode_with_its_vocabulary(const imp::Metadata& metadata, std::string_view text) {
+  std::vector<std::string_view> names = strings_of(metadata, "tokenizer.ggml.tokens");
+  for (int byte = 0; byte < 256; ++byte) names.push_back(imp::fallback_name(static_cast<unsigned char>(byte)));
+  const std::vector<std::string_view> lines = strings_of(metadata, "tokenizer.ggml.merges");
+  std::vector<float> scores(names.size());
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = -static_cast<float>(names[i].size() * 7 % 5);
+  const std::vector<std::size_t> ends{text.size() / 3, text.size()};
+  std::vector<std::int32_t> ids;
+  imp::ScoredMerges(names, scores).encode({text, ends, {}}, ids);
+  for (const bool is_byte_level : {true, false}) {
+    for (const bool ignores_merges : {true, false}) {
+      imp::ListedMerges(names, lines, {is_byte_level, ignores_merges}).encode({text, ends, {}}, ids);
+    }
+  }
+  for (const std::string_view name : names) imp::spelled_bytes(name), imp::without_marks(name);
+  for (const std::int32_t id : ids) {
+    if (id < 0 || static_cast<std::size_t>(id) >= names.size()) std::abort();
+  }
+}
+
 Outcomes read_every_way(const std::uint8_t* data, std::size_t size) {
   const MemoryFile file(data, size);
   const std::string path = file.path();
   Outcomes outcomes;
   attempt(outcomes, [&] { imp::check_data(*imp::open_gguf(path), imp::Scan::VALUES); });
   attempt(outcomes, [&] { imp::open_model_file(path); });
+  attempt(outcomes, [&] {
+    encode_with_its_vocabulary(imp::open_gguf(path)->metadata(), {reinterpret_cast<const char*>(data), size});
+  });
   attempt(outcomes, [&] { imp::safetensors::read_header(imp::File(path)); });
   attempt(outcomes, [&] { imp::safetensors::read_index(imp::File(path)); });
   attempt(outcomes, [&] { imp::read_json_metadata(imp::File(path)); });

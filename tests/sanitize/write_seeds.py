@@ -19,6 +19,13 @@ def main(directory: Path) -> None:
     every = [gguf_writer.Tensor(f"t.{n}", (row[1] * 2, 3), n) for n, row in gguf_writer.TENSOR_TYPES.items()]
     aligned = [gguf_writer.Key("general.alignment", gguf_writer.U32, 64)]
     gguf_writer.Gguf(keys=aligned, tensors=every, alignment=64, version=2).write(directory / "every_type.gguf")
+    vocabulary = [
+        gguf_writer.array(
+            "tokenizer.ggml.tokens", gguf_writer.STRING, ["a", "b", "ab", "\u2581", "\u2581a", "Ġ", "<0x0A>a"]
+        ),
+        gguf_writer.array("tokenizer.ggml.merges", gguf_writer.STRING, ["a b", "\u2581 a", "<0x0A> a"]),
+    ]
+    gguf_writer.Gguf(keys=vocabulary, tensors=[]).write(directory / "vocabulary.gguf")
     small = safetensors_writer.assemble(safetensors_writer.header_of(safetensors_writer.SMALL), safetensors_writer.DATA)
     (directory / "small.safetensors").write_bytes(small)
     # As of a draft head: with the integers that map its rows to tokens.
