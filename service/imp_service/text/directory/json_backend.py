@@ -17,6 +17,7 @@ from imp_service.text.directory.pipeline import KNOWN_PATTERNS, parts_of, patter
 from imp_service.text.directory.tokenizer_json import named_ids
 from imp_service.text.tokens.added_tokens import AS_SPELLED, library_token
 from imp_service.text.tokens.backends import Backends, library_boundary
+from imp_service.text.tokens.encoders import LibraryEncoder
 from imp_service.text.tokens.library_tokenizer import placeholder
 from imp_service.text.tokens.piece_types import SPECIAL_TYPES, TokenType, VocabularyKind
 from imp_service.text.tokens.splitter import Splitter
@@ -37,13 +38,13 @@ def build_backends(document: JsonObject, vocabulary: Vocabulary) -> Backends:
         names = _names(document, vocabulary)
         model = _model(document, vocabulary, names)
         added = _found_in_any_text(vocabulary)
-        first = rest = _assembled(model, normalizer, pre_tokenizer, vocabulary, added)
-        renumbered = renumbered_rest = _renumbered(first, added)
+        library = _assembled(model, normalizer, pre_tokenizer, vocabulary, added)
+        first = rest = LibraryEncoder(library, _renumbered(library, added))
         if vocabulary.adds_space_prefix:
             within = _within_text(added, vocabulary, normalizer)
-            rest = _assembled(model, *_around_model(document, takes_prefix=False), vocabulary, within)
-            renumbered_rest = _renumbered(rest, within)
-        return Backends(first, rest, Splitter(vocabulary, normalizer), renumbered, renumbered_rest)
+            of_rest = _assembled(model, *_around_model(document, takes_prefix=False), vocabulary, within)
+            rest = LibraryEncoder(of_rest, _renumbered(of_rest, within))
+        return Backends(first, rest, Splitter(vocabulary, normalizer), lambda: library)
 
 
 def _within_text(

@@ -12,6 +12,7 @@ from imp_service.text.directory.json_files import JsonObject
 from imp_service.text.directory.special_names import SpecialNames, read_special_names
 from imp_service.text.errors import TokenizerInvalid
 from imp_service.text.tokens.backends import Backends, library_boundary
+from imp_service.text.tokens.encoders import LibraryEncoder
 from imp_service.text.tokens.library_tokenizer import build_backend
 from imp_service.text.tokens.metadata import PREFIX
 from imp_service.text.tokens.piece_types import TokenType
@@ -76,8 +77,9 @@ def _of_sentencepiece(
         vocabulary = replace(of_keys, place=SENTENCEPIECE_FILE, strips_white_space=False)
         with library_boundary(SENTENCEPIECE_FILE):
             library = build_backend(vocabulary, as_sentencepiece=True)
+            encoder = LibraryEncoder(library)
             splitter = Splitter(vocabulary, types=(TokenType.CONTROL, TokenType.UNKNOWN))
-            backends = Backends(library, library, splitter, is_sentencepiece=True)
+            backends = Backends(encoder, encoder, splitter, lambda: library, is_sentencepiece=True)
     except TokenizerInvalid as error:
         place = error.path.replace(PREFIX, f"{SENTENCEPIECE_FILE}: ")
         raise TokenizerInvalid(place, error.message) from error

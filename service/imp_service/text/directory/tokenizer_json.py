@@ -19,10 +19,9 @@ from imp_service.text.tokens.piece_types import TokenType, VocabularyKind, rende
 from imp_service.text.tokens.special_tokens import (
     EOS_OF_CONFIG,
     SpecialIds,
-    counterparts_of_control,
+    mark_control,
     read_ends,
     read_suppressed,
-    spelled_ends,
 )
 from imp_service.text.tokens.vocabulary import MAX_TOKENS, Vocabulary, check_pieces, missing_bytes, require_rows
 
@@ -138,8 +137,7 @@ def _pieces_and_types(
         types[token.token_id] = TokenType.CONTROL if token.is_special else TokenType.USER_DEFINED
     pieces = [text.encode() for text in texts]
     check_pieces(document.path, pieces)
-    types[spelled_ends(pieces)] = TokenType.CONTROL
-    types[counterparts_of_control(pieces, types)] = TokenType.CONTROL
+    mark_control(pieces, types)
     unknown = unknown_id(model, named)
     if unknown is not None:
         types[unknown] = TokenType.UNKNOWN

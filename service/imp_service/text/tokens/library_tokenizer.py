@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -71,12 +71,10 @@ def _is_placeholder(name: str) -> bool:
 
 def _ids_by_name(vocabulary: Vocabulary) -> dict[str, int]:
     """Ids by their names in the library's vocabulary, in order. An id that text must not produce has a placeholder."""
-    # By type; enumerations are slow to ask for each of a hundred thousand tokens.
-    name_of = {int(token_type): _naming(vocabulary.kind, token_type) for token_type in TokenType}
-    return _ids_of_distinct(vocabulary, name_of) or _ids_one_by_one(vocabulary, name_of)
+    return _ids_of_distinct(vocabulary) or _ids_one_by_one(vocabulary)
 
 
-def _ids_of_distinct(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> dict[str, int] | None:
+def _ids_of_distinct(vocabulary: Vocabulary) -> dict[str, int] | None:
     """The fast path: all ids at once, if most names are the pieces themselves and no two are equal; else None."""
     if vocabulary.kind is VocabularyKind.WORD_PIECE:
         return None
@@ -86,14 +84,25 @@ def _ids_of_distinct(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> 
         return None
     if len(names) != len(vocabulary):  # a piece has a line feed
         return None
-    for token_id in (vocabulary.types != TokenType.NORMAL).nonzero()[0].tolist():
-        naming = name_of[int(vocabulary.types[token_id])]
-        names[token_id] = naming(names[token_id], vocabulary.token_bytes[token_id]) or placeholder(token_id)
+    for token_id, name in other_names(vocabulary):
+        names[token_id] = name or placeholder(token_id)
     ids = dict(zip(names, range(len(names)), strict=True))
     return ids if len(ids) == len(names) and "" not in ids else None
 
 
-def _ids_one_by_one(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> dict[str, int]:
+def other_names(vocabulary: Vocabulary) -> Iterator[tuple[int, str]]:
+    """Each id that is no ordinary token, with its name in the library's vocabulary; empty: no text becomes it."""
+    name_of = _namings(vocabulary.kind)
+    for token_id in (vocabulary.types != TokenType.NORMAL).nonzero()[0].tolist():
+        try:
+            text = vocabulary.pieces[token_id].decode()
+        except UnicodeDecodeError:
+            text = ""
+        yield token_id, text and name_of[int(vocabulary.types[token_id])](text, vocabulary.token_bytes[token_id])
+
+
+def _ids_one_by_one(vocabulary: Vocabulary) -> dict[str, int]:
+    name_of = _namings(vocabulary.kind)
     ids: dict[str, int] = {}
     pieces = zip(vocabulary.pieces, vocabulary.token_bytes, vocabulary.types.tolist(), strict=True)
     for token_id, (piece, rendered, token_type) in enumerate(pieces):
@@ -106,6 +115,11 @@ def _ids_one_by_one(vocabulary: Vocabulary, name_of: Mapping[int, _Naming]) -> d
             name = placeholder(token_id)
         ids[name] = token_id
     return ids
+
+
+def _namings(kind: VocabularyKind) -> dict[int, _Naming]:
+    """By type; enumerations are slow to ask for each of a hundred thousand tokens."""
+    return {int(token_type): _naming(kind, token_type) for token_type in TokenType}
 
 
 def _naming(kind: VocabularyKind, token_type: TokenType) -> _Naming:

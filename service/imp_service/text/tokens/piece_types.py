@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from imp_service._core import piece_bytes
 from imp_service.text.errors import TokenizerInvalid
 
 
@@ -26,45 +26,8 @@ def _byte_to_char() -> tuple[str, ...]:
 
 
 BYTE_TO_CHAR = _byte_to_char()
-CHAR_TO_BYTE = {char: byte for byte, char in enumerate(BYTE_TO_CHAR)}
-_ALPHABET = frozenset(BYTE_TO_CHAR)
-_TO_LATIN1 = {ord(char): byte for char, byte in CHAR_TO_BYTE.items()}
-
-
-_BYTE_OF_CODE = np.zeros(0x100 + 256, np.uint8)
-_BYTE_OF_CODE[list(_TO_LATIN1)] = list(_TO_LATIN1.values())
-# By code point; the last row, which is no character of the alphabet, is for all that come after it.
-_IS_SPELLED = np.isin(np.arange(len(_BYTE_OF_CODE)), list(_TO_LATIN1))
-_SEPARATOR = b"\n"
-
-
-def all_spelled_bytes(pieces: Sequence[bytes]) -> list[bytes] | None:
-    """The bytes that each piece spells; None if a character of any piece is not in the alphabet.
-
-    For a whole vocabulary: all pieces at once.
-    """
-    try:
-        text = _SEPARATOR.join(pieces).decode()
-    except UnicodeDecodeError:
-        return None
-    codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
-    is_separator = codes == ord(_SEPARATOR)  # which is not in the alphabet
-    ends = is_separator.nonzero()[0].tolist()
-    if len(ends) != len(pieces) - 1 or not (_IS_SPELLED.take(codes, mode="clip") | is_separator).all():
-        return None
-    raw = _BYTE_OF_CODE.take(codes).tobytes()
-    return [raw[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(raw)], strict=True)]
-
-
-def spelled_bytes(text: str) -> bytes | None:
-    """The bytes that `text` spells; None if a character is not in the alphabet."""
-    if not _ALPHABET.issuperset(text):
-        return None
-    return text.translate(_TO_LATIN1).encode("latin-1")
-
 
 SPACE_MARK = "\u2581"
-_SPACE_MARK_BYTES = SPACE_MARK.encode()
 
 
 class VocabularyKind(Enum):
@@ -94,34 +57,16 @@ SPECIAL_TYPES = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.UNUSED)
 
 def render_pieces(kind: VocabularyKind, pieces: list[bytes], types: NDArray[np.uint8]) -> tuple[bytes, ...]:
     """The bytes of each id in text."""
-    # By type; enumerations are slow to ask for each of a hundred thousand tokens.
-    rendering_of = {int(token_type): _rendering(kind, token_type) for token_type in TokenType}
-    # Special tokens are plain text, but nearly always use only characters of the alphabet.
-    if kind is VocabularyKind.BYTE_LEVEL and (spelled := all_spelled_bytes(pieces)) is not None:
-        for token_id in np.isin(types, (*SPECIAL_TYPES, TokenType.USER_DEFINED)).nonzero()[0].tolist():
-            spelled[token_id] = pieces[token_id]
-        return tuple(spelled)
-    return tuple(rendering_of[token_type](piece) for piece, token_type in zip(pieces, types.tolist(), strict=True))
-
-
-def _rendering(kind: VocabularyKind, token_type: TokenType) -> Callable[[bytes], bytes]:
-    """Returns a function that renders pieces of a type."""
-    if token_type is TokenType.BYTE and kind is not VocabularyKind.BYTE_LEVEL:
-        return _fallback_byte
-    if token_type in SPECIAL_TYPES:
-        return bytes
-    if kind is not VocabularyKind.BYTE_LEVEL:
-        return lambda piece: piece.replace(_SPACE_MARK_BYTES, b" ")
-    return bytes if token_type is TokenType.USER_DEFINED else _spelled_or_plain
-
-
-def _spelled_or_plain(piece: bytes) -> bytes:
-    """Some byte-level vocabularies hold tokens that are not spelled in the alphabet: those are plain text."""
-    try:
-        spelled = spelled_bytes(piece.decode())
-    except UnicodeDecodeError:
-        return piece
-    return piece if spelled is None else spelled
+    is_byte_level = kind is VocabularyKind.BYTE_LEVEL
+    # Some byte-level vocabularies hold tokens that are not spelled in the alphabet: those are plain text.
+    rendered = piece_bytes(pieces, is_byte_level=is_byte_level)
+    plain = (*SPECIAL_TYPES, TokenType.USER_DEFINED) if is_byte_level else SPECIAL_TYPES
+    for token_id in np.isin(types, plain).nonzero()[0].tolist():
+        rendered[token_id] = pieces[token_id]
+    if not is_byte_level:
+        for token_id in (types == TokenType.BYTE).nonzero()[0].tolist():
+            rendered[token_id] = _fallback_byte(pieces[token_id])
+    return tuple(rendered)
 
 
 def _fallback_byte(piece: bytes) -> bytes:

@@ -39,10 +39,10 @@ class PreTokenizer:
     # Spaces are spelled U+2581 and unknown characters as byte tokens, as in SentencePiece.
     is_sentencepiece: bool = False
 
-    def build(self) -> pre_tokenizers.PreTokenizer | None:
-        """The library's object; None: the text is one piece."""
+    def build(self, *, spells_bytes: bool = True) -> pre_tokenizers.PreTokenizer | None:
+        """The library's object; None: the text is one piece. `spells_bytes`: words end up in the byte alphabet."""
         steps = [_build_step(step) for step in self.steps]
-        if not self.is_sentencepiece and Step.BYTES not in self.steps:
+        if spells_bytes and not self.is_sentencepiece and Step.BYTES not in self.steps:
             steps.append(_build_step(Step.BYTES))
         return pre_tokenizers.Sequence(steps) if steps else None
 

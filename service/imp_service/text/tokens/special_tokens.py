@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, count
+from itertools import chain, compress, count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,19 @@ _SPELLINGS = (
 _CONTROL_SPELLINGS = ("</s>", "<eos>", "_<EOT>", "\u2581<EOT>")
 
 
-def spelled_ends(pieces: Sequence[bytes]) -> list[int]:
-    """Ids, ascending, that are ends and control tokens by their spelling alone."""
-    return list(_spelled(pieces, _SPELLINGS))
+def mark_control(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> None:
+    """Makes control tokens of ends by spelling, and of `</s>` if `<s>` is one but `</s>` is marked as text.
+
+    Users' text must not produce an end token.
+    """
+    begin, end = b"<s>", b"</s>"
+    ids: dict[bytes, list[int]] = {}
+    for token_id in _spelled(pieces, (*_SPELLINGS, begin.decode(), end.decode())):
+        ids.setdefault(pieces[token_id], []).append(token_id)
+    first_begin, first_end = ids.pop(begin, [])[:1], ids.pop(end, [])[:1]
+    types[list(chain(*ids.values()))] = TokenType.CONTROL
+    if (types[first_begin] == TokenType.CONTROL).any() and (types[first_end] == TokenType.USER_DEFINED).any():
+        types[first_end] = TokenType.CONTROL
 
 
 def read_ends(
@@ -121,10 +131,8 @@ def read_suppressed(metadata: Mapping[str, object], n_tokens: int) -> tuple[int,
 
 
 def _by_spelling(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> Iterator[tuple[int, str]]:
-    found = {pieces[token_id].decode(): token_id for token_id in spelled_ends(pieces)}
-    for token_id in _spelled(pieces, _CONTROL_SPELLINGS):
-        if types[token_id] == TokenType.CONTROL:
-            found[pieces[token_id].decode()] = token_id
+    spelled = {token_id: pieces[token_id].decode() for token_id in _spelled(pieces, (*_SPELLINGS, *_CONTROL_SPELLINGS))}
+    found = {text: i for i, text in spelled.items() if text in _SPELLINGS or types[i] == TokenType.CONTROL}
     if "<|return|>" in found or "<|calls|>" in found:
         found.pop("<|end|>", None)  # there the end of a message inside a turn
     if "<|tool_response>" in found:
@@ -168,15 +176,6 @@ def read_right_stripping(keys: TokenizerMetadata, pieces: Sequence[bytes], types
         return frozenset()
     added = np.isin(types, (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)).nonzero()[0].tolist()
     return frozenset(token_id for token_id in added if pieces[token_id] not in _NOT_STRIPPING)
-
-
-def counterparts_of_control(pieces: Sequence[bytes], types: NDArray[np.uint8]) -> list[int]:
-    """`</s>` if `<s>` is a control token but `</s>` is marked as text: users' text must not produce the end token."""
-    if b"<s>" not in pieces or b"</s>" not in pieces:
-        return []
-    begin, end = pieces.index(b"<s>"), pieces.index(b"</s>")
-    is_marked_as_text = types[begin] == TokenType.CONTROL and types[end] == TokenType.USER_DEFINED
-    return [end] if is_marked_as_text else []
 
 
 def read_special_ids(

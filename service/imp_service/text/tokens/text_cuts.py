@@ -19,7 +19,7 @@ from imp_service.text.tokens.piece_types import TokenType, VocabularyKind
 from imp_service.text.tokens.vocabulary import Vocabulary
 
 # Approximate number of characters of a part.
-PART_CHARS = 16 * 1024
+PART_CHARS = 8 * 1024
 # How many words of a window must follow a cut: no pattern looks further ahead.
 WORDS_BEYOND = 3
 # Composition leaves a third of the bytes at least: the three letters of a Korean syllable, nine bytes, become three.

@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding as LibraryEncoding
-from tokenizers import Tokenizer as Library
 
 from imp_service.text.errors import FieldInvalid, TooManyTokens, native_boundary
 from imp_service.text.tokens.backends import Backends, library_boundary
 from imp_service.text.tokens.detokenizer import Detokenizer, TokenTable
+from imp_service.text.tokens.encoders import LibraryEncoder
 from imp_service.text.tokens.library_tokenizer import build_backend
+from imp_service.text.tokens.merge_encoder import MergeEncoder, encodes_merges
 from imp_service.text.tokens.piece_types import VocabularyKind
 from imp_service.text.tokens.segments import Segmenter, TextSpan
 from imp_service.text.tokens.special_tokens import SpecialIds
@@ -28,8 +28,6 @@ _TRIAL = (
     + "a" * 300
     + " " * 300
 )
-# Starting the threads of the library takes longer than encoding so many characters.
-_ALONE_CHARS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Tokenizer:
         """Builds from a model file's key-values. `pre` replaces `tokenizer.ggml.pre`, `end_ids` the file's ends."""
         vocabulary = read_vocabulary(metadata, pre=pre, end_ids=end_ids)
         with library_boundary("tokenizer.ggml.tokens"):
-            built = cls(vocabulary, Backends.of(build_backend(vocabulary), Splitter(vocabulary)))
+            built = cls(vocabulary, _backends(vocabulary))
         return built._tried()
 
     @classmethod
@@ -268,20 +266,19 @@ class Tokenizer:
         for takes_prefix in (True, False):
             texts = [each.encoded for each in batch if isinstance(each, TextPart) and each.takes_prefix == takes_prefix]
             with native_boundary("tokenizers"):
-                encoded[takes_prefix] = iter(_encoded(self._backends.of_segment(takes_prefix), texts))
+                encoded[takes_prefix] = iter(self._backends.of_segment(takes_prefix).ids(texts))
         ids: list[int] = []
         for each in batch:
             if isinstance(each, Found):
                 ids.append(each.token_id)
             else:
-                ids += self._backends.token_ids(next(encoded[each.takes_prefix]).ids, each.takes_prefix)
+                ids += next(encoded[each.takes_prefix])
         return ids
 
     def _encode_part(self, part: TextPart) -> tuple[list[int], NDArray[np.int64]]:
+        encoder = self._backends.of_segment(part.takes_prefix)
         with native_boundary("tokenizers"):
-            library = self._backends.of_segment(part.takes_prefix)
-            encoding = library.encode(part.encoded, add_special_tokens=False)
-        ids = self._backends.token_ids(encoding.ids, part.takes_prefix)
+            ids = encoder.ids([part.encoded])[0]
         pieces = [self._vocabulary.token_bytes[token_id] for token_id in ids]
         raw, spelled = part.text.encode(), b"".join(pieces)
         ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
@@ -290,16 +287,22 @@ class Tokenizer:
         if self._table.adds_space_prefix and spelled == b" " + raw:
             return ids, np.maximum(ends[:-1] - 1, 0)
         # The tokenizer rewrites text (composition, lower case): the library traces characters through that.
+        with native_boundary("tokenizers"):
+            starts_of_ids = encoder.starts(part.encoded, ids)
         char_starts = np.cumsum([0, *(len(char.encode()) for char in part.encoded)], dtype=np.int64)
         n_left_out = len(part.text) - len(part.encoded)
-        return ids, np.maximum(char_starts[[start for start, _ in encoding.offsets]] + n_left_out, 0)
+        return ids, np.maximum(char_starts[starts_of_ids] + n_left_out, 0)
 
 
-def _encoded(library: Library, texts: Sequence[str]) -> Sequence[LibraryEncoding]:
-    """Encodes texts: few characters one after another, more on the threads of the library."""
-    if sum(map(len, texts)) <= _ALONE_CHARS:
-        return [library.encode(text, add_special_tokens=False) for text in texts]
-    return library.encode_batch_fast(texts, add_special_tokens=False)
+def _backends(vocabulary: Vocabulary) -> Backends:
+    """One encoder for every segment."""
+    splitter = Splitter(vocabulary)
+    if encodes_merges(vocabulary):
+        merging = MergeEncoder(vocabulary)
+        return Backends(merging, merging, splitter, lambda: build_backend(vocabulary))
+    library = build_backend(vocabulary)
+    encoder = LibraryEncoder(library)
+    return Backends(encoder, encoder, splitter, lambda: library)
 
 
 def _spelled_roles(vocabulary: Vocabulary) -> dict[str, str]:

@@ -27,12 +27,11 @@ _NO_DATE = (1980, 1, 1, 0, 0, 0)
 def tokenizer_archive(vocabulary: Vocabulary, backends: Backends, chat_template: str | None) -> bytes:
     """A zip with the same bytes for the same tokenizer: not compressed, because compressors differ between machines."""
     described = backends.document
-    backend = backends.first
-    if backends.is_sentencepiece and vocabulary.adds_space_prefix:
-        backend = build_backend(vocabulary)
+    is_like_first = not (backends.is_sentencepiece and vocabulary.adds_space_prefix)
+    library = backends.library if is_like_first else lambda: build_backend(vocabulary)
     files = {
         "tokenizer.json": (
-            tokenizer_json(vocabulary, backend) if described is None else amended(described, vocabulary)
+            tokenizer_json(vocabulary, library()) if described is None else amended(described, vocabulary)
         ).encode(),
         "tokenizer_config.json": tokenizer_config_json(vocabulary, chat_template).encode(),
         VOCABULARY_FILE: vocabulary.table(),

@@ -17,10 +17,9 @@ from imp_service.text.tokens.piece_types import BYTE_TO_CHAR, SPECIAL_TYPES, Tok
 from imp_service.text.tokens.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer, Step
 from imp_service.text.tokens.special_tokens import (
     SpecialIds,
-    counterparts_of_control,
+    mark_control,
     read_right_stripping,
     read_special_ids,
-    spelled_ends,
 )
 
 _TOKENS_KEY = "tokenizer.ggml.tokens"
@@ -249,8 +248,7 @@ def _read_types(keys: TokenizerMetadata, pieces: list[bytes]) -> NDArray[np.uint
             token_id = int(np.flatnonzero(bad)[0])
             raise keys.fail("token_type", f"token {token_id}: unknown type {values[token_id]}")
         types = values.astype(np.uint8)
-    types[spelled_ends(pieces)] = TokenType.CONTROL
-    types[counterparts_of_control(pieces, types)] = TokenType.CONTROL
+    mark_control(pieces, types)
     types.flags.writeable = False
     return types
 
