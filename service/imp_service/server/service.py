@@ -118,9 +118,9 @@ class Service:
         model = loaded.result()
         for plan in kernel_plans(model):
             self.state.telemetry.log.info(
-                "kernels", message="", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)
+                "kernels", weights=plan.dtype, tensors=plan.n_tensors, kernels=" ".join(plan.kernels)
             )
-        self.state.telemetry.log.info("speculation", message="", drafters=model.drafters_text or "none")
+        self.state.telemetry.log.info("speculation", drafters=model.drafters_text or "none")
         self.state.adopt(model)
         return True
 
