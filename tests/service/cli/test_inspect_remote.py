@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from imp_service.cli.hub import get
 from imp_service.cli.hub.header import BrokenHeader, gguf_header, safetensors_header
 from imp_service.core.checkpoint import advice_on
 from imp_service.models import demo_model_path
-from support.files.gguf_writer import STRING, Key
+from support.files.gguf_writer import FORMATS, STRING, Key, array
 from support.files.hub_directory import model_for, write_directory
 from support.machine.command_line import demo_with_keys, error_lines
 from support.servers.stand_in_hub import COMMIT, Hub, stand_in_hub
@@ -201,6 +202,13 @@ def test_get_6_a_header_ends_where_the_tensors_are_described() -> None:
     assert safetensors_header(lambda n: b"\x02" + bytes(7) + b"{}...") == 10
     with pytest.raises(BrokenHeader):
         safetensors_header(lambda n: b"\xff" * 8 + b"{}")
+
+
+def test_get_6_a_header_may_have_values_of_every_type() -> None:
+    keys = [each for kind in FORMATS for each in (Key(f"one{kind}", kind), array(f"two{kind}", kind, [0, 0]))]
+    keys += [array("texts", STRING, ["a", "bc"]), Key("end", STRING, "x")]
+    header = struct.pack("<4sIQQ", b"GGUF", 3, 0, len(keys)) + b"".join(key.encode() for key in keys)
+    assert gguf_header(lambda _: header + bytes(32)) == len(header)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -138,6 +138,7 @@ def test_cmd_14_control_an_option_that_the_command_has_is_not_foreign(capfd: pyt
     assert "unrecognized" in capfd.readouterr().err
     assert shell.main(["bench", "--threads", "0"]) == 64
     assert "unrecognized" not in capfd.readouterr().err
+    assert shell.main(["run", "-m", "none.gguf", "n_ctx"]) == 66  # a word of a prompt
 
 
 # Reason and exit status, from the table of exit codes.

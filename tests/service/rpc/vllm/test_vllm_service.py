@@ -23,7 +23,9 @@ from tokenizers import Tokenizer
 import imp_service
 from imp_service.config import ConfigError, read_settings
 from imp_service.pb import model_pb2, model_pb2_grpc
+from imp_service.rpc.vllm.engine import write_load
 from imp_service.serving.lifecycle import Phase
+from imp_service.serving.utilization import Utilization
 from support.calls.raw_calls import Metadata, call
 from support.calls.vllm_calls import COMPAT, ENGINE, SERVICE, asking, stub
 from support.servers.served import Served, serve
@@ -105,9 +107,11 @@ def test_gwy_3_the_server_says_how_large_and_how_busy_it_is(counting: Served) ->
     assert (load.num_running_reqs, load.num_used_tokens) == (0, 0)
 
 
-def test_gwy_3_the_cache_has_as_many_tokens_as_its_blocks(served: Served) -> None:
+def test_gwy_3_the_load_counts_tokens_of_blocks_and_of_waiting_prompts(served: Served) -> None:
     (load,) = stub(served).GetLoads(vllm.GetLoadsRequest()).loads
     assert load.max_total_num_tokens == served.n_blocks * served.state.settings.kv.block_tokens > 1000
+    waiting = write_load(Utilization(0.0, running=1, waiting=2, waiting_tokens=70), served.state)
+    assert (waiting.num_waiting_reqs, waiting.num_total_reqs, waiting.num_waiting_uncached_tokens) == (2, 3, 70)
 
 
 def test_gwy_3_the_tokenizer_can_be_built_elsewhere(served: Served) -> None:
