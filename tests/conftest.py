@@ -39,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", dest="all_cases", help="all cases of every sweep, and the long tests"
     )
+    parser.addoption("--long", action="store_true", dest="takes_long", help="the long tests too, each with few cases")
     parser.addoption(
         "--rest", action="store_true", dest="only_rest", help="only what --all adds to a run without options"
     )
@@ -69,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselects what this run leaves out, unless the command line names a test."""
     if any("::" in argument for argument in config.args):
         return
-    left_out = set() if config.option.all_cases else quick_run.left_out(items)
+    left_out = set() if config.option.all_cases else quick_run.left_out(items, takes_long=config.option.takes_long)
     if config.option.only_rest:
         left_out = {item for item in items if item not in left_out and not quick_run.repeats_less(item)}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from mutants.mutated_import import MutatedImport
+from mutants import lines_of_children
+from mutants.lines_of_children import FOLDER, PREFIX, RECORDER, TEST
 from mutants.mutations import mutations_of
+from mutants.package_copy import PackageCopy
 
 SOURCE = '''"""A docstring of 1."""
 
@@ -30,6 +33,13 @@ def f(a: int, b: bool = True) -> int | None:
     if a < LIMIT and b:
         return a + 1
     return None
+
+
+@lru_cache(maxsize=5)
+def g(kept: Any) -> bool:
+    for _ in zip(kept, kept, strict=True):
+        return lru_cache(maxsize=6)(kept)
+    return False
 '''
 CHANGES = {
     "LIMIT: int = 4",
@@ -42,6 +52,7 @@ CHANGES = {
     "return a - 1",
     "return a + 2",
     "return None",
+    "return True",
 }
 
 
@@ -72,39 +83,61 @@ def test_hon_16_what_may_matter_is_changed_and_nothing_else(source: Path) -> Non
 
 
 @pytest.fixture
-def breakable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MutatedImport:
-    """The import of a package whose number becomes 0."""
-    package = tmp_path / "breakable"
-    package.mkdir()
-    (package / "__init__.py").write_text("from breakable.part import TWO\n")
-    part = package / "part.py"
-    part.write_text("TWO = 1 + 1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    [mutation] = [each for each in mutations_of(part) if each.replacement == " - "]
-    return MutatedImport(mutation, package)
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "installed" / "breakable"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("from breakable.part import two\n")
+    (folder / "part.py").write_text("def two():\n    return 1 + 1\n")
+    return folder
 
 
-def test_hon_16_a_mutant_lives_in_the_import_and_the_file_stays_as_it_is(breakable: MutatedImport) -> None:
-    finders = list(sys.meta_path)
-    try:
-        breakable.install()
-        assert importlib.import_module("breakable").TWO == 0
-    finally:
-        sys.meta_path[:] = finders
-        for name in ("breakable", "breakable.part"):
-            sys.modules.pop(name, None)
-    assert importlib.import_module("breakable").TWO == 2
+@pytest.fixture
+def copy(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackageCopy:
+    """A copy that the processes of a test import."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    made = PackageCopy(package, tmp_path / "copy")
+    made.import_first()
+    return made
 
 
-def test_hon_16_a_process_that_a_test_starts_has_the_mutant_too(
-    breakable: MutatedImport, monkeypatch: pytest.MonkeyPatch
+def two_in_a_child() -> str:
+    show = [sys.executable, "-c", "import breakable; print(breakable.two())"]
+    return subprocess.check_output(show, text=True)
+
+
+def test_hon_16_a_mutant_lives_in_a_copy_that_processes_import_and_the_file_stays_as_it_is(
+    package: Path, copy: PackageCopy
 ) -> None:
-    show = [sys.executable, "-c", "import breakable; print(breakable.TWO)"]
-    assert subprocess.check_output(show, text=True) == "2\n"
-    monkeypatch.setenv("IMP_MUTANT", "")  # puts it back afterwards
-    breakable.install_in_children()
-    assert subprocess.check_output(show, text=True) == "0\n"
+    part = package / "part.py"
+    before = part.read_bytes()
+    [mutation] = [each for each in mutations_of(part) if each.replacement == " - "]
+    assert two_in_a_child() == "2\n"
+    with copy.changed(part, mutation.mutant):
+        assert two_in_a_child() == "0\n"  # of the same size: no cache file is taken for it
+        assert part.read_bytes() == before
+    assert two_in_a_child() == "2\n"
+
+
+def test_hon_16_the_lines_of_a_process_that_is_killed_are_recorded(
+    package: Path, copy: PackageCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, recorder = package / "__init__.py", package / "recorder.py"
+    hook = b"from breakable import recorder\nrecorder.record()\n"
+    monkeypatch.setenv(RECORDER, str(os.getpid()))
+    monkeypatch.setenv(TEST, "test_x.py::test_it")
+    folder = copy.package / FOLDER
+    code = "import breakable, time; breakable.two(); time.sleep(600)"
+    with (
+        copy.changed(start, start.read_bytes() + hook),
+        copy.changed(recorder, Path(lines_of_children.__file__).read_bytes()),
+        subprocess.Popen([sys.executable, "-c", code]) as process,
+    ):
+        while not (found := [path.read_text() for path in folder.glob(f"{PREFIX}*")]) or "part" not in found[0]:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    assert found == ["test_x.py::test_it\npart.py:2\n"]
 
 
 def test_hon_16_lines_that_run_at_import_are_distinguished_from_those_of_functions(source: Path) -> None:

@@ -4,9 +4,9 @@
     python tests/mutants --count 50 --seed 7 --rooms rpc serving
 
 The exit status is 1 if the tests detect a smaller share of a room's mutants than floors.toml says. The first run
-records which tests run which line, and takes as long as those tests. Record again after a change of the code. No file
-changes: a mutant exists only in the process whose tests import it, and in the processes that it starts. Needs imp with
-the extension for its tests, and the extras `test` and `mutants`.
+records which tests run which line, and takes as long as those tests. Record again after a change of the code. A mutant
+exists in a copy of the installed package, which the tests import, and the processes that they start. Needs imp with the
+extension for its tests, and the extras `test` and `mutants`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,9 @@ from support.run.needed import EXTENSION, MUTANTS, absent, missing_of  # noqa: E
 
 # The least share of each room's mutants that the tests must detect. Ray's room is not here: its tests need Ray.
 FLOORS: dict[str, float] = tomllib.loads((HERE / "floors.toml").read_text())
-TESTS = [
-    str(path.relative_to(ROOT))
-    for path in sorted((ROOT / "tests" / "service").iterdir())
-    if path.is_dir() and any(path.rglob("test_*.py"))
-]
-DATA_FILE = ROOT / "build" / "mutants" / "tests_of_lines"
-# The tests that are most specific for a line come first. A mutant that needs more time than this counts as survived.
-MOST_SECONDS = 30.0
+# These test the core through its bindings alone, or the tree.
+OTHER_TESTS = ("backend", "base", "gpu", "house", "image", "parity", "soak", "tensor")
+DATA = ROOT / "build" / "mutants" / "record"
 
 
 def main(words: Sequence[str]) -> int:
@@ -44,14 +39,14 @@ def main(words: Sequence[str]) -> int:
     options = _options(words)
     if missing := missing_of([EXTENSION, "pytest", "coverage"]):
         raise SystemExit(absent(missing[0], MUTANTS))
-    from mutants.tests_of_lines import record
+    from mutants.record import record
 
     package = _package()
-    if options.record is not None or not DATA_FILE.exists():
-        record(DATA_FILE, package, list(FLOORS), options.record or TESTS)
+    if options.record is not None or not DATA.exists():
+        record(DATA, package, options.record or _folders_of_tests(), options.jobs)
     chosen = {room: _choose(package / room, options.count, options.seed) for room in options.rooms}
     print(f"{sum(map(len, chosen.values()))} mutants, seed {options.seed}", flush=True)
-    hunt = _Hunt(package)
+    hunt = _Hunt(package, options.jobs)
     with ThreadPoolExecutor(options.jobs) as pool:
         noticed = {room: pool.map(hunt.is_noticed, mutants) for room, mutants in chosen.items()}
         found = {room: sum(each) for room, each in noticed.items()}
@@ -92,6 +87,12 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def _folders_of_tests() -> list[str]:
+    folders = [path for path in (ROOT / "tests").iterdir() if path.name not in OTHER_TESTS]
+    folders = [each for path in folders for each in (path.iterdir() if path.name == "service" else [path])]
+    return sorted(str(path.relative_to(ROOT)) for path in folders if path.is_dir() and any(path.rglob("test_*.py")))
+
+
 def _package() -> Path:
     """Returns the folder of the package that the tests import, wherever it is installed."""
     import importlib.util
@@ -105,16 +106,16 @@ def _package() -> Path:
 class _Hunt:
     """Looks for a test that detects a mutant."""
 
-    def __init__(self, package: Path) -> None:
+    def __init__(self, package: Path, n_jobs: int) -> None:
         from mutants.tests_of_lines import TestsOfLines
         from mutants.trials import Trials
 
         self._package = package
-        self._tests = TestsOfLines(DATA_FILE)
-        self._trials = Trials(package)
+        self._tests = TestsOfLines(DATA, package)
+        self._trials = Trials(package, n_jobs)
 
     def is_noticed(self, mutation: Mutation) -> bool:
-        tests = self._affordable(self._tests.of(mutation))
+        tests = self._tests.of(mutation)
         while tests:
             outcome = self._trials.run(tests, mutation, self._tests.seconds(tests))
             if outcome.passed:
@@ -130,11 +131,6 @@ class _Hunt:
         place = mutation.path.relative_to(self._package)
         print(f"survived  {place}:{mutation.line}  {mutation.what}  ({why})", flush=True)
         return False
-
-    def _affordable(self, tests: list[str]) -> list[str]:
-        while self._tests.seconds(tests) > MOST_SECONDS:
-            tests.pop()
-        return tests
 
 
 if __name__ == "__main__":

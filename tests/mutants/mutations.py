@@ -40,6 +40,11 @@ class Mutation:
     what: str
     at_import: bool
 
+    @property
+    def mutant(self) -> bytes:
+        """The changed source."""
+        return self.apply(self.path.read_bytes())
+
     def apply(self, source: bytes) -> bytes:
         """Returns the source with the change."""
         return source[: self.begin] + self.replacement.encode() + source[self.end :]
@@ -54,13 +59,18 @@ def mutations_of(path: Path) -> list[Mutation]:
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects possible changes. It skips types, docstrings, messages and checks for the type checker."""
+    """Collects possible changes. It skips types, docstrings, messages, checks for the type checker, and no-ops.
+
+    These are changes that no caller can observe: the size of a cache of results, checks that zip() makes of its
+    arguments, and None in place of False where the result is a bool.
+    """
 
     def __init__(self, path: Path, source: bytes) -> None:
         self.found: list[Mutation] = []
         self._path = path
         self._source = source
         self._at_import = True
+        self._returns_bool = False
         self._starts = [0]
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -87,10 +97,11 @@ class _Finder(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(default)
-        outer, self._at_import = self._at_import, False
+        outer = self._at_import, self._returns_bool
+        self._at_import, self._returns_bool = False, isinstance(node.returns, ast.Name) and node.returns.id == "bool"
         for statement in node.body:
             self.visit(statement)
-        self._at_import = outer
+        self._at_import, self._returns_bool = outer
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         self.visit_FunctionDef(node)
@@ -129,9 +140,17 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, repr(node.value + 1), "constant plus one")
 
     def visit_Call(self, node: ast.Call) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == "lru_cache":
+            return
+        if name == "zip":
+            is_checked = any(ast.unparse(each) == "strict=True" for each in node.keywords)
+            for each in node.args if is_checked else [*node.args, *(each.value for each in node.keywords)]:
+                self.visit(each)
+            return
         arguments = sorted([*node.args, *node.keywords], key=lambda each: (each.lineno, each.col_offset))
         for i, argument in enumerate(arguments):
-            if isinstance(argument, ast.keyword) and argument.arg is not None:
+            if isinstance(argument, ast.keyword) and argument.arg not in (None, "message"):
                 self._drop(arguments, i, f"without {argument.arg}")
         self.generic_visit(node)
 
@@ -142,7 +161,8 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+        nothing = (None, False) if self._returns_bool else (None,)
+        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value in nothing):
             self._replace(node.value, "None", "returns None")
         self.generic_visit(node)
 

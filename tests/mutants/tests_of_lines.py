@@ -1,21 +1,20 @@
-"""Records with coverage which tests run which line, so that a mutant runs only the tests that could detect it."""
+"""Chooses the tests that could detect a mutant, from the record of the lines that each test runs."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from mutants.mutations import Mutation
 
-ROOT = Path(__file__).resolve().parents[2]
-# It becomes another user, who cannot write the record.
-LEFT_OUT = "tests/service/cli/test_model_paths.py::test_cmd_1_m47_each_command_on_a_file_that_may_not_be_read"
+if TYPE_CHECKING:
+    from coverage import CoverageData
+
+# The chosen tests of one mutant take at most this long, as far as there is a choice.
+MOST_SECONDS = 120.0
 
 
 class TestsOfLines:
@@ -23,99 +22,80 @@ class TestsOfLines:
 
     __test__ = False  # pytest: this is no test class
 
-    def __init__(self, data_file: Path) -> None:
+    def __init__(self, folder: Path, package: Path) -> None:
         import coverage  # of the extra `mutants`
 
-        self._seconds: dict[str, float] = json.loads(_seconds_file(data_file).read_text())
-        data = coverage.CoverageData(str(data_file))
-        data.read()
-        self._by_line: dict[Path, dict[int, set[str]]] = {}
+        self._package = package
+        self._seconds: dict[str, float] = {}
+        self._by_line: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._n_lines: Counter[str] = Counter()
+        for path in sorted(folder.glob("*.seconds")):
+            seconds: dict[str, float] = json.loads(path.read_text())
+            self._seconds |= seconds
+            data = coverage.CoverageData(str(path.with_suffix(".lines")))
+            data.read()
+            self._add(data, _tests_of_contexts(seconds))
+
+    def _add(self, data: CoverageData, tests_of: dict[str, list[str]]) -> None:
         for name in data.measured_files():
-            by_line: dict[int, set[str]] = defaultdict(set)
+            by_line = self._by_line[name.rpartition(f"/{self._package.name}/")[2]]
             for line, contexts in data.contexts_by_lineno(name).items():
-                tests = {context.partition("|")[0] for context in contexts} & self._seconds.keys()
-                by_line[line] = tests
-                self._n_lines.update(tests)
-            self._by_line[Path(name).resolve()] = by_line
+                tests = {test for context in contexts for test in tests_of.get(context, ())}
+                self._n_lines.update(tests - by_line[line])
+                by_line[line] |= tests
 
     def of(self, mutation: Mutation) -> list[str]:
-        """Returns the tests that run the changed line, file by file; quick and specific ones come first.
+        """Returns tests that run the changed line, file by file; quick and specific ones come first.
 
         A line that runs at import, such as a constant or a table, belongs to no test. Every test that runs code of its
         file, and every test of its folder, may detect a change of such a line.
         """
-        by_line = self._by_line.get(mutation.path.resolve(), {})
+        by_line = self._by_line.get(str(mutation.path.relative_to(self._package)), {})
         found = set() if mutation.at_import else by_line.get(mutation.line, set())
         if not found:
-            found = set().union(*by_line.values()) | self._of_room(mutation.path.parts)
+            found = set().union(*by_line.values()) | self._of_room(mutation.path)
         files: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(found, key=lambda test: (self._rank(test), test)):
+        for test in sorted(self._affordable(found), key=self._rank):
             files[test.partition("::")[0]].append(test)
         return [test for tests in files.values() for test in tests]
 
-    def seconds(self, tests: Sequence[str]) -> float:
+    def seconds(self, tests: Iterable[str]) -> float:
         """Returns how long these tests took when they were recorded."""
         return sum(self._seconds[test] for test in tests)
 
-    def _rank(self, test: str) -> float:
-        return (self._seconds[test] + 0.01) * self._n_lines[test]
+    def _affordable(self, tests: Iterable[str]) -> list[str]:
+        """Chooses the quick and specific ones, then the first case of each test function, each second case, and so on.
 
-    def _of_room(self, parts: Sequence[str]) -> set[str]:
-        room = parts[parts.index("imp_service") + 1]
+        Each half of the time is for one of these orders.
+        """
+        ranked = sorted(tests, key=self._rank)
+        n_cases: Counter[str] = Counter()
+        case: dict[str, int] = {}
+        for test in ranked:
+            function = test.partition("[")[0]
+            case[test] = n_cases[function]
+            n_cases[function] += 1
+        in_turn = sorted(ranked, key=case.__getitem__)
+        chosen: dict[str, None] = {}
+        used = 0.0
+        for order, most in ((ranked, MOST_SECONDS / 2), (in_turn, MOST_SECONDS)):
+            for test in order:
+                if test not in chosen and (used + self._seconds[test] <= most or not chosen):
+                    chosen[test] = None
+                    used += self._seconds[test]
+        return list(chosen)
+
+    def _rank(self, test: str) -> tuple[float, str]:
+        return (self._seconds[test] + 0.01) * self._n_lines[test], test
+
+    def _of_room(self, path: Path) -> set[str]:
+        room = path.relative_to(self._package).parts[0]
         return {test for test in self._n_lines if test.startswith(f"tests/service/{room}/")}
 
 
-def record(data_file: Path, package: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
-    """Runs the tests under coverage, each path in a process of its own. Keeps the records of other tests."""
-    data_file.parent.mkdir(parents=True, exist_ok=True)
-    for path in tests:
-        process = multiprocessing.get_context("spawn").Process(target=_record, args=(data_file, package, rooms, path))
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(f"the tests of {path} did not run")
-
-
-def _record(data_file: Path, package: Path, rooms: Sequence[str], tests: str) -> None:
-    os.chdir(ROOT)
-    os.environ["COVERAGE_FILE"] = str(data_file)
-    seconds_file = _seconds_file(data_file)
-    known = json.loads(seconds_file.read_text()) if seconds_file.exists() else {}
-    clock = _Clock()
-    options = [
-        "-n0",
-        # Otherwise pytest-cov acts as the master of several processes and names no tests.
-        "--dist=no",
-        "-q",
-        "--tb=short",
-        "-p",
-        "no:cacheprovider",
-        "--cov-context=test",
-        "--cov-report=",
-        "--cov-append",
-        f"--deselect={LEFT_OUT}",
-    ]
-    code = pytest.main([*options, *(f"--cov={package / room}" for room in rooms), tests], plugins=[clock])
-    seconds_file.write_text(json.dumps(known | clock.seconds, indent=0))
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise SystemExit(int(code))
-
-
-class _Clock:
-    """Records the time of each passing test. A test that fails on the original code cannot detect a mutant."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._failed: set[str] = set()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed or report.skipped:
-            self._failed.add(report.nodeid)
-            self.seconds.pop(report.nodeid, None)
-        elif report.nodeid not in self._failed:
-            self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
-
-
-def _seconds_file(data_file: Path) -> Path:
-    return data_file.with_name("seconds_of_tests.json")
+def _tests_of_contexts(tests: Iterable[str]) -> dict[str, list[str]]:
+    """Maps each test to itself, and each file to its tests."""
+    found: dict[str, list[str]] = {test: [test] for test in tests}
+    for test in tests:
+        found.setdefault(test.partition("::")[0], []).append(test)
+    return found

@@ -1,4 +1,4 @@
-"""Runs tests in a separate process in which one module may be changed."""
+"""Runs tests in a separate process, on a copy of the package of which one file may be changed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
 
 import pytest
 
-from mutants.mutated_import import MutatedImport
 from mutants.mutations import Mutation
+from mutants.package_copy import PackageCopy
 
 ROOT = Path(__file__).resolve().parents[2]
 # The third-party imports of the tests take a second, so a fork server preloads them for each process.
 PRELOADED = ["pytest", "numpy", "hypothesis", "grpc", "tokenizers", "jinja2", "trustme", "mutants.trials"]
+COPIES = ROOT / "build" / "mutants" / "copies"
 # Cache files are compiled once for all trials, even if the environment disables them.
 COMPILED = ROOT / "build" / "mutants" / "compiled"
-QUIET = ["-n0", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "-p", "no:cov"]
+QUIET = ["-n0", "-q", "-x", "--tb=no", "-p", "no:cacheprovider"]
 QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # warnings about preloaded modules
 # CPU time is better than wall-clock time, which depends on the machine's load. A mutant that waits uses none.
 LEAST_CPU_SECONDS = 30
@@ -43,19 +45,27 @@ class Outcome:
 
 
 class Trials:
-    """Starts trials, any number at a time."""
+    """Runs `n_jobs` trials at a time."""
 
-    def __init__(self, package: Path) -> None:
-        self._package = package
+    def __init__(self, package: Path, n_jobs: int) -> None:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
+        self._copies: SimpleQueue[PackageCopy] = SimpleQueue()
+        for number in range(n_jobs):
+            self._copies.put(PackageCopy(package, COPIES / str(number)))
 
     def run(self, words: Sequence[str], mutation: Mutation | None = None, recorded_seconds: float = 0.0) -> Outcome:
         """Runs tests until the first one fails."""
+        copy = self._copies.get()
+        try:
+            with copy.changed(mutation.path, mutation.mutant) if mutation else contextlib.nullcontext():
+                return self._run(list(words), copy, LEAST_CPU_SECONDS + TIMES_RECORDED * recorded_seconds)
+        finally:
+            self._copies.put(copy)
+
+    def _run(self, words: list[str], copy: PackageCopy, cpu_seconds: float) -> Outcome:
         here, there = self._context.Pipe(duplex=False)
-        cpu_seconds = LEAST_CPU_SECONDS + TIMES_RECORDED * recorded_seconds
-        work = (list(words), mutation, self._package, int(cpu_seconds), there)
-        process = self._context.Process(target=_run_tests, args=work)
+        process = self._context.Process(target=_run_tests, args=(words, copy, int(cpu_seconds), there))
         process.start()
         there.close()
         try:
@@ -86,21 +96,17 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _run_tests(
-    words: list[str], mutation: Mutation | None, package: Path, cpu_seconds: int, connection: Connection
-) -> None:
+def _run_tests(words: list[str], copy: PackageCopy, cpu_seconds: int, connection: Connection) -> None:
     """Runs tests in the process of one trial."""
     os.setsid()
     os.chdir(ROOT)
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(COMPILED)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-    if mutation is not None:
-        finder = MutatedImport(mutation, package)
-        finder.install()
-        finder.install_in_children()
+    copy.import_first()
     reporter = _Reporter(connection)
     code = pytest.main([*QUIET, f"--timeout={SECONDS_OF_ONE_TEST}", *words], plugins=[reporter])
     if code == pytest.ExitCode.OK:

@@ -9,7 +9,8 @@ is a function of the parameters that chooses the cases instead.
 `long`: a quick run leaves this test out. Another test covers the same rows in less time.
 `timing`: the same, for a test that compares measured times, which other work on the machine disturbs.
 
-`pytest --rest` runs what a quick run leaves out. It also runs again the tests that repeat less in a quick run.
+`pytest --long` also runs the long tests. `pytest --rest` runs what a quick run leaves out. It also runs again the tests
+that repeat less in a quick run.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Repeats = Callable[[int], int]
 Value = tuple[str, tuple[str, ...]]
 
 
-def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+def left_out(items: Iterable[pytest.Item], *, takes_long: bool = False) -> set[pytest.Item]:
     """Returns the tests that `--all` adds."""
     of_one_test: dict[str, list[pytest.Item]] = defaultdict(list)
     found: set[pytest.Item] = set()
     for item in items:
-        if item.get_closest_marker("long") or item.get_closest_marker("timing"):
+        if item.get_closest_marker("timing") or (item.get_closest_marker("long") and not takes_long):
             found.add(item)
         elif item.get_closest_marker("sweep") or item.get_closest_marker("few"):
             of_one_test[item.nodeid.partition("[")[0]].append(item)
