@@ -132,7 +132,7 @@ class Service:
             ended.cancel()
             fault: Error = self.state.fault.result()
             await self.state.calls.end_requests(fault, within=LAST_SECONDS)
-            # Calls that arrive now fail with the same error.
+            # Calls that arrive now are refused with DRAINING.
             await self.state.calls.wait_until_quiet(QUIET_SECONDS, within=LAST_SECONDS)
             raise fault
 

@@ -140,6 +140,15 @@ def test_y12_a_stop_while_loading_ends_the_load_at_its_next_read() -> None:
         assert call(channel, f"/{HEALTH}/Check").code == "UNAVAILABLE"
 
 
+def test_y12_a_stop_does_not_wait_for_a_load_that_hangs_and_says_so() -> None:
+    disk = threading.Event()
+    with running(lambda config, progress: disk.wait() and make_model(config, progress)) as it:
+        it.stop()
+        it.wait()
+        assert it.service.is_abandoned
+        disk.set()
+
+
 def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_answered_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,7 +170,11 @@ def test_lif_5_l03_callers_that_come_back_when_the_drain_is_over_are_answered_so
 
 
 @pytest.mark.long
-def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_service() -> None:
+def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service_module, "QUIET_SECONDS", 3600.0)
+    monkeypatch.setattr(service_module, "LAST_SECONDS", 7200.0)
     fault = 777
     model = scripted(script={"faulting_token": fault})
     make: Callable[[Config, Progress], ModelRuntime] = lambda config, _: model.make(config, time.monotonic)  # noqa: E731
@@ -174,6 +187,9 @@ def test_lif_8_y04_a_device_fault_ends_every_request_with_it_and_then_the_servic
         reasons = [_reason_of(stream) for stream in others]
         assert reasons[0] == ("INTERNAL", "DEVICE_FAULT")
         assert reasons[1] in (("INTERNAL", "DEVICE_FAULT"), ("UNAVAILABLE", "DRAINING"))
+        late = call(channel, GENERATE, ask([1], 2).SerializeToString())
+        assert (late.code, late.reason) == ("UNAVAILABLE", "DRAINING")
+        it.thread.jump(3600)
         assert [message.status for message in _until_end(watch)] == [NOT_SERVING]
         with pytest.raises(DeviceError):
             it.wait()
