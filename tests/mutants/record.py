@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,10 +75,9 @@ def _record(folder: Path, package: Path, tests: str) -> None:
 
 def _add_children(data: CoverageData, package: Path) -> None:
     for path in (package / FOLDER).glob(f"{PREFIX}*"):
-        test, *places = path.read_text().splitlines()
+        test, _, places = path.read_text().partition("\n")
         lines: dict[str, set[int]] = defaultdict(set)
-        for place in places:
-            name, _, number = place.rpartition(":")
+        for name, number in re.findall(r"^(.+):(\d+)\n", places, re.MULTILINE):  # the last line may be cut off
             lines[str(package / name)].add(int(number))
         data.set_context(test)
         data.add_lines(lines)
