@@ -230,6 +230,13 @@ def test_htp_11_every_call_has_one_line_and_no_label_has_a_callers_words() -> No
         assert word not in text.lower() and "/v1/models/{id}" in text
 
 
+def test_l02_the_watchdog_speaks_for_liveness(http: HttpServed) -> None:
+    for is_alive, status in ((False, 503), (True, 200)):
+        watchers = http.served.state.watchdog._watchers
+        http.served.call(lambda told=is_alive, watchers=watchers: [tell(told) for tell in watchers])
+        assert (http.client.get("/health/live").status, http.client.get("/health").status) == (status, 200)
+
+
 def test_htp_12_a_drain_refuses_new_requests_and_lets_streams_end() -> None:
     with gate() as held, serve_http(model=held.model(max_context=2000, n_blocks=200)) as it:
         stream = it.client.streaming("/v1/completions", {"prompt": [HELD - 2], "max_tokens": 9, "ignore_eos": True})

@@ -202,7 +202,7 @@ def test_oai_9_the_request_is_repeated(http: HttpServed) -> None:
     asked: dict[str, Any] = {
         "instructions": "Be brief.",
         "max_output_tokens": 16,
-        "metadata": {"run": "7"},
+        "metadata": {"k" * 64: "v" * 512, **{str(i): "" for i in range(15)}},  # as much as OpenAI allows
         "temperature": 0.5,
         "top_p": 0.5,
         "user": "someone",
@@ -359,6 +359,7 @@ def test_oai_9_reasoning_text_and_a_call_are_one_item_each(calling: HttpServed) 
     # The text has log probabilities, including the marker before it. The reasoning has none.
     scored = b"".join(bytes(entry["bytes"]) for entry in message["content"][0]["logprobs"])
     assert b"Yes:" in scored and b"Hm" not in scored
+    assert {len(entry["top_logprobs"]) for entry in message["content"][0]["logprobs"]} == {0}
 
 
 def test_oai_9_text_after_a_call_may_come_with_the_end_of_the_call() -> None:
@@ -476,6 +477,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"reasoning": {"nosuch": 1}}, "reasoning.nosuch"),
     ({"metadata": {"a": 7}}, "metadata"),
     ({"metadata": {"a": "x" * 513}}, "metadata"),
+    ({"metadata": {"a" * 65: "x"}}, "metadata"),
     ({"metadata": {str(i): "x" for i in range(17)}}, "metadata"),
     ({"store": "yes"}, "store"),
     ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "tools": [{"name": "f"}]}}, "tool_choice.mode"),
