@@ -62,6 +62,7 @@ void ListedMerges::encode(const Words& words, std::vector<std::int32_t>& ids) co
     encode_each(words, ids, [&](std::string_view word) {
       memory.cache.append(word, ids, [&] { encode_word(word, memory, ids); });
     });
+    memory.symbols.forget_long_word();
   });
 }
 

@@ -23,6 +23,7 @@ void ScoredMerges::encode(const Words& words, std::vector<std::int32_t>& ids) co
         memory.cache.append(part, ids, [&] { encode_part(part, memory, ids); });
       }
     });
+    memory.symbols.forget_long_word();
   });
 }
 

@@ -32,6 +32,12 @@ template <class Rank>
 class WordMerger {
  public:
   void clear() noexcept { symbols_.clear(); }
+  // Gives back the memory of a long word, which is up to a hundred times as large as the word.
+  void forget_long_word() noexcept {
+    if (symbols_.capacity() <= kKeptSymbols && pairs_.capacity() <= kKeptSymbols) return;
+    symbols_ = {};
+    pairs_ = {};
+  }
   // Adds a symbol after the others.
   void add(std::int32_t id, std::size_t n_bytes) {
     const auto place = static_cast<std::int32_t>(symbols_.size());
@@ -66,6 +72,7 @@ class WordMerger {
  private:
   static constexpr std::int32_t kNone = -1;
   static constexpr std::size_t kFewPairs = 16;
+  static constexpr std::size_t kKeptSymbols = 4096;
   struct Pair {
     Rank rank;
     std::int32_t id;     // of the result
