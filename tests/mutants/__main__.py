@@ -29,8 +29,8 @@ from support.run.needed import EXTENSION, MUTANTS, absent, missing_of  # noqa: E
 
 # The least share of each room's mutants that the tests must detect. Ray's room is not here: its tests need Ray.
 FLOORS: dict[str, float] = tomllib.loads((HERE / "floors.toml").read_text())
-# These test the core through its bindings alone, or the tree.
-OTHER_TESTS = ("backend", "base", "gpu", "house", "image", "parity", "soak", "tensor")
+# These test the core through its bindings alone, the tree, or programs beside the service.
+OTHER_TESTS = ("backend", "base", "examples", "gpu", "house", "image", "parity", "soak", "tensor")
 DATA = ROOT / "build" / "mutants" / "record"
 
 
