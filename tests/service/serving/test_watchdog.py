@@ -170,10 +170,13 @@ def test_grf_3_a_capture_that_fails_is_said_once_with_the_reason(rig: Rig) -> No
     assert (line["why"], line["failures"]) == ("cudaErrorStreamCaptureInvalidated", 1)
 
 
-def test_r16_a_long_step_does_not_stall_its_requests(rig: Rig) -> None:
+def test_r16_a_long_step_does_not_stall_its_requests_but_two_without_progress_do(rig: Rig) -> None:
     rig.requests = [Request()]
     rig.check_for(9, silence=True)
+    rig.check_for(0.5, steps=1, silence=True)
     assert rig.requests[0].errors == []
+    rig.check_for(0.5, steps=1, silence=True)
+    assert len(rig.requests[0].errors) == 1
 
 
 def test_r16_a_request_is_not_stalled_after_a_preemption(rig: Rig) -> None:
