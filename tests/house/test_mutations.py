@@ -6,8 +6,8 @@ import ast
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
@@ -127,16 +127,15 @@ def test_hon_16_the_lines_of_a_process_that_is_killed_are_recorded(
     monkeypatch.setenv(RECORDER, str(os.getpid()))
     monkeypatch.setenv(TEST, "test_x.py::test_it")
     folder = copy.package / FOLDER
-    code = "import breakable, time; breakable.two(); time.sleep(600)"
+    code = "import breakable; breakable.two(); print('ran', flush=True); input()"
     with (
         copy.changed(start, start.read_bytes() + hook),
         copy.changed(recorder, Path(lines_of_children.__file__).read_bytes()),
-        subprocess.Popen([sys.executable, "-c", code]) as process,
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
     ):
-        while not (found := [path.read_text() for path in folder.glob(f"{PREFIX}*")]) or "part" not in found[0]:
-            assert process.poll() is None
-            time.sleep(0.01)
+        assert cast(IO[bytes], process.stdout).readline() == b"ran\n"
         process.kill()
+        found = [path.read_text() for path in folder.glob(f"{PREFIX}*")]
     assert found == ["test_x.py::test_it\npart.py:2\n"]
 
 
