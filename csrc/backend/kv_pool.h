@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensor/dtype.h"
+#include "backend/kv_types.h"
 
 namespace imp {
 
@@ -35,6 +35,7 @@ struct StateGeometry {
 struct KvLayer {
   int n_kv_heads = 0;
   int head_dim = 0;
+  KvTypes types = {};
   friend bool operator==(const KvLayer&, const KvLayer&) = default;
 };
 
@@ -42,7 +43,6 @@ struct KvGeometry {
   std::vector<KvLayer> layers = {};
   int block_tokens = 16;  // a multiple of 16, a divisor of 256
   int n_blocks = 0;
-  DType dtype = DType::F16;  // F32, F16, BF16 or Q8_0
   StateGeometry state = {};
 
   int n_layers() const noexcept { return static_cast<int>(layers.size()); }

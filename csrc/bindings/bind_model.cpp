@@ -82,11 +82,11 @@ void register_overrides(py::module_& module) {
       .def_property(
           "kv_dtype",
           [](const ModelOverrides& self) {
-            return self.kv_dtype ? std::optional(std::string(traits(*self.kv_dtype).name)) : std::nullopt;
+            return self.kv_types ? std::optional(text_of(*self.kv_types)) : std::nullopt;
           },
           [](ModelOverrides& self, const std::optional<std::string>& word) {
-            self.kv_dtype = word ? dtype_from_name(*word) : std::nullopt;
-            if (word && !self.kv_dtype) refuse_word("kv_dtype", *word, dtype_names());
+            self.kv_types = word ? kv_types_from(*word) : std::nullopt;
+            if (word && !self.kv_types) refuse_word("kv_dtype", *word, kv_type_names());
           })
       .def_readwrite("rope_theta", &ModelOverrides::rope_theta)
       .def_readwrite("rope_scaling", &ModelOverrides::rope_scaling)

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "backend/kv_types.h"
 #include "base/error.h"
 #include "bindings/sampler_values.h"
 #include "engine/data/engine_options.h"
@@ -83,6 +84,16 @@ void register_drafters(py::module_& module) {
       "The drafters, each with its meaning.");
 }
 
+void register_kv_types(py::module_& module) {
+  py::class_<KvTypeTraits>(module, "KvType", "A type of cached keys or values.")
+      .def_readonly("name", &KvTypeTraits::name)
+      .def_readonly("is_quantized", &KvTypeTraits::is_quantized, "Replies call it an approximation.")
+      .def_readonly("is_rotated", &KvTypeTraits::is_rotated, "Some models lose too much with it.");
+  module.def(
+      "kv_types", [] { return std::vector(all_kv_types().begin(), all_kv_types().end()); },
+      "The types of cached keys and values.");
+}
+
 void register_reasons(py::module_& module) {
   module.def(
       "reasons",
@@ -101,6 +112,7 @@ void register_tables(py::module_& module) {
   register_engine_fields(module);
   register_limits(module);
   register_drafters(module);
+  register_kv_types(module);
   register_reasons(module);
 }
 

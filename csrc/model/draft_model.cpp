@@ -54,7 +54,7 @@ LoadOptions draft_options(LoadOptions options) {
 LoadPlan plan_draft(const ModelFile& file, const Backend& backend, LoadPlan& model, const ModelOverrides& overrides,
                     const LoadOptions& options) {
   ModelOverrides own;
-  own.kv_dtype = overrides.kv_dtype;
+  if (overrides.kv_types) own.kv_types = of_drafter(*overrides.kv_types);
   own.deterministic = overrides.deterministic;
   own.unvalidated_kernels = overrides.unvalidated_kernels;
   LoadPlan plan = naming_setting([&] {

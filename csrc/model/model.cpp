@@ -169,12 +169,11 @@ KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks
   std::vector<KvLayer> layers(static_cast<std::size_t>(config.n_kv_layers()));
   for (const LayerConfig& layer : config.layers) {
     if (layer.kv == kNoKv || layer.shares_kv) continue;
-    layers[static_cast<std::size_t>(layer.kv)] = {layer.n_kv_heads, layer.head_dim};
+    layers[static_cast<std::size_t>(layer.kv)] = {layer.n_kv_heads, layer.head_dim, config.kv_types};
   }
   return {.layers = std::move(layers),
           .block_tokens = block_tokens,
           .n_blocks = n_blocks,
-          .dtype = config.kv_dtype,
           .state = state_geometry(config, n_state_slots)};
 }
 

@@ -112,6 +112,12 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   std::uint8_t bytes[16];
   store_i8(reinterpret_cast<std::int8_t*>(bytes), j);
   put(out, "store_i8", load_u8(bytes));
+  put(out, "swap_lanes 1", swap_lanes<1>(from_int(i)));
+  put(out, "swap_lanes 2", swap_lanes<2>(from_int(i)));
+  put(out, "swap_lanes 4", swap_lanes<4>(from_int(i)));
+  put(out, "swap_lanes 8", swap_lanes<8>(from_int(i)));
+  put(out, "lookup", lookup(in.a, i & broadcast_int(15)));
+  put(out, "lookup_bytes", lookup_bytes(in.bytes, i & broadcast_int(0x0F0F0F0F)));
 }
 
 void put_all(const LaneInputs& in, LaneOutputs& out) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/cpu/attention/split_attention.h"
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/ops/cpu_ops.h"
 #include "bits.h"
@@ -104,8 +105,10 @@ void put_rope(const CpuOps& ops, Results& results) {
 
 // Attention of three rows of a sequence: four query heads, two KV heads, and all splits that hold their keys.
 template <int kHeadDim>
-void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, int window, float soft_cap,
+void put_attention(const CpuOps& ops, KvTypes types, const std::string& name, int window, float soft_cap,
                    Results& results) {
+  const KeyOps& keys = ops.keys_of(types.k);
+  const ValueOps& of_values = ops.values_of(types.v);
   constexpr int kWidth = padded_to_lanes(kHeadDim), kKvHeads = 2, kHeads = 2, kTokenRows = 3;
   constexpr int kFirst = 601, kTokens = kFirst + kTokenRows, kQueryWidth = kKvHeads * kHeads * kHeadDim;
   constexpr int kPanels = (kTokens + kPanelTokens - 1) / kPanelTokens;
@@ -121,8 +124,9 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
     n = std::min({n, kPanelTokens - token % kPanelTokens, kTokens - token, token < kPanelTokens ? token % 7 + 1 : n});
     for (int head = 0; head < kKvHeads; ++head) {
       const Floats k = random_floats(random, n * kHeadDim, 2), v = random_floats(random, n * kHeadDim, 2);
-      kv.append({k.data(), v.data(), kHeadDim, kHeadDim, kHeadDim, token % kPanelTokens, n},
-                panel(k_cache, token / kPanelTokens, head), panel(v_cache, token / kPanelTokens, head));
+      keys.append({k.data(), kHeadDim, kHeadDim, token % kPanelTokens, n}, panel(k_cache, token / kPanelTokens, head));
+      of_values.append({v.data(), kHeadDim, kHeadDim, token % kPanelTokens, n},
+                       panel(v_cache, token / kPanelTokens, head));
     }
   }
   const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
@@ -136,6 +140,7 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
     values[i].resize(kTileQueries * kWidth);
     states[i] = {greatest[i].data(), sums[i].data(), values[i].data()};
   }
+  keys.pack_queries(tile, queries.data());
   for (int split = 0; split < kTokens; split += kSplitTokens) {
     SplitPanels panels{};
     for (int i = 0; i < kSplitPanels && split / kPanelTokens + i < kPanels; ++i) {
@@ -144,7 +149,7 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
     }
     panels.k_head_bytes = panels.v_head_bytes = kPanelFloats * sizeof(float);
     panels.first_position = split;
-    kv.attend_split(tile, panels, {scores.data(), queries.data()}, states[0]);
+    attend_split(keys, of_values, tile, panels, {scores.data(), queries.data()}, states[0]);
     ops.merge(tile, split, states[0], states[1]);
   }
   Floats out(kTokenRows * kQueryWidth);
@@ -154,6 +159,9 @@ void put_attention(const CpuOps& ops, const KvOps& kv, const std::string& name, 
   tile.sinks = sinks.data();
   ops.finish(tile, states[1], out.data(), kQueryWidth);
   results.put("attention with sinks" + name, out);
+  if (!traits(types.v).is_rotated) return;
+  ops.rotate_back(out.data(), kHeadDim);
+  results.put("rotated back" + name, out);
 }
 
 void put_sampling(const SamplingOps& ops, Results& results) {
@@ -188,15 +196,20 @@ Results results_of(const CpuOps& ops) {
   Results results;
   put_elementwise(ops, results);
   put_rope(ops, results);
-  const std::pair<KvStorage, std::string> storages[] = {
-      {kv_f32, " over f32"}, {kv_f16, " over f16"}, {kv_bf16, " over bf16"}};
-  for (const auto& [storage, name] : storages) {
-    put_attention<40>(ops, ops.kv[storage], name, 0, 0, results);
-    put_attention<40>(ops, ops.kv[storage], name + " in a window", 101, 0, results);
-    put_attention<40>(ops, ops.kv[storage], name + ", capped", 0, 4, results);
+  for (const KvType type : {KvType::f32, KvType::f16, KvType::bf16}) {
+    const std::string name = " over " + std::string(traits(type).name);
+    put_attention<40>(ops, {type, type}, name, 0, 0, results);
+    put_attention<40>(ops, {type, type}, name + " in a window", 101, 0, results);
+    put_attention<40>(ops, {type, type}, name + ", capped", 0, 4, results);
   }
-  put_attention<64>(ops, ops.kv[kv_q8_0], " over q8_0", 0, 0, results);
-  put_attention<64>(ops, ops.kv[kv_q8_0], " over q8_0 in a window, capped", 101, 4, results);
+  const auto put_quantized = [&]<int kHeadDim>(KvTypes types) {
+    const std::string name = " over " + text_of(types);
+    put_attention<kHeadDim>(ops, types, name, 0, 0, results);
+    put_attention<kHeadDim>(ops, types, name + " in a window, capped", 101, 4, results);
+  };
+  put_quantized.operator()<64>({KvType::q8_0, KvType::q8_0});
+  put_quantized.operator()<128>({KvType::rot4, KvType::rot4});
+  put_quantized.operator()<96>({KvType::q8_0, KvType::rot4});
   put_sampling(ops.sampling, results);
   return results;
 }

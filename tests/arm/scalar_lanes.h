@@ -187,6 +187,21 @@ void store_u16(std::uint16_t* to, const IntLanes& x) {
 void store_i8(std::int8_t* to, const IntLanes& x) {
   for (std::size_t i = 0; i < 16; ++i) to[i] = static_cast<std::int8_t>(x.v[i]);
 }
+template <int distance>
+Lanes swap_lanes(const Lanes& x) {
+  return of_each<Lanes>([&](std::size_t i) { return x.v[i ^ static_cast<std::size_t>(distance)]; });
+}
+Lanes lookup(const float (&table)[16], const IntLanes& index) {
+  return of_each<Lanes>([&](std::size_t i) { return table[index.v[i]]; });
+}
+IntLanes lookup_bytes(const std::uint8_t (&table)[16], const IntLanes& bytes) {
+  return of_each<IntLanes>([&](std::size_t i) {
+    const auto word = static_cast<std::uint32_t>(bytes.v[i]);
+    std::uint32_t found = 0;
+    for (int bit = 0; bit < 32; bit += 8) found |= std::uint32_t{table[word >> bit & 15U]} << bit;
+    return static_cast<std::int32_t>(found);
+  });
+}
 
 Lanes load_e4m3_scaled(const std::uint8_t* from) {
   return of_each<Lanes>([&](std::size_t i) {

@@ -11,7 +11,8 @@ from imp_service import _testing as core
 from support.kernels.attention_cases import NAN_BYTE, Expected, attend, attend_all, make_cache, make_sequences, worst
 from support.kernels.bits import assert_same_bits
 from support.kernels.devices import BEST, DEVICES, EMULATED, FAMILIES, GPUS
-from support.oracles.attention_oracle import Heads, blocks_of, stored
+from support.oracles.attention_oracle import Heads, blocks_of, is_quantized, stored
+from support.oracles.rotation_oracle import ROTATED, codes_of, rotate
 
 Array = np.ndarray
 
@@ -34,11 +35,14 @@ GEOMETRIES = [
 POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 100, "soft_cap": 5.0}]
 
 
-DTYPES = ("f32", "f16", "bf16", "q8_0")
+PLAIN = ("f32", "f16", "bf16", "q8_0", "rot4")
+# Keys of one type and values of another.
+PAIRS = ("q8_0/rot4", "bf16/q8_0", "rot4/f32", "f16/bf16")
+DTYPES = PLAIN + PAIRS
 
 
 # GPUs hold types of up to 16 bits and heads of up to 256 elements; 71 take too long on the emulated one.
-GPU_DTYPES = DTYPES[1:]
+GPU_DTYPES = ("f16", "bf16", "q8_0")
 GPU_MOST_HEAD_DIM = 256
 GPU_MOST_HEADS = 18
 
@@ -56,11 +60,21 @@ def with_dtypes(geometries: list[Heads]) -> pytest.MarkDecorator:
         for devices in FAMILIES
         for heads in geometries
         for dtype in DTYPES
-        if dtype != "q8_0" or heads.head_dim % 32 == 0
+        if not is_quantized(dtype) or heads.head_dim % 32 == 0
         if devices is DEVICES
         or (dtype in GPU_DTYPES and heads.head_dim <= GPU_MOST_HEAD_DIM and heads.n_heads <= GPU_MOST_HEADS)
     ]
     return pytest.mark.parametrize(("devices", "heads", "dtype"), cases)
+
+
+def on_devices(*devices: core.Device) -> pytest.MarkDecorator:
+    """Parametrizes a test with devices and the types of fewer than 32 bits that each supports."""
+    cases = [
+        pytest.param(device, dtype, id=f"{device.name.replace(' ', '_')}-{dtype}")
+        for device in devices
+        for dtype in (GPU_DTYPES if device in GPUS else DTYPES[1:])
+    ]
+    return pytest.mark.parametrize(("device", "dtype"), cases)
 
 
 def policies_on(device: core.Device, heads: Heads, dtype: str) -> list[dict[str, float]]:
@@ -97,11 +111,27 @@ def sinks_of(heads: Heads) -> tuple[float, ...]:
     return tuple(np.linspace(-30, 9, heads.n_heads).tolist())
 
 
+@pytest.mark.parametrize("values", PLAIN)
+@pytest.mark.parametrize("keys", PLAIN)
+def test_kvq_5_every_pair_of_types(keys: str, values: str) -> None:
+    heads = Heads(n_heads=4, n_kv_heads=2, head_dim=64, scale=0.125, window=90)
+    sequences, n_blocks = make_sequences(np.random.default_rng(4), heads, [(300, 1), (40, 40), (513, 20)])
+    dtype = f"{keys}/{values}"
+    cache = make_cache(BEST, heads, dtype, n_blocks, sequences)
+    actual = attend_all(cache, heads, sequences)
+    expected = Expected(heads, dtype, sequences)
+    assert expected.worst(actual) <= 1
+    assert expected.is_missed(actual, shift=-1)
+    assert expected.is_missed(actual, roll=1)
+    other = Expected(heads, f"{keys}/{'f32' if values == 'f16' else 'f16'}", sequences)
+    assert values == "f32" or other.worst(actual) > 1, "the values have the type that is asked"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads", [GEOMETRIES[i] for i in (2, 4, 6, 9, 10)], ids=lambda heads: str(heads.n_heads))
 def test_krn_1_krn_2_a_sink_takes_its_part_of_the_weights(heads: Heads, dtype: str) -> None:
-    if dtype == "q8_0":
+    if is_quantized(dtype):
         heads = replace(heads, head_dim=32)
     sequences, n_blocks = make_sequences(np.random.default_rng(12), heads, MIXED)
     sinks = sinks_of(heads)
@@ -160,7 +190,7 @@ def test_kvq_8_det_1_det_2_det_4_det_6_det_7_one_result_however_the_work_is_cut(
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_det_4_long_decode_is_divided_over_threads(dtype: str) -> None:
     rng = np.random.default_rng(6)
-    heads = Heads(n_heads=4, n_kv_heads=1, head_dim=32 if dtype == "q8_0" else 24, scale=0.2)
+    heads = Heads(n_heads=4, n_kv_heads=1, head_dim=32 if is_quantized(dtype) else 24, scale=0.2)
     heads = replace(heads, sinks=sinks_of(heads))
     sequences, n_blocks = make_sequences(rng, heads, [(5000, 1), (40, 1)])
     results = []
@@ -187,10 +217,9 @@ def test_hon_2_a_batch_of_both_kinds_counts_both() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", DTYPES[1:])
-@pytest.mark.parametrize("device", [DEVICES[0], BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
+@on_devices(DEVICES[0], BEST, *GPUS)
 def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device, dtype: str) -> None:
-    heads = Heads(n_heads=4, n_kv_heads=2, head_dim=32 if dtype == "q8_0" else 24, scale=0.2, window=300)
+    heads = Heads(n_heads=4, n_kv_heads=2, head_dim=32 if is_quantized(dtype) else 24, scale=0.2, window=300)
     sequences, n_blocks = make_sequences(np.random.default_rng(2), heads, [*MIXED, (3000, 1)])
     results = []
     for stale in (0x00, 0x3C, NAN_BYTE):
@@ -205,12 +234,11 @@ def test_det_16_stale_scratch_and_stale_slots_do_not_matter(device: core.Device,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", DTYPES[1:])
-@pytest.mark.parametrize("device", [BEST, *GPUS], ids=lambda device: device.name.replace(" ", "_"))
+@on_devices(BEST, *GPUS)
 def test_gen_24_kv_3_later_tokens_change_no_earlier_result(device: core.Device, dtype: str) -> None:
     """Writes rows of NaN after a position and then overwrites them, as after a truncation."""
     n_kv_heads = 1 if device in EMULATED else 2
-    heads = Heads(3 * n_kv_heads, n_kv_heads, head_dim=32 if dtype == "q8_0" else 40, scale=0.2)
+    heads = Heads(3 * n_kv_heads, n_kv_heads, head_dim=32 if is_quantized(dtype) else 40, scale=0.2)
     sequences, n_blocks = make_sequences(np.random.default_rng(3), heads, [(300, 300)])
     held = sequences[0]
     clean = attend_all(make_cache(device, heads, dtype, n_blocks, sequences), heads, sequences)
@@ -336,6 +364,52 @@ def test_kvq_1_a_quantized_cache_holds_blocks_of_32(head_dim: int, block_tokens:
             np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
 
 
+@pytest.mark.parametrize(("head_dim", "block_tokens"), [(64, 64), (96, 16), (256, 16)])
+def test_kvq_2_kvq_3_a_rotated_cache_holds_codes_and_scales(head_dim: int, block_tokens: int) -> None:
+    rng = np.random.default_rng(head_dim)
+    n, n_kv_heads, blocks = block_tokens + 13, 2, [3, 1]
+    rows = [rng.normal(size=(n, n_kv_heads * head_dim)).astype(np.float32) for _ in range(2)]
+    for values in rows:
+        values[5:7] = extreme_rows(rng, values[5:7].shape)
+        values[8] = np.nan
+        values[9] *= np.float32(1e6)  # scales that float16 does not hold
+        values[10] = 0
+        values[11] *= np.float32(1e-5)
+    n_groups = head_dim // 32
+    found = []
+    for device in DEVICES:
+        cache = core.Cache(device, dtype="rot4", n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=4,
+                           block_tokens=block_tokens)  # fmt: skip
+        assert cache.n_bytes == 4 * 2 * n_kv_heads * block_tokens * 2 * n_groups * 18
+        for begin, end in ((0, 19), (19, 20), (20, n)):
+            cache.append(1, [(end - begin, begin, blocks)], rows[0][begin:end], rows[1][begin:end])
+        found.append([cache.block_bytes(1, block) for block in blocks])
+    assert all(data == found[0] for data in found)
+    for which, values in enumerate(rows):
+        panels = [np.frombuffer(data[which], np.uint8).reshape(n_kv_heads, -1, 9 * head_dim) for data in found[0]]
+        heads = np.concatenate(panels, axis=1)  # [kv head][panel][bytes]
+        halves = heads[..., : 8 * head_dim]
+        if which == 0:
+            halves = halves.reshape(n_kv_heads, -1, head_dim // 8, 16, 4).transpose(0, 1, 3, 2, 4)
+            codes = np.stack([halves & 15, halves >> 4], axis=-2)  # [kv head][panel][token][8 elements][2][4]
+        else:
+            halves = halves.reshape(n_kv_heads, -1, n_groups, 4, 16, 4)  # [block][four tokens][16 elements][token]
+            halves = halves.transpose(0, 1, 3, 5, 2, 4)
+            codes = np.stack([halves & 15, halves >> 4], axis=-2)  # [four tokens][token][block][2][16 elements]
+        codes = codes.reshape(n_kv_heads, -1, head_dim)[:, :n]
+        scales = np.ascontiguousarray(heads[..., 8 * head_dim :]).view(np.float16)
+        scales = scales.reshape(n_kv_heads, -1, n_groups, 16).swapaxes(2, 3).reshape(n_kv_heads, -1, n_groups)[:, :n]
+        for head in range(n_kv_heads):
+            with np.errstate(over="ignore", invalid="ignore"):
+                turned = rotate(values[:, head * head_dim : (head + 1) * head_dim], head_dim)
+            wanted, wanted_scales = codes_of(turned, ROTATED["rot4"])
+            np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
+            is_number = np.isfinite(scales[head])[..., None] & (scales[head] != 0)[..., None]
+            np.testing.assert_array_equal(
+                np.where(is_number, codes[head].reshape(n, n_groups, 32), 0), np.where(is_number, wanted, 0)
+            )
+
+
 def as_float64(words: Array, dtype: str) -> Array:
     words = np.ascontiguousarray(words)
     if dtype == "f16":
@@ -396,8 +470,8 @@ REFUSED = [
     ("head_dim", 12, "head_dim: 12, expected a multiple of 8"),
     ("n_kv_heads", 0, "n_kv_heads: 0, expected at least 1"),
     ("block_tokens", 48, "block_tokens: 48, expected 16, 32"),
-    ("dtype", "q4_0", "dtype: q4_0, expected f32, f16, bf16 or q8_0"),
     ("dtype", "q8_0", "head_dim: 8, expected a multiple of 32"),
+    ("dtype", "f16/rot4", "head_dim: 8, expected a multiple of 32"),
 ]
 
 

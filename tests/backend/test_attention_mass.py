@@ -12,7 +12,7 @@ from support.kernels.attention_cases import BLOCK, NAN_BYTE
 from support.kernels.bits import assert_same_bits
 from support.kernels.devices import BEST, DEVICES, EMULATED
 from support.oracles import tolerances
-from support.oracles.attention_oracle import Heads, multiplied, stored
+from support.oracles.attention_oracle import Heads, is_quantized, multiplied, stored
 
 Array = np.ndarray
 POOL = 13
@@ -55,7 +55,8 @@ class Keys:
     def exact(self, first: int, n: int, *, pool: int = POOL, head_shift: int = 0) -> tuple[Array, float]:
         """Returns the means in float64, and the largest bound of a head."""
         heads = self.heads
-        q, k = multiplied(self.q, self.dtype), stored(self.k, self.dtype)[first : first + n]
+        q = multiplied(self.q, self.dtype, heads.head_dim)
+        k = stored(self.k, self.dtype, heads.head_dim)[first : first + n]
         greatest, bound = np.zeros(n), 0.0
         for head in range(heads.n_heads):
             own, keys = heads.q(q, head), heads.kv(k, (head + head_shift) % heads.n_heads)
@@ -76,8 +77,8 @@ class Keys:
     [
         pytest.param(heads, dtype, id=f"{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}-{dtype}")
         for heads in GEOMETRIES
-        for dtype in ("f32", "f16", "bf16", "q8_0")
-        if dtype != "q8_0" or heads.head_dim % 32 == 0
+        for dtype in ("f32", "f16", "bf16", "q8_0", "rot4")
+        if not is_quantized(dtype) or heads.head_dim % 32 == 0
     ],
 )
 def test_spc_41_attention_mass_equals_float64(heads: Heads, dtype: str) -> None:
@@ -94,9 +95,9 @@ def test_spc_41_attention_mass_equals_float64(heads: Heads, dtype: str) -> None:
             assert (np.abs(found - keys.exact(first, n, head_shift=heads.group)[0]) > bound * exact).any()
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "rot4"])
 def test_spc_41_the_same_bits_whatever_the_threads_and_the_instruction_set(dtype: str) -> None:
-    heads = GEOMETRIES[0]
+    heads = next(each for each in GEOMETRIES if each.head_dim % 32 == 0)
     found = [Keys(device, heads, dtype, 700).mass(37, 650, 700) for device in DEVICES]
     for one, other in pairwise(found):
         assert_same_bits(one, other)

@@ -36,6 +36,10 @@ VARIANTS = {
 # A quick run takes one variant of each kind: batch, chunk, cache, threads, instruction set.
 QUICK = ("batch_of_16", "chunk_7", "no_prefix_cache", "guesses", "3_threads")
 
+# The variants with each type of the cache.
+OF_CACHE = ("chunk_7", "guesses", "3_threads", "avx2")
+N_OF_CACHE = 60
+
 
 @pytest.fixture(scope="module")
 def alone() -> tuple[list, list[Outcome]]:
@@ -93,6 +97,22 @@ def test_det_5_sch_4_same_tokens_after_preemption(alone: tuple[list, list[Outcom
     assert [i for i, outcome in enumerate(found) if outcome != expected[i]] == []
     assert stats.n_preemptions > len(requests) // 8
     assert stats.blocks_live == 0
+
+
+@pytest.mark.sweep(quick=lambda kv_dtype: kv_dtype == "q8_0/rot4")
+@pytest.mark.parametrize("kv_dtype", ["q8_0", "rot4", "q8_0/rot4", "bf16/q8_0"])
+def test_kvq_8_same_tokens_with_each_type_of_cache(kv_dtype: str, alone: tuple[list, list[Outcome]]) -> None:
+    requests, plain = alone[0][:N_OF_CACHE], alone[1][:N_OF_CACHE]
+    cache = (f"kv.dtype={kv_dtype}", "kv.trial=false")
+    with load("device.threads=1", "kv.prefix_cache=false", *cache) as model:
+        expected = [run(model, request) for request in requests]
+    assert expected != plain, "the type is in force"
+    for variant in OF_CACHE:
+        with load(*VARIANTS[variant], *cache) as model:
+            found = run_together(model, requests, n_at_once=16)
+            stats = model._runtime.client.engine.stats()
+        assert [i for i, outcome in enumerate(found) if outcome != expected[i]] == [], variant
+        assert stats.n_steps < stats.n_decode_rows + stats.n_prefill_rows
 
 
 @pytest.mark.long

@@ -101,7 +101,7 @@ def test_mod_8_det_18_overrides_belong_to_one_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"kv_dtype": "q4_0"}, ["override kv_dtype: q4_0", "one of f16, bf16, f32, q8_0"]),
+        ({"kv_dtype": "q8_0/rot4"}, ["override kv_dtype: q8_0/rot4 with head_dim 8", "head_dim a multiple of 32"]),
         ({"kv_dtype": "q8_0"}, ["override kv_dtype: q8_0 with head_dim 8", "head_dim a multiple of 32"]),
         ({"rope_theta": 0.0}, ["override rope_theta: 0"]),
         ({"rope_theta": float("nan")}, ["override rope_theta: nan"]),

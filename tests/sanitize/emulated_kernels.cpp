@@ -104,9 +104,9 @@ void send_to_experts(Bench& bench, DType dtype, std::string_view kernel) {
   }
 }
 
-void attend(Bench& bench, DType dtype, int head_dim) {
+void attend(Bench& bench, KvType type, int head_dim) {
   bench.reserve(head_dim, {});
-  const KvGeometry geometry = {.layers = equal_layers(2, {kKvHeads, head_dim}), .n_blocks = 24, .dtype = dtype};
+  const KvGeometry geometry = {.layers = equal_layers(2, {kKvHeads, head_dim, {type, type}}), .n_blocks = 24};
   const auto pool = bench.gpu->make_kv_pool(geometry);
   std::vector<std::int32_t> blocks(20);
   std::iota(blocks.rbegin(), blocks.rend(), 3);
@@ -203,9 +203,9 @@ int run_all() {
     if (traits(dtype).block_elements > 1) send_to_experts(bench, dtype, kernel.name);
     ++n_kernels;
   }
-  attend(bench, DType::F16, 32);
-  attend(bench, DType::BF16, 256);
-  attend(bench, DType::Q8_0, 96);
+  attend(bench, KvType::f16, 32);
+  attend(bench, KvType::bf16, 256);
+  attend(bench, KvType::q8_0, 96);
   pass_through(bench);
   draw(bench);
   for (const Launch& launch : bench.gpu->launches()) {

@@ -109,8 +109,10 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
   const OpTimer timer = run(Op::append_kv);
   const auto& cache = static_cast<const CpuKvPool&>(pool);
   const int block_tokens = cache.geometry().block_tokens;
-  const auto [n_kv_heads, head_dim] = cache.geometry().layer(layer);
-  const auto append = ops_.kv[cache.storage()].append;
+  const KvLayer& sizes = cache.geometry().layer(layer);
+  const int n_kv_heads = sizes.n_kv_heads, head_dim = sizes.head_dim;
+  const auto append_keys = ops_.keys_of(sizes.types.k).append;
+  const auto append_values = ops_.values_of(sizes.types.v).append;
   const auto position_of = [](const SequenceRows& sequence, int row) {
     return sequence.first_position + row - sequence.first_row;
   };
@@ -119,14 +121,15 @@ void CpuBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRows
     const int position = position_of(sequence, first);
     const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / block_tokens)];
     const int panel = position % block_tokens / kPanelTokens;
-    append({.k = row_of(k, first) + head * head_dim,
-            .v = row_of(v, first) + head * head_dim,
-            .k_stride = k.stride,
-            .v_stride = v.stride,
-            .head_dim = head_dim,
-            .first_token = position % kPanelTokens,
-            .n_tokens = end - first},
-           cache.k_panel(layer, block, head, panel), cache.v_panel(layer, block, head, panel));
+    const auto rows_of = [&](Rows x) {
+      return PanelRows{.first = row_of(x, first) + head * head_dim,
+                       .stride = x.stride,
+                       .head_dim = head_dim,
+                       .first_token = position % kPanelTokens,
+                       .n_tokens = end - first};
+    };
+    append_keys(rows_of(k), cache.k_panel(layer, block, head, panel));
+    append_values(rows_of(v), cache.v_panel(layer, block, head, panel));
   };
   // The first row from `row` on that starts a panel or a sequence. Tokens of a panel share words, so one task must
   // write them all.

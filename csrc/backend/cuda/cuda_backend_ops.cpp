@@ -67,7 +67,7 @@ void CudaBackend::append_kv(KvPool& pool, int layer, std::span<const SequenceRow
   if (k.n_rows == 0) return;
   const OpScope scope = run(Op::append_kv);
   const auto& cache = static_cast<const CudaKvPool&>(pool);
-  append_rows(stream_, cache.geometry().dtype, cache.layer_view(layer), inputs_.sequences(sequences), k, v);
+  append_rows(stream_, cache.type(), cache.layer_view(layer), inputs_.sequences(sequences), k, v);
 }
 
 void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceRows> sequences, int head_dim,
@@ -75,7 +75,7 @@ void CudaBackend::rope_append(KvPool& pool, int layer, std::span<const SequenceR
   if (q.x.n_rows == 0) return;
   const OpScope scope = run(Op::rope_append);
   const auto& cache = static_cast<const CudaKvPool&>(pool);
-  rope_append_rows(stream_, cache.geometry().dtype,
+  rope_append_rows(stream_, cache.type(),
                    {.q = q.x,
                     .k = k.x,
                     .v = v,

@@ -130,7 +130,7 @@ HeadConfig read_eagle3(const ModelFile& file, const ModelConfig& target) {
   facts.config.max_context = target.max_context;
   read_hf_rope(facts, RopeStyle::halves, 10000);
   facts.config.ropes.front().scaling.context = target.max_context;
-  facts.config.kv_dtype = target.kv_dtype;
+  facts.config.kv_types = target.kv_types;
   add_layers(facts.config);
   validate(facts.config, facts.origins, file.metadata().where(), file.metadata().wrong_value());
   HeadConfig head{.kind = "eagle3", .joins_for_attention = true, .feeds_back_normed = false};

@@ -27,7 +27,7 @@ bool is_mostly_quantized(const ModelFile& file) {
 // Attention is fastest on a bfloat16 cache, and its rounding is negligible compared with that of quantized weights.
 void choose_cache_type(FactReader& facts) {
   if (!is_mostly_quantized(facts.file())) return;
-  facts.config.kv_dtype = DType::BF16;
+  facts.config.kv_types = {KvType::bf16, KvType::bf16};
   facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
 }
 

@@ -54,7 +54,7 @@ void apply_overrides(const ModelOverrides& overrides, ModelConfig& config, Origi
   if (overrides.context_limit && *overrides.context_limit < config.max_context) {
     overlay.set(overrides.context_limit, config.max_context, "max_context", "max_context");
   }
-  overlay.set(overrides.kv_dtype, config.kv_dtype, "kv_dtype", "kv_dtype");
+  overlay.set(overrides.kv_types, config.kv_types, "kv_dtype", "kv_dtype");
   overlay.set(overrides.rope_theta, rope.theta, "rope_theta", "rope_theta");
   override_scaling(overrides.rope_scaling, rope, overlay);
   overlay.set(overrides.eos_token_ids, config.eos_tokens, "eos_tokens", "eos_token_ids");

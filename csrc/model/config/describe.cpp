@@ -23,9 +23,6 @@ std::string text_of(double value) {
 std::string text_of(bool value) {
   return value ? "yes" : "no";
 }
-std::string text_of(DType value) {
-  return std::string(traits(value).name);
-}
 std::string text_of(NormPlacement value) {
   switch (value) {
     case NormPlacement::pre:
@@ -282,7 +279,7 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   sheet.add("ffn_has_gate", !config.plain_activation.has_value());
   sheet.add("ffn_bias", config.ffn_bias);
   add_experts(sheet, config);
-  sheet.add("kv_dtype", config.kv_dtype);
+  sheet.add("kv_dtype", config.kv_types);
   sheet.add("suppressed_tokens", config.suppressed_tokens);
   return std::move(sheet).take();
 }

@@ -9,7 +9,7 @@
 
 #include "backend/attention.h"
 #include "backend/backend.h"
-#include "tensor/dtype.h"
+#include "backend/kv_types.h"
 
 namespace imp {
 
@@ -189,7 +189,7 @@ struct ModelConfig {
   }
 
   // execution
-  DType kv_dtype = DType::F16;                  // type of the KV cache
+  KvTypes kv_types = {};                        // of the cache
   std::vector<std::int32_t> eos_tokens;         // the user's override, checked here; the service reads the file's
   std::vector<std::int32_t> suppressed_tokens;  // ascending; never sampled
 };

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backend/gemm_registry.h"
+#include "backend/kv_types.h"
 #include "model/config/model_config.h"
-#include "tensor/dtype.h"
 
 namespace imp {
 
@@ -27,7 +27,7 @@ struct ModelOverrides {
   std::optional<int> max_context;
   std::optional<int> context_limit;  // shortens the context, and never lengthens it
   bool untrained_context = false;    // allows a max_context for which the model was not trained
-  std::optional<DType> kv_dtype;
+  std::optional<KvTypes> kv_types;
   std::optional<double> rope_theta;  // of the layers without a window
   RopeScalingOverride rope_scaling;  // the same
   std::vector<GemmOverride> gemm;

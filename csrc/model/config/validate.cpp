@@ -95,13 +95,12 @@ class Rules {
   }
 
   void check_cache() const {
-    const DType dtype = config_.kv_dtype;
-    const std::string name(traits(dtype).name);
-    require(dtype == DType::F16 || dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::Q8_0, "kv_dtype",
-            name, "one of f16, bf16, f32, q8_0");
+    const auto [k, v] = config_.kv_types;
+    if (!traits(k).is_quantized && !traits(v).is_quantized) return;
     for (const LayerConfig& layer : config_.layers) {
-      require(dtype != DType::Q8_0 || layer.head_dim % 32 == 0, "kv_dtype",
-              name + " with head_dim " + std::to_string(layer.head_dim), "head_dim a multiple of 32");
+      require(layer.head_dim % kKvBlock == 0, "kv_dtype",
+              text_of(config_.kv_types) + " with head_dim " + std::to_string(layer.head_dim),
+              "head_dim a multiple of 32");
     }
   }
 

@@ -151,10 +151,9 @@ HeadPlan plan_head(const ModelFile& file, HeadConfig config, int n_target_tokens
 
 KvGeometry head_kv_geometry(const HeadConfig& config, int block_tokens, int n_blocks) {
   const ModelConfig& sizes = config.layer;
-  return {.layers = {{sizes.n_kv_heads, sizes.head_dim}},
+  return {.layers = {{sizes.n_kv_heads, sizes.head_dim, of_drafter(sizes.kv_types)}},
           .block_tokens = block_tokens,
           .n_blocks = n_blocks,
-          .dtype = sizes.kv_dtype,
           .state = {}};
 }
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from imp_service.config.kinds import AUTO, Auto
 from imp_service.config.settings import LimitsSettings, Settings, TextSettings
-
-_LOSSY_KV = ("q8_0",)
+from imp_service.tables import KV_TYPES, KvType
 
 
 def approximations(settings: Settings) -> str:
     """The lossy features that affect every reply under these settings, comma-separated; empty if there are none."""
-    kv_dtype = settings.model.overrides.kv_dtype or settings.kv.dtype
-    return f"kv={kv_dtype}" if kv_dtype in _LOSSY_KV else ""
+    return f"kv={cache_words(settings)}" if any(kind.is_quantized for kind in cache_types(settings)) else ""
+
+
+def cache_words(settings: Settings) -> str | Auto:
+    """The types of cached keys and values, as imp.conf has them."""
+    return settings.model.overrides.kv_dtype or settings.kv.dtype
+
+
+def cache_types(settings: Settings) -> list[KvType]:
+    """The types that the settings name; empty for `auto`."""
+    words = cache_words(settings)
+    return [] if words is AUTO else [KV_TYPES[word] for word in words.split("/")]
 
 
 # The worker process that compiles each constraint first: Python and the grammar library.

@@ -242,8 +242,8 @@ class AutoOr(ValueKind[U | Auto]):
             return AUTO
         try:
             return read(raw)
-        except UnfitError:
-            raise UnfitError(self.expected) from None
+        except UnfitError as error:
+            raise UnfitError(f'"auto" or {error}') from None
 
     def plain(self, value: object) -> object:
         return AUTO.value if value is AUTO else self.kind.plain(value)

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass
 from typing import Any
 
+from imp_service.config.cache_types import CacheTypes
 from imp_service.config.kinds import Boolean, Enumeration, Integer, ListOf, Real, String
 from imp_service.config.quantities import Count
 from imp_service.config.table import key, named, section
 from imp_service.tables import SAMPLER_FIELDS, SamplerField
 
 _TOKEN = Integer(0, 4 * 1024**2 - 1)
-KV_DTYPE = Enumeration("f16", "bf16", "f32", "q8_0")
+KV_DTYPE = CacheTypes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ class KvSettings:
     dtype: str | Auto = key(
         AutoOr(KV_DTYPE), AUTO, "type of cached keys and values; auto: bf16 for quantized weights, f16 for others"
     )
+    trial: bool = key(Boolean(), True, "try a type below q8_0 on the model, and refuse to start if it ruins the model")
     block_tokens: int = key(Enumeration(16, 32, 64, 128, 256), 16, "tokens in a block")
     prefix_cache: bool = engine_key("prefix_cache")
     state_snapshot_tokens: int = engine_key("state_snapshot_tokens")

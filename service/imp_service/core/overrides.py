@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from imp_service import _core
 from imp_service.config import AUTO, ConfigError, Settings
+from imp_service.config.derived import cache_words
 from imp_service.config.overrides import ModelOverrides, RopeScaling
 from imp_service.config.settings import devices_of_tests
 from imp_service.config.toml import write_key
@@ -22,7 +23,8 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     overrides.max_context = wanted.max_context
     overrides.context_limit = None if wanted.max_context else settings.limits.max_context or None
     overrides.untrained_context = wanted.untrained_context
-    overrides.kv_dtype = wanted.kv_dtype or (None if settings.kv.dtype is AUTO else settings.kv.dtype)
+    words = cache_words(settings)
+    overrides.kv_dtype = None if words is AUTO else words
     overrides.rope_theta = wanted.rope_theta
     overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)
     overrides.gemm = list(wanted.gemm.items())

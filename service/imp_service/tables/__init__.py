@@ -1,10 +1,20 @@
-"""The core's tables as data: fields of the sampler, options of the engine, limits and reasons."""
+"""The core's tables as data: fields of the sampler, options of the engine, cache types, limits and reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from imp_service._core import LIMITS, EngineField, SamplerField, drafters, engine_fields, reasons, sampler_fields
+from imp_service._core import (
+    LIMITS,
+    EngineField,
+    KvType,
+    SamplerField,
+    drafters,
+    engine_fields,
+    kv_types,
+    reasons,
+    sampler_fields,
+)
 
 # Prefix of the fields of DryOptions, a message within SamplingOptions.
 DRY = "dry."
@@ -24,6 +34,8 @@ def sampler_field(name: str) -> SamplerField:
 ENGINE_FIELDS: Mapping[str, EngineField] = {field.name: field for field in engine_fields()}
 # What guesses tokens ahead, by the names in settings and requests -> its meaning.
 DRAFTERS: Mapping[str, str] = drafters()
+# Types of cached keys and values, by name.
+KV_TYPES: Mapping[str, KvType] = {kind.name: kind for kind in kv_types()}
 # The engine counts the share of a prompt that sparse prefill keeps in these parts.
 KEEP_ALL = 10000
 # Reason -> name of its error class.
@@ -35,10 +47,12 @@ __all__ = [
     "DRY_FIELDS",
     "ENGINE_FIELDS",
     "KEEP_ALL",
+    "KV_TYPES",
     "LIMITS",
     "REASONS",
     "SAMPLER_FIELDS",
     "EngineField",
+    "KvType",
     "SamplerField",
     "sampler_field",
 ]

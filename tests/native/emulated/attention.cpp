@@ -61,8 +61,7 @@ void require_supported(std::size_t shared_bytes, const std::string& dtype, int h
   DeviceCaps caps;
   caps.shared_bytes = shared_bytes;
   KvGeometry geometry;
-  geometry.layers = equal_layers(1, {.n_kv_heads = 1, .head_dim = head_dim});
-  geometry.dtype = dtype_from_name(dtype).value();
+  geometry.layers = equal_layers(1, {.n_kv_heads = 1, .head_dim = head_dim, .types = kv_types_from(dtype).value()});
   Attention(stream, caps).require_supported(geometry);
 }
 

@@ -233,10 +233,10 @@ class AttentionRuns {
             {.kind = "cuda", .isa = "auto", .n_threads = 1, .cpus = {}, .memory = {}, .tuning = {}})) {
     const AttentionParams& heads = bench.params;
     const int n_blocks = ceil_div(bench.n_tokens, kBlockTokens);
-    pool_ = backend_->make_kv_pool({.layers = equal_layers(bench.n_layers, {heads.n_kv_heads, heads.head_dim}),
-                                    .block_tokens = kBlockTokens,
-                                    .n_blocks = bench.n_sequences * n_blocks,
-                                    .dtype = DType::BF16});
+    pool_ = backend_->make_kv_pool(
+        {.layers = equal_layers(bench.n_layers, {heads.n_kv_heads, heads.head_dim, {KvType::bf16, KvType::bf16}}),
+         .block_tokens = kBlockTokens,
+         .n_blocks = bench.n_sequences * n_blocks});
     for (int i = 0; i < bench.n_sequences; ++i) {
       blocks_.emplace_back();
       for (int block = 0; block < n_blocks; ++block) blocks_.back().push_back(i + block * bench.n_sequences);

@@ -21,13 +21,12 @@ using Layer = std::pair<int, int>;
 
 KvGeometry geometry_of(const std::string& dtype, int n_layers, Layer layer, const std::vector<Layer>& others,
                        int n_blocks, int block_tokens) {
-  const auto type = dtype_from_name(dtype);
-  if (!type) throw std::invalid_argument("no dtype " + dtype);
-  KvGeometry geometry = {.layers = equal_layers(n_layers, {layer.first, layer.second}),
+  const auto types = kv_types_from(dtype);
+  if (!types) throw std::invalid_argument("no types " + dtype);
+  KvGeometry geometry = {.layers = equal_layers(n_layers, {layer.first, layer.second, *types}),
                          .block_tokens = block_tokens,
-                         .n_blocks = n_blocks,
-                         .dtype = *type};
-  for (const auto& [n_kv_heads, head_dim] : others) geometry.layers.push_back({n_kv_heads, head_dim});
+                         .n_blocks = n_blocks};
+  for (const auto& [n_kv_heads, head_dim] : others) geometry.layers.push_back({n_kv_heads, head_dim, *types});
   return geometry;
 }
 

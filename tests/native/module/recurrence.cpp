@@ -49,9 +49,8 @@ class TestingStates {
   TestingStates(std::shared_ptr<TestingDevice> device, int n_layers, int conv_taps, int conv_width,
                 std::array<int, 3> state_shape, int n_slots)
       : device_(std::move(device)) {
-    pool_ = device_->backend().make_kv_pool({.layers = equal_layers(1, {1, 8}),
+    pool_ = device_->backend().make_kv_pool({.layers = equal_layers(1, {1, 8, {KvType::f32, KvType::f32}}),
                                              .n_blocks = 1,
-                                             .dtype = DType::F32,
                                              .state = {.n_layers = n_layers,
                                                        .conv_taps = conv_taps,
                                                        .conv_width = conv_width,

@@ -14,10 +14,14 @@ from support.oracles.attention_oracle import (
     attention,
     multiplied,
     multiplied_on_gpu,
+    softmax,
     spread,
     stored,
     stored_on_gpu,
+    stored_rotated,
+    types_of,
 )
+from support.oracles.rotation_oracle import ROTATED, codes_of, group_of, rotate
 
 Array = np.ndarray
 BLOCK = 16
@@ -127,7 +131,10 @@ class Expected:
         return self.distance(actual, self.outputs(oracle, shift, roll)) > 1
 
     def distance(self, actual: Array, exact: Array) -> float:
-        return float((np.abs(actual - exact) / self.bounds).max())
+        error = np.float64(actual) - exact
+        if types_of(self.dtype)[1] in ROTATED:  # the bounds are those of the sums of rotated values
+            error = rotate(error, self.heads.head_dim)
+        return float((np.abs(error) / self.bounds).max())
 
     def outputs(self, oracle: Heads | None = None, shift: int = 0, roll: int = 0) -> Array:
         found = []
@@ -141,7 +148,9 @@ class Expected:
         if self.on_gpu:
             k, v = stored_on_gpu(held.k, self.dtype), stored_on_gpu(held.v, self.dtype)
             return multiplied_on_gpu(held.q, self.dtype, self.heads), k, v
-        return multiplied(held.q, self.dtype), stored(held.k, self.dtype), stored(held.v, self.dtype)
+        keys, values = types_of(self.dtype)
+        head_dim = self.heads.head_dim
+        return multiplied(held.q, keys, head_dim), stored(held.k, keys, head_dim), stored(held.v, values, head_dim)
 
     def _bounds(self, held: Held) -> Array:
         heads = self.heads
@@ -150,8 +159,11 @@ class Expected:
         bounds = np.zeros(q.shape)
         if self.on_gpu:
             bounds += tolerances.gpu_weights(spread(*exact), self.dtype, len(k), float(np.abs(v).max()))
-        elif self.dtype == "bf16":
+        elif types_of(self.dtype)[1] == "bf16":
             bounds += tolerances.bfloat16_weights(spread(*exact))
+        is_rotated = types_of(self.dtype)[1] in ROTATED
+        if is_rotated:
+            v = stored_rotated(held.v, types_of(self.dtype)[1], heads.head_dim)
         for head in range(heads.n_heads):
             bound = tolerances.attention(
                 heads.q(q, head), heads.kv(k, head), heads.kv(v, head), heads.scale, heads.soft_cap
@@ -159,7 +171,23 @@ class Expected:
             # Matrix instructions truncate sums where float32 rounds them.
             part = slice(head * heads.head_dim, (head + 1) * heads.head_dim)
             bounds[:, part] += 2 * bound if self.on_gpu else bound
-        return bounds
+        if not is_rotated:
+            return bounds
+        bounds += self._rounding(held, q, k)
+        magnitudes = attention(heads, q, held.first, k, np.abs(v)) + bounds
+        return bounds + tolerances.head_rotation(magnitudes, group_of(heads.head_dim))
+
+    def _rounding(self, held: Held, q: Array, k: Array) -> Array:
+        """Bounds what the rounding of weights changes, where the values are rotated."""
+        heads, kind = self.heads, ROTATED[types_of(self.dtype)[1]]
+        codes, scales = codes_of(rotate(held.v, heads.head_dim), kind)
+        levels = np.float64(kind.levels)[codes]
+        per_head = heads.head_dim // 32
+        bounds = []
+        for head, weights in enumerate(softmax(heads, q, held.first, k)):
+            own = slice(head // heads.group * per_head, (head // heads.group + 1) * per_head)
+            bounds.append(tolerances.rounded_weights(weights, np.float64(scales[:, own, 0]), levels[:, own]))
+        return np.concatenate(bounds, axis=1)
 
 
 def worst(

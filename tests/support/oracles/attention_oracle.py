@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from support.oracles.rotation_oracle import ROTATED, codes_of, decoded, rotate
+
 Array = np.ndarray
 
 
@@ -22,8 +24,20 @@ def blocks_of(values: Array) -> tuple[Array, Array]:
     return np.where((scales > 0) & np.isfinite(scales), codes, 0).astype(np.int8), scales
 
 
-def stored(values: Array, dtype: str) -> Array:
+def types_of(dtype: str) -> tuple[str, str]:
+    """Returns the types of keys and of values."""
+    keys, _, values = dtype.partition("/")
+    return keys, values or keys
+
+
+def is_quantized(dtype: str) -> bool:
+    return any(each not in ("f32", "f16", "bf16") for each in types_of(dtype))
+
+
+def stored(values: Array, dtype: str, head_dim: int = 0) -> Array:
     """Returns the values that a cache of this type stores for float32 values, in float64."""
+    if dtype in ROTATED:
+        return rotate(stored_rotated(values, dtype, head_dim), head_dim, back=True)
     if dtype == "q8_0":
         codes, scales = blocks_of(values)
         with np.errstate(invalid="ignore"):
@@ -37,8 +51,15 @@ def stored(values: Array, dtype: str) -> Array:
     return values.astype(np.float64)
 
 
-def multiplied(q: Array, dtype: str) -> Array:
+def stored_rotated(values: Array, dtype: str, head_dim: int) -> Array:
+    """Returns the rotated values that a cache of this type stores, in float64."""
+    return decoded(*codes_of(rotate(values, head_dim), ROTATED[dtype]), ROTATED[dtype])
+
+
+def multiplied(q: Array, dtype: str, head_dim: int = 0) -> Array:
     """Returns the query as the CPU multiplies it: in the format of a bfloat16 or quantized cache."""
+    if dtype in ROTATED:
+        return rotate(multiplied(rotate(q, head_dim), "q8_0"), head_dim, back=True)
     if dtype != "q8_0":
         return stored(q, dtype) if dtype == "bf16" else q.astype(np.float64)
     blocks = q.reshape(q.shape[0], -1, BLOCK)

@@ -39,6 +39,14 @@ GOLDEN_NATS = 1e-9
 DRAFT_RATE = 1e-9
 # Float64 sums of 50 terms, in two ways.
 DIVERGENCE = 1e-9
+# The same for means of divergences over a vocabulary, of float32 logits.
+MEAN_DIVERGENCE = 1e-6
+# Rotations of vectors of at most 256 elements in float64: the contracts' bound.
+ROTATION_BACK = 1e-6
+# The contracts' bounds for codes of Gaussian heads: the scale is a float16; the distortion is that of 4,000 heads.
+SCALE_ROUNDING = 2.0**-11
+DISTORTION = 0.03
+SLOPE = 1e-3
 # The divergence of logits that were shifted in float32: each has an error of 2^-21 at most, and it goes in squared.
 SHIFTED_LOGITS = 1e-6
 # 40 halvings of [0, 1] in float64.
@@ -107,6 +115,30 @@ def float16_weights(x: Float64s, w: Float64s, n_roundings: int) -> Float64s:
     """
     of_weights = (1 + FLOAT16_ROUNDING) ** n_roundings - 1
     return of_weights * (np.abs(x) @ np.abs(w).T) + (1 + of_weights) * matrix_instructions(x, w)
+
+
+def rounded_weights(weights: Float64s, scales: Float64s, levels: Float64s, run: int = 64) -> Float64s:
+    """Bounds weights · (scales · levels) where a kernel rounds the products of weights and scales to 255 steps of the
+    greatest in each run of tokens: by half a step each, or by all of a smaller product. weights: [rows, tokens];
+    scales: [tokens, blocks]; levels: [tokens, blocks, elements of a block].
+    """
+    bound = np.zeros((len(weights), *levels.shape[1:]))
+    for first in range(0, weights.shape[1], run):
+        here = slice(first, first + run)
+        products = weights[:, here, None] * scales[None, here]
+        steps = products.max(axis=1, keepdims=True) / 255
+        bound += np.einsum("rtb,tbe->rbe", np.minimum(products, steps / 2), np.abs(levels[here]))
+    # The kernel's products and steps are rounded themselves.
+    return bound.reshape(len(weights), -1) * (1 + 2.0**-10)
+
+
+def head_rotation(magnitudes: Float64s, group: int) -> Float64s:
+    """Bounds the rounding of a rotation, as seen after the exact rotation back: sums of a group's elements over the
+    root of their number, in log2(group) additions and two factors, and such sums again.
+    """
+    sums = magnitudes.reshape(-1, group).sum(axis=1, keepdims=True)
+    n_roundings = group.bit_length() + 1
+    return rounding_of_sum(n_roundings) * np.broadcast_to(sums, (sums.shape[0], group)).reshape(magnitudes.shape)
 
 
 def bfloat16_activations(x: Float64s, w: Float64s) -> Float64s:

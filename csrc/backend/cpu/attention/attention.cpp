@@ -224,9 +224,11 @@ void Attention::run_tile(const Call& call, const Tile& tile, float* scratch) con
   const AttentionState split_state = state_at(states, tile.queries);
   const AttentionState whole =
       state_at(states + state_floats(tile.queries.n_queries(), tile.queries.head_dim), tile.queries);
+  const SplitScratch of_thread = split_scratch(scratch);
+  call.keys.pack_queries(tile.queries, of_thread.queries);
   for (int split = tile.first_split; split < tile.end_split; ++split) {
     const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.first_kv_head, split);
-    ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, split_scratch(scratch), split_state);
+    attend_split(call.keys, call.values, tile.queries, panels, of_thread, split_state);
     ops_.merge(tile.queries, panels.first_position, split_state, whole);
   }
   finish_tile(call, tile, whole);
@@ -234,7 +236,9 @@ void Attention::run_tile(const Call& call, const Tile& tile, float* scratch) con
 
 void Attention::run_split(const Call& call, const Tile& tile, int split, float* scratch) const {
   const SplitPanels panels = panels_of(call.pool, call.layer, *tile.sequence, tile.first_kv_head, split);
-  ops_.kv[call.pool.storage()].attend_split(tile.queries, panels, split_scratch(scratch), split_state(tile, split));
+  const SplitScratch of_thread = split_scratch(scratch);
+  call.keys.pack_queries(tile.queries, of_thread.queries);
+  attend_split(call.keys, call.values, tile.queries, panels, of_thread, split_state(tile, split));
 }
 
 void Attention::merge_tile(const Call& call, const Tile& tile, float* scratch) const {
@@ -248,6 +252,13 @@ void Attention::merge_tile(const Call& call, const Tile& tile, float* scratch) c
 void Attention::finish_tile(const Call& call, const Tile& tile, const AttentionState& whole) const {
   float* out = call.out.data + tile.first_row * call.out.stride + tile.first_head * call.params.head_dim;
   ops_.finish(tile.queries, whole, out, call.out.stride);
+  if (!call.rotates_back) return;
+  const int n_heads = tile.queries.n_kv_heads * tile.queries.n_heads;
+  for (int row = 0; row < tile.queries.n_rows; ++row) {
+    for (int head = 0; head < n_heads; ++head) {
+      ops_.rotate_back(out + row * call.out.stride + head * call.params.head_dim, call.params.head_dim);
+    }
+  }
 }
 
 void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRows> sequences,
@@ -255,7 +266,15 @@ void Attention::run(const CpuKvPool& pool, int layer, std::span<const SequenceRo
   tiles_.clear();
   tasks_.clear();
   split_tiles_.clear();
-  const Call call = {pool, layer, params, q, out};
+  const KvTypes types = pool.geometry().layer(layer).types;
+  const Call call = {.pool = pool,
+                     .layer = layer,
+                     .params = params,
+                     .q = q,
+                     .out = out,
+                     .keys = ops_.keys_of(types.k),
+                     .values = ops_.values_of(types.v),
+                     .rotates_back = traits(types.v).is_rotated};
   plan_tiles(call, sequences);
   plan_tasks();
   threads_.run(static_cast<int>(tasks_.size()), [&](int i, int thread) {

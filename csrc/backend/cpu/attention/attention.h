@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/attention.h"
+#include "backend/cpu/attention/split_attention.h"
 #include "backend/cpu/kv/cpu_kv_pool.h"
 #include "backend/cpu/ops/cpu_ops.h"
 #include "backend/rows.h"
@@ -55,6 +56,9 @@ class Attention {
     const AttentionParams& params;
     Rows q;
     Rows out;
+    const KeyOps& keys;
+    const ValueOps& values;
+    bool rotates_back;
   };
 
   int kv_heads_per_tile(const SequenceRows& sequence, const AttentionParams& params, std::int64_t total_splits) const;

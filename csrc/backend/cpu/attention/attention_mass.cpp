@@ -64,7 +64,8 @@ float* AttentionMass::weights_of(int head) const noexcept {
 // Of the query heads of one kv head, with the keys of one split.
 void AttentionMass::score(const Call& call, int kv_head, int split, int thread) {
   float* const memory = reinterpret_cast<float*>(scratch_.get()) + static_cast<std::size_t>(thread) * thread_floats_;
-  const SplitScratch scratch = {.scores = memory, .queries = memory + kScoreFloats};
+  float* const queries = memory + kScoreFloats;
+  const KeyOps& keys = ops_.keys_of(call.pool.geometry().layer(call.layer).types.k);
   const SplitPanels panels = panels_of(call.pool, call.layer, call.sequence, kv_head, split);
   const int begin = std::max(call.first_key, panels.first_position);
   const int end = std::min(call.end_key(), panels.first_position + kSplitTokens);
@@ -81,9 +82,10 @@ void AttentionMass::score(const Call& call, int kv_head, int split, int thread) 
                                 .soft_cap = 0,
                                 .window = 0,
                                 .sinks = nullptr};
-    ops_.kv[call.pool.storage()].score_split(tile, panels, end - panels.first_position, scratch);
+    keys.pack_queries(tile, queries);
+    keys.score(tile, queries, panels, 0, ceil_div(end - panels.first_position, kPanelTokens), memory);
     for (int i = 0; i < tile.n_heads; ++i) {
-      const float* const scores = scratch.scores + i * kScoreStride;
+      const float* const scores = memory + i * kScoreStride;
       std::copy(scores + (begin - panels.first_position), scores + (end - panels.first_position),
                 weights_of(first_head + i) + (begin - call.first_key));
     }

@@ -45,7 +45,7 @@ inline void score_panels(typename Storage::Queries q, const void* const* k, int 
                          float* scores) {
   for (; count >= n_panels; count -= n_panels) {
     if constexpr (Storage::kQuantized) {
-      score_quantized<n_queries, n_panels>(q, k, tile, scores);
+      score_quantized<Storage, n_queries, n_panels>(q, k, tile, scores);
     } else {
       score_block<Storage, n_queries, n_panels>(q, k, tile, scores);
     }
@@ -70,7 +70,7 @@ inline void score_queries(typename Storage::Queries q, int count, const void* co
 
 // Stores queries as columns of words, so that a loop over some of them reads from one address.
 template <class Storage>
-inline void pack_queries(const AttentionTile& tile, float* packed) {
+void pack_queries(const AttentionTile& tile, float* packed) {
   constexpr int kTogether = kLanes * Storage::kWordElements;
   const QueryRows rows(tile);
   for (int first = 0; first < tile.n_queries(); first += kLanes) {
@@ -84,6 +84,25 @@ inline void pack_queries(const AttentionTile& tile, float* packed) {
         words[i] = i < count ? Storage::factor_words(rows.first[first + i] + d, left) : broadcast_int(0);
       transpose(words);
       for (int i = 0; i < n; ++i) store_int(to + i * kTileQueries, words[i]);
+    }
+  }
+}
+
+// Stores the queries as blocks, each rotated as the keys are.
+template <class Storage>
+void quantize_queries(const AttentionTile& tile, float* packed) {
+  const QueryRows rows(tile);
+  const int run = Storage::kRotated ? rotation_group(tile.head_dim) : kKvBlock;
+  float turned[kMaxRotation];
+  for (int i = 0; i < tile.n_queries(); ++i) {
+    auto* blocks = reinterpret_cast<ActivationBlock*>(packed + i * padded_to_lanes(tile.head_dim));
+    for (int first = 0; first < tile.head_dim; first += run) {
+      const float* from = rows.first[i] + first;
+      if constexpr (Storage::kRotated) {
+        rotate_group(from, run, turned);
+        from = turned;
+      }
+      for (int d = 0; d < run; d += kKvBlock) quantize_block(from + d, *blocks++);
     }
   }
 }
@@ -108,17 +127,14 @@ inline void score_all(const AttentionTile& tile, const SplitPanels& panels, int 
 }
 
 template <class Storage>
-inline void score(const AttentionTile& tile, const SplitPanels& panels, int begin, int end, SplitScratch scratch) {
+void score(const AttentionTile& tile, const float* packed, const SplitPanels& panels, int begin, int end,
+           float* scores) {
   if constexpr (Storage::kQuantized) {
-    const QueryRows rows(tile);
     const void* q[kTileQueries];
-    for (int i = 0; i < tile.n_queries(); ++i) {
-      q[i] = Storage::factors_of(rows.first[i], tile.head_dim, scratch.queries + i * padded_to_lanes(tile.head_dim));
-    }
-    score_all<Storage>(tile, panels, begin, end, q, scratch.scores);
+    for (int i = 0; i < tile.n_queries(); ++i) q[i] = packed + i * padded_to_lanes(tile.head_dim);
+    score_all<Storage>(tile, panels, begin, end, q, scores);
   } else {
-    pack_queries<Storage>(tile, scratch.queries);
-    score_all<Storage>(tile, panels, begin, end, scratch.queries, scratch.scores);
+    score_all<Storage>(tile, panels, begin, end, packed, scores);
   }
 }
 

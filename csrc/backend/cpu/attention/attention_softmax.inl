@@ -43,5 +43,15 @@ inline Softmax weigh_scores(const AttentionTile& tile, KeyRange seen, float* sco
   return {greatest, sum(sum_of_weights)};
 }
 
+template <class Storage>
+void weigh(const AttentionTile& tile, const KeyRange* seen, float* scores, const AttentionState& state) {
+  for (int i = 0; i < tile.n_queries(); ++i) {
+    if (seen[i].begin >= seen[i].end) continue;
+    const Softmax softmax = weigh_scores<Storage>(tile, seen[i], scores + i * kScoreStride);
+    state.greatest[i] = softmax.greatest;
+    state.sum[i] = softmax.sum;
+  }
+}
+
 }  // namespace
 }  // namespace imp::cpu

@@ -1,7 +1,7 @@
-// Shared by the attention loops: the keys that a query sees, and the tile sizes.
+// Shared by the attention loops: the tile sizes.
 #pragma once
 
-#include "backend/cpu/ops/cpu_ops.h"
+#include "backend/cpu/attention/visible_keys.inl"
 
 namespace imp::cpu {
 namespace {
@@ -25,6 +25,8 @@ constexpr int kValueQueries = kAccumulators >= 16   ? 8
                               : Storage::kQuantized ? 2
                                                     : kAccumulators;
 
+constexpr int kRoundedQueries = kAccumulators >= 16 ? 8 : 2;
+
 // The greatest power of two up to 8 that is at most n.
 constexpr int power_within(int n) {
   return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
@@ -39,30 +41,6 @@ inline int read_again(int place) {
 
 // Panels read at the same time: with this number of memory streams reading is fastest.
 constexpr int kPanelsAtOnce = 4;
-
-// Keys of a split that a query sees, counted from the split's start: [begin, end), empty if begin >= end.
-struct KeyRange {
-  int begin, end;
-};
-
-inline KeyRange visible_keys(const AttentionTile& tile, int row, int split_position) {
-  const int position = tile.first_position + row;
-  const int first = tile.window > 0 && position - tile.window + 1 > 0 ? position - tile.window + 1 : 0;
-  const int begin = first - split_position;
-  const int end = position + 1 - split_position;
-  return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
-}
-
-// Calls visit(query, row, head) in query order; heads are counted from the tile's first.
-template <class Visit>
-[[gnu::always_inline]] inline void for_each_query(const AttentionTile& tile, const Visit& visit) {
-  int query = 0;
-  for (int kv_head = 0; kv_head < tile.n_kv_heads; ++kv_head) {
-    for (int row = 0; row < tile.n_rows; ++row) {
-      for (int head = 0; head < tile.n_heads; ++head) visit(query++, row, kv_head * tile.n_heads + head);
-    }
-  }
-}
 
 // The rows of all queries.
 struct QueryRows {

@@ -59,7 +59,7 @@ inline void add_values_lanes(const HeadValues& v, int begin, int end, int elemen
                              const float* weights, float* values) {
   for (; element + n_lanes * kLanes <= end_element; element += n_lanes * kLanes) {
     if constexpr (Storage::kQuantized) {
-      add_quantized<n_queries, n_lanes>(v, begin, end, element, weights, values);
+      add_quantized<Storage, n_queries, n_lanes>(v, begin, end, element, weights, values);
     } else {
       add_values_block<Storage, n_queries, n_lanes>(v, begin, end, element, weights, values);
     }
@@ -196,13 +196,13 @@ inline int add_values_by_columns(const HeadValues& v, const KeyRange* seen, int 
   return count;
 }
 
-// Adds the values of all queries, each over the keys that it sees.
 template <class Storage>
-inline void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const KeyRange* seen, KeyRange any,
-                           const float* weights, float* values) {
+void add_all_values(const AttentionTile& tile, const SplitPanels& panels, const KeyRange* seen, KeyRange any,
+                    const float* weights, float* values) {
   constexpr int chunk = kPanelsAtOnce * kPanelTokens;
   const int per_kv_head = tile.n_rows * tile.n_heads;
   const int width = padded_to_lanes(tile.head_dim);
+  __builtin_memset(values, 0, static_cast<std::size_t>(tile.n_queries() * width) * sizeof(float));
   if (per_kv_head >= 2 * kValueQueries<Storage>) {
     for (int head = 0; head < tile.n_kv_heads; ++head) {
       const HeadValues v = {panels.v, head * panels.v_head_bytes, width};

@@ -10,25 +10,18 @@
 namespace imp::cpu {
 namespace {
 
-KvStorage storage_of(DType dtype) {
-  if (dtype == DType::F32) return kv_f32;
-  if (dtype == DType::F16) return kv_f16;
-  if (dtype == DType::BF16) return kv_bf16;
-  if (dtype == DType::Q8_0) return kv_q8_0;
-  throw FieldInvalid("kv dtype", std::string(traits(dtype).name) + ", expected f32, f16, bf16 or q8_0");
-}
-
 const KvGeometry& checked(const KvGeometry& geometry) {
   const auto require = [](bool holds, const char* field, int found, const char* expected) {
     if (holds) return;
     throw FieldInvalid(std::string("kv ") + field, std::to_string(found) + ", expected " + expected);
   };
   require(geometry.n_layers() > 0, "n_layers", geometry.n_layers(), "at least 1");
-  for (const auto& [n_kv_heads, head_dim] : geometry.layers) {
+  for (const auto& [n_kv_heads, head_dim, types] : geometry.layers) {
     require(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
     require(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
-    require(geometry.dtype != DType::Q8_0 || head_dim % 32 == 0, "head_dim", head_dim,
-            "a multiple of 32, the block of q8_0");
+    const bool has_blocks = traits(types.k).is_quantized || traits(types.v).is_quantized;
+    require(!has_blocks || head_dim % kKvBlock == 0, "head_dim", head_dim,
+            "a multiple of 32, the block of quantized types");
   }
   require(geometry.block_tokens > 0 && geometry.block_tokens % kPanelTokens == 0 &&
               kSplitTokens % geometry.block_tokens == 0,
@@ -47,14 +40,13 @@ std::size_t state_bytes(const StateGeometry& state) {
 
 }  // namespace
 
-CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
-    : geometry_(checked(geometry)), storage_(storage_of(geometry.dtype)) {
+CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory) : geometry_(checked(geometry)) {
   const std::size_t n_blocks = at(geometry_.n_blocks);
   const std::size_t block_bytes = n_blocks == 0 ? 0 : (n_bytes() - state_bytes(geometry_.state)) / n_blocks;
   while ((block_bytes << (slab_shift_ + 1)) <= kSlabBytes && (std::size_t{1} << slab_shift_) < n_blocks) ++slab_shift_;
   for (const KvLayer& layer : geometry_.layers) {
-    k_.push_back(add_part(layer.n_kv_heads, layer.head_dim));
-    v_.push_back(add_part(layer.n_kv_heads, padded_to_lanes(layer.head_dim)));
+    k_.push_back(add_part(layer.types.k, layer.n_kv_heads, layer.head_dim));
+    v_.push_back(add_part(layer.types.v, layer.n_kv_heads, padded_to_lanes(layer.head_dim)));
   }
   IMP_CHECK(n_blocks == 0 || slab_bytes_ == block_bytes << slab_shift_);
   const std::size_t n_slabs = ceil_div(n_blocks, std::size_t{1} << slab_shift_);
@@ -66,8 +58,8 @@ CpuKvPool::CpuKvPool(const KvGeometry& geometry, const MemoryOptions& memory)
 }
 
 // Appends the K or V of a layer to the slab.
-CpuKvPool::Part CpuKvPool::add_part(int n_kv_heads, int width) {
-  const auto panel_bytes = static_cast<std::size_t>(kPanelTokens * *row_bytes(geometry_.dtype, width));
+CpuKvPool::Part CpuKvPool::add_part(KvType type, int n_kv_heads, int width) {
+  const std::size_t panel_bytes = kPanelTokens * traits(type).row_bytes(width);
   const std::size_t head_bytes = at(geometry_.block_tokens / kPanelTokens) * panel_bytes;
   const Part part = {.begin = slab_bytes_,
                      .panel_bytes = panel_bytes,
@@ -78,10 +70,10 @@ CpuKvPool::Part CpuKvPool::add_part(int n_kv_heads, int width) {
 }
 
 std::size_t CpuKvPool::n_bytes(const KvGeometry& geometry) {
-  const auto row = [&](int width) { return static_cast<std::size_t>(row_bytes(geometry.dtype, width).value_or(0)); };
   std::size_t token = 0;
-  for (const auto& [n_kv_heads, head_dim] : geometry.layers) {
-    token += at(n_kv_heads) * (row(head_dim) + row(padded_to_lanes(head_dim)));
+  for (const auto& [n_kv_heads, head_dim, types] : geometry.layers) {
+    token +=
+        at(n_kv_heads) * (traits(types.k).row_bytes(head_dim) + traits(types.v).row_bytes(padded_to_lanes(head_dim)));
   }
   return at(geometry.n_blocks) * at(geometry.block_tokens) * token + state_bytes(geometry.state);
 }

@@ -29,7 +29,6 @@ class CpuKvPool final : public KvPool {
   static std::size_t n_bytes(const KvGeometry& geometry);
   std::size_t n_bytes() const noexcept override { return n_bytes(geometry_); }
 
-  KvStorage storage() const noexcept { return storage_; }
   // Panel `panel` of a block: its tokens [16 · panel, 16 · panel + 16).
   std::byte* k_panel(int layer, std::int32_t block, int head, int panel) const noexcept {
     return panel_of(k_[at(layer)], block, head, panel);
@@ -59,7 +58,7 @@ class CpuKvPool final : public KvPool {
     std::size_t head_bytes;   // one head in a block
     std::size_t block_bytes;  // all heads
   };
-  Part add_part(int n_kv_heads, int width);
+  Part add_part(KvType type, int n_kv_heads, int width);
   static constexpr std::size_t at(int n) noexcept { return static_cast<std::size_t>(n); }
   std::span<std::byte> block_of(const Part& part, std::int32_t block) const noexcept {
     const std::size_t slab = at(block) >> slab_shift_, in_slab = at(block) & ((std::size_t{1} << slab_shift_) - 1);
@@ -70,7 +69,6 @@ class CpuKvPool final : public KvPool {
   }
 
   KvGeometry geometry_;
-  KvStorage storage_;
   std::vector<Part> k_, v_;  // by layer
   int slab_shift_ = 0;       // a slab has 2^slab_shift_ blocks
   std::size_t slab_bytes_ = 0;

@@ -9,7 +9,8 @@ namespace {
 
 // A token of K is a column of its panel. A whole panel of tokens is transposed in registers.
 template <class Storage>
-void append_keys(const PanelRows& rows, typename Storage::Element* panel) {
+void append_keys(const PanelRows& rows, void* to_panel) {
+  auto* const panel = static_cast<typename Storage::Element*>(to_panel);
   constexpr int kTogether = kLanes * Storage::kElements;
   for (int d = 0; d < rows.head_dim; d += kTogether) {
     const int left = rows.head_dim - d;
@@ -18,14 +19,14 @@ void append_keys(const PanelRows& rows, typename Storage::Element* panel) {
     if (rows.n_tokens == kPanelTokens) {
       IntLanes words[kLanes];
       for (int token = 0; token < kLanes; ++token)
-        words[token] = Storage::words_of(rows.k + token * rows.k_stride + d, left);
+        words[token] = Storage::words_of(rows.first + token * rows.stride + d, left);
       transpose(words);
       for (int i = 0; i < n; ++i) Storage::write(to + i * kPanelTokens, words[i]);
       continue;
     }
     for (int token = 0; token < rows.n_tokens; ++token) {
       typename Storage::Element column[kLanes];
-      Storage::write(column, Storage::words_of(rows.k + token * rows.k_stride + d, left));
+      Storage::write(column, Storage::words_of(rows.first + token * rows.stride + d, left));
       for (int i = 0; i < n; ++i) to[i * kPanelTokens + rows.first_token + token] = column[i];
     }
   }
@@ -33,12 +34,13 @@ void append_keys(const PanelRows& rows, typename Storage::Element* panel) {
 
 // A token of V is a row; its padding becomes zero.
 template <class Storage>
-void append_values(const PanelRows& rows, typename Storage::Element* panel) {
+void append_values(const PanelRows& rows, void* to_panel) {
+  auto* const panel = static_cast<typename Storage::Element*>(to_panel);
   const int width = padded_to_lanes(rows.head_dim);
   for (int token = 0; token < rows.n_tokens; ++token) {
     typename Storage::Element* const row = panel + (rows.first_token + token) / Storage::kElements * width;
     for (int d = 0; d < rows.head_dim; d += kLanes) {
-      const float* const from = rows.v + token * rows.v_stride + d;
+      const float* const from = rows.first + token * rows.stride + d;
       if constexpr (Storage::kElements == 1) {
         Storage::write(row + d, Storage::words_of(from, rows.head_dim - d));
       } else {
@@ -53,12 +55,6 @@ void append_values(const PanelRows& rows, typename Storage::Element* panel) {
       }
     }
   }
-}
-
-template <class Storage>
-void append(const PanelRows& rows, void* k_panel, void* v_panel) {
-  append_keys<Storage>(rows, static_cast<typename Storage::Element*>(k_panel));
-  append_values<Storage>(rows, static_cast<typename Storage::Element*>(v_panel));
 }
 
 }  // namespace

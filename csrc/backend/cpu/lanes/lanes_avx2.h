@@ -248,5 +248,28 @@ inline std::int32_t sum(IntLanes x) {
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
 }
 
+// Lane i gets lane i ^ distance; 1, 2, 4 or 8.
+template <int distance>
+inline Lanes swap_lanes(Lanes x) {
+  if constexpr (distance == 1) return {_mm256_permute_ps(x.lo, 0b10'11'00'01), _mm256_permute_ps(x.hi, 0b10'11'00'01)};
+  if constexpr (distance == 2) return {_mm256_permute_ps(x.lo, 0b01'00'11'10), _mm256_permute_ps(x.hi, 0b01'00'11'10)};
+  if constexpr (distance == 4) return {_mm256_permute2f128_ps(x.lo, x.lo, 1), _mm256_permute2f128_ps(x.hi, x.hi, 1)};
+  if constexpr (distance == 8) return {x.hi, x.lo};
+}
+// table[index], indices 0 to 15.
+inline Lanes lookup(const float (&table)[16], IntLanes index) {
+  const Lanes levels = load(table);
+  const auto half = [&](__m256i at) {
+    const __m256 is_upper = _mm256_castsi256_ps(_mm256_slli_epi32(at, 28));  // bit 3 is the sign
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(levels.lo, at), _mm256_permutevar8x32_ps(levels.hi, at), is_upper);
+  };
+  return {half(index.lo), half(index.hi)};
+}
+// table[byte] for each byte, 0 to 15, of the lanes.
+inline IntLanes lookup_bytes(const std::uint8_t (&table)[16], IntLanes bytes) {
+  const __m256i levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm256_shuffle_epi8(levels, bytes.lo), _mm256_shuffle_epi8(levels, bytes.hi)};
+}
+
 }  // namespace
 }  // namespace imp::cpu

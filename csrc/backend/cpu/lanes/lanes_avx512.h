@@ -221,5 +221,23 @@ inline std::int32_t sum(IntLanes x) {
   return _mm512_reduce_add_epi32(x.v);
 }
 
+// Lane i gets lane i ^ distance; 1, 2, 4 or 8.
+template <int distance>
+inline Lanes swap_lanes(Lanes x) {
+  if constexpr (distance == 1) return {_mm512_permute_ps(x.v, 0b10'11'00'01)};
+  if constexpr (distance == 2) return {_mm512_permute_ps(x.v, 0b01'00'11'10)};
+  if constexpr (distance == 4) return {_mm512_shuffle_f32x4(x.v, x.v, 0b10'11'00'01)};
+  if constexpr (distance == 8) return {_mm512_shuffle_f32x4(x.v, x.v, 0b01'00'11'10)};
+}
+// table[index], indices 0 to 15.
+inline Lanes lookup(const float (&table)[16], IntLanes index) {
+  return {_mm512_permutexvar_ps(index.v, _mm512_loadu_ps(table))};
+}
+// table[byte] for each byte, 0 to 15, of the lanes.
+inline IntLanes lookup_bytes(const std::uint8_t (&table)[16], IntLanes bytes) {
+  const __m128i levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), bytes.v)};
+}
+
 }  // namespace
 }  // namespace imp::cpu

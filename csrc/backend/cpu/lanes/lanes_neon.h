@@ -260,5 +260,29 @@ inline std::int32_t sum(IntLanes x) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(x.v[0], x.v[2]), vaddq_s32(x.v[1], x.v[3])));
 }
 
+// Lane i gets lane i ^ distance; 1, 2, 4 or 8.
+template <int distance>
+inline Lanes swap_lanes(Lanes x) {
+  if constexpr (distance == 1) return each<Lanes>([&](int i) { return vrev64q_f32(x.v[i]); });
+  if constexpr (distance == 2) return each<Lanes>([&](int i) { return vextq_f32(x.v[i], x.v[i], 2); });
+  if constexpr (distance == 4) return {{x.v[1], x.v[0], x.v[3], x.v[2]}};
+  if constexpr (distance == 8) return {{x.v[2], x.v[3], x.v[0], x.v[1]}};
+}
+// table[index], indices 0 to 15.
+inline Lanes lookup(const float (&table)[16], IntLanes index) {
+  const uint8x16x4_t levels = vld1q_u8_x4(reinterpret_cast<const std::uint8_t*>(table));
+  const int32x4_t all_bytes = vdupq_n_s32(0x04040404), offsets = vdupq_n_s32(0x03020100);
+  return each<Lanes>([&](int i) {
+    const int32x4_t bytes = vmlaq_s32(offsets, index.v[i], all_bytes);
+    return vreinterpretq_f32_u8(vqtbl4q_u8(levels, vreinterpretq_u8_s32(bytes)));
+  });
+}
+// table[byte] for each byte, 0 to 15, of the lanes.
+inline IntLanes lookup_bytes(const std::uint8_t (&table)[16], IntLanes bytes) {
+  const uint8x16_t levels = vld1q_u8(table);
+  return each<IntLanes>(
+      [&](int i) { return vreinterpretq_s32_u8(vqtbl1q_u8(levels, vreinterpretq_u8_s32(bytes.v[i]))); });
+}
+
 }  // namespace
 }  // namespace imp::cpu

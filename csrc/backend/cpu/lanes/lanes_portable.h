@@ -289,5 +289,27 @@ inline std::int32_t sum(IntLanes x) {
   return static_cast<std::int32_t>(total);
 }
 
+// Lane i gets lane i ^ distance; 1, 2, 4 or 8.
+template <int distance>
+inline Lanes swap_lanes(Lanes x) {
+  Lanes out;
+  for (int i = 0; i < kLanes; ++i) out.v[i] = x.v[i ^ distance];
+  return out;
+}
+// table[index], indices 0 to 15.
+inline Lanes lookup(const float (&table)[16], IntLanes index) {
+  Lanes out;
+  for (int i = 0; i < kLanes; ++i) out.v[i] = table[index.v[i]];
+  return out;
+}
+// table[byte] for each byte, 0 to 15, of the lanes.
+inline IntLanes lookup_bytes(const std::uint8_t (&table)[16], IntLanes bytes) {
+  std::uint8_t each[4 * kLanes];
+  __builtin_memcpy(each, &bytes.v, sizeof each);
+  for (std::uint8_t& byte : each) byte = table[byte];
+  __builtin_memcpy(&bytes.v, each, sizeof each);
+  return bytes;
+}
+
 }  // namespace
 }  // namespace imp::cpu

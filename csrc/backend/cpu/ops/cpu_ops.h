@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/attention_splits.h"
+#include "backend/kv_types.h"
 #include "base/ceil_div.h"
 
 namespace imp::cpu {
@@ -41,9 +42,14 @@ struct AttentionTile {
   constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
 };
 
+// Keys of a split, counted from its start: [begin, end), empty if begin >= end.
+struct KeyRange {
+  int begin, end;
+};
+
 // The keys and values of a split for the tile's first kv head, one address per panel of 16 tokens. K is [head_dim][16
 // tokens], V is [16 tokens][padded head_dim]. For bfloat16 in pairs: K is [head_dim / 2][16 tokens][2], V is [8][padded
-// head_dim][2 tokens]. Panels that no query sees may be null.
+// head_dim][2 tokens]. For quantized types see kv_codes.inl. Panels that no query sees may be null.
 struct SplitPanels {
   const void* k[kSplitPanels];
   const void* v[kSplitPanels];
@@ -63,18 +69,10 @@ struct AttentionState {
 // Distance between rows of scores. A power of two would map them to a few sets of the CPU cache.
 constexpr int kScoreStride = kSplitTokens + kPanelTokens;
 
-// Scratch of one split, apart from its state.
-struct SplitScratch {
-  float* scores;   // [kTileQueries][kScoreStride]
-  float* queries;  // kTileQueries · padded head_dim
-};
-
-// One head's keys and values of consecutive tokens of one panel.
+// One head's keys or values of consecutive tokens of one panel.
 struct PanelRows {
-  const float* k;  // [n_tokens][head_dim], k_stride apart
-  const float* v;
-  std::ptrdiff_t k_stride;
-  std::ptrdiff_t v_stride;
+  const float* first;  // [n_tokens][head_dim]
+  std::ptrdiff_t stride;
   int head_dim;
   int first_token;
   int n_tokens;
@@ -109,15 +107,26 @@ struct DeltaRun {
 };
 constexpr int kDeltaColumns = 32;
 
-// Ops on the cache, one row per storage type.
-struct KvOps {
-  // Writes the rows into one head's panel of K and of V.
-  void (*append)(const PanelRows& rows, void* k_panel, void* v_panel);
-  // Sets `state` to the tile's softmax over the split.
-  void (*attend_split)(const AttentionTile& tile, const SplitPanels& panels, SplitScratch scratch,
-                       const AttentionState& state);
-  // Sets the scratch's scores to the scaled products of the tile's queries with the first n_keys keys of the split.
-  void (*score_split)(const AttentionTile& tile, const SplitPanels& panels, int n_keys, SplitScratch scratch);
+// Ops on cached keys of one type.
+struct KeyOps {
+  // Writes the rows into one head's panel.
+  void (*append)(const PanelRows& rows, void* panel);
+  // Writes the tile's queries in the form in which they are multiplied: kTileQueries · padded head_dim floats.
+  void (*pack_queries)(const AttentionTile& tile, float* packed);
+  // Sets scores[query][token of the split] to the scaled products of the packed queries with the keys of panels [begin,
+  // end). Rows are kScoreStride apart.
+  void (*score)(const AttentionTile& tile, const float* packed, const SplitPanels& panels, int begin, int end,
+                float* scores);
+};
+
+// Ops on cached values of one type. seen[query] are the keys that it sees.
+struct ValueOps {
+  void (*append)(const PanelRows& rows, void* panel);
+  // Turns the scores into weights, in the form in which they are multiplied, and sets the state's greatest and sum.
+  void (*weigh)(const AttentionTile& tile, const KeyRange* seen, float* scores, const AttentionState& state);
+  // Sets values[query] to the weighted sum of the values. `any` is the union of the ranges.
+  void (*add)(const AttentionTile& tile, const SplitPanels& panels, const KeyRange* seen, KeyRange any,
+              const float* weights, float* values);
 };
 
 // Order-preserving integers: a greater float has a greater key; -0 and +0 share one.
@@ -155,8 +164,6 @@ struct WeightedRows {
   int n_rows;
 };
 
-enum KvStorage : std::uint8_t { kv_f32, kv_f16, kv_bf16, kv_q8_0 };
-
 struct CpuOps {
   // out = x / sqrt(mean(x²) + epsilon) · weight; without a weight, which is null, nothing is multiplied
   void (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
@@ -191,7 +198,12 @@ struct CpuOps {
   // out = sum of weight · row, in the given order.
   void (*mix)(const WeightedRows& rows, int n, float* out);
 
-  KvOps kv[4];  // by KvStorage
+  KeyOps keys[kKvTypes];  // by KvType
+  ValueOps values[kKvTypes];
+  // Reverses the rotation of rotated types, in place.
+  void (*rotate_back)(float* head, int head_dim);
+  const KeyOps& keys_of(KvType type) const noexcept { return keys[static_cast<int>(type)]; }
+  const ValueOps& values_of(KvType type) const noexcept { return values[static_cast<int>(type)]; }
   // into = the softmax over the keys of both, for queries that see keys of the split at split_position. Copies the
   // first split that a query sees.
   void (*merge)(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into);

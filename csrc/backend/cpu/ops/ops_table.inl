@@ -1,8 +1,14 @@
 // All ops' inner loops, compiled by the including file, and their table.
 #pragma once
 
-#include "backend/cpu/attention/attention.inl"
+#include "backend/cpu/attention/attention_merge.inl"
+#include "backend/cpu/attention/attention_rounded.inl"
+#include "backend/cpu/attention/attention_scores.inl"
+#include "backend/cpu/attention/attention_softmax.inl"
+#include "backend/cpu/attention/attention_values.inl"
 #include "backend/cpu/kv/kv_append.inl"
+#include "backend/cpu/kv/kv_codes.inl"
+#include "backend/cpu/kv/kv_rotation.inl"
 #include "backend/cpu/ops/cpu_ops.h"
 #include "backend/cpu/ops/elementwise.inl"
 #include "backend/cpu/ops/experts.inl"
@@ -15,8 +21,23 @@ namespace imp::cpu {
 namespace {
 
 template <class Storage>
-constexpr KvOps kv_ops() {
-  return {.append = append<Storage>, .attend_split = attend_split<Storage>, .score_split = score_split<Storage>};
+constexpr KeyOps key_ops() {
+  if constexpr (Storage::kQuantized) {
+    return {.append = append_key_codes<Storage>, .pack_queries = quantize_queries<Storage>, .score = score<Storage>};
+  } else {
+    return {.append = append_keys<Storage>, .pack_queries = pack_queries<Storage>, .score = score<Storage>};
+  }
+}
+
+template <class Storage>
+constexpr ValueOps value_ops() {
+  if constexpr (!Storage::kQuantized) {
+    return {.append = append_values<Storage>, .weigh = weigh<Storage>, .add = add_all_values<Storage>};
+  } else if constexpr (Storage::kRoundsWeights) {
+    return {.append = append_value_codes<Storage>, .weigh = weigh<Storage>, .add = add_rounded_values<Storage>};
+  } else {
+    return {.append = append_value_codes<Storage>, .weigh = weigh<Storage>, .add = add_all_values<Storage>};
+  }
 }
 
 constexpr CpuOps kTable = {
@@ -42,12 +63,11 @@ constexpr CpuOps kTable = {
     .delta_gates = delta_gates,
     .delta_rule = delta_rule,
     .mix = mix,
-    .kv = {kv_ops<F32Storage>(),
-           kv_ops<F16Storage>(),
-           kv_ops<BF16Storage>(),
-           {.append = append_quantized,
-            .attend_split = attend_split<Q8Storage>,
-            .score_split = score_split<Q8Storage>}},
+    .keys = {key_ops<F32Storage>(), key_ops<F16Storage>(), key_ops<BF16Storage>(), key_ops<Q8Storage>(),
+             key_ops<Rot4Storage>()},
+    .values = {value_ops<F32Storage>(), value_ops<F16Storage>(), value_ops<BF16Storage>(), value_ops<Q8Storage>(),
+               value_ops<Rot4Storage>()},
+    .rotate_back = rotate_back,
     .merge = merge,
     .finish = finish,
     .sampling =

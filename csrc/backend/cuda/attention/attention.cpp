@@ -58,10 +58,10 @@ void Attention::require_supported(const AttentionParams& params) {
 
 void Attention::require_supported(const KvGeometry& cache) const {
   const int head_dim = cache.layers.front().head_dim;
-  const std::size_t shared =
-      std::max(prefill_shared_bytes(cache.dtype, head_dim), decode_shared_bytes(cache.dtype, head_dim));
+  const KvType type = cache.layers.front().types.k;
+  const std::size_t shared = std::max(prefill_shared_bytes(type, head_dim), decode_shared_bytes(type, head_dim));
   require(shared <= caps_.shared_bytes, "head_dim", head_dim,
-          "one for which a block needs no more shared memory over a cache of " + std::string(traits(cache.dtype).name) +
+          "one for which a block needs no more shared memory over a cache of " + std::string(traits(type).name) +
               " than the " + std::to_string(caps_.shared_bytes) + " bytes of this GPU, not " + std::to_string(shared));
 }
 
@@ -96,7 +96,7 @@ void Attention::reserve(int max_sequences, int max_context, const AttentionParam
 
 void Attention::run(const CudaKvPool& pool, int layer, std::span<const SequenceRows> sequences,
                     const SequencesOnDevice& on_device, const AttentionParams& params, Rows q, Rows out) {
-  const DType type = pool.geometry().dtype;
+  const KvType type = pool.type();
   AttentionArgs args = {.cache = pool.layer_view(layer),
                         .sequences = on_device,
                         .q = q,

@@ -8,7 +8,7 @@
 
 namespace imp::cuda {
 
-void attend_single(Stream& stream, DType type, const AttentionArgs& args, int n_blocks) {
+void attend_single(Stream& stream, KvType type, const AttentionArgs& args, int n_blocks) {
   with_shape(type, args.cache.head_dim, [&]<class Kv, int kDim>() {
     launch(stream, decode_kernel<Kv, kDim>,
            {.grid = static_cast<unsigned>(n_blocks),
@@ -26,7 +26,7 @@ void combine_splits(Stream& stream, const AttentionArgs& args) {
          args);
 }
 
-std::size_t decode_shared_bytes(DType type, int head_dim) {
+std::size_t decode_shared_bytes(KvType type, int head_dim) {
   std::size_t n = 0;
   with_shape(type, head_dim, [&]<class Kv, int kDim>() { n = Decode<Kv, kDim>::kSharedBytes; });
   return n;

@@ -7,7 +7,7 @@
 
 namespace imp::cuda {
 
-void attend_many(Stream& stream, DType type, const AttentionArgs& args, int n_tiles) {
+void attend_many(Stream& stream, KvType type, const AttentionArgs& args, int n_tiles) {
   with_shape(type, args.cache.head_dim, [&]<class Kv, int kDim>() {
     using Shape = Prefill<Kv, kDim>;
     launch(stream, prefill_kernel<Kv, kDim>,
@@ -20,11 +20,11 @@ void attend_many(Stream& stream, DType type, const AttentionArgs& args, int n_ti
 
 int prefill_rows(int head_dim) {
   int n = 0;
-  with_shape(DType::F16, head_dim, [&]<class Kv, int kDim>() { n = Prefill<Kv, kDim>::kBlockRows; });
+  with_shape(KvType::f16, head_dim, [&]<class Kv, int kDim>() { n = Prefill<Kv, kDim>::kBlockRows; });
   return n;
 }
 
-std::size_t prefill_shared_bytes(DType type, int head_dim) {
+std::size_t prefill_shared_bytes(KvType type, int head_dim) {
   std::size_t n = 0;
   with_shape(type, head_dim, [&]<class Kv, int kDim>() { n = Prefill<Kv, kDim>::kSharedBytes; });
   return n;

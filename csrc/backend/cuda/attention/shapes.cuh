@@ -2,13 +2,13 @@
 #pragma once
 
 #include "backend/cuda/kv/kv_types.cuh"
-#include "tensor/dtype.h"
+#include "backend/kv_types.h"
 
 namespace imp::cuda {
 
 // Calls run<Kv, kDim>(). head_dim is at most 256; sizes between the instances are padded with zeros.
 template <class Run>
-void with_shape(DType type, int head_dim, const Run& run) {
+void with_shape(KvType type, int head_dim, const Run& run) {
   with_kv_type(type, [&]<class Kv>() {
     if (head_dim <= 64) return run.template operator()<Kv, 64>();
     if (head_dim <= 128) return run.template operator()<Kv, 128>();

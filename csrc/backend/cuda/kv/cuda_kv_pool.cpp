@@ -21,12 +21,12 @@ const KvGeometry& checked(const KvGeometry& geometry) {
   };
   require_number(geometry.n_layers() > 0, "n_layers", geometry.n_layers(), "at least 1");
   require(geometry.has_equal_layers(), "layers", "of unequal sizes", "layers of one size on cuda");
-  const auto [n_kv_heads, head_dim] = geometry.layers.front();
+  const auto [n_kv_heads, head_dim, types] = geometry.layers.front();
   require_number(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
   require_number(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
-  require(geometry.dtype == DType::F16 || geometry.dtype == DType::BF16 || geometry.dtype == DType::Q8_0, "dtype",
-          std::string(traits(geometry.dtype).name), "f16, bf16 or q8_0 on cuda");
-  require_number(geometry.dtype != DType::Q8_0 || head_dim % kKvGroup == 0, "head_dim", head_dim,
+  const bool has_kernels = types.k == KvType::f16 || types.k == KvType::bf16 || types.k == KvType::q8_0;
+  require(has_kernels && types.k == types.v, "dtype", text_of(types), "f16, bf16 or q8_0 on cuda");
+  require_number(types.k != KvType::q8_0 || head_dim % kKvGroup == 0, "head_dim", head_dim,
                  "a multiple of 32, the block of q8_0");
   const int tokens = geometry.block_tokens;
   require_number(tokens >= 16 && tokens <= 256 && std::has_single_bit(static_cast<unsigned>(tokens)), "block_tokens",
@@ -36,7 +36,8 @@ const KvGeometry& checked(const KvGeometry& geometry) {
 }
 
 std::size_t part_bytes(const KvGeometry& geometry) {
-  return static_cast<std::size_t>(geometry.block_tokens * *row_bytes(geometry.dtype, geometry.layers.front().head_dim));
+  const KvLayer& layer = geometry.layers.front();
+  return static_cast<std::size_t>(geometry.block_tokens) * traits(layer.types.k).row_bytes(layer.head_dim);
 }
 
 std::size_t bytes_of_block(const KvGeometry& geometry) {

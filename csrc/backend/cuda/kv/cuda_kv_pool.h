@@ -27,6 +27,7 @@ class CudaKvPool final : public KvPool {
   std::size_t n_bytes() const noexcept override { return geometry_.layers.size() * layer_bytes_; }
 
   std::byte* layer(int layer) const noexcept { return memory_.get() + static_cast<std::size_t>(layer) * layer_bytes_; }
+  KvType type() const noexcept { return geometry_.layers.front().types.k; }  // of K and V of every layer
   KvLayerView layer_view(int layer) const noexcept;
   std::size_t block_bytes() const noexcept { return block_bytes_; }  // of one layer
   std::int32_t spare_block() const noexcept { return geometry_.n_blocks; }

@@ -150,13 +150,13 @@ LaunchShape shape_for(int n_heads) {
 
 }  // namespace
 
-void append_rows(Stream& stream, DType type, const KvLayerView& cache, const SequencesOnDevice& sequences, Rows k,
+void append_rows(Stream& stream, KvType type, const KvLayerView& cache, const SequencesOnDevice& sequences, Rows k,
                  Rows v) {
   const LaunchShape shape = shape_for(k.n_rows * 2 * cache.n_kv_heads);
   with_kv_type(type, [&]<class Kv>() { launch(stream, append_kernel<Kv>, shape, cache, sequences, k, v); });
 }
 
-void rope_append_rows(Stream& stream, DType type, const RopeAppendArgs& args) {
+void rope_append_rows(Stream& stream, KvType type, const RopeAppendArgs& args) {
   const int n_heads = args.q.width / args.cache.head_dim + 2 * args.cache.n_kv_heads;
   const LaunchShape shape = shape_for(args.q.n_rows * n_heads);
   with_kv_type(type, [&]<class Kv>() { launch(stream, rope_append_kernel<Kv>, shape, args); });

@@ -5,8 +5,8 @@
 #include "backend/cuda/inputs.h"
 #include "backend/cuda/kv/kv_layer_view.h"
 #include "backend/cuda/ops/rope_args.h"
+#include "backend/kv_types.h"
 #include "backend/rows.h"
-#include "tensor/dtype.h"
 
 namespace imp::cuda {
 
@@ -19,8 +19,8 @@ struct RopeAppendArgs {
   SequencesOnDevice sequences;
 };
 
-void append_rows(Stream& stream, DType type, const KvLayerView& cache, const SequencesOnDevice& sequences, Rows k,
+void append_rows(Stream& stream, KvType type, const KvLayerView& cache, const SequencesOnDevice& sequences, Rows k,
                  Rows v);
-void rope_append_rows(Stream& stream, DType type, const RopeAppendArgs& args);
+void rope_append_rows(Stream& stream, KvType type, const RopeAppendArgs& args);
 
 }  // namespace imp::cuda

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "backend/cuda/device/arch.cuh"
+#include "backend/kv_types.h"
 #include "base/error.h"
-#include "tensor/dtype.h"
 
 namespace imp::cuda {
 
@@ -37,10 +37,10 @@ struct KvQ8 : KvF16 {
 
 // Calls run<Kv>().
 template <class Run>
-void with_kv_type(DType type, const Run& run) {
-  if (type == DType::F16) return run.template operator()<KvF16>();
-  if (type == DType::BF16) return run.template operator()<KvBf16>();
-  if (type == DType::Q8_0) return run.template operator()<KvQ8>();
+void with_kv_type(KvType type, const Run& run) {
+  if (type == KvType::f16) return run.template operator()<KvF16>();
+  if (type == KvType::bf16) return run.template operator()<KvBf16>();
+  if (type == KvType::q8_0) return run.template operator()<KvQ8>();
   IMP_CHECK(false);  // a pool refuses others
 }
 

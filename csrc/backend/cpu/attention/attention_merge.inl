@@ -9,44 +9,11 @@
 // share panels in a CPU cache. Masked keys never enter a result: the cache may hold NaN there.
 #pragma once
 
-#include "backend/cpu/attention/attention_scores.inl"
-#include "backend/cpu/attention/attention_softmax.inl"
-#include "backend/cpu/attention/attention_values.inl"
-#include "base/ceil_div.h"
+#include "backend/cpu/attention/visible_keys.inl"
+#include "backend/cpu/lanes/math.h"
 
 namespace imp::cpu {
 namespace {
-
-template <class Storage>
-void attend_split(const AttentionTile& tile, const SplitPanels& panels, SplitScratch scratch,
-                  const AttentionState& state) {
-  const int n_queries = tile.n_queries();
-  const int width = padded_to_lanes(tile.head_dim);
-  KeyRange seen[kTileQueries];
-  KeyRange any = {kSplitTokens, 0};
-  for_each_query(tile, [&](int i, int row, int) {
-    seen[i] = visible_keys(tile, row, panels.first_position);
-    if (seen[i].begin >= seen[i].end) return;
-    if (seen[i].begin < any.begin) any.begin = seen[i].begin;
-    if (seen[i].end > any.end) any.end = seen[i].end;
-  });
-  if (any.begin >= any.end) return;
-
-  score<Storage>(tile, panels, any.begin / kPanelTokens, ceil_div(any.end, kPanelTokens), scratch);
-  for (int i = 0; i < n_queries; ++i) {
-    if (seen[i].begin >= seen[i].end) continue;
-    const Softmax softmax = weigh_scores<Storage>(tile, seen[i], scratch.scores + i * kScoreStride);
-    state.greatest[i] = softmax.greatest;
-    state.sum[i] = softmax.sum;
-  }
-  __builtin_memset(state.values, 0, static_cast<std::size_t>(n_queries * width) * sizeof(float));
-  add_all_values<Storage>(tile, panels, seen, any, scratch.scores, state.values);
-}
-
-template <class Storage>
-void score_split(const AttentionTile& tile, const SplitPanels& panels, int n_keys, SplitScratch scratch) {
-  score<Storage>(tile, panels, 0, ceil_div(n_keys, kPanelTokens), scratch);
-}
 
 void merge(const AttentionTile& tile, int split_position, const AttentionState& split, const AttentionState& into) {
   const int n_queries = tile.n_queries();

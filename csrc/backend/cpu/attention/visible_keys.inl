@@ -1,0 +1,30 @@
+// The queries of a tile in order, and the keys that each sees.
+#pragma once
+
+#include "backend/cpu/ops/cpu_ops.h"
+
+namespace imp::cpu {
+namespace {
+
+// Of a split, for a row of the tile.
+inline KeyRange visible_keys(const AttentionTile& tile, int row, int split_position) {
+  const int position = tile.first_position + row;
+  const int first = tile.window > 0 && position - tile.window + 1 > 0 ? position - tile.window + 1 : 0;
+  const int begin = first - split_position;
+  const int end = position + 1 - split_position;
+  return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
+}
+
+// Calls visit(query, row, head) in query order; heads are counted from the tile's first.
+template <class Visit>
+[[gnu::always_inline]] inline void for_each_query(const AttentionTile& tile, const Visit& visit) {
+  int query = 0;
+  for (int kv_head = 0; kv_head < tile.n_kv_heads; ++kv_head) {
+    for (int row = 0; row < tile.n_rows; ++row) {
+      for (int head = 0; head < tile.n_heads; ++head) visit(query++, row, kv_head * tile.n_heads + head);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace imp::cpu
