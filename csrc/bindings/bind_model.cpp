@@ -16,6 +16,7 @@
 #include "bindings/keywords.h"
 #include "bindings/tuning.h"
 #include "model/arch/resolve.h"
+#include "model/cache_trial.h"
 #include "model/draft_model.h"
 #include "model/loaded_model.h"
 
@@ -237,6 +238,25 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
   return self.model->write_packed(ask);
 }
 
+CacheTrial run_cache_trial(LoadedModel& self, const std::vector<std::int32_t>& tokens, int n_judged,
+                           const std::string& word) {
+  const std::optional<KvTypes> types = kv_types_from(word);
+  if (!types) refuse_word("kv_dtype", word, kv_type_names());
+  const auto n_tokens = static_cast<int>(tokens.size());
+  if (n_judged < 2 || n_judged > n_tokens || n_tokens > self.model->config().max_context) {
+    throw FieldInvalid("n_judged", std::to_string(n_judged) + " of " + std::to_string(n_tokens) +
+                                       " tokens, expected at least 2 of as many as the context has");
+  }
+  const int n_known = self.model->config().n_tokens;
+  const auto unknown = std::ranges::find_if(tokens, [&](std::int32_t id) { return id < 0 || id >= n_known; });
+  if (unknown != tokens.end()) {
+    throw FieldInvalid("tokens", std::to_string(*unknown) + ", expected ids below " + std::to_string(n_known));
+  }
+  const py::gil_scoped_release unlocked;
+  const ModelLease lease(self);
+  return try_cache_types(*self.decoder, *self.backend, tokens, n_judged, *types);
+}
+
 // Binds a member of the options, which `find` returns, as an attribute.
 template <class Find>
 void def_attribute(py::class_<PythonLoadOptions>& bound, const char* name, Find find, const char* text = "") {
@@ -299,11 +319,21 @@ void register_load_options(py::module_& module) {
       "Folder of cached packed weights. None: no cache.");
 }
 
+void register_cache_trial(py::module_& module) {
+  py::class_<CacheTrial>(module, "CacheTrial", "What a cache type changes in a model's predictions of a text.")
+      .def_readonly("divergence", &CacheTrial::divergence,
+                    "Mean Kullback-Leibler divergence from the distributions with an f32 cache, in nats.")
+      .def_readonly("same_top", &CacheTrial::same_top, "Share of positions with the same most likely token.")
+      .def_readonly("nats", &CacheTrial::nats, "Mean surprise at the text's next token.")
+      .def_readonly("f32_nats", &CacheTrial::f32_nats);
+}
+
 }  // namespace
 
 void register_model(py::module_& module) {
   register_overrides(module);
   register_load_options(module);
+  register_cache_trial(module);
   py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model loaded on a device. Immutable.")
       .def_static("load", &load, py::arg("file"), py::kw_only(),
                   py::arg_v("overrides", ModelOverrides{}, "ModelOverrides()"), py::arg("progress") = py::none(),
@@ -322,6 +352,10 @@ void register_model(py::module_& module) {
       .def_property_readonly("packed", &packed_dict,
                              "The cache of packed weights: the `path` of its file (None if the device supports no "
                              "cache), whether it `was_read`, and `why` not. None without a cache.")
+      .def("try_cache_types", &run_cache_trial, py::arg("tokens"), py::kw_only(), py::arg("n_judged"),
+           py::arg("kv_dtype"),
+           "Compares the predictions at the last tokens of a text with a cache of these types and with an f32 cache. "
+           "Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.")
       .def("write_packed", &write_packed, py::arg("goes_on"),
            "Writes the file of cached packed weights. Releases the GIL. Calls `goes_on()` now and "
            "then; if it returns False, removes the unfinished file and returns False. Raises "

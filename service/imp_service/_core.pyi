@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -128,6 +128,23 @@ class Limits:
         ...
     @property
     def top_logprobs(self) -> int:
+        ...
+class KvType:
+    """
+    A type of cached keys or values.
+    """
+    @property
+    def is_quantized(self) -> bool:
+        """
+        Replies call it an approximation.
+        """
+    @property
+    def is_rotated(self) -> bool:
+        """
+        Some models lose too much with it.
+        """
+    @property
+    def name(self) -> str:
         ...
 class TensorInfo:
     """
@@ -452,6 +469,28 @@ class LoadOptions:
     @with_own_head.setter
     def with_own_head(self, arg1: bool) -> None:
         ...
+class CacheTrial:
+    """
+    What a cache type changes in a model's predictions of a text.
+    """
+    @property
+    def divergence(self) -> float:
+        """
+        Mean Kullback-Leibler divergence from the distributions with an f32 cache, in nats.
+        """
+    @property
+    def f32_nats(self) -> float:
+        ...
+    @property
+    def nats(self) -> float:
+        """
+        Mean surprise at the text's next token.
+        """
+    @property
+    def same_top(self) -> float:
+        """
+        Share of positions with the same most likely token.
+        """
 class Model:
     """
     A model loaded on a device. Immutable.
@@ -460,6 +499,10 @@ class Model:
     def load(file: ModelFile, *, overrides: ModelOverrides = ..., progress: collections.abc.Callable[[int, int], None] | None = None, draft: ModelFile | None = None, **kwargs: typing.Any) -> Model:
         """
         Plans kernels and memory, then reads the weights. Releases the GIL. Further keywords are those of LoadOptions. `draft` is the file of a draft model. Calls `progress(done_bytes, total_bytes)` about a hundred times. Raises ModelError, ResourceExhausted, DeviceError or InvalidArgument.
+        """
+    def try_cache_types(self, tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], *, n_judged: typing.SupportsInt | typing.SupportsIndex, kv_dtype: str) -> CacheTrial:
+        """
+        Compares the predictions at the last tokens of a text with a cache of these types and with an f32 cache. Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.
         """
     def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
         """
@@ -1316,6 +1359,10 @@ def kernels(device: str = 'cpu') -> list[typing.Any]:
 def known_isas() -> list[str]:
     """
     The values of the setting device.isa. They may be joined with +.
+    """
+def kv_types() -> list[KvType]:
+    """
+    The types of cached keys and values.
     """
 def make_synthetic_file(metadata: dict[str, typing.Any], tensors: list[typing.Any]) -> ModelFile:
     """

@@ -1,7 +1,7 @@
 """The engine in Python: loads and inspects models, sends commands to the engine and receives its events."""
 
-from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import (
+    CacheTrial,
     DoneEvent,
     DraftedEvent,
     EngineStats,
@@ -16,6 +16,7 @@ from imp_service._core import (
     TensorInfo,
     TokenEvent,
 )
+from imp_service._core import Candidate as CoreCandidate
 from imp_service._core import SamplingOptions as CoreSampling
 from imp_service._core import TokenScores as CoreScores
 from imp_service.core.checkpoint import open_file
@@ -36,6 +37,7 @@ from imp_service.core.load import LoadedModel, Progress, load_weights
 __all__ = [
     "ENGINE_STOPPED",
     "UNASKED",
+    "CacheTrial",
     "CoreCandidate",
     "CoreSampling",
     "CoreScores",

@@ -26,6 +26,7 @@ from imp_service.api.rules import token_pieces, token_violations
 from imp_service.core import CoreSampling, Error, LoadedModel, RunLimits, make_error
 from imp_service.core.checkpoint import model_path
 from imp_service.core.directory import shown_name
+from imp_service.generation.cache_trial import require_fit_cache
 from imp_service.generation.defaults import (
     core_sampling,
     default_sampling,
@@ -97,6 +98,8 @@ class ModelRuntime:
         self.default_sampler = default_sampling(loaded.metadata, wanted)
         self.default_sampling = self.default_sampler.options
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
+        # What the cache's types change; None: they were not tried.
+        self.cache_trial = require_fit_cache(loaded, self.tokenizer)
         self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids, self.tokenizer.special_ids)
         self.no_sparse_prefill = loaded.no_sparse_prefill
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)

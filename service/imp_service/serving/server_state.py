@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from imp_service import __version__
 from imp_service.config import Config
+from imp_service.config.derived import cache_words
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
 from imp_service.core.reserve import one_way_bytes
@@ -122,6 +123,11 @@ class ServerState:
         self.telemetry.set_model(
             model.name, architecture=core.architecture, device=core.device_name, version=__version__
         )
+        if (trial := model.cache_trial) is not None:
+            self.telemetry.metrics.set_cache_trial(trial.divergence, trial.same_top)
+            self.telemetry.log.info(
+                "cache", kv=str(cache_words(self.settings)), divergence=trial.divergence, same_top=trial.same_top
+            )
         self._watching = asyncio.get_running_loop().create_task(self.watchdog.run(), name="watchdog")
         self.lifecycle.loaded()
 

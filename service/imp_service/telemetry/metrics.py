@@ -80,6 +80,12 @@ class Metrics:
         self._declare_tokens()
         self._declare_calls()
         self.stalled = self._counter("imp_requests_stalled", "Requests that the watchdog ended.")
+        self._cache_trial = Gauge(
+            "imp_kv_trial",
+            "What the cache's types change at the start's trial: a divergence in nats, a share of equal top tokens.",
+            ("kind",),
+            registry=self.registry,
+        )
         self._model = Info("imp_model", "The model that is served.", registry=self.registry)
 
     def _declare_requests(self) -> None:
@@ -159,6 +165,11 @@ class Metrics:
     def set_model(self, facts: Mapping[str, str]) -> None:
         """Says what is served: the labels of imp_model_info."""
         self._model.info(dict(facts))
+
+    def set_cache_trial(self, divergence: float, same_top: float) -> None:
+        """Says what the trial of the cache's types found."""
+        self._cache_trial.labels("divergence").set(divergence)
+        self._cache_trial.labels("same_top").set(same_top)
 
     def watch_engine(self, numbers: Callable[[], EngineStats | None], block_tokens: int) -> None:
         """Adds the engine's series. `block_tokens` are those of a KV block. Called once."""

@@ -269,3 +269,47 @@ def test_t55_check_refuses_a_tokenizer_that_fails_on_a_text(call, tmp_path):
         status, _, err = call("inspect", "--check", str(folder))
         line = next(line for line in err.splitlines() if line.startswith("imp: error: "))
         assert status == 65 and line.startswith("imp: error: TOKENIZER_INVALID: hub/tokenizer.json"), err
+
+
+def test_kvq_16_caches_are_compared(call, tmp_path):
+    caches = _inspect(call, DEMO, "--kv", "bf16,q8_0/rot4,rot4,rot4/rot4")["caches"]
+    rows = {row["kv_dtype"]: row for row in caches["types"]}
+    assert list(rows) == ["f32", "bf16", "q8_0/rot4", "rot4"]
+    per_value = {"f32": 32, "bf16": 16, "q8_0/rot4": (8.5 + 4.5) / 2, "rot4": 4.5}
+    values = 2 * 64 * 2 * 4  # K and V, head size, heads, layers
+    assert {name: row["bytes_per_token"] for name, row in rows.items()} == {
+        name: values * bits / 8 for name, bits in per_value.items()
+    }
+    assert all(row["context"] == caches["room_bytes"] // row["bytes_per_token"] for row in rows.values())
+    found = [row["divergence"] for row in rows.values()]
+    assert found[0] == 0 < found[1] < found[2] < found[3]
+    assert rows["f32"]["same_top"] == 1
+    text = call("inspect", DEMO, "--kv", "q8_0/rot4")[1]
+    assert "caches: predictions at 127 places of a text of 256 tokens, beside an f32 cache" in text
+    line = next(line for line in text.splitlines() if line.startswith("q8_0/rot4"))
+    assert line.split()[1:3] == ["832", "B"]
+    own = tmp_path / "own.txt"
+    own.write_text("It was a dark and stormy night. " * 30)
+    longer = _inspect(call, DEMO, "--kv", "rot4", "--text", str(own))["caches"]
+    assert longer["n_tokens"] != caches["n_tokens"] == 256
+    assert longer["types"][1]["divergence"] != rows["rot4"]["divergence"]
+
+
+def test_kvq_7_kvq_16_a_type_that_the_device_cannot_have_says_why(call):
+    on_gpu = ("--set", "device.kind=cuda_emulated", "--set", "model.overrides.unvalidated_kernels=true")
+    status, out, err = call("inspect", DEMO, "--kv", "rot4,f16/q8_0", *on_gpu)
+    assert status == 0, err
+    assert "\nrot4: demo.gguf: kv dtype: rot4, expected f16, bf16 or q8_0 on cuda" in out
+    assert "\nf16/q8_0: demo.gguf: kv dtype: f16/q8_0, expected f16, bf16 or q8_0 on cuda" in out
+
+
+def test_kvq_16_wrong_words_are_refused(call, tmp_path):
+    for words, said in (
+        (("--kv", "q8_0,q4_0"), '--kv: q4_0: expected "f32", "f16", "bf16", "q8_0" or "rot4", or two of them'),
+        (("--kv", "q8_0,q4_0"), 'the nearest is "rot4"'),
+        (("--text", "x"), "--text: given without --kv, expected --kv too"),
+        (("--kv", "rot4", "--text", str(tmp_path / "none")), "--text: "),
+    ):
+        status, _, err = call("inspect", DEMO, *words)
+        assert status == 64
+        assert said in err

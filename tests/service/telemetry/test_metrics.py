@@ -131,6 +131,7 @@ def exported(bench: TelemetryBench) -> dict[str, set[str]]:
     """Returns the labels of each sample name, from a server that has recorded every kind of event."""
     bench.telemetry.metrics.watch_engine(lambda: Numbers(graphs=Graphs(), states_free=2), 16)
     bench.telemetry.set_model("tiny", architecture="qwen3")
+    bench.telemetry.metrics.set_cache_trial(0.02, 0.95)
     record = bench.call()
     record.started(2, 1, Sparse())
     record.finished(["stop"], Used(2, 1, 0), Spent())

@@ -65,6 +65,12 @@ def pre_tokenizer(_: Path, settings: tuple[str, ...]) -> str:
         return model.tokenizer.pre
 
 
+def cache_is_tried(_: Path, settings: tuple[str, ...]) -> bool:
+    """Returns whether the types of the cache were tried on the model."""
+    with model_of(settings) as model:
+        return model.cache_trial is not None
+
+
 def loading(_: Path, settings: tuple[str, ...]) -> str:
     """Returns the result of loading the model: a reason or OK."""
 
@@ -164,6 +170,7 @@ SLOW_REGEX = ConstraintSpec(ConstraintKind.REGEX, "|".join(f"{i}[0-9]{{1,90}}" f
 LARGE = ConstraintSpec(ConstraintKind.JSON_SCHEMA, '{"type": "integer", "multipleOf": 9973}')
 
 TEXT_EFFECTS: dict[str, Effect] = {
+    "kv.trial": Effect("false", cache_is_tried, True, False, also=("kv.dtype=rot4",)),
     "model.strict": Effect("true", serving_a_broken_template, "OK", INVALID),
     "model.overrides.chat_template_name": Effect("none", loading, "OK", INVALID),
     "model.overrides.dialect": Effect("llama3", dialect, "plain", "llama3"),

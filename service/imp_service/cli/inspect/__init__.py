@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imp_service.cli.arguments import UsageError
+from imp_service.cli.arguments import Once, UsageError
+from imp_service.cli.inspect.caches import cache_words, caches_object, measure_caches, write_caches
 from imp_service.cli.options.settings import (
     MODEL_HELP,
     add_context_option,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "imp inspect model.gguf",
     "imp inspect --check --tensors model.gguf",
+    "imp inspect --kv bf16,q8_0,q8_0/rot4,rot4 model.gguf",
     "imp inspect hf:Qwen/Qwen3-0.6B-GGUF:Q8_0",
 )
 
@@ -36,6 +38,16 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="read the whole file, its tokenizer and chat template too")
     parser.add_argument("--values", action="store_true", help="with --check: look for weights that are NaN or infinite")
     parser.add_argument("--tensors", action="store_true", help="list every tensor with the kernels that run on it")
+    parser.add_argument(
+        "--kv",
+        metavar="TYPE,…",
+        type=cache_words,
+        action=Once,
+        help="load the model, and show what cache types cost in memory and predictions; e.g. q8_0,q8_0/rot4",
+    )
+    parser.add_argument(
+        "--text", metavar="FILE", action=Once, help="with --kv: measure on this text (default: a short bundled one)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(prog=parser.prog, is_brief=False)  # imp pull sets is_brief
     add_draft_option(parser, "plan also for guesses of")
@@ -46,6 +58,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     if arguments.values and not arguments.check:
         raise UsageError(arguments.prog, "--values: given without --check, expected --check too")
+    if arguments.text is not None and arguments.kv is None:
+        raise UsageError(arguments.prog, "--text: given without --kv, expected --kv too")
     with _local_model(arguments) as shown:
         return _report(arguments, shown)
 
@@ -68,9 +82,10 @@ def _local_model(arguments: Namespace) -> Iterator[str | None]:
         return
     from imp_service.cli.hub.remote import remote_headers
 
-    if arguments.check:
+    whole = "--check" if arguments.check else "--kv" if arguments.kv is not None else ""
+    if whole:
         raise UsageError(
-            arguments.prog, f"--check needs the whole file; run first: imp pull {word.removeprefix(PREFIX)}"
+            arguments.prog, f"{whole} needs the whole file; run first: imp pull {word.removeprefix(PREFIX)}"
         )
     with remote_headers(word) as model:
         arguments.model = str(model.path)
@@ -97,11 +112,14 @@ def _report(arguments: Namespace, shown: str | None) -> int:
     if arguments.check:
         file.check(values=arguments.values)
         _check_text(metadata, config, report)
+    caches = None if arguments.kv is None else measure_caches(arguments, config, file)
     checked = ("data and values" if arguments.values else "data") if arguments.check else ""
     if arguments.json:
         from imp_service.cli.inspect.report import report_object
 
-        found = report_object(file, report, text, checked, arguments.tensors)
+        found = dict(report_object(file, report, text, checked, arguments.tensors))
+        if caches is not None:
+            found["caches"] = caches_object(caches)
         sys.stdout.write(json.dumps(found if shown is None else {**found, "path": shown}, indent=2) + "\n")
     else:
         from imp_service.cli.inspect.report import write_brief_report, write_report
@@ -110,6 +128,8 @@ def _report(arguments: Namespace, shown: str | None) -> int:
             write_brief_report(sys.stdout, file, report, text)
         else:
             write_report(sys.stdout, file, report, text, checked, with_tensors=arguments.tensors)
+            if caches is not None:
+                write_caches(sys.stdout, caches)
     return 0
 
 

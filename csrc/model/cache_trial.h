@@ -1,0 +1,26 @@
+// What other types of the KV cache change in a model's predictions of a text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/backend.h"
+#include "backend/kv_types.h"
+#include "model/forward_pass.h"
+
+namespace imp {
+
+// Over the last tokens of a text: next-token distributions with a cache of some types, beside those with an f32 cache.
+struct CacheTrial {
+  double divergence = 0;  // mean Kullback-Leibler divergence from the f32 distributions, in nats
+  double same_top = 0;    // share of positions where the most likely token is the same
+  double nats = 0;        // mean surprise at the text's next token
+  double f32_nats = 0;
+};
+
+// Runs the text twice, with a cache of its own each time, and compares the predictions at its last n_judged positions,
+// of which the very last predicts nothing and is left out. Throws ResourceExhausted(NO_MEMORY).
+CacheTrial try_cache_types(ForwardPass& model, Backend& backend, std::span<const std::int32_t> tokens, int n_judged,
+                           KvTypes types);
+
+}  // namespace imp
