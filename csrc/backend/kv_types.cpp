@@ -12,6 +12,7 @@ constexpr std::array<KvTypeTraits, kKvTypes> kTypes = {{
     {.name = "f16", .bits_per_block = 512, .is_quantized = false, .is_rotated = false},
     {.name = "bf16", .bits_per_block = 512, .is_quantized = false, .is_rotated = false},
     {.name = "q8_0", .bits_per_block = 272, .is_quantized = true, .is_rotated = false},
+    {.name = "rot8", .bits_per_block = 272, .is_quantized = true, .is_rotated = true},
     {.name = "rot4", .bits_per_block = 144, .is_quantized = true, .is_rotated = true},
 }};
 
@@ -33,7 +34,7 @@ const KvTypeTraits& traits(KvType type) noexcept {
 
 KvTypes of_drafter(KvTypes types) noexcept {
   for (KvType* each : {&types.k, &types.v}) {
-    if (traits(*each).is_rotated) *each = KvType::q8_0;
+    if (*each == KvType::rot4) *each = KvType::rot8;
   }
   return types;
 }

@@ -88,7 +88,9 @@ void register_kv_types(py::module_& module) {
   py::class_<KvTypeTraits>(module, "KvType", "A type of cached keys or values.")
       .def_readonly("name", &KvTypeTraits::name)
       .def_readonly("is_quantized", &KvTypeTraits::is_quantized, "Replies call it an approximation.")
-      .def_readonly("is_rotated", &KvTypeTraits::is_rotated, "Some models lose too much with it.");
+      .def_property_readonly(
+          "bits", [](const KvTypeTraits& self) { return static_cast<double>(self.bits_per_block) / kKvBlock; },
+          "Of a value, with its share of a scale.");
   module.def(
       "kv_types", [] { return std::vector(all_kv_types().begin(), all_kv_types().end()); },
       "The types of cached keys and values.");

@@ -134,14 +134,14 @@ class KvType:
     A type of cached keys or values.
     """
     @property
+    def bits(self) -> float:
+        """
+        Of a value, with its share of a scale.
+        """
+    @property
     def is_quantized(self) -> bool:
         """
         Replies call it an approximation.
-        """
-    @property
-    def is_rotated(self) -> bool:
-        """
-        Some models lose too much with it.
         """
     @property
     def name(self) -> str:

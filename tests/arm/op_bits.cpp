@@ -209,6 +209,7 @@ Results results_of(const CpuOps& ops) {
   };
   put_quantized.operator()<64>({KvType::q8_0, KvType::q8_0});
   put_quantized.operator()<128>({KvType::rot4, KvType::rot4});
+  put_quantized.operator()<64>({KvType::rot8, KvType::rot8});
   put_quantized.operator()<96>({KvType::q8_0, KvType::rot4});
   put_sampling(ops.sampling, results);
   return results;

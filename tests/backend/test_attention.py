@@ -35,9 +35,9 @@ GEOMETRIES = [
 POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 100, "soft_cap": 5.0}]
 
 
-PLAIN = ("f32", "f16", "bf16", "q8_0", "rot4")
+PLAIN = ("f32", "f16", "bf16", "q8_0", "rot8", "rot4")
 # Keys of one type and values of another.
-PAIRS = ("q8_0/rot4", "bf16/q8_0", "rot4/f32", "f16/bf16")
+PAIRS = ("q8_0/rot4", "bf16/rot8", "rot4/f32", "f16/bf16")
 DTYPES = PLAIN + PAIRS
 
 
@@ -364,47 +364,63 @@ def test_kvq_1_a_quantized_cache_holds_blocks_of_32(head_dim: int, block_tokens:
             np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
 
 
+def rotated_codes(panels: Array, head_dim: int, dtype: str, which: int) -> Array:
+    """Returns the codes of a rotated cache's panels, [kv head][panel][bytes], as [kv head][token][element]."""
+    n_heads, n_blocks = panels.shape[0], head_dim // 32
+    if dtype == "rot8":
+        codes = panels[..., : 16 * head_dim]
+        if which == 0:  # [four elements][token][element], plus 128
+            codes = codes.reshape(n_heads, -1, head_dim // 4, 16, 4).transpose(0, 1, 3, 2, 4) ^ 0x80
+        else:  # [block][four tokens][element][token]
+            codes = codes.reshape(n_heads, -1, n_blocks, 4, 32, 4).transpose(0, 1, 3, 5, 2, 4)
+        return np.ascontiguousarray(codes).view(np.int8).reshape(n_heads, -1, head_dim).astype(np.int16) + 127
+    halves = panels[..., : 8 * head_dim]
+    if which == 0:  # [eight elements][token][four of them, two to a byte]
+        halves = halves.reshape(n_heads, -1, head_dim // 8, 16, 4).transpose(0, 1, 3, 2, 4)
+    else:  # [block][four tokens][element, two to a byte][token]
+        halves = halves.reshape(n_heads, -1, n_blocks, 4, 16, 4).transpose(0, 1, 3, 5, 2, 4)
+    return np.stack([halves & 15, halves >> 4], axis=-2).reshape(n_heads, -1, head_dim)
+
+
+@pytest.mark.parametrize("dtype", ["rot4", "rot8"])
 @pytest.mark.parametrize(("head_dim", "block_tokens"), [(64, 64), (96, 16), (256, 16)])
-def test_kvq_2_kvq_3_a_rotated_cache_holds_codes_and_scales(head_dim: int, block_tokens: int) -> None:
+def test_kvq_2_kvq_3_a_rotated_cache_holds_codes_and_scales(head_dim: int, block_tokens: int, dtype: str) -> None:
     rng = np.random.default_rng(head_dim)
     n, n_kv_heads, blocks = block_tokens + 13, 2, [3, 1]
     rows = [rng.normal(size=(n, n_kv_heads * head_dim)).astype(np.float32) for _ in range(2)]
     for values in rows:
         values[5:7] = extreme_rows(rng, values[5:7].shape)
         values[8] = np.nan
-        values[9] *= np.float32(1e6)  # scales that float16 does not hold
+        values[9] *= np.float32(1e8)  # scales that float16 does not hold
         values[10] = 0
         values[11] *= np.float32(1e-5)
     n_groups = head_dim // 32
+    block_bytes = {"rot4": 18, "rot8": 34}[dtype]
     found = []
     for device in DEVICES:
-        cache = core.Cache(device, dtype="rot4", n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=4,
+        cache = core.Cache(device, dtype=dtype, n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=4,
                            block_tokens=block_tokens)  # fmt: skip
-        assert cache.n_bytes == 4 * 2 * n_kv_heads * block_tokens * 2 * n_groups * 18
+        assert cache.n_bytes == 4 * 2 * n_kv_heads * block_tokens * 2 * n_groups * block_bytes
         for begin, end in ((0, 19), (19, 20), (20, n)):
             cache.append(1, [(end - begin, begin, blocks)], rows[0][begin:end], rows[1][begin:end])
         found.append([cache.block_bytes(1, block) for block in blocks])
     assert all(data == found[0] for data in found)
     for which, values in enumerate(rows):
-        panels = [np.frombuffer(data[which], np.uint8).reshape(n_kv_heads, -1, 9 * head_dim) for data in found[0]]
-        heads = np.concatenate(panels, axis=1)  # [kv head][panel][bytes]
-        halves = heads[..., : 8 * head_dim]
-        if which == 0:
-            halves = halves.reshape(n_kv_heads, -1, head_dim // 8, 16, 4).transpose(0, 1, 3, 2, 4)
-            codes = np.stack([halves & 15, halves >> 4], axis=-2)  # [kv head][panel][token][8 elements][2][4]
-        else:
-            halves = halves.reshape(n_kv_heads, -1, n_groups, 4, 16, 4)  # [block][four tokens][16 elements][token]
-            halves = halves.transpose(0, 1, 3, 5, 2, 4)
-            codes = np.stack([halves & 15, halves >> 4], axis=-2)  # [four tokens][token][block][2][16 elements]
-        codes = codes.reshape(n_kv_heads, -1, head_dim)[:, :n]
-        scales = np.ascontiguousarray(heads[..., 8 * head_dim :]).view(np.float16)
+        panels = [
+            np.frombuffer(data[which], np.uint8).reshape(n_kv_heads, -1, n_groups * block_bytes * 16)
+            for data in found[0]
+        ]
+        heads = np.concatenate(panels, axis=1)
+        codes = rotated_codes(heads, head_dim, dtype, which)[:, :n]
+        scales = np.ascontiguousarray(heads[..., -32 * n_groups :]).view(np.float16)
         scales = scales.reshape(n_kv_heads, -1, n_groups, 16).swapaxes(2, 3).reshape(n_kv_heads, -1, n_groups)[:, :n]
         for head in range(n_kv_heads):
             with np.errstate(over="ignore", invalid="ignore"):
                 turned = rotate(values[:, head * head_dim : (head + 1) * head_dim], head_dim)
-            wanted, wanted_scales = codes_of(turned, ROTATED["rot4"])
+            wanted, wanted_scales = codes_of(turned, ROTATED[dtype])
             np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
-            is_number = np.isfinite(scales[head])[..., None] & (scales[head] != 0)[..., None]
+            is_number = (np.isfinite(scales[head]) & (scales[head] != 0))[..., None]
+            assert is_number.sum() > is_number.size // 2
             np.testing.assert_array_equal(
                 np.where(is_number, codes[head].reshape(n, n_groups, 32), 0), np.where(is_number, wanted, 0)
             )

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from imp_service.text import Tokenizer
 
 TRIAL_TOKENS = 256
+# Types of at least so many bits have ruined no model.
+LEAST_BITS = 8
 # A type beyond it ruins a model. q8_0 moves distributions by about 0.001 nats, and rounded activations by 0.003.
 MOST_DIVERGENCE = 0.1  # nats
 # What a refusal recommends, best first.
-SAFER = ("q8_0/rot4", "q8_0")
+SAFER = ("rot8/rot4", "q8_0/rot4", "rot8", "q8_0")
 
 
 def trial_text() -> str:
@@ -32,7 +34,7 @@ def try_types(loaded: LoadedModel, tokens: list[int], kv_dtype: str) -> CacheTri
 def require_fit_cache(loaded: LoadedModel, tokenizer: Tokenizer) -> CacheTrial | None:
     """Raises ConfigError if the settings' cache type ruins the model. None if the type needs no trial."""
     settings = loaded.config.settings
-    if not settings.kv.trial or not any(kind.is_rotated for kind in cache_types(settings)):
+    if not settings.kv.trial or not any(kind.bits < LEAST_BITS for kind in cache_types(settings)):
         return None
     tokens = tokenizer.encode(trial_text())[: min(TRIAL_TOKENS, loaded.model.max_context)]
     words = str(cache_words(settings))

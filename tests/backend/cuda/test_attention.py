@@ -316,7 +316,7 @@ def test_kv_5_a_pool_takes_what_the_plan_counts(device: core.Device, dtype: str)
 @each_gpu
 def test_krn_1_what_cannot_be_done_is_refused_in_words(device: core.Device) -> None:
     fields = {"n_layers": 1, "n_kv_heads": 2, "head_dim": 64, "n_blocks": 1}
-    for dtype in ("f32", "q4_0"):
+    for dtype in ("f32", "rot8", "f16/q8_0"):
         with pytest.raises(Exception, match=f"kv dtype: {dtype}, expected f16, bf16 or q8_0 on cuda"):
             core.Cache(device, dtype=dtype, **fields)
         with pytest.raises(Exception, match=f"kv dtype: {dtype}, expected"):

@@ -41,9 +41,9 @@ def test_kvq_15_a_type_that_ruins_the_model_is_refused_with_figures(with_outlier
         messages.append(refused.value.message)
     assert messages[0] == messages[1], "two starts agree"
     assert messages[0].startswith("kv.dtype: rot4 changes this model too much: on a text of 256 tokens")
-    assert messages[0].endswith('Set kv.dtype = "q8_0/rot4", or kv.trial = false')
+    assert messages[0].endswith('Set kv.dtype = "rot8/rot4", or kv.trial = false')
     with pytest.raises(
-        ConfigError, match=r'model.overrides.kv_dtype: rot4 .*Set model.overrides.kv_dtype = "q8_0/rot4"'
+        ConfigError, match=r'model.overrides.kv_dtype: rot4 .*Set model.overrides.kv_dtype = "rot8/rot4"'
     ):
         imp_service.load(with_outliers, "model.overrides.kv_dtype=rot4")
 

@@ -7,21 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from support.oracles.rotation_oracle import ROTATED, codes_of, decoded, rotate
+from support.oracles.rotation_oracle import BLOCK, ROTATED, codes_of, decoded, q8_0_blocks, rotate
 
 Array = np.ndarray
 
 
-BLOCK = 32
-
-
 def blocks_of(values: Array) -> tuple[Array, Array]:
-    """Returns q8_0 codes and float16 scales of rows. The largest code of a block is 127; 0 without a finite scale."""
-    blocks = values.reshape(*values.shape[:-1], -1, BLOCK)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        scales = (np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)).astype(np.float16)
-        codes = np.rint(np.clip(blocks * (np.float32(1) / scales.astype(np.float32)), -127, 127))
-    return np.where((scales > 0) & np.isfinite(scales), codes, 0).astype(np.int8), scales
+    """Returns q8_0 codes and float16 scales of rows."""
+    return q8_0_blocks(values.reshape(*values.shape[:-1], -1, BLOCK))
 
 
 def types_of(dtype: str) -> tuple[str, str]:

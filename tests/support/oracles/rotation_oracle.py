@@ -18,13 +18,19 @@ WIDTHS = (0.8, 0.9, 1.0, 1.1)
 
 @dataclass(frozen=True)
 class Rotated:
-    """A rotated type: its levels in 127ths of the greatest, and one level's size in standard deviations."""
+    """A rotated type: its levels in 127ths of the greatest, and one level's size in standard deviations.
+
+    A type without a unit has equally spaced levels, of which the greatest is the block's greatest value.
+    """
 
     levels: tuple[int, ...]
-    unit: float
+    unit: float = 0
 
 
-ROTATED = {"rot4": Rotated((-127, -96, -75, -58, -44, -31, -18, -6, 6, 18, 31, 44, 58, 75, 96, 127), 0.02151646)}
+ROTATED = {
+    "rot8": Rotated(tuple(range(-127, 128))),
+    "rot4": Rotated((-127, -96, -75, -58, -44, -31, -18, -6, 6, 18, 31, 44, 58, 75, 96, 127), 0.02151646),
+}
 
 
 def splitmix64(seed: int) -> int:
@@ -75,8 +81,11 @@ def fold(x: Array) -> Array:
 
 
 def codes_of(turned: Array, kind: Rotated) -> tuple[Array, Array]:
-    """Returns the codes and float16 scales of rotated rows, by block."""
+    """Returns the codes and float16 scales of rotated rows, by block. A code is the place of its level."""
     x = turned.astype(np.float32).reshape(*turned.shape[:-1], -1, BLOCK)
+    if not kind.unit:
+        codes, scales = q8_0_blocks(x)
+        return codes.astype(np.int16) + 127, scales
     levels = np.float32(kind.levels)
     borders = ((levels[1:] + levels[:-1]) / 2)[len(levels) // 2 :]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -98,6 +107,14 @@ def codes_of(turned: Array, kind: Rotated) -> tuple[Array, Array]:
             codes = np.where(is_better, found, codes)
         scales = np.where(np.isfinite(deviation), scale, np.nan).astype(np.float16)
     return codes, np.where(np.isfinite(scales), scales, np.float16(np.nan))
+
+
+def q8_0_blocks(blocks: Array) -> tuple[Array, Array]:
+    """Returns q8_0 codes and float16 scales. The largest code of a block is 127; 0 without a finite scale."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        scales = (np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)).astype(np.float16)
+        codes = np.rint(np.clip(blocks * (np.float32(1) / scales.astype(np.float32)), -127, 127))
+    return np.where((scales > 0) & np.isfinite(scales), codes, 0).astype(np.int8), scales
 
 
 def decoded(codes: Array, scales: Array, kind: Rotated) -> Array:

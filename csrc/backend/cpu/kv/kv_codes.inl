@@ -2,6 +2,7 @@
 // float16, as [head_dim / 32][16 tokens]. A word is four neighbouring codes of a token.
 //
 //   q8_0   K: codes plus 128 as words, [head_dim / 4][16 tokens]; V: codes, [16 tokens][head_dim]
+//   rot8   K: as q8_0; V: for each block, four tokens and half of the block 16 such words across tokens, of codes
 //   rot4   K: pairs of words, [head_dim / 8][16 tokens], the first word in the low halves of four bytes; V: for each
 //          block and four tokens 16 pairs of such words across tokens: element i in the low halves, 16 + i in the high
 //
@@ -28,12 +29,10 @@ struct CodeStorage {
   }
 };
 
-struct Q8Storage : CodeStorage {
+// Keys of 8 bits.
+struct ByteStorage : CodeStorage {
   using Block = Q8Block;
-  static constexpr bool kRotated = false;
   static constexpr int kBits = 8;
-  // Weights are rounded to integers, as attention_rounded.inl does.
-  static constexpr bool kRoundsWeights = false;
   // Words of K that one load has, as codes plus 128.
   static constexpr int kWordsTogether = 1;
   static void load_words(const void* panel, int word, IntLanes (&codes)[1]) {
@@ -47,6 +46,12 @@ struct Q8Storage : CodeStorage {
       __builtin_memcpy(panel + 4 * ((block * kBlockWords + word) * kPanelTokens + token), &codes, sizeof codes);
     }
   }
+};
+
+struct Q8Storage : ByteStorage {
+  static constexpr bool kRotated = false;
+  // Weights are rounded to integers, as attention_rounded.inl does.
+  static constexpr bool kRoundsWeights = false;
   template <int n>
   static void load_values(const std::uint8_t* row, Lanes (&values)[n]) {
     const auto* const codes = reinterpret_cast<const std::int8_t*>(row);
@@ -54,6 +59,22 @@ struct Q8Storage : CodeStorage {
   }
   static void store_values(const Q8Block& from, int block, int token, int head_dim, std::uint8_t* panel) {
     __builtin_memcpy(panel + token * head_dim + block * kKvBlock, from.codes, kKvBlock);
+  }
+};
+
+struct Rot8Storage : ByteStorage {
+  static constexpr bool kRotated = true;
+  static constexpr bool kRoundsWeights = true;
+  // Four tokens of the two halves of a block.
+  static void load_quads(const void* panel, int quad, IntLanes (&codes)[2]) {
+    const auto* const words = static_cast<const std::int32_t*>(panel) + 2 * quad * kLanes;
+    const IntLanes offset = broadcast_int(static_cast<std::int32_t>(kCodeOffset * 0x01010101U));
+    codes[0] = load_int(words) ^ offset;
+    codes[1] = load_int(words + kLanes) ^ offset;
+  }
+  static void store_values(const Q8Block& from, int block, int token, int, std::uint8_t* panel) {
+    std::uint8_t* const to = panel + (block * (kPanelTokens / 4) + token / 4) * 4 * kKvBlock + token % 4;
+    for (int i = 0; i < kKvBlock; ++i) to[4 * i] = static_cast<std::uint8_t>(from.codes[i]);
   }
 };
 
@@ -79,7 +100,6 @@ struct Rot4Storage : CodeStorage {
       __builtin_memcpy(panel + 4 * ((block * kBlockWords + word) / 2 * kPanelTokens + token), &pairs, sizeof pairs);
     }
   }
-  // Four tokens of the two halves of a block.
   static void load_quads(const void* panel, int quad, IntLanes (&codes)[2]) {
     const IntLanes pairs = load_int(static_cast<const std::int32_t*>(panel) + quad * kLanes);
     const IntLanes low = broadcast_int(0x0F0F0F0F);

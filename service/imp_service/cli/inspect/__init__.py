@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "imp inspect model.gguf",
     "imp inspect --check --tensors model.gguf",
-    "imp inspect --kv bf16,q8_0,q8_0/rot4,rot4 model.gguf",
+    "imp inspect --kv bf16,q8_0,rot8,rot8/rot4 model.gguf",
     "imp inspect hf:Qwen/Qwen3-0.6B-GGUF:Q8_0",
 )
 
@@ -43,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="TYPE,…",
         type=cache_words,
         action=Once,
-        help="load the model, and show what cache types cost in memory and predictions; e.g. q8_0,q8_0/rot4",
+        help="load the model, and show what cache types cost in memory and predictions; e.g. rot8,rot8/rot4",
     )
     parser.add_argument(
         "--text", metavar="FILE", action=Once, help="with --kv: measure on this text (default: a short bundled one)"
