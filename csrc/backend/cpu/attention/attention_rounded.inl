@@ -101,6 +101,17 @@ inline void add_runs(const HeadValues& v, int first_panel, int n_quads, int bloc
   }
 }
 
+// Of a block in the panels of a run; zeros for panels that hold none of its tokens.
+template <class Storage>
+inline void load_scales(const HeadValues& v, int begin, int n_tokens, int block, Lanes (&scales)[kRunPanels]) {
+  for (int panel = 0; panel < kRunPanels; ++panel) {
+    scales[panel] = zero();
+    if (panel * kPanelTokens >= n_tokens) continue;
+    const void* const codes = v.panel(begin + panel * kPanelTokens);
+    scales[panel] = load_f16(scales_of<Storage>(codes, v.width) + block * kPanelTokens);
+  }
+}
+
 template <class Storage>
 void add_rounded_values(const AttentionTile& tile, const SplitPanels& panels, const KeyRange* seen, KeyRange any,
                         const float* weights, float* values) {
@@ -116,14 +127,7 @@ void add_rounded_values(const AttentionTile& tile, const SplitPanels& panels, co
       const int first = head * per_kv_head;
       for (int block = 0; block < width / kKvBlock; ++block) {
         Lanes scales[kRunPanels];
-        for (int p = 0; p < kRunPanels; ++p) {
-          if (p * kPanelTokens >= n_tokens) {
-            scales[p] = zero();
-            continue;
-          }
-          const void* const panel = v.panel(begin + p * kPanelTokens);
-          scales[p] = load_f16(scales_of<Storage>(panel, width) + block * kPanelTokens);
-        }
+        load_scales<Storage>(v, begin, n_tokens, block, scales);
         for (int i = 0; i < per_kv_head; ++i) {
           const KeyRange here = {seen[first + i].begin - begin, seen[first + i].end - begin};
           round_weights(weights + (first + i) * kScoreStride + begin, scales, here, rounded[i]);
