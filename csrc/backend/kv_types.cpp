@@ -34,7 +34,7 @@ const KvTypeTraits& traits(KvType type) noexcept {
 
 KvTypes of_drafter(KvTypes types) noexcept {
   for (KvType* each : {&types.k, &types.v}) {
-    if (*each == KvType::rot4) *each = KvType::rot8;
+    if (traits(*each).bits_per_block < traits(KvType::rot8).bits_per_block) *each = KvType::rot8;
   }
   return types;
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.config import ConfigError
@@ -23,12 +23,22 @@ SAFER = ("rot8/rot4", "q8_0/rot4", "rot8", "q8_0")
 
 def trial_text() -> str:
     """English, code, German and numbers."""
-    return resources.files(__package__).joinpath("trial_text.txt").read_text("utf-8")
+    return Path(__file__).with_name("trial_text.txt").read_text("utf-8")
+
+
+def trial_tokens(loaded: LoadedModel, tokenizer: Tokenizer) -> list[int]:
+    """The beginning of that text, as far as the trial and the model's context reach."""
+    return tokenizer.encode(trial_text())[: min(TRIAL_TOKENS, loaded.model.max_context)]
+
+
+def n_judged(n_tokens: int) -> int:
+    """The places at the end of a text that are compared; the very last one predicts nothing of it."""
+    return n_tokens - n_tokens // 2
 
 
 def try_types(loaded: LoadedModel, tokens: list[int], kv_dtype: str) -> CacheTrial:
     """Compares the predictions at the second half of the tokens with those that an f32 cache gives."""
-    return loaded.model.try_cache_types(tokens, n_judged=len(tokens) - len(tokens) // 2, kv_dtype=kv_dtype)
+    return loaded.model.try_cache_types(tokens, n_judged=n_judged(len(tokens)), kv_dtype=kv_dtype)
 
 
 def require_fit_cache(loaded: LoadedModel, tokenizer: Tokenizer) -> CacheTrial | None:
@@ -36,7 +46,7 @@ def require_fit_cache(loaded: LoadedModel, tokenizer: Tokenizer) -> CacheTrial |
     settings = loaded.config.settings
     if not settings.kv.trial or not any(kind.bits < LEAST_BITS for kind in cache_types(settings)):
         return None
-    tokens = tokenizer.encode(trial_text())[: min(TRIAL_TOKENS, loaded.model.max_context)]
+    tokens = trial_tokens(loaded, tokenizer)
     words = str(cache_words(settings))
     found = try_types(loaded, tokens, words)
     if is_fit(found):

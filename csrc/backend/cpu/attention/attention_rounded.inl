@@ -76,7 +76,7 @@ inline void add_run(const HeadValues& v, int first_panel, int n_quads, int block
     IntLanes codes[2];
     Storage::load_quads(panel, block * kQuads + quad % kQuads, codes);
     for (int i = 0; i < n_queries; ++i) {
-      const FourWeights factor = broadcast_weights(weights[i].codes + 4 * quad);
+      const FourCodes factor = broadcast_weights(weights[i].codes + 4 * quad);
       for (int half = 0; half < 2; ++half) sums[i][half] = add_weighted_codes(sums[i][half], codes[half], factor);
     }
   }

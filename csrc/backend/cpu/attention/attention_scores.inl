@@ -92,18 +92,10 @@ void pack_queries(const AttentionTile& tile, float* packed) {
 template <class Storage>
 void quantize_queries(const AttentionTile& tile, float* packed) {
   const QueryRows rows(tile);
-  const int run = Storage::kRotated ? rotation_group(tile.head_dim) : kKvBlock;
-  float turned[kMaxRotation];
   for (int i = 0; i < tile.n_queries(); ++i) {
-    auto* blocks = reinterpret_cast<ActivationBlock*>(packed + i * padded_to_lanes(tile.head_dim));
-    for (int first = 0; first < tile.head_dim; first += run) {
-      const float* from = rows.first[i] + first;
-      if constexpr (Storage::kRotated) {
-        rotate_group(from, run, turned);
-        from = turned;
-      }
-      for (int d = 0; d < run; d += kKvBlock) quantize_block(from + d, *blocks++);
-    }
+    auto* const blocks = reinterpret_cast<ActivationBlock*>(packed + i * padded_to_lanes(tile.head_dim));
+    for_each_source<Storage>(rows.first[i], tile.head_dim,
+                             [&](int block, const float* from) { quantize_block(from, blocks[block]); });
   }
 }
 

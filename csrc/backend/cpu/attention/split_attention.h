@@ -1,4 +1,13 @@
-// Attention of a tile of queries over one split of keys, from the ops of the layer's types.
+// Attention of a tile of queries over one split of keys, for the merge of splits: FlashAttention with split-K
+// ("FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning"; Flash-Decoding) on a paged
+// cache. It differs in the order of sums: splits are aligned to position 0 and merged in ascending order, so that
+// neither batch nor threads change a bit.
+//
+// Scores have tokens in vector lanes and sum over head_dim in order. Values have head_dim in lanes and sum over tokens
+// in order. Only the sum of the softmax weights crosses lanes. So the number of queries, panels or lanes per loop
+// changes no bit. A few queries read memory in order: some panels at a time, for all kv heads of the tile. Many queries
+// share panels in a CPU cache. Masked keys never enter a result: the cache may hold NaN there. attend_split() calls
+// the ops of the layer's types.
 #pragma once
 
 #include "backend/cpu/ops/cpu_ops.h"

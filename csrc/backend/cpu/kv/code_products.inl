@@ -20,15 +20,14 @@ inline IntLanes add_codes(IntLanes sums, IntLanes codes, FourCodes query) {
   return {_mm512_dpbusd_epi32(sums.v, codes.v, query.v.v)};
 }
 
-// Four weights (0 to 255) for codes (-127 to 127).
-using FourWeights = FourCodes;
-inline FourWeights broadcast_weights(const std::uint8_t* weights) {
+// Four weights, 0 to 255.
+inline FourCodes broadcast_weights(const std::uint8_t* weights) {
   return broadcast_codes(reinterpret_cast<const std::int8_t*>(weights));
 }
-inline IntLanes add_weighted_codes(IntLanes sums, IntLanes codes, FourWeights weights) {
+// sums + codes (-127 to 127, plus kCodeOffset) · four weights.
+inline IntLanes add_weighted_codes(IntLanes sums, IntLanes codes, FourCodes weights) {
   return {_mm512_dpbusd_epi32(sums.v, weights.v.v, codes.v)};
 }
-// Added to codes before they are multiplied with weights.
 constexpr int kCodeOffset = 0;
 #else
 struct FourCodes {
@@ -43,12 +42,11 @@ inline IntLanes add_codes(IntLanes sums, IntLanes codes, FourCodes query) {
   return sums + dot_halves(codes & bytes, query.even) + dot_halves(shift_right_logical<8>(codes) & bytes, query.odd);
 }
 
-using FourWeights = FourCodes;
-inline FourWeights broadcast_weights(const std::uint8_t* weights) {
+inline FourCodes broadcast_weights(const std::uint8_t* weights) {
   const auto halves = [](int low, int high) { return broadcast_int(low | high * 65536); };
   return {halves(weights[0], weights[2]), halves(weights[1], weights[3])};
 }
-inline IntLanes add_weighted_codes(IntLanes sums, IntLanes codes, FourWeights weights) {
+inline IntLanes add_weighted_codes(IntLanes sums, IntLanes codes, FourCodes weights) {
   return add_codes(sums, codes, weights);
 }
 constexpr int kCodeOffset = 128;

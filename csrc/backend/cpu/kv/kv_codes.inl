@@ -128,24 +128,30 @@ std::uint16_t* scales_of(void* panel, int head_dim) {
   return const_cast<std::uint16_t*>(scales_of<Storage>(static_cast<const void*>(panel), head_dim));
 }
 
+// Calls visit(number, 32 elements) for the blocks of a head's row, rotated if the type's rows are.
+template <class Storage, class Visit>
+[[gnu::always_inline]] inline void for_each_source(const float* row, int head_dim, const Visit& visit) {
+  const int run = Storage::kRotated ? rotation_group(head_dim) : kKvBlock;
+  float turned[kMaxRotation];
+  for (int first = 0; first < head_dim; first += run) {
+    const float* from = row + first;
+    if constexpr (Storage::kRotated) {
+      rotate_group(from, run, turned);
+      from = turned;
+    }
+    for (int d = 0; d < run; d += kKvBlock) visit((first + d) / kKvBlock, from + d);
+  }
+}
+
 // Calls visit(block of the head, quantized block, token of the panel) for all of them.
 template <class Storage, class Visit>
 [[gnu::always_inline]] inline void for_each_block(const PanelRows& rows, const Visit& visit) {
-  const int run = Storage::kRotated ? rotation_group(rows.head_dim) : kKvBlock;
-  float turned[kMaxRotation];
   for (int i = 0; i < rows.n_tokens; ++i) {
-    for (int first = 0; first < rows.head_dim; first += run) {
-      const float* from = rows.first + i * rows.stride + first;
-      if constexpr (Storage::kRotated) {
-        rotate_group(from, run, turned);
-        from = turned;
-      }
-      for (int d = 0; d < run; d += kKvBlock) {
-        typename Storage::Block block;
-        quantize_for_cache(from + d, block);
-        visit((first + d) / kKvBlock, block, rows.first_token + i);
-      }
-    }
+    for_each_source<Storage>(rows.first + i * rows.stride, rows.head_dim, [&](int block, const float* from) {
+      typename Storage::Block quantized;
+      quantize_for_cache(from, quantized);
+      visit(block, quantized, rows.first_token + i);
+    });
   }
 }
 

@@ -34,6 +34,7 @@ class CacheTable:
 
     rows: Sequence[CacheRow]
     n_tokens: int  # of the text
+    n_compared: int  # places whose predictions are compared
     room_bytes: int  # the planned cache
 
 
@@ -55,14 +56,14 @@ def measure_caches(arguments: Namespace, config: "Config", file: "ModelFile") ->
     """Loads the model and runs the text with a cache of each type of --kv, after one of f32."""
     from imp_service.core import Error
     from imp_service.core.load import load_weights
-    from imp_service.generation.cache_trial import TRIAL_TOKENS, trial_text, try_types
+    from imp_service.generation.cache_trial import n_judged, trial_tokens, try_types
     from imp_service.generation.text_side import build_tokenizer
 
     loaded = load_weights(config, file)
     model = loaded.model
     tokenizer = build_tokenizer(loaded.metadata, config.settings)
     if arguments.text is None:
-        tokens = tokenizer.encode(trial_text())[: min(TRIAL_TOKENS, model.max_context)]
+        tokens = trial_tokens(loaded, tokenizer)
     else:
         tokens = tokenizer.encode(_read_text(arguments))[: model.max_context]
     room = int(model.memory["items"]["kv"])
@@ -76,7 +77,7 @@ def measure_caches(arguments: Namespace, config: "Config", file: "ModelFile") ->
             continue
         perplexity = math.exp(min(found.nats, 700.0))
         rows.append(CacheRow(word, per_token, room // per_token, found.divergence, found.same_top, perplexity))
-    return CacheTable(rows, len(tokens), room)
+    return CacheTable(rows, len(tokens), n_judged(len(tokens)) - 1, room)
 
 
 def _read_text(arguments: Namespace) -> str:
@@ -87,17 +88,19 @@ def _read_text(arguments: Namespace) -> str:
 
 
 def _bytes_per_token(arguments: Namespace, file: "ModelFile", word: str) -> int:
-    from imp_service.cli.options.settings import load_model_settings
+    from imp_service.cli.options.settings import read_model_settings
     from imp_service.config.sources import of_text_option
     from imp_service.core.inspect import inspect_model
 
-    config = load_model_settings(arguments, [of_text_option("--kv", "model.overrides.kv_dtype", word)])
+    config = read_model_settings(arguments, [of_text_option("--kv", "model.overrides.kv_dtype", word)])
     return inspect_model(file, config).memory.kv_bytes_per_token
 
 
 def write_caches(out: TextIO, table: CacheTable) -> None:
-    n_judged = table.n_tokens - table.n_tokens // 2 - 1
-    out.write(f"\ncaches: predictions at {n_judged} places of a text of {table.n_tokens} tokens, beside an f32 cache\n")
+    out.write(
+        f"\ncaches: predictions at {table.n_compared} places of a text of {table.n_tokens} tokens, "
+        "beside an f32 cache\n"
+    )
     head = ("type", "a token", f"tokens in {memory_text(table.room_bytes)}", "KL, nats", "same top token", "perplexity")
     rows = [
         (
