@@ -4,7 +4,7 @@
 
 #include "backend/cpu/attention/split_attention.h"
 #include "backend/cpu/cpu_caps.h"
-#include "backend/cpu/ops/cpu_ops.h"
+#include "backend/cpu/ops/ops_tables.h"
 #include "bits.h"
 
 namespace proof {
@@ -215,32 +215,17 @@ Results results_of(const CpuOps& ops) {
   return results;
 }
 
-struct Table {
-  std::string name;
-  const CpuOps* ops;
-};
-
-std::vector<Table> here() {
-  std::vector<Table> found{{"generic", &kCpuOpsGeneric}};
-#if IMP_X86
-  const DeviceCaps caps = cpu_caps("auto");
-  if (caps.cpu.includes(imp::needs::avx2)) found.push_back({"avx2", &kCpuOpsAvx2});
-  if (caps.cpu.includes(imp::needs::avx512)) found.push_back({"avx512", &kCpuOpsAvx512});
-  if (caps.cpu.includes(imp::needs::avx512bf16)) found.push_back({"avx512bf16", &kCpuOpsAvx512Bf16});
-#endif
-  return found;
-}
-
 }  // namespace
 
 void check_ops() {
-  const std::vector<Table> tables = here();
-  const Results expected = results_of(*tables.front().ops);
-  for (const Table& table : tables) {
+  const std::span<const OpsTable> tables = ops_tables();
+  const Results expected = results_of(*tables.back().ops);
+  for (const OpsTable& table : tables) {
+    if (!cpu_caps("auto").cpu.includes(table.needs)) continue;
     const Results found = results_of(*table.ops);
     for (std::size_t i = 0; i < expected.all().size(); ++i) {
       const auto& [name, words] = expected.all()[i];
-      require_equal(table.name + ", " + name, found.all()[i].second, words);
+      require_equal(std::string(table.isa) + ", " + name, found.all()[i].second, words);
     }
   }
   for (const auto& [name, words] : expected.all()) print_digest("ops: " + name, words);

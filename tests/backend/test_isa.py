@@ -83,9 +83,9 @@ def test_gemm_14_each_kernel_that_a_cpu_has_is_offered_and_no_other(cpu: str) ->
         "Zen 4": ("q8_0_avx512vnni", "f32_avx512", "bf16_avx512bf16", "avx512bf16"),
         "Zen 5": ("q8_0_avx512vnni", "f32_avx512", "bf16_avx512bf16", "avx512bf16"),
         "Skylake-X": ("q8_0_avx2", "f32_avx512", "bf16_avx512", "avx512"),
-        "Ice Lake": ("q8_0_avx512vnni", "f32_avx512", "bf16_avx512", "avx512"),
+        "Ice Lake": ("q8_0_avx512vnni", "f32_avx512", "bf16_avx512", "avx512vnni"),
         "Sapphire Rapids": ("q8_0_avx512vnni", "f32_avx512", "bf16_avx512bf16", "avx512bf16"),
-        "Alder Lake": ("q8_0_avx2vnni", "f32_avx2", "bf16_avx2", "avx2"),
+        "Alder Lake": ("q8_0_avx2vnni", "f32_avx2", "bf16_avx2", "avx2vnni"),
     }.items(),
 )
 def test_gemm_8_what_each_cpu_runs_by_order(cpu: str, chosen: tuple[str, ...]) -> None:

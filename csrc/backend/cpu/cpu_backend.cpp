@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm/processor_tuning.h"
 #include "backend/cpu/kv/cpu_kv_pool.h"
 #include "backend/cpu/make_cpu_backend.h"
+#include "backend/cpu/ops/ops_tables.h"
 #include "base/error.h"
 
 namespace imp::cpu {
@@ -44,19 +45,8 @@ bool scores_prompts(const WorkspaceNeeds& needs) {
 
 }  // namespace
 
-const CpuOps& ops_for(const DeviceCaps& caps) noexcept {
-#if IMP_X86
-  if (caps.cpu.includes(needs::avx512bf16)) return kCpuOpsAvx512Bf16;
-  if (caps.cpu.includes(needs::avx512)) return kCpuOpsAvx512;
-  if (caps.cpu.includes(needs::avx2)) return kCpuOpsAvx2;
-#else
-  static_cast<void>(caps);
-#endif
-  return kCpuOpsGeneric;
-}
-
 CpuBackend::CpuBackend(const DeviceCaps& caps, const DeviceOptions& options)
-    : ops_(ops_for(caps)),
+    : ops_(*ops_for(caps.cpu).ops),
       registry_(kernel_list(), caps, with_processor_tuning(options.tuning, caps)),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       memory_(options.memory),

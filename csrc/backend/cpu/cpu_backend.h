@@ -20,9 +20,6 @@
 
 namespace imp::cpu {
 
-// The table of inner loops for the CPU's features.
-const CpuOps& ops_for(const DeviceCaps& caps) noexcept;
-
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const DeviceCaps& caps, const DeviceOptions& options);

@@ -3,10 +3,10 @@
 
 #include <deque>
 
-#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_caps.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/gemm/processor_tuning.h"
+#include "backend/cpu/ops/ops_tables.h"
 #include "backend/gemm_registry.h"
 #include "backend/make_backend.h"
 #include "bindings/tuning.h"
@@ -239,14 +239,14 @@ void register_testing_gemm_registry(py::module_& module) {
     return isa_name(cpu::resolve_isa(isa, isa_features(here).value()));
   });
   // The inner loops that such a CPU runs.
-  module.def("cpu_ops", [](const std::string& isa) {
-    const cpu::CpuOps* const ops = &cpu::ops_for(cpu::caps_of(isa_features(isa).value()));
-#if IMP_X86
-    if (ops == &cpu::kCpuOpsAvx512Bf16) return "avx512bf16";
-    if (ops == &cpu::kCpuOpsAvx512) return "avx512";
-    if (ops == &cpu::kCpuOpsAvx2) return "avx2";
-#endif
-    return ops == &cpu::kCpuOpsGeneric ? "generic" : "";
+  module.def("cpu_ops", [](const std::string& isa) { return cpu::ops_for(isa_features(isa).value()).isa; });
+  // All inner loops that this CPU can run, the fastest first.
+  module.def("cpu_ops_here", [] {
+    std::vector<std::string_view> names;
+    for (const cpu::OpsTable& table : cpu::ops_tables()) {
+      if (detect_cpu_features().includes(table.needs)) names.push_back(table.isa);
+    }
+    return names;
   });
   module.def("cpu_caps", [](const std::string& isa) {
     py::dict table;

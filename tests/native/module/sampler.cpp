@@ -1,8 +1,8 @@
 // `_testing`: the sampler through a backend, and its inner steps on one row.
 #include <pybind11/stl.h>
 
-#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_caps.h"
+#include "backend/cpu/ops/ops_tables.h"
 #include "backend/cpu/sampling/logprobs.h"
 #include "backend/cpu/sampling/penalties.h"
 #include "backend/cpu/sampling/sampling_support.h"
@@ -185,7 +185,9 @@ class Row {
   }
 
  private:
-  static const cpu::SamplingOps& ops_for(const std::string& isa) { return cpu::ops_for(cpu::cpu_caps(isa)).sampling; }
+  static const cpu::SamplingOps& ops_for(const std::string& isa) {
+    return cpu::ops_for(cpu::cpu_caps(isa).cpu).ops->sampling;
+  }
 
   cpu::SamplingScratch scratch_for(std::size_t history) {
     const auto vocab_size = static_cast<int>(logits_.size());

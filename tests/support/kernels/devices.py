@@ -9,23 +9,10 @@ import pytest
 from imp_service import _testing as core
 
 
-def available_isas() -> list[str]:
-    """Returns the available instruction sets that have their own inner loops; others differ in matrix kernels only."""
-    found = []
-    for isa in ("generic", "avx2", "avx512", "avx512bf16"):
-        try:
-            core.Device(isa=isa)
-        except Exception as error:
-            assert "lacks" in str(error)
-        else:
-            found.append(isa)
-    return found
-
-
-ISAS = available_isas()
+# The instruction sets of this CPU that have their own inner loops, the fastest last. Others differ in products only.
+ISAS = core.cpu_ops_here()[::-1]
 DEVICES = [core.Device(isa=isa, n_threads=n_threads) for isa in ISAS for n_threads in (1, 3)]
 BEST = DEVICES[-1]
-
 
 # Whether this run checks a real GPU. Tests that do not use one are left to other machines.
 GPU_IS_REQUIRED = os.environ.get("IMP_REQUIRE_GPU") == "1"

@@ -24,7 +24,7 @@ inline void score_quantized(const void* const* q, const void* const* k, const At
     IntLanes sums[n_queries][n_panels];
     for (int i = 0; i < n_queries; ++i) {
       query[i] = static_cast<const ActivationBlock*>(q[i]) + block;
-      for (int p = 0; p < n_panels; ++p) sums[i][p] = broadcast_int(query[i]->bias);
+      for (int p = 0; p < n_panels; ++p) sums[i][p] = broadcast_int(kKeyOffset != 0 ? query[i]->bias : 0);
     }
     for (int word = 0; word < kBlockWords; word += Storage::kWordsTogether) {
       IntLanes codes[n_panels][Storage::kWordsTogether];

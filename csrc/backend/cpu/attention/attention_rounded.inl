@@ -20,7 +20,7 @@ constexpr int kRunPanels = kRunTokens / kPanelTokens;
 struct RoundedWeights {
   std::uint8_t codes[kRunTokens];
   float step;        // weight = code · step; NaN if a seen token's scale is not a number
-  std::int32_t sum;  // of the codes, where kCodeOffset is not 0
+  std::int32_t sum;  // of the codes, where kValueOffset is not 0
 };
 
 // Sets the products of tokens that the query does not see to zero.
@@ -59,7 +59,7 @@ inline void round_weights(const float* weights, const Lanes (&scales)[kRunPanels
     codes[panel] = to_int(products[panel] * inverse);
     store_i8(reinterpret_cast<std::int8_t*>(out.codes) + panel * kPanelTokens, codes[panel]);
   }
-  if constexpr (kCodeOffset != 0) out.sum = sum(codes[0] + codes[1] + (codes[2] + codes[3]));
+  if constexpr (kValueOffset != 0) out.sum = sum(codes[0] + codes[1] + (codes[2] + codes[3]));
 }
 
 // values[query][block] += weights · codes for a run of n_quads times four tokens.
@@ -69,7 +69,7 @@ inline void add_run(const HeadValues& v, int first_panel, int n_quads, int block
   constexpr int kQuads = kPanelTokens / 4;  // in a panel
   IntLanes sums[n_queries][2];
   for (int i = 0; i < n_queries; ++i) {
-    sums[i][0] = sums[i][1] = broadcast_int(kCodeOffset != 0 ? -kCodeOffset * weights[i].sum : 0);
+    sums[i][0] = sums[i][1] = broadcast_int(kValueOffset != 0 ? -kValueOffset * weights[i].sum : 0);
   }
   for (int quad = 0; quad < n_quads; ++quad) {
     const void* const panel = v.panel((first_panel + quad / kQuads) * kPanelTokens);

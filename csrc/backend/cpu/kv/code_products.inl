@@ -1,4 +1,7 @@
 // Products of four neighbouring codes per lane, added to integer sums.
+//
+// Key codes come as -128 to 127 plus kKeyOffset, value codes as that plus kValueOffset, so that the instruction can
+// multiply them: by query codes of -127 to 127, and by weights of 0 to 255.
 #pragma once
 
 #include "backend/cpu/lanes/lanes.h"
@@ -6,50 +9,84 @@
 namespace imp::cpu {
 namespace {
 
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+constexpr int kKeyOffset = 128, kValueOffset = 0;
 struct FourCodes {
   IntLanes v;
 };
-inline FourCodes broadcast_codes(const std::int8_t* codes) {
+inline FourCodes broadcast_codes(const void* codes) {
   std::int32_t word;
   __builtin_memcpy(&word, codes, sizeof word);
   return {broadcast_int(word)};
 }
-// sums + codes (0 to 255) · four query codes (-127 to 127).
-inline IntLanes add_codes(IntLanes sums, IntLanes codes, FourCodes query) {
-  return {_mm512_dpbusd_epi32(sums.v, codes.v, query.v.v)};
+// sums + four bytes (0 to 255) · four codes (-128 to 127).
+inline IntLanes add_mixed(IntLanes sums, IntLanes bytes, IntLanes codes) {
+#if defined(__AVX512VNNI__)
+  return {_mm512_dpbusd_epi32(sums.v, bytes.v, codes.v)};
+#else
+  return {_mm256_dpbusd_avx_epi32(sums.lo, bytes.lo, codes.lo), _mm256_dpbusd_avx_epi32(sums.hi, bytes.hi, codes.hi)};
+#endif
+}
+inline IntLanes add_codes(IntLanes sums, IntLanes keys, FourCodes query) {
+  return add_mixed(sums, keys, query.v);
+}
+inline IntLanes add_weighted_codes(IntLanes sums, IntLanes values, FourCodes weights) {
+  return add_mixed(sums, weights.v, values);
 }
 
-// Four weights, 0 to 255.
 inline FourCodes broadcast_weights(const std::uint8_t* weights) {
-  return broadcast_codes(reinterpret_cast<const std::int8_t*>(weights));
+  return broadcast_codes(weights);
 }
-// sums + codes (-127 to 127, plus kCodeOffset) · four weights.
-inline IntLanes add_weighted_codes(IntLanes sums, IntLanes codes, FourCodes weights) {
-  return {_mm512_dpbusd_epi32(sums.v, weights.v.v, codes.v)};
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+// The instruction multiplies two signed or two unsigned bytes.
+constexpr int kKeyOffset = 0, kValueOffset = 128;
+struct FourCodes {
+  int32x4_t v;
+};
+inline FourCodes broadcast_codes(const void* codes) {
+  std::int32_t word;
+  __builtin_memcpy(&word, codes, sizeof word);
+  return {vdupq_n_s32(word)};
 }
-constexpr int kCodeOffset = 0;
+inline IntLanes add_codes(IntLanes sums, IntLanes keys, FourCodes query) {
+  const int8x16_t four = vreinterpretq_s8_s32(query.v);
+  return each<IntLanes>([&](int i) { return vdotq_s32(sums.v[i], vreinterpretq_s8_s32(keys.v[i]), four); });
+}
+inline IntLanes add_weighted_codes(IntLanes sums, IntLanes values, FourCodes weights) {
+  const uint8x16_t four = vreinterpretq_u8_s32(weights.v);
+  return each<IntLanes>([&](int i) {
+    const uint32x4_t products = vdotq_u32(vreinterpretq_u32_s32(sums.v[i]), vreinterpretq_u8_s32(values.v[i]), four);
+    return vreinterpretq_s32_u32(products);
+  });
+}
+inline FourCodes broadcast_weights(const std::uint8_t* weights) {
+  return broadcast_codes(weights);
+}
+
 #else
+constexpr int kKeyOffset = 128, kValueOffset = 128;
 struct FourCodes {
   IntLanes even, odd;  // 16-bit halves
 };
-inline FourCodes broadcast_codes(const std::int8_t* codes) {
+template <class Code>
+inline FourCodes broadcast_halves(const Code* codes) {
   const auto halves = [](int low, int high) { return broadcast_int((low & 0xFFFF) | high * 65536); };
   return {halves(codes[0], codes[2]), halves(codes[1], codes[3])};
 }
-inline IntLanes add_codes(IntLanes sums, IntLanes codes, FourCodes query) {
-  const IntLanes bytes = broadcast_int(0x00FF00FF);
-  return sums + dot_halves(codes & bytes, query.even) + dot_halves(shift_right_logical<8>(codes) & bytes, query.odd);
+inline FourCodes broadcast_codes(const std::int8_t* codes) {
+  return broadcast_halves(codes);
 }
-
 inline FourCodes broadcast_weights(const std::uint8_t* weights) {
-  const auto halves = [](int low, int high) { return broadcast_int(low | high * 65536); };
-  return {halves(weights[0], weights[2]), halves(weights[1], weights[3])};
+  return broadcast_halves(weights);
 }
-inline IntLanes add_weighted_codes(IntLanes sums, IntLanes codes, FourCodes weights) {
-  return add_codes(sums, codes, weights);
+inline IntLanes add_codes(IntLanes sums, IntLanes keys, FourCodes query) {
+  const IntLanes bytes = broadcast_int(0x00FF00FF);
+  return sums + dot_halves(keys & bytes, query.even) + dot_halves(shift_right_logical<8>(keys) & bytes, query.odd);
 }
-constexpr int kCodeOffset = 128;
+inline IntLanes add_weighted_codes(IntLanes sums, IntLanes values, FourCodes weights) {
+  return add_codes(sums, values, weights);
+}
 #endif
 
 }  // namespace

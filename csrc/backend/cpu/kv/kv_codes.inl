@@ -18,6 +18,11 @@ namespace {
 
 constexpr int kBlockWords = kKvBlock / 4;
 
+// Adds 128 to each byte, or subtracts it.
+inline IntLanes flip_top_bits(IntLanes bytes) {
+  return bytes ^ broadcast_int(static_cast<std::int32_t>(0x80808080U));
+}
+
 // What quantized types have in common: queries are quantized too, and weights are float32.
 struct CodeStorage {
   static constexpr bool kQuantized = true;
@@ -33,10 +38,11 @@ struct CodeStorage {
 struct ByteStorage : CodeStorage {
   using Block = Q8Block;
   static constexpr int kBits = 8;
-  // Words of K that one load has, as codes plus 128.
+  // Words of K that one load has, as codes plus kKeyOffset.
   static constexpr int kWordsTogether = 1;
   static void load_words(const void* panel, int word, IntLanes (&codes)[1]) {
     codes[0] = load_int(static_cast<const std::int32_t*>(panel) + word * kPanelTokens);
+    if constexpr (kKeyOffset == 0) codes[0] = flip_top_bits(codes[0]);
   }
   static void store_words(const Q8Block& from, int block, int token, std::uint8_t* panel) {
     for (int word = 0; word < kBlockWords; ++word) {
@@ -68,9 +74,10 @@ struct Rot8Storage : ByteStorage {
   // Four tokens of the two halves of a block.
   static void load_quads(const void* panel, int quad, IntLanes (&codes)[2]) {
     const auto* const words = static_cast<const std::int32_t*>(panel) + 2 * quad * kLanes;
-    const IntLanes offset = broadcast_int(static_cast<std::int32_t>(kCodeOffset * 0x01010101U));
-    codes[0] = load_int(words) ^ offset;
-    codes[1] = load_int(words + kLanes) ^ offset;
+    for (int half = 0; half < 2; ++half) {
+      codes[half] = load_int(words + half * kLanes);
+      if constexpr (kValueOffset != 0) codes[half] = flip_top_bits(codes[half]);
+    }
   }
   static void store_values(const Q8Block& from, int block, int token, int, std::uint8_t* panel) {
     std::uint8_t* const to = panel + (block * (kPanelTokens / 4) + token / 4) * 4 * kKvBlock + token % 4;
@@ -84,7 +91,7 @@ struct Rot4Storage : CodeStorage {
   static constexpr int kBits = 4;
   static constexpr bool kRoundsWeights = true;
   static constexpr int kWordsTogether = 2;
-  static constexpr ByteLevels kKeyLevels = byte_levels(128), kValueLevels = byte_levels(kCodeOffset);
+  static constexpr ByteLevels kKeyLevels = byte_levels(kKeyOffset), kValueLevels = byte_levels(kValueOffset);
   static void load_words(const void* panel, int word, IntLanes (&codes)[2]) {
     const IntLanes pairs = load_int(static_cast<const std::int32_t*>(panel) + word / 2 * kPanelTokens);
     const IntLanes low = broadcast_int(0x0F0F0F0F);

@@ -214,10 +214,13 @@ struct CpuOps {
   SamplingOps sampling;
 };
 
+// Each is compiled for its instruction set, if the processor's family has it.
 extern const CpuOps kCpuOpsGeneric;
-// On x86 only.
 extern const CpuOps kCpuOpsAvx2;
+extern const CpuOps kCpuOpsAvx2Vnni;
 extern const CpuOps kCpuOpsAvx512;
+extern const CpuOps kCpuOpsAvx512Vnni;
 extern const CpuOps kCpuOpsAvx512Bf16;
+extern const CpuOps kCpuOpsNeonDot;
 
 }  // namespace imp::cpu

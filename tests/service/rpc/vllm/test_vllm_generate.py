@@ -180,7 +180,6 @@ def test_gwy_3_cached_tokens_are_counted(served: Served) -> None:
 def test_gwy_3_a_caller_that_leaves_frees_its_sequence(counting: Served) -> None:
     call = stub(counting).Generate(asking([300], stream=True))
     assert next(call).chunk.token_ids[0] == 301
-    assert counting.stats().running == 1
     call.cancel()
     counting.wait_for_rest()
     counting.wait_for_calls()

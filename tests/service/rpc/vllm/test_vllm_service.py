@@ -28,6 +28,7 @@ from imp_service.serving.lifecycle import Phase
 from imp_service.serving.utilization import Utilization
 from support.calls.raw_calls import Metadata, call
 from support.calls.vllm_calls import COMPAT, ENGINE, SERVICE, asking, stub
+from support.servers.gate import ALL_STEPS, HELD, gate
 from support.servers.served import Served, serve
 from support.servers.served_models import ENDLESS, scripted
 
@@ -79,32 +80,33 @@ def test_gwy_3_the_model_is_that_of_imp(served: Served) -> None:
     assert defaults == pytest.approx({name: getattr(ours.default_sampling, name) for name in names})
 
 
-def test_gwy_3_the_server_says_how_large_and_how_busy_it_is(counting: Served) -> None:
-    engine = stub(counting)
-    running = engine.Generate(asking([300] * 40, stream=True))
-    next(running)
-    # A step's numbers are published after its tokens.
-    counting.wait_until(lambda: counting.state.model.client.engine.stats().running == 1, "one sequence runs")
-    info = engine.GetServerInfo(vllm.GetServerInfoRequest())
-    settings = counting.state.settings
-    assert (info.active_requests, info.is_paused, info.data_parallel_size) == (1, False, 1)
-    assert (info.block_size, info.max_num_seqs) == (settings.kv.block_tokens, settings.scheduler.max_running)
-    assert 0 <= info.uptime_seconds < 3600
-    assert info.constrained_decoding_start == "first_token"
-    reply = engine.GetLoads(vllm.GetLoadsRequest())
-    (load,) = reply.loads
-    assert (load.num_running_reqs, load.num_waiting_reqs, load.num_total_reqs) == (1, 0, 1)
-    assert load.num_used_tokens == round(load.token_usage * load.max_total_num_tokens)
-    assert load.num_used_tokens > 0
-    assert load.utilization == pytest.approx(1 / load.max_running_requests)
-    assert abs(datetime.fromisoformat(reply.timestamp).timestamp() - counting.thread.clock.wall()) < 60
-    assert reply.version == imp_service.__version__
-    assert list(engine.GetLoads(vllm.GetLoadsRequest(dp_rank=0)).loads)
-    assert not list(engine.GetLoads(vllm.GetLoadsRequest(dp_rank=1)).loads)
-    running.cancel()
-    counting.wait_for_rest()
-    (load,) = engine.GetLoads(vllm.GetLoadsRequest()).loads
-    assert (load.num_running_reqs, load.num_used_tokens) == (0, 0)
+def test_gwy_3_the_server_says_how_large_and_how_busy_it_is() -> None:
+    with gate() as held, serve(COMPAT, model=held.model()) as served:
+        engine = stub(served)
+        running = engine.Generate(asking([HELD - 2] * 40, stream=True))
+        next(running)
+        held.wait()
+        info = engine.GetServerInfo(vllm.GetServerInfoRequest())
+        settings = served.state.settings
+        assert (info.active_requests, info.is_paused, info.data_parallel_size) == (1, False, 1)
+        assert (info.block_size, info.max_num_seqs) == (settings.kv.block_tokens, settings.scheduler.max_running)
+        assert 0 <= info.uptime_seconds < 3600
+        assert info.constrained_decoding_start == "first_token"
+        reply = engine.GetLoads(vllm.GetLoadsRequest())
+        (load,) = reply.loads
+        assert (load.num_running_reqs, load.num_waiting_reqs, load.num_total_reqs) == (1, 0, 1)
+        assert load.num_used_tokens == round(load.token_usage * load.max_total_num_tokens)
+        assert load.num_used_tokens > 0
+        assert load.utilization == pytest.approx(1 / load.max_running_requests)
+        assert abs(datetime.fromisoformat(reply.timestamp).timestamp() - served.thread.clock.wall()) < 60
+        assert reply.version == imp_service.__version__
+        assert list(engine.GetLoads(vllm.GetLoadsRequest(dp_rank=0)).loads)
+        assert not list(engine.GetLoads(vllm.GetLoadsRequest(dp_rank=1)).loads)
+        running.cancel()
+        held.open(ALL_STEPS)
+        served.wait_for_rest()
+        (load,) = engine.GetLoads(vllm.GetLoadsRequest()).loads
+        assert (load.num_running_reqs, load.num_used_tokens) == (0, 0)
 
 
 def test_gwy_3_the_load_counts_tokens_of_blocks_and_of_waiting_prompts(served: Served) -> None:
