@@ -27,16 +27,39 @@ constexpr ByteLevels byte_levels(int offset) {
 constexpr float kRot4Borders[7] = {12, 24.5F, 37.5F, 51, 66.5F, 85.5F, 111.5F};
 // The unit of levels for elements of standard deviation 1, times the widths that are tried.
 constexpr float kRot4Unit = 0.02151646F;
-constexpr float kRot4Units[4] = {0.8F * kRot4Unit, 0.9F * kRot4Unit, kRot4Unit, 1.1F * kRot4Unit};
+constexpr int kTried = 4;
+constexpr float kRot4Units[kTried] = {0.8F * kRot4Unit, 0.9F * kRot4Unit, kRot4Unit, 1.1F * kRot4Unit};
 
-// The code of the level that is nearest to x.
+// The code of the level that is nearest to x: a binary search.
 inline IntLanes rot4_codes(Lanes x) {
+  const auto& border = kRot4Borders;
+  const auto choose = [](Mask below, float lower, float upper) {
+    return select(below, broadcast(lower), broadcast(upper));
+  };
+  const auto count = [](Mask below, int n) { return select(below, broadcast_int(n), broadcast_int(0)); };
   const Lanes magnitude = max(x, zero() - x);
-  IntLanes below = broadcast_int(0);
-  for (const float border : kRot4Borders) {
-    below = below + select(less(magnitude, broadcast(border)), broadcast_int(1), broadcast_int(0));
-  }
+  const Mask half = less(magnitude, broadcast(border[3]));
+  const Mask quarter = less(magnitude, choose(half, border[1], border[5]));
+  const Lanes last = select(quarter, choose(half, border[0], border[4]), choose(half, border[2], border[6]));
+  const IntLanes below = count(half, 4) + count(quarter, 2) + count(less(magnitude, last), 1);
   return select(less(x, zero()), below, broadcast_int(15) - below);
+}
+
+// a + its lanes `distance` apart, where a lane's number has no such bit; the same of b elsewhere.
+template <int distance>
+inline Lanes fold(Lanes a, Lanes b) {
+  const Mask upper = less(load(kButterflySigns[distance == 8 ? 3 : distance / 2]), zero());
+  return select(upper, b, a) + swap_lanes<distance>(select(upper, a, b));
+}
+// The sums of eight vectors' lanes, with the bits of sum(). That of vector v is at [sum_place(v)].
+inline void eight_sums(const Lanes (&x)[8], float (&sums)[kLanes]) {
+  const Lanes first = fold<4>(fold<8>(x[0], x[1]), fold<8>(x[2], x[3]));
+  const Lanes last = fold<4>(fold<8>(x[4], x[5]), fold<8>(x[6], x[7]));
+  const Lanes all = fold<2>(first, last);
+  store(sums, all + swap_lanes<1>(all));
+}
+constexpr int sum_place(int vector) {
+  return vector % 2 * 8 + vector / 2 % 2 * 4 + vector / 4 * 2;
 }
 
 constexpr std::uint16_t kF16Infinity = 0x7C00, kF16Nan = 0x7E00;
@@ -54,26 +77,33 @@ inline void quantize_for_cache(const float* x, Rot4Block& out) {
     out.scale = kF16Nan;
     return;
   }
-  float best = 0, scale = 0;
-  IntLanes codes[2] = {};
-  for (const float unit : kRot4Units) {
-    const Lanes inverse = broadcast(1.0F / (deviation * unit));
-    const IntLanes low = rot4_codes(first * inverse), high = rot4_codes(second * inverse);
-    const Lanes low_level = lookup(kRot4Levels, low), high_level = lookup(kRot4Levels, high);
-    const float product = sum(first * low_level + second * high_level);
-    const float closeness = product * product / sum(low_level * low_level + high_level * high_level);
-    if (closeness <= best) continue;
-    best = closeness;
-    scale = squares / product;
-    codes[0] = low;
-    codes[1] = high;
+  IntLanes codes[kTried][2];
+  Lanes sums_of[2 * kTried];  // of products with x, and of squares
+  for (int i = 0; i < kTried; ++i) {
+    const Lanes inverse = broadcast(1.0F / (deviation * kRot4Units[i]));
+    codes[i][0] = rot4_codes(first * inverse);
+    codes[i][1] = rot4_codes(second * inverse);
+    const Lanes low = lookup(kRot4Levels, codes[i][0]), high = lookup(kRot4Levels, codes[i][1]);
+    sums_of[i] = first * low + second * high;
+    sums_of[kTried + i] = low * low + high * high;
   }
+  float sums[kLanes];
+  eight_sums(sums_of, sums);
+  float closest = 0;
+  int best = 0;
+  for (int i = 0; i < kTried; ++i) {
+    const float product = sums[sum_place(i)], closeness = product * product / sums[sum_place(kTried + i)];
+    if (closeness <= closest) continue;
+    closest = closeness;
+    best = i;
+  }
+  if (closest == 0) return;
   std::int8_t stored[kKvBlock];
-  store_i8(stored, codes[0]);
-  store_i8(stored + kLanes, codes[1]);
+  store_i8(stored, codes[best][0]);
+  store_i8(stored + kLanes, codes[best][1]);
   __builtin_memcpy(out.codes, stored, sizeof stored);
   std::uint16_t scales[kLanes];
-  store_f16(scales, broadcast(scale));
+  store_f16(scales, broadcast(squares / sums[sum_place(best)]));
   out.scale = scales[0] < kF16Infinity ? scales[0] : kF16Nan;
 }
 
