@@ -30,84 +30,7 @@ py::object path_object(const std::string& path) {
       PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
 }
 
-using GemmPairs = std::vector<std::pair<std::string, std::string>>;
 using PythonProgress = std::optional<std::function<void(std::uint64_t, std::uint64_t)>>;
-
-[[noreturn]] void refuse_word(const char* override, const std::string& found, const std::string& known) {
-  throw ModelError(Reason::OVERRIDE_INVALID,
-                   "override " + std::string(override) + ": " + found + ", known are " + known);
-}
-
-constexpr std::pair<std::string_view, RopeScalingKind> kScalingWords[] = {
-    {"none", RopeScalingKind::none},
-    {"linear", RopeScalingKind::linear},
-    {"yarn", RopeScalingKind::yarn},
-    {"llama3", RopeScalingKind::wavelength},
-};
-
-RopeScalingKind scaling_kind(const std::string& word) {
-  for (const auto& [known, kind] : kScalingWords) {
-    if (word == known) return kind;
-  }
-  refuse_word("rope_scaling.type", word, "none, linear, yarn, llama3");
-}
-
-std::string_view scaling_word(RopeScalingKind kind) {
-  return std::ranges::find(kScalingWords, kind, &std::pair<std::string_view, RopeScalingKind>::second)->first;
-}
-
-void register_overrides(py::module_& module) {
-  using Scaling = RopeScalingOverride;
-  py::class_<Scaling>(module, "RopeScaling", "Scaling of rotary positions. A value of None keeps what the file has.")
-      .def(from_keywords<Scaling>())
-      .def_property(
-          "type",
-          [](const Scaling& self) { return self.kind ? std::optional(scaling_word(*self.kind)) : std::nullopt; },
-          [](Scaling& self, const std::optional<std::string>& word) {
-            self.kind = word ? std::optional(scaling_kind(*word)) : std::nullopt;
-          })
-      .def_readwrite("factor", &Scaling::factor)
-      .def_readwrite("original_context", &Scaling::original_context)
-      .def_readwrite("attention_factor", &Scaling::attention_factor)
-      .def_readwrite("beta_fast", &Scaling::beta_fast)
-      .def_readwrite("beta_slow", &Scaling::beta_slow)
-      .def_readwrite("low_freq_factor", &Scaling::low_freq_factor)
-      .def_readwrite("high_freq_factor", &Scaling::high_freq_factor);
-
-  py::class_<ModelOverrides>(module, "ModelOverrides",
-                             "A user's changes to a model. Attributes that are not set are None or empty.")
-      .def(py::init<>())
-      .def_readwrite("max_context", &ModelOverrides::max_context)
-      .def_readwrite("context_limit", &ModelOverrides::context_limit)
-      .def_readwrite("untrained_context", &ModelOverrides::untrained_context)
-      .def_property(
-          "kv_dtype",
-          [](const ModelOverrides& self) {
-            return self.kv_types ? std::optional(text_of(*self.kv_types)) : std::nullopt;
-          },
-          [](ModelOverrides& self, const std::optional<std::string>& word) {
-            self.kv_types = word ? kv_types_from(*word) : std::nullopt;
-            if (word && !self.kv_types) refuse_word("kv_dtype", *word, kv_type_names());
-          })
-      .def_readwrite("rope_theta", &ModelOverrides::rope_theta)
-      .def_readwrite("rope_scaling", &ModelOverrides::rope_scaling)
-      .def_property(
-          "gemm",
-          [](const ModelOverrides& self) {
-            GemmPairs pairs;
-            for (const GemmOverride& one : self.gemm) pairs.emplace_back(one.pattern, one.kernel);
-            return pairs;
-          },
-          [](ModelOverrides& self, const GemmPairs& pairs) {
-            self.gemm.clear();
-            for (const auto& [pattern, kernel] : pairs) self.gemm.push_back({pattern, kernel});
-          },
-          "Pairs (weight type or glob over tensor names, kernel). Assign the whole list.")
-      .def_readwrite("deterministic", &ModelOverrides::deterministic)
-      .def_readwrite("unvalidated_kernels", &ModelOverrides::unvalidated_kernels)
-      .def_readwrite("eos_token_ids", &ModelOverrides::eos_token_ids)
-      .def_readwrite("suppress_tokens", &ModelOverrides::suppress_tokens);
-}
 
 // Arguments of a load besides the file and its overrides.
 struct PythonLoadOptions {
@@ -241,7 +164,7 @@ bool write_packed(const LoadedModel& self, const std::function<bool()>& goes_on)
 CacheTrial run_cache_trial(LoadedModel& self, const std::vector<std::int32_t>& tokens, int n_judged,
                            const std::string& word) {
   const std::optional<KvTypes> types = kv_types_from(word);
-  if (!types) refuse_word("kv_dtype", word, kv_type_names());
+  if (!types) throw FieldInvalid("kv_dtype", word + ", expected one of " + kv_type_names());
   const auto n_tokens = static_cast<int>(tokens.size());
   if (n_judged < 2 || n_judged > n_tokens || n_tokens > self.model->config().max_context) {
     throw FieldInvalid("n_judged", std::to_string(n_judged) + " of " + std::to_string(n_tokens) +
@@ -331,7 +254,6 @@ void register_cache_trial(py::module_& module) {
 }  // namespace
 
 void register_model(py::module_& module) {
-  register_overrides(module);
   register_load_options(module);
   register_cache_trial(module);
   py::class_<LoadedModel, py::smart_holder>(module, "Model", "A model loaded on a device. Immutable.")
