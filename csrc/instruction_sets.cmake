@@ -1,7 +1,7 @@
 # The flags of each instruction set, and the sets that the target processor's family has.
 #
 # A file whose name ends in an instruction set is compiled for it and runs only if the CPU has it.
-set(flags_avx2 -mavx2 -mfma -mf16c)
+set(flags_avx2 -mavx2 -mfma -mf16c -mprfchw)  # every processor with AVX2 takes PREFETCHW
 set(flags_avx2vnni ${flags_avx2} -mavxvnni)
 set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

@@ -135,8 +135,9 @@ void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, i
     x[t] = product.x + (row + t) * product.x_stride;
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) {
-      sums[t][p] =
-          product.resume ? load_up_to(out + t * product.out_stride + p * kLanes, product.columns - p * kLanes) : zero();
+      float* const to = out + t * product.out_stride + p * kLanes;
+      sums[t][p] = product.resume ? load_up_to(to, product.columns - p * kLanes) : zero();
+      if (!product.resume) prefetch_to_write(to);
     }
   }
   const auto add_all = [&](const auto& weights, std::int64_t i) {

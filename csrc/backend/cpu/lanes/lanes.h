@@ -53,6 +53,12 @@ inline void store_bf16(std::uint16_t* to, Lanes x) {
   store_u16(to, shift_right_logical<16>(round_bf16(x)));
 }
 
+// Fetches the line that a tile of results will be stored to. Results of many rows do not stay in the caches, and a
+// store that waits for its line delays the next tile.
+inline void prefetch_to_write(const float* to) {
+  __builtin_prefetch(to, 1, 3);
+}
+
 // The first n lanes from memory, the others zero; n at least 0.
 inline Lanes load_up_to(const float* from, int n) {
   return n >= kLanes ? load(from) : load_partial(from, n);

@@ -44,7 +44,8 @@ COMMON: Mapping[str, Case] = {
     "frequency_penalty": Case(2, FEW),
     "presence_penalty": Case(2, FEW),
     "repetition_penalty": Case(3, FEW),
-    "logit_bias": Case({"300": 100}),
+    # As many entries as the limit allows.
+    "logit_bias": Case({**dict.fromkeys(map(str, range(1024)), 0), "300": 100}),
     "seed": Case(8),
     "stop": Case(["a", "e", "t"]),
     "stop_token_ids": Case(list(range(40, 296))),

@@ -112,6 +112,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"logit_bias": {"1": "x"}}, "logit_bias[1]"),
     ({"logit_bias": {"1": 101}}, "logit_bias[1]"),
     ({"logit_bias": []}, "logit_bias"),
+    ({"logit_bias": dict.fromkeys(map(str, range(1025)), 1)}, "logit_bias"),
     ({"prompt_logprobs": 21}, "prompt_logprobs"),
     ({"cache_salt": "x" * 65}, "cache_salt"),
     ({"priority": 101}, "priority"),

@@ -168,7 +168,10 @@ void multiply_tile(const Tile& tile) {
   for (int p = 0; p < P; ++p) {
     blocks[p] = reinterpret_cast<const typename Weights::Block*>(tile.weights + p * tile.panel_bytes);
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) sums[p][t] = zero();
+    for (int t = 0; t < T; ++t) {
+      sums[p][t] = zero();
+      prefetch_to_write(tile.out + t * tile.out_stride + p * kLanes);
+    }
   }
   int wait = tile.prefetching.wait;
   for (std::int64_t b = 0; b < tile.n_blocks; ++b) {
