@@ -216,9 +216,9 @@ def test_cmd_6_a_server_on_a_terminal_prints_a_call_that_its_model_answers(
 
 @pytest.mark.long
 def test_cmd_6_a_server_that_needs_a_token_prints_calls_with_one(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("secret\n")
+    (tmp_path / "keys").write_text("a-key-of-a-caller\n")
     words = ("serve", "--listen", f"unix://{tmp_path}/imp.sock", "--http", "127.0.0.1:0")
-    words += ("--set", f"auth.token_file={tmp_path}/tokens")
+    words += ("--set", f"auth.api_key_file={tmp_path}/keys")
     with terminal_session(tmp_path, sys.executable, "-m", "imp_service", *words) as terminal:
         said = terminal.read_until("serving OpenAI's API") + terminal.read_until("Hello!")
     assert " --token-file TOKEN" in said
