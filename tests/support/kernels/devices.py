@@ -8,7 +8,6 @@ import pytest
 
 from imp_service import _testing as core
 
-
 # The instruction sets of this CPU that have their own inner loops, the fastest last. Others differ in products only.
 ISAS = core.cpu_ops_here()[::-1]
 DEVICES = [core.Device(isa=isa, n_threads=n_threads) for isa in ISAS for n_threads in (1, 3)]
