@@ -36,6 +36,7 @@ def test_cfg_6_text_and_json_agree(load_text):
     config = load_text('[scheduler]\nmax_running = 8\n[text]\ncache_bytes = "1.5 MiB"\n')
     from_text = tomllib.loads(as_text(config))
     shown = json.loads(as_json(config))
+    assert as_json(config).startswith('{\n  "')
     for entry in config.entries():
         node: object = from_text
         for name in entry.path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from grpc_health.v1 import health_pb2
 
 from imp_service.serving.security import reloaded_files
 from support.calls.raw_calls import ADMIN, CHANNELZ, HEALTH, INFERENCE, REFLECTION, Ended, call, methods_of
+from support.run.patience import HANGS_AFTER
 from support.servers.served import Served, serve
+from support.servers.server_process import server_process
 
 GET_MODEL_INFO = "/imp.v1.ModelService/GetModelInfo"  # what a client asks before it generates
 WORDS = ("all-roles", "data-only", "read-only", "admin-only", "of-acme", "of-two")
@@ -244,3 +248,21 @@ def test_rpc_24_cfg_11_w23_tokens_that_change_take_effect_and_a_bad_file_changes
         change(folders[2])
         served.wait_until(lambda: secret._seen != before, "the bad file was looked at")
         assert with_token(channel, GENERATE, "new").reason == "FIELD_INVALID"
+
+
+@pytest.mark.long
+def test_rpc_24_cfg_11_w23_a_server_process_watches_its_files(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("the-old-key\n")
+    with (
+        server_process(tmp_path, settings=(f"auth.api_key_file={keys}",)) as server,
+        server.connection() as channel,
+    ):
+        assert with_token(channel, GENERATE, "the-old-key").reason == "FIELD_INVALID"
+        keys.write_text("the-new-key\n")
+        give_up = time.monotonic() + HANGS_AFTER
+        while with_token(channel, GENERATE, "the-new-key").reason != "FIELD_INVALID":
+            assert time.monotonic() < give_up, "the new key never came into force"
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.process.wait(0.2)
+        assert with_token(channel, GENERATE, "the-old-key").reason == "TOKEN_INVALID"
