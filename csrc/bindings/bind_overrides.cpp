@@ -31,10 +31,12 @@ constexpr std::pair<std::string_view, RopeScalingKind> kScalingWords[] = {
 };
 
 RopeScalingKind scaling_kind(const std::string& word) {
+  std::string all;
   for (const auto& [known, kind] : kScalingWords) {
     if (word == known) return kind;
+    all.append(all.empty() ? "" : ", ").append(known);
   }
-  refuse_word("rope_scaling.type", word, "none, linear, yarn, llama3");
+  refuse_word("rope_scaling.type", word, all);
 }
 
 std::string_view scaling_word(RopeScalingKind kind) {

@@ -10,7 +10,7 @@
 
 namespace imp {
 
-// Over the last tokens of a text: next-token distributions with a cache of some types, beside those with an f32 cache.
+// How the next-token distributions over the last tokens of a text differ from those that an f32 cache gives.
 struct CacheTrial {
   double divergence = 0;  // mean Kullback-Leibler divergence from the f32 distributions, in nats
   double same_top = 0;    // share of positions where the most likely token is the same

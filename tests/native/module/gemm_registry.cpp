@@ -242,9 +242,10 @@ void register_testing_gemm_registry(py::module_& module) {
   module.def("cpu_ops", [](const std::string& isa) { return cpu::ops_for(isa_features(isa).value()).isa; });
   // All inner loops that this CPU can run, the fastest first.
   module.def("cpu_ops_here", [] {
+    const CpuFeatures here = detect_cpu_features();
     std::vector<std::string_view> names;
     for (const cpu::OpsTable& table : cpu::ops_tables()) {
-      if (detect_cpu_features().includes(table.needs)) names.push_back(table.isa);
+      if (here.includes(table.needs)) names.push_back(table.isa);
     }
     return names;
   });

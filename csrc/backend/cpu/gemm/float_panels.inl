@@ -137,7 +137,7 @@ void multiply_tile(const Panels<Element>& panels, const PanelProduct& product, i
     for (int p = 0; p < P; ++p) {
       float* const to = out + t * product.out_stride + p * kLanes;
       sums[t][p] = product.resume ? load_up_to(to, product.columns - p * kLanes) : zero();
-      if (!product.resume) prefetch_to_write(to);
+      prefetch_to_write(to);
     }
   }
   const auto add_all = [&](const auto& weights, std::int64_t i) {

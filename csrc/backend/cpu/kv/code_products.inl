@@ -9,8 +9,8 @@
 namespace imp::cpu {
 namespace {
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-constexpr int kKeyOffset = 128, kValueOffset = 0;
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_DOTPROD)
+// Query codes or weights as a word, the same one in each lane.
 struct FourCodes {
   IntLanes v;
 };
@@ -19,6 +19,13 @@ inline FourCodes broadcast_codes(const void* codes) {
   __builtin_memcpy(&word, codes, sizeof word);
   return {broadcast_int(word)};
 }
+inline FourCodes broadcast_weights(const std::uint8_t* weights) {
+  return broadcast_codes(weights);
+}
+#endif
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+constexpr int kKeyOffset = 128, kValueOffset = 0;
 // sums + four bytes (0 to 255) · four codes (-128 to 127).
 inline IntLanes add_mixed(IntLanes sums, IntLanes bytes, IntLanes codes) {
 #if defined(__AVX512VNNI__)
@@ -34,34 +41,18 @@ inline IntLanes add_weighted_codes(IntLanes sums, IntLanes values, FourCodes wei
   return add_mixed(sums, weights.v, values);
 }
 
-inline FourCodes broadcast_weights(const std::uint8_t* weights) {
-  return broadcast_codes(weights);
-}
-
 #elif defined(__ARM_FEATURE_DOTPROD)
 // The instruction multiplies two signed or two unsigned bytes.
 constexpr int kKeyOffset = 0, kValueOffset = 128;
-struct FourCodes {
-  int32x4_t v;
-};
-inline FourCodes broadcast_codes(const void* codes) {
-  std::int32_t word;
-  __builtin_memcpy(&word, codes, sizeof word);
-  return {vdupq_n_s32(word)};
-}
 inline IntLanes add_codes(IntLanes sums, IntLanes keys, FourCodes query) {
-  const int8x16_t four = vreinterpretq_s8_s32(query.v);
-  return each<IntLanes>([&](int i) { return vdotq_s32(sums.v[i], vreinterpretq_s8_s32(keys.v[i]), four); });
+  return each<IntLanes>(
+      [&](int i) { return vdotq_s32(sums.v[i], vreinterpretq_s8_s32(keys.v[i]), vreinterpretq_s8_s32(query.v.v[i])); });
 }
 inline IntLanes add_weighted_codes(IntLanes sums, IntLanes values, FourCodes weights) {
-  const uint8x16_t four = vreinterpretq_u8_s32(weights.v);
   return each<IntLanes>([&](int i) {
-    const uint32x4_t products = vdotq_u32(vreinterpretq_u32_s32(sums.v[i]), vreinterpretq_u8_s32(values.v[i]), four);
-    return vreinterpretq_s32_u32(products);
+    return vreinterpretq_s32_u32(vdotq_u32(vreinterpretq_u32_s32(sums.v[i]), vreinterpretq_u8_s32(values.v[i]),
+                                           vreinterpretq_u8_s32(weights.v.v[i])));
   });
-}
-inline FourCodes broadcast_weights(const std::uint8_t* weights) {
-  return broadcast_codes(weights);
 }
 
 #else

@@ -27,8 +27,8 @@ constexpr ByteLevels byte_levels(int offset) {
 constexpr float kRot4Borders[7] = {12, 24.5F, 37.5F, 51, 66.5F, 85.5F, 111.5F};
 // The unit of levels for elements of standard deviation 1, times the widths that are tried.
 constexpr float kRot4Unit = 0.02151646F;
-constexpr int kTried = 4;
-constexpr float kRot4Units[kTried] = {0.8F * kRot4Unit, 0.9F * kRot4Unit, kRot4Unit, 1.1F * kRot4Unit};
+constexpr int kTriedWidths = 4;
+constexpr float kRot4Units[kTriedWidths] = {0.8F * kRot4Unit, 0.9F * kRot4Unit, kRot4Unit, 1.1F * kRot4Unit};
 
 // The code of the level that is nearest to x: a binary search.
 inline IntLanes rot4_codes(Lanes x) {
@@ -77,22 +77,22 @@ inline void quantize_for_cache(const float* x, Rot4Block& out) {
     out.scale = kF16Nan;
     return;
   }
-  IntLanes codes[kTried][2];
-  Lanes sums_of[2 * kTried];  // of products with x, and of squares
-  for (int i = 0; i < kTried; ++i) {
+  IntLanes codes[kTriedWidths][2];
+  Lanes sums_of[2 * kTriedWidths];  // of products with x, and of squares
+  for (int i = 0; i < kTriedWidths; ++i) {
     const Lanes inverse = broadcast(1.0F / (deviation * kRot4Units[i]));
     codes[i][0] = rot4_codes(first * inverse);
     codes[i][1] = rot4_codes(second * inverse);
     const Lanes low = lookup(kRot4Levels, codes[i][0]), high = lookup(kRot4Levels, codes[i][1]);
     sums_of[i] = first * low + second * high;
-    sums_of[kTried + i] = low * low + high * high;
+    sums_of[kTriedWidths + i] = low * low + high * high;
   }
   float sums[kLanes];
   eight_sums(sums_of, sums);
   float closest = 0;
   int best = 0;
-  for (int i = 0; i < kTried; ++i) {
-    const float product = sums[sum_place(i)], closeness = product * product / sums[sum_place(kTried + i)];
+  for (int i = 0; i < kTriedWidths; ++i) {
+    const float product = sums[sum_place(i)], closeness = product * product / sums[sum_place(kTriedWidths + i)];
     if (closeness <= closest) continue;
     closest = closeness;
     best = i;
