@@ -24,7 +24,7 @@ constexpr std::array kIsas{
     Isa{"generic", needs::generic},       Isa{"avx2", needs::avx2},
     Isa{"avx2vnni", needs::avx2vnni},     Isa{"avx512", needs::avx512},
     Isa{"avx512vnni", needs::avx512vnni}, Isa{"avx512bf16", needs::avx512bf16},
-    Isa{"neondot", needs::neondot},
+    Isa{"neondot", needs::neondot},       Isa{"neoni8mm", needs::neoni8mm},
 };
 
 constexpr std::array kNames = [] {
@@ -34,8 +34,8 @@ constexpr std::array kNames = [] {
 }();
 
 constexpr std::array<std::string_view, kNumCpuFeatures> kFeatureNames{
-    "AVX2 with FMA and F16C", "AVX-VNNI",     "AVX-512 (F, BW, VL, DQ)",
-    "AVX-512 VNNI",           "AVX-512 BF16", "NEON's dot product",
+    "AVX2 with FMA and F16C", "AVX-VNNI",           "AVX-512 (F, BW, VL, DQ)", "AVX-512 VNNI",
+    "AVX-512 BF16",           "NEON's dot product", "NEON's matrix product",
 };
 
 const Isa* find(std::string_view name) noexcept {
@@ -61,7 +61,10 @@ CpuFeatures detect_cpu_features() noexcept {
   features.add(CpuFeature::avx512_vnni);
   if (__builtin_cpu_supports("avx512bf16")) features.add(CpuFeature::avx512_bf16);
 #elif IMP_ARM && defined(__linux__)
-  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) features.add(CpuFeature::neon_dot);
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) == 0) return features;
+  features.add(CpuFeature::neon_dot);
+  constexpr unsigned long kI8mm = 1UL << 13;  // HWCAP2_I8MM, which older systems' headers lack
+  if ((getauxval(AT_HWCAP2) & kI8mm) != 0) features.add(CpuFeature::neon_i8mm);
 #endif
   return features;
 }

@@ -108,7 +108,5 @@ class ModelOverrides:
         example=("q4_k", "reference"),
     )
     deterministic: bool = key(Boolean(), False, "equal bits for any batch, slower on a GPU; the CPU always has them")
-    unvalidated_kernels: bool = key(
-        Boolean(), False, "allow GPU kernels that are not validated on hardware", shipped=False
-    )
+    unvalidated_kernels: bool = key(Boolean(), False, "allow kernels that are not validated on hardware", shipped=False)
     default_sampling: DefaultSampling = section(DefaultSampling, "values for fields that a request leaves unset")

@@ -48,6 +48,12 @@ constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, CpuFeat
                      needs, run);
 }
 
+// A kernel that only overrides select, since it has not run on its hardware.
+constexpr GemmKernel unvalidated(GemmKernel row) {
+  row.validated = false;
+  return row;
+}
+
 constexpr GemmKernel over_float_panels(std::string_view name, DType weight, CpuFeatures needs, Run run) {
   return over_panels(name, weight, ActivationFormat::f32, ReductionId::f32_sequential, refuses_nothing, needs, run);
 }
@@ -72,6 +78,8 @@ constexpr GemmKernel over_any_type(std::string_view name, CpuFeatures needs, Run
 }
 
 #define IMP_QUANTIZED_ROW(name, Type, isa) over_q8_blocks(#name "_" #isa, DType::Type, needs::isa, run_##name##_##isa),
+#define IMP_UNVALIDATED_ROW(name, Type, isa) \
+  unvalidated(over_q8_blocks(#name "_" #isa, DType::Type, needs::isa, run_##name##_##isa)),
 #define IMP_SHAPED_ROW(name, Type, isa, rows, panels) \
   over_q8_blocks(#name "_" #isa "_" #rows "x" #panels, DType::Type, needs::isa, run_##name##_##isa##_##rows##x##panels),
 
@@ -96,6 +104,7 @@ constexpr GemmKernel kKernels[] = {
     over_any_type("dequant_avx2", needs::avx2, run_dequant_avx2),
 #endif
 #if IMP_ARM
+    IMP_QUANTIZED_TYPES(IMP_UNVALIDATED_ROW, neoni8mm)
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, neondot)
 #endif
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, generic)
@@ -108,6 +117,7 @@ constexpr GemmKernel kKernels[] = {
 // clang-format on
 
 #undef IMP_QUANTIZED_ROW
+#undef IMP_UNVALIDATED_ROW
 #undef IMP_SHAPED_ROW
 
 }  // namespace

@@ -7,6 +7,7 @@
 //   Operand<range>            codes as the multiplication needs them, prepared once for all rows of activations
 //   Dots<range, part, n>      16 sums of (code - zero point) · activation over a part of 32 elements, 4 at a time; n
 //                             panels multiply the same activations
+//   PairOperand, PairDots     the same for two rows of activations, 8 elements at a time; only where kByPairs
 #pragma once
 
 #include "backend/cpu/gemm/quantized/activation_block.h"
@@ -24,6 +25,15 @@ struct CodeRange {
 
 // The part of a group of 32 elements that has its own scale.
 enum class Part { whole, first_half, last_half };
+
+// Whether so many rows of activations are multiplied in pairs.
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+template <int n_rows>
+inline constexpr bool kByPairs = n_rows > 1;
+#else
+template <int n_rows>
+inline constexpr bool kByPairs = false;
+#endif
 
 // -zero_point · the sum of a part's activation codes.
 template <CodeRange range, Part part>

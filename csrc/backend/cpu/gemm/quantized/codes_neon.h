@@ -1,4 +1,5 @@
-// Codes in four registers, multiplied by AArch64's dot-product instruction (sdot).
+// Codes in four registers, multiplied by AArch64's dot-product instruction (sdot). Rows in pairs are multiplied by its
+// matrix instruction (usmmla) if the including file is compiled for it.
 #pragma once
 
 #include <arm_neon.h>
@@ -86,6 +87,55 @@ class Dots {
   }
   IntLanes sums_;
 };
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+
+// 8 codes of each of 16 rows of weights, those of two rows in a register.
+struct PairOperand {
+  PairOperand(Codes first, Codes second) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const uint32x4_t low = vreinterpretq_u32_u8(first.v[i]), high = vreinterpretq_u32_u8(second.v[i]);
+      codes[2 * i] = vreinterpretq_u8_u32(vzip1q_u32(low, high));
+      codes[2 * i + 1] = vreinterpretq_u8_u32(vzip2q_u32(low, high));
+    }
+  }
+  uint8x16_t codes[8];
+};
+
+// Dots of two rows of activations. The instruction multiplies two rows of 8 unsigned codes by two of 8 signed ones. So
+// weights of any range keep their zero point.
+template <CodeRange range, Part part>
+class PairDots {
+ public:
+  void start([[maybe_unused]] const ActivationBlock& first, [[maybe_unused]] const ActivationBlock& second) {
+    int32x4_t both = vdupq_n_s32(0);
+    if constexpr (range.zero_point > 0) {
+      both = vzip1q_s32(vdupq_n_s32(bias_of<range, part>(first)), vdupq_n_s32(bias_of<range, part>(second)));
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) sums_[i] = both;
+  }
+  // Multiplies codes 4j to 4j + 7.
+  [[gnu::always_inline]] void add(const PairOperand& weights, const ActivationBlock& first,
+                                  const ActivationBlock& second, int j) {
+    const int8x16_t both = vcombine_s8(vld1_s8(first.codes + 4 * j), vld1_s8(second.codes + 4 * j));
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) sums_[i] = vusmmlaq_s32(sums_[i], weights.codes[i], both);
+  }
+  IntLanes first() const {
+    return each<IntLanes>([&](int i) { return vuzp1q_s32(sums_[2 * i], sums_[2 * i + 1]); });
+  }
+  IntLanes second() const {
+    return each<IntLanes>([&](int i) { return vuzp2q_s32(sums_[2 * i], sums_[2 * i + 1]); });
+  }
+
+ private:
+  // A register has two rows of weights, each with the first row of activations, then with the second.
+  int32x4_t sums_[8];
+};
+
+#endif
 
 }  // namespace
 }  // namespace imp::cpu

@@ -57,7 +57,9 @@ using Blocks = const typename Weights::Block* [P];
 // Exact sums of products of T rows with a part of a group of P panels.
 template <class Weights, int group, Part part, int T, int P>
 [[gnu::always_inline]] inline void multiply_codes(const Blocks<Weights, P>& blocks,
-                                                  const ActivationBlock* const (&x)[T], Lanes (&products)[P][T]) {
+                                                  const ActivationBlock* const (&x)[T], Lanes (&products)[P][T])
+  requires(!kByPairs<T>)
+{
   Dots<Weights::kRange, part, P> dots[P][T];
 #pragma GCC unroll 2
   for (int p = 0; p < P; ++p) {
@@ -81,6 +83,31 @@ template <class Weights, int group, Part part, int T, int P>
     for (int t = 0; t < T; ++t) products[p][t] = from_int(dots[p][t].value(*x[t]));
   }
 }
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// The same, by pairs of rows. An odd last row is paired with itself.
+template <class Weights, int group, Part part, int T, int P>
+[[gnu::always_inline]] inline void multiply_codes(const Blocks<Weights, P>& blocks,
+                                                  const ActivationBlock* const (&x)[T], Lanes (&products)[P][T])
+  requires(kByPairs<T>)
+{
+#pragma GCC unroll 2
+  for (int p = 0; p < P; ++p) {
+    PairDots<Weights::kRange, part> dots[(T + 1) / 2];
+#pragma GCC unroll 4
+    for (int t = 0; t < T; t += 2) dots[t / 2].start(*x[t], *x[t + 1 < T ? t + 1 : t]);
+#pragma GCC unroll 4
+    for (int j = part == Part::last_half ? 4 : 0; j < (part == Part::first_half ? 4 : 8); j += 2) {
+      const PairOperand weights(Weights::template codes<group>(*blocks[p], j),
+                                Weights::template codes<group>(*blocks[p], j + 1));
+#pragma GCC unroll 4
+      for (int t = 0; t < T; t += 2) dots[t / 2].add(weights, *x[t], *x[t + 1 < T ? t + 1 : t], j);
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) products[p][t] = from_int(t % 2 == 0 ? dots[t / 2].first() : dots[t / 2].second());
+  }
+}
+#endif
 
 template <class Weights, int group, int T, int P>
 [[gnu::always_inline]] inline void multiply_group(const Blocks<Weights, P>& blocks,
