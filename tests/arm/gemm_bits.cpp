@@ -9,6 +9,7 @@
 #include "backend/cpu/gemm/activations.h"
 #include "backend/cpu/gemm/kernel_list.h"
 #include "backend/cpu/gemm/layouts.h"
+#include "backend/gemm_registry.h"
 #include "bits.h"
 #include "tensor/quant/f8_e4m3.h"
 
@@ -55,13 +56,16 @@ void fill_weights(Case& c, Random& random, bool is_finite) {
   }
 }
 
-// A third of the rows have usual values, a third tiny ones (so that products are denormal), a third extreme ones.
-void fill_activations(Case& c, Random& random) {
+// Which activations a case has. Mixed: a third of the rows have usual values, a third tiny ones (so that products are
+// denormal), a third extreme ones.
+enum class Activations { mixed, usual };
+
+void fill_activations(Case& c, Random& random, Activations activations) {
   c.x.resize(static_cast<std::size_t>(c.m * c.problem.k));
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     const std::size_t row = i / static_cast<std::size_t>(c.problem.k);
     const float x = random.uniform();
-    c.x[i] = row % 3 == 0 ? x : row % 3 == 1 ? x * 0x1p-118F : random.extreme();
+    c.x[i] = row % 3 == 0 || activations == Activations::usual ? x : row % 3 == 1 ? x * 0x1p-118F : random.extreme();
   }
 }
 
@@ -113,12 +117,20 @@ std::vector<std::uint32_t> run(const GemmKernel& kernel, const Case& c) {
   return words_of(out);
 }
 
+// Every kernel that multiplies this weight on this processor, validated or not.
+std::vector<GemmKernel> kernels_for(const GemmProblem& problem) {
+  const DeviceCaps caps = cpu_caps("auto");
+  std::vector<GemmKernel> found;
+  for (const GemmKernel& kernel : kernel_list()) {
+    if (!kernel.any_weight && kernel.weight != problem.weight) continue;
+    if (refusal(kernel, problem, caps).empty()) found.push_back(kernel);
+  }
+  return found;
+}
+
 void check_case(const Case& c, const std::string& what) {
   std::map<ReductionId, std::vector<std::uint32_t>> expected;
-  const DeviceCaps caps = cpu_caps("auto");
-  for (const GemmKernel& kernel : kernel_list()) {
-    if (!kernel.any_weight && kernel.weight != c.problem.weight) continue;
-    if (!refusal(kernel, c.problem, caps).empty()) continue;
+  for (const GemmKernel& kernel : kernels_for(c.problem)) {
     const auto words = run(kernel, c);
     const auto [first, is_new] = expected.emplace(kernel.reduction, words);
     if (!is_new) require_equal(what + ", " + std::string(kernel.name), words, first->second);
@@ -128,16 +140,47 @@ void check_case(const Case& c, const std::string& what) {
   }
 }
 
-void check_product(Random& random, const GemmProblem& problem, int m) {
+// Control: the comparison can fail. Another code of one row changes that row's results and no other row's.
+void check_control(Case& c) {
+  const auto format = ActivationFormat::q8_block32;
+  const auto stride = static_cast<std::size_t>(prepared_bytes(format, c.problem.k));
+  for (const GemmKernel& kernel : kernels_for(c.problem)) {
+    if (kernel.activations != format) continue;
+    const auto before = run(kernel, c);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(c.m); ++row) {
+      std::byte& code = c.prepared[format][row * stride + 5 * row];
+      code ^= std::byte{1};
+      const auto after = run(kernel, c);
+      code ^= std::byte{1};
+      std::vector<std::uint32_t> changed(static_cast<std::size_t>(c.m)), expected(changed.size());
+      for (std::size_t i = 0; i < after.size(); ++i) changed[i / kRows] |= before[i] != after[i] ? 1U : 0U;
+      expected[row] = 1;
+      require_equal("rows that a code changes, " + std::string(kernel.name), changed, expected);
+    }
+  }
+}
+
+// Matrix instructions have not run on hardware, so no plan has them by default.
+void check_defaults(const GemmProblem& problem) {
+  const GemmRegistry registry(kernel_list(), cpu_caps("auto"));
+  for (const PlannedKernel& planned : registry.plan(problem, "", {}).kernels) {
+    require_equal("matrix instructions by default, " + std::string(planned.kernel->name),
+                  std::vector{planned.kernel->needs.has(CpuFeature::neon_i8mm) ? 1U : 0U}, std::vector{0U});
+  }
+}
+
+void check_product(Random& random, const GemmProblem& problem, int m, Activations activations = Activations::mixed) {
   Case c;
   c.problem = problem;
   c.m = m;
   fill_weights(c, random, m != 2);
-  fill_activations(c, random);
+  fill_activations(c, random, activations);
   if (problem.k % 32 == 0) prepare(c, ActivationFormat::q8_block32);
   prepare(c, ActivationFormat::bf16);
-  check_case(c, "gemm: " + std::string(traits(problem.weight).name) + ", " + std::to_string(m) + " rows of " +
+  const std::string rows = activations == Activations::usual ? " usual rows of " : " rows of ";
+  check_case(c, "gemm: " + std::string(traits(problem.weight).name) + ", " + std::to_string(m) + rows +
                     std::to_string(problem.k));
+  if (activations == Activations::usual) check_control(c);
 }
 
 }  // namespace
@@ -151,6 +194,11 @@ void check_gemms() {
       check_product(random, {type.dtype, kRows, k}, m);
       if (type.block_elements == 1) check_product(random, {type.dtype, kRows, k + 1}, m);
     }
+  }
+  for (const DTypeTraits& type : all_dtypes()) {
+    const GemmProblem problem{type.dtype, kRows, 256};
+    check_defaults(problem);
+    check_product(random, problem, 7, Activations::usual);  // tiles of 3 and 4 rows
   }
 }
 

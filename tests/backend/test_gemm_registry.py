@@ -32,7 +32,7 @@ ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
 UNVALIDATED = "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels"
 UNASKED = "(unvalidated_kernels = true allows them)"
-ELSEWHERE = "neondot" if platform.machine() in ("x86_64", "AMD64") else X86
+ELSEWHERE = ("neondot", "neoni8mm") if platform.machine() in ("x86_64", "AMD64") else X86
 SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
 
 
