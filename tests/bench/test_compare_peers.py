@@ -105,6 +105,19 @@ def test_imp_and_llama_cpp_are_compared_case_by_case(model: Path, tmp_path: Path
 
 
 @pytest.mark.long
+def test_imp_is_compared_with_itself_under_other_settings(model: Path, tmp_path: Path) -> None:
+    sizes = ["--engines", "imp", "--prefill", "16", "--depths", "0", "--batches", "1", "--decode", "2", "--reps", "1"]
+    variants = ["--also", "kv.dtype=q8_0", "--also", "device.isa=generic kv.dtype=q9"]
+    words = ["--quick", "--threads", "1", *sizes, *variants, "--svg", tmp_path / "report.svg"]
+    _, report = compared("peers", model, *words, report=tmp_path / "report.json")
+    assert list(report["left_out"]) == ["imp device.isa=generic kv.dtype=q9"]
+    assert "kv.dtype" in report["left_out"]["imp device.isa=generic kv.dtype=q9"]
+    for case in report["cases"]:
+        assert list(case["engines"]) == ["imp", "imp kv.dtype=q8_0"]
+        assert case["best_peer"] is None
+
+
+@pytest.mark.long
 def test_what_was_measured_before_a_failure_is_written(model: Path, tmp_path: Path) -> None:
     svg = tmp_path / "report.svg"
     sizes = ["--engines", "imp", "--prefill", "16", "--depths", "0", "--batches", "1", "--decode", "2", "--reps", "1"]

@@ -12,6 +12,7 @@ from imp_service.client.bench.level_table import rate_text
 COLOURS = {IMP: "#1f5fbf", "openvino": "#7a2d8f", "transformers": "#5c8a3a"}
 COLOURS |= dict.fromkeys(("llama.cpp", "llama-bench", "llama-server"), "#d9822b")
 WIDTH, LEFT, RIGHT, TOP = 940, 270, 200, 70
+VARIANT = "#7f9fd9"
 BAR, GAP = 14, 12
 
 
@@ -42,7 +43,7 @@ def bar(outcome: Outcome, name: str, y: float) -> list[str]:
     middle = y + BAR / 2
     ratio = "" if name == IMP else f", imp {outcome.ratio(name).median:.2f} ×"
     return [
-        f'<rect x="{LEFT}" y="{y + 1:.1f}" width="{median - LEFT:.1f}" height="{BAR - 2}" fill="{COLOURS[name]}"/>',
+        f'<rect x="{LEFT}" y="{y + 1:.1f}" width="{median - LEFT:.1f}" height="{BAR - 2}" fill="{colour(name)}"/>',
         f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle:.1f}" y2="{middle:.1f}" stroke="#1c1c1a"/>',
         text(high + 6, middle + 4, f"{rate_text(speed.median)} tokens/s{ratio}", "start"),
     ]
@@ -51,9 +52,14 @@ def bar(outcome: Outcome, name: str, y: float) -> list[str]:
 def legend(names: Sequence[str]) -> list[str]:
     """Draws the name of each engine in its colour."""
     return [
-        f'<text x="{LEFT + 120 * i}" y="48" font-size="12" font-weight="600" fill="{COLOURS[name]}">{name}</text>'
+        f'<text x="{LEFT + 120 * i}" y="48" font-size="12" font-weight="600" fill="{colour(name)}">{name}</text>'
         for i, name in enumerate(names)
     ]
+
+
+def colour(name: str) -> str:
+    """Returns the colour of an engine; variants of imp share one."""
+    return COLOURS.get(name, VARIANT)
 
 
 def place(fraction: float) -> float:

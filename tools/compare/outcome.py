@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from compare.ceiling import LeastWork, Rates
 from imp_service.core.bench.report import Spread
 
-IMP = "imp"
+IMP = "imp"  # also the first word of a variant: imp beside itself, with the settings that follow
 SPEED, SECONDS = "tokens_per_s", "seconds"
 
 
@@ -96,7 +96,7 @@ class Outcome:
     @property
     def best_peer(self) -> str | None:
         """Names the fastest peer that ran the case."""
-        peers = [name for name in self.engines if name != IMP]
+        peers = [name for name in self.engines if name.split()[0] != IMP]
         return max(peers, key=lambda name: self.spread(name).median, default=None)
 
     def spread(self, engine: str, figure: str = SPEED) -> Spread:

@@ -3,7 +3,8 @@
 The peers are llama.cpp, OpenVINO GenAI and transformers, if they are installed (extra `peers`) and read the file, and
 with --llama-bench any build of llama.cpp or of a fork, such as ik_llama.cpp. Each engine runs in its own process,
 pinned to as many CPUs as it has threads. The engines take turns. Nothing else should run: a round in which other
-processes used the CPUs is repeated. `python tools/make_model.py` writes model files.
+processes used the CPUs is repeated. `python tools/make_model.py` writes model files. --also adds imp once more, with
+other settings: `--also kv.dtype=rot8`, or several, separated by spaces.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Asked:
     model: Path
     scenarios: Scenarios
     rules: Rules
-    engines: list[str]
+    engines: list[str]  # names, and the variants of imp
     llama_bench: str | None  # a binary
 
 
@@ -80,6 +81,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("peers", __doc__)
     parser.add_argument("model", type=Path, metavar="FILE", help="a GGUF file")
     parser.add_argument("--engines", default=",".join(ENGINES), metavar="NAME,…", help="default: %(default)s")
+    parser.add_argument("--also", action="append", default=[], metavar="KEY=VALUE", help="imp with these settings too")
     parser.add_argument("--threads", type=positive_integers, default=(1, 2), metavar="N,…", help="default: 1,2")
     for option, kind, text in (
         ("--prefill", integers, "lengths of prompts; 0: none"),
@@ -103,7 +105,8 @@ def asked_of(arguments: argparse.Namespace) -> Asked:
     found = dataclasses.replace(base, **{name: value for name, value in sizes.items() if value is not None})
     found = dataclasses.replace(found, prefill=[tokens for tokens in found.prefill if tokens > 0])
     llama_bench = None if arguments.llama_bench is None else str(arguments.llama_bench.resolve())
-    return Asked(arguments.model, found, Rules(found.reps, arguments.others), names, llama_bench)
+    variants = [f"{IMP} {settings}" for settings in arguments.also]
+    return Asked(arguments.model, found, Rules(found.reps, arguments.others), [*names, *variants], llama_bench)
 
 
 def compare_at(report: Report, threads: int, asked: Asked, progress: Progress) -> None:

@@ -70,12 +70,13 @@ class EngineProcess:
 @contextlib.contextmanager
 def engine_process(name: str, task: Task) -> Iterator[EngineProcess]:
     """Starts an engine for the block. Raises RefusedError if the engine does not load the file."""
-    words = json.dumps(dataclasses.asdict(task) | {"path": str(task.path)})
+    engine, *settings = name.split()
+    words = json.dumps(dataclasses.asdict(task) | {"path": str(task.path), "settings": settings})
     with tempfile.TemporaryDirectory() as home, (Path(home) / "errors").open("w") as errors:
         # Peers may be on the import path of this process.
         path = os.pathsep.join([str(FOUND_IN), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), name, words],
+            [sys.executable, str(SCRIPT), engine, words],
             env=clean_environment(Path(home)) | {"OMP_PROC_BIND": "true", "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

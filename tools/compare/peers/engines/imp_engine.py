@@ -18,7 +18,7 @@ from imp_service.generation import load_model
 
 
 class ImpEngine:
-    """With its default settings, but for the threads and the size of the cache."""
+    """With its default settings, but for the threads, the size of the cache and the settings of a variant."""
 
     def __init__(self, task: Task) -> None:
         settings = {
@@ -26,9 +26,10 @@ class ImpEngine:
             "device.threads": task.threads,
             "kv.bytes": kv_bytes(task.path, task.kv_tokens),
         }
+        lines = [*(f"{key}={value}" for key, value in settings.items()), *task.settings]
         try:
             # With its tokenizer, as peers load theirs.
-            self._model = load_model(read_settings(None, [f"{key}={value}" for key, value in settings.items()]))
+            self._model = load_model(read_settings(None, lines))
         except (Error, ConfigError) as error:
             raise RefusedError(str(error)) from None
         self._runs = EngineRuns(self._model.client, self._model.vocab_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +29,7 @@ class Task:
     kv_tokens: int
     vocab_size: int
     llama_bench: str | None = None  # a binary
+    settings: Sequence[str] = ()  # of a variant of imp, KEY=VALUE
 
     def tokens(self, n: int) -> list[int]:
         """Any tokens of the vocabulary."""
