@@ -114,7 +114,7 @@ struct GemmKernel {
   ActivationFormat activations;
   int max_m;  // most rows per call
   ReductionId reduction;
-  bool validated;  // it has run on its hardware; tests run every CPU kernel
+  bool validated;  // it has run on its hardware
   // nullptr if the kernel fits a weight of its type on this device, else the reason in words. It does not check the
   // CPU's features: `needs` lists them.
   const char* (*refuses)(const GemmProblem&, const DeviceCaps&);
@@ -124,7 +124,7 @@ struct GemmKernel {
   void (*launch)(const GemmLaunch&) = nullptr;  // GPU kernels: enqueues the work on the stream
   int max_preferred_m = kAnyRows;               // most rows for which it is preferred, if a plan may mix reductions
   bool fuses = false;                           // its launches may have a GemmFusion other than none
-  int min_preferred_m = 1;                      // fewest rows for which it is preferred, if a plan may mix reductions
+  int min_preferred_m = 1;                      // fewest rows for which it is preferred
   // Optional: called before the first launch for a weight, with the launch's stream. Throws ModelError.
   void (*prepare)(const GemmProblem&, void* stream) = nullptr;
   CpuFeatures needs = {};  // features that a CPU kernel requires

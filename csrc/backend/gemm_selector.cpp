@@ -157,10 +157,9 @@ bool Selector::may_follow(const GemmKernel& kernel, std::span<const PlannedKerne
   return leaves_no_gap && multiplies(kernel, problem_.weight) && fits(kernel, first) && refusal(kernel).empty();
 }
 
-// Kernels of the layout, in order, up to the number of rows from which `first` is tuned.
+// Kernels that fit, in order, up to the number of rows from which `first` is tuned.
 std::vector<PlannedKernel> Selector::for_fewer_rows(const GemmKernel& first) const {
   std::vector<PlannedKernel> chosen;
-  if (policy_.one_reduction) return chosen;
   for (const GemmKernel& kernel : kernels_) {
     const int reached = chosen.empty() ? 0 : chosen.back().max_m;
     if (reached >= first.min_preferred_m - 1) break;

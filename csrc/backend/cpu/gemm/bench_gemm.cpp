@@ -45,7 +45,8 @@ GemmBenchResult bench_gemm(const GemmBench& bench, const DeviceCaps& caps, Threa
   }
   const GemmProblem problem{named->any_weight ? bench.weight : named->weight, bench.n, bench.k};
   const GemmOverride only{std::string(traits(problem.weight).name), std::string(bench.kernel)};
-  const GemmPlan plan = registry.plan(problem, "", {&only, 1});
+  GemmPlan plan = registry.plan(problem, "", {&only, 1});
+  plan.kernels = {{&*named, kAnyRows}};  // also for fewer rows than it is preferred for
 
   Arena arena;
   std::vector<std::unique_ptr<CpuLinear>> weights;
