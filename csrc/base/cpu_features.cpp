@@ -8,6 +8,9 @@
 #if IMP_ARM && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif IMP_X86 && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace imp {
@@ -24,7 +27,8 @@ constexpr std::array kIsas{
     Isa{"generic", needs::generic},       Isa{"avx2", needs::avx2},
     Isa{"avx2vnni", needs::avx2vnni},     Isa{"avx512", needs::avx512},
     Isa{"avx512vnni", needs::avx512vnni}, Isa{"avx512bf16", needs::avx512bf16},
-    Isa{"neondot", needs::neondot},       Isa{"neoni8mm", needs::neoni8mm},
+    Isa{"amxint8", needs::amxint8},       Isa{"neondot", needs::neondot},
+    Isa{"neoni8mm", needs::neoni8mm},
 };
 
 constexpr std::array kNames = [] {
@@ -34,14 +38,27 @@ constexpr std::array kNames = [] {
 }();
 
 constexpr std::array<std::string_view, kNumCpuFeatures> kFeatureNames{
-    "AVX2 with FMA and F16C", "AVX-VNNI",           "AVX-512 (F, BW, VL, DQ)", "AVX-512 VNNI",
-    "AVX-512 BF16",           "NEON's dot product", "NEON's matrix product",
+    "AVX2 with FMA and F16C", "AVX-VNNI", "AVX-512 (F, BW, VL, DQ)", "AVX-512 VNNI",
+    "AVX-512 BF16",           "AMX int8", "NEON's dot product",      "NEON's matrix product",
 };
 
 const Isa* find(std::string_view name) noexcept {
   const auto* const found = std::ranges::find(kIsas, name, &Isa::name);
   return found == kIsas.end() ? nullptr : found;
 }
+
+#if IMP_X86
+// Linux keeps 8 KiB of tile data for a process only once it has asked. A container's sandbox may refuse.
+bool may_use_tiles() noexcept {
+#ifdef __linux__
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+#else
+  return false;
+#endif
+}
+#endif
 
 }  // namespace
 
@@ -60,6 +77,9 @@ CpuFeatures detect_cpu_features() noexcept {
   if (!__builtin_cpu_supports("avx512vnni")) return features;
   features.add(CpuFeature::avx512_vnni);
   if (__builtin_cpu_supports("avx512bf16")) features.add(CpuFeature::avx512_bf16);
+  if (__builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") && may_use_tiles()) {
+    features.add(CpuFeature::amx_int8);
+  }
 #elif IMP_ARM && defined(__linux__)
   if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) == 0) return features;
   features.add(CpuFeature::neon_dot);

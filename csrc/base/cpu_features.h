@@ -17,10 +17,11 @@ enum class CpuFeature : std::uint8_t {
   avx512,  // F, BW, VL, DQ
   avx512_vnni,
   avx512_bf16,
+  amx_int8,   // tiles and their int8 products, which the system lets this process use
   neon_dot,   // AArch64's int8 dot products; every AArch64 CPU has NEON
   neon_i8mm,  // its int8 matrix products
 };
-inline constexpr int kNumCpuFeatures = 7;
+inline constexpr int kNumCpuFeatures = 8;
 
 class CpuFeatures {
  public:
@@ -50,6 +51,8 @@ inline constexpr CpuFeatures avx512{CpuFeature::avx2, CpuFeature::avx512};
 inline constexpr CpuFeatures avx512vnni{CpuFeature::avx2, CpuFeature::avx512, CpuFeature::avx512_vnni};
 inline constexpr CpuFeatures avx512bf16{CpuFeature::avx2, CpuFeature::avx512, CpuFeature::avx512_vnni,
                                         CpuFeature::avx512_bf16};
+inline constexpr CpuFeatures amxint8{CpuFeature::avx2, CpuFeature::avx512, CpuFeature::avx512_vnni,
+                                     CpuFeature::amx_int8};
 inline constexpr CpuFeatures neondot{CpuFeature::neon_dot};
 inline constexpr CpuFeatures neoni8mm{CpuFeature::neon_dot, CpuFeature::neon_i8mm};
 }  // namespace needs

@@ -14,7 +14,7 @@ from imp_service import _core
 from imp_service import _testing as core
 
 ROOT = Path(__file__).parents[2]
-ISAS = ["generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "neondot", "neoni8mm"]
+ISAS = ["generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "amxint8", "neondot", "neoni8mm"]
 
 
 # `device.isa = "auto"` on these CPUs selects all of their instruction sets for which imp has kernels.
@@ -25,7 +25,7 @@ CPUS = {
     "Zen 5": "avx2vnni+avx512bf16",
     "Skylake-X": "avx512",
     "Ice Lake": "avx512vnni",
-    "Sapphire Rapids": "avx2vnni+avx512bf16",
+    "Sapphire Rapids": "avx2vnni+avx512bf16+amxint8",
     "Alder Lake": "avx2vnni",
     "Graviton 2": "neondot",
     "Graviton 3": "neoni8mm",
@@ -38,7 +38,7 @@ HAS = {
     "Zen 5": ["generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16"],
     "Skylake-X": ["generic", "avx2", "avx512"],
     "Ice Lake": ["generic", "avx2", "avx512", "avx512vnni"],
-    "Sapphire Rapids": ["generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16"],
+    "Sapphire Rapids": ["generic", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "amxint8"],
     "Alder Lake": ["generic", "avx2", "avx2vnni"],
     "Graviton 2": ["generic", "neondot"],
     "Graviton 3": ["generic", "neondot", "neoni8mm"],
@@ -71,8 +71,8 @@ def test_gemm_14_each_kernel_that_a_cpu_has_is_offered_and_no_other(cpu: str) ->
     offered = core.gemm_interchangeable(caps, "q8_0", 64, 64, 4, kernels=rows)
     assert offered == [f"q8_0_{isa}" for isa in reversed(HAS[cpu])]
     own = core.gemm_interchangeable(caps, "q8_0", 64, 64, 4)
-    mine = [row for row in core.gemm_kernels() if row["weight"] == "q8_0" and row["isa"] in HAS[cpu]]
-    assert own == [row["name"] for row in mine if row["validated"]]
+    listed = [row for row in core.gemm_kernels() if row["weight"] == "q8_0" and row["isa"] in HAS[cpu]]
+    assert own == [row["name"] for row in listed if row["validated"]]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the list of this processor's family has other kernels")
@@ -154,7 +154,7 @@ def test_gemm_14_no_object_of_an_instruction_set_shares_its_code() -> None:
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")
     found = ROOT.glob("build/*/csrc/CMakeFiles/imp_core.dir/**/*.cpp.o")
-    objects = sorted(path for path in found if path.name.rpartition("_")[2].startswith(("avx", "neon")))
+    objects = sorted(path for path in found if path.name.rpartition("_")[2].startswith(("avx", "amx", "neon")))
     if not objects:
         pytest.skip("no build folder here: imp was installed from a wheel")
     assert {path.name: leaks(symbols(path)) for path in objects if leaks(symbols(path))} == {}

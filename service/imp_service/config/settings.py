@@ -98,7 +98,11 @@ class DeviceSettings:
         "where models run; auto: today the CPU, docs/cuda.md says why",
     )
     isa: str | Auto = key(
-        AutoOr(Joined("generic", "avx2", "neondot", "neoni8mm", "avx512", "avx512vnni", "avx2vnni", "avx512bf16")),
+        AutoOr(
+            Joined(
+                "generic", "avx2", "neondot", "neoni8mm", "avx512", "avx512vnni", "avx2vnni", "avx512bf16", "amxint8"
+            )
+        ),
         AUTO,
         "instruction sets that kernels may use; auto: all of this CPU",
     )
