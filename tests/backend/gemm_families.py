@@ -10,7 +10,8 @@ from support.kernels.weights import WEIGHT_TYPES, block_of
 from support.oracles import tolerances
 
 HERE = core.cpu_caps("auto")
-KERNELS: dict[str, dict[str, Any]] = {row["name"]: row for row in core.gemm_kernels()}
+# With those that only tests can run.
+KERNELS: dict[str, dict[str, Any]] = {row["name"]: row for row in [*core.gemm_kernels(), *core.gemm_test_kernels()]}
 QUANTIZING = "q8_block32"
 # The error bound of a product by format of activations.
 BOUNDS = {

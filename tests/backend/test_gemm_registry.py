@@ -29,10 +29,11 @@ CASCADE_LAKE = {"cpu": "avx512vnni", "intel": (0x06, 0x55)}
 SKYLAKE = {"cpu": "avx512", "intel": (0x06, 0x55)}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # The last words of the names of kernels that are compiled only for other processor families.
-X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16")
+X86 = ("avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "amxint8")
 UNVALIDATED = "has not run on its hardware; only model.overrides can select it: by name, or with unvalidated_kernels"
 UNASKED = "(unvalidated_kernels = true allows them)"
 ELSEWHERE = ("neondot", "neoni8mm") if platform.machine() in ("x86_64", "AMD64") else X86
+LISTS = ["kernels.h", "quantized/types.h"]
 SHAPES = [(1, 1), (37, 3), (4096, 16)]  # n, blocks of k
 
 
@@ -56,18 +57,17 @@ def test_gemm_1_names_are_unique_and_lead_to_their_code() -> None:
     assert len(set(names)) == len(names)
     assert names[-1] == "reference"
     kernels = ROOT / "csrc/backend/cpu/gemm"
-    lists = {"QUANTIZED": "quantized/types.h", "FLOAT": "kernels.h"}
-    types = {
-        kind: re.findall(r"^  use\((\w+), \w+, isa\)", (kernels / name).read_text(), re.MULTILINE)
-        for kind, name in lists.items()
-    }
+    of_list = r"^#define IMP_(\w+)_TYPES\(use, isa\) \\\n((?:  .*\n)+)"
+    lists = re.findall(of_list, "".join((kernels / name).read_text() for name in LISTS), re.MULTILINE)
+    types = {kind: re.findall(r"use\((\w+), \w+, isa\)", lines) for kind, lines in lists}
+    types["QUANTIZED"] += types["GROUP_SCALED"]
     shaped = r"^  use\((\w+), \w+, isa, (\d+), (\d+)\)"
     shapes = re.findall(shaped, (kernels / "quantized/types.h").read_text(), re.MULTILINE)
     found = {}
     for path in kernels.rglob("*.cpp"):
         text = path.read_text()
         defined = re.findall(r"^void run_(\w+)\(const GemmArgs&", text, re.MULTILINE)
-        for kind, isa in re.findall(r"^IMP_(\w+)_TYPES\(IMP_DEFINE_(?:FLOAT_)?RUN, (\w+)\)", text, re.MULTILINE):
+        for kind, isa in re.findall(r"^IMP_(\w+)_TYPES\(IMP_DEFINE_(?:FLOAT_|TILED_)?RUN, (\w+)\)", text, re.MULTILINE):
             defined += [f"{dtype}_{isa}" for dtype in types[kind]]
         for isa in re.findall(r"^IMP_TILE_SHAPES\(IMP_DEFINE_SHAPED_RUN, (\w+)\)", text, re.MULTILINE):
             defined += [f"{dtype}_{isa}_{rows}x{panels}" for dtype, rows, panels in shapes]
@@ -232,6 +232,7 @@ def test_gemm_4_a_glob_that_matches_no_tensor_is_an_error() -> None:
 
 def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
     assert core.gemm_explain(NEW_CPU, "q4_k", 4096, 4096) == [
+        ("q4_k_amxint8", False, "needs AMX int8"),
         ("q4_k_avx512vnni", True, "first in the order of preference, any number of rows"),
         ("q4_k_avx512vnni_6x2", False, "an earlier kernel takes these rows"),
         ("q4_k_avx2vnni", False, "needs AVX-VNNI"),
@@ -242,6 +243,7 @@ def test_gemm_5_explain_names_every_candidate_with_its_reason() -> None:
         ("reference", False, "another layout or reduction than q4_k_avx512vnni"),
     ]
     assert core.gemm_explain(OLD_CPU, "q8_0", 1024, 1024) == [
+        ("q8_0_amxint8", False, "needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI and AMX int8"),
         ("q8_0_avx512vnni", False, "needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI"),
         ("q8_0_avx512vnni_6x2", False, "needs AVX-512 (F, BW, VL, DQ) and AVX-512 VNNI"),
         ("q8_0_avx2vnni", False, "needs AVX-VNNI"),
@@ -271,6 +273,8 @@ def test_gemm_6_every_weight_has_a_kernel_for_every_m_and_every_kernel_is_reache
         # Other shapes of tiles, which a tuning may choose.
         names = core.gemm_interchangeable(NEW_CPU, weight, 64, block_of(weight)[0], 513)
         reached |= {name for name in names if re.search(r"\d+x\d+$", name)}
+        plan = core.gemm_plan({"cpu": "amxint8"}, weight, 64, block_of(weight)[0], unvalidated=True)
+        reached |= {row["name"] for row in plan["kernels"]}
     assert {row["name"] for row in core.gemm_kernels()} == reached
 
 

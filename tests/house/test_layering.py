@@ -49,7 +49,7 @@ MAY_INCLUDE_NATIVE = {
     "hardware": {"gpu"},
     "emulator": {"gpu"},
     "emulated": {"emulator", "gpu", "module"},
-    "module": {"script", "gpu"},
+    "module": {"script", "gpu", "emulator"},
 }
 OVERLAY = NATIVE / "emulator" / "overlay"
 # The one file that names the devices.

@@ -95,10 +95,11 @@ def _list(arguments: Namespace, device: str) -> None:
         return
     rows = [(k.name, k.weight, k.layout, k.reduction, "yes" if k.validated else "no") for k in kernels]
     write_table(sys.stdout, ("kernel", "weights", "layout", "reduction", "validated"), rows)
-    here = f"this CPU has {isa_name()}" if device == CPU else "validated: has run on such hardware"
+    here = f"this CPU has {isa_name()}; " if device == CPU else ""
     named = "" if device == CPU else f" --device {device}"
     print(
-        f"\nIn order of preference; {here}. Kernels of one reduction give equal bits."
+        f"\nIn order of preference; {here}validated: has run on such hardware."
+        "\nKernels of one reduction give equal bits."
         f"\nimp kernels{named} --explain q8_0 4096x1024 shows which one runs, and why.",
         file=sys.stderr,
     )

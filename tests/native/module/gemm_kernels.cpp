@@ -42,7 +42,8 @@ WeightSource source_of(const std::string& name, const GemmProblem& problem, cons
           }};
 }
 
-// Kernels with one error each, otherwise equal to `reference`. The functions of this file must detect the error.
+// Kernels with one error each. The functions of this file must detect those of the ones that equal `reference`
+// otherwise.
 template <class Wrong>
 GemmKernel broken(const char* name, Wrong wrong) {
   GemmKernel kernel = cpu::kernel_list().back();
@@ -70,12 +71,15 @@ std::optional<GemmKernel> broken_kernel(const std::string& name) {
         "broken_scratch",
         +[](const GemmArgs& args) { args.scratch[cpu::kernel_list().back().scratch_bytes({}, 1)] ^= std::byte{1}; });
   }
+  if (name == "broken_twin") return broken_twin();
   return std::nullopt;
 }
 
 GemmKernel kernel_of(const std::string& name, const GemmProblem& problem) {
   if (const auto wrong = broken_kernel(name)) return *wrong;
-  for (const GemmKernel& kernel : cpu::kernel_list()) {
+  std::vector<GemmKernel> kernels = test_kernels();
+  kernels.insert(kernels.end(), cpu::kernel_list().begin(), cpu::kernel_list().end());
+  for (const GemmKernel& kernel : kernels) {
     if (kernel.name != name) continue;
     if (!kernel.any_weight && kernel.weight != problem.weight) throw py::value_error(name + ": another weight type");
     if (const std::string why = refusal(kernel, problem, cpu::cpu_caps("auto")); !why.empty())

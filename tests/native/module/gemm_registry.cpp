@@ -151,9 +151,10 @@ py::dict plan_as_data(const GemmPlan& plan) {
 
 py::dict plan(const py::dict& caps, const std::string& weight, std::int64_t n, std::int64_t k,
               const std::string& tensor, const Overrides& overrides, const std::optional<std::vector<py::dict>>& rows,
-              const PythonTuning& tuning) {
+              const PythonTuning& tuning, bool deterministic, bool unvalidated) {
+  const PlanPolicy policy = {.one_reduction = deterministic, .unvalidated_kernels = unvalidated};
   const auto as_data = [&](const GemmRegistry& registry) {
-    return plan_as_data(registry.plan({dtype_of(weight), n, k}, tensor, overrides_of(overrides)));
+    return plan_as_data(registry.plan({dtype_of(weight), n, k}, tensor, overrides_of(overrides), policy));
   };
   return with_registry(caps, rows, as_data, tuning);
 }
@@ -199,7 +200,9 @@ std::vector<std::string> interchangeable(const py::dict& caps, const std::string
 
 py::object refusal(const std::string& kernel, const py::dict& caps, const std::string& weight, std::int64_t n,
                    std::int64_t k) {
-  for (const GemmKernel& row : cpu::kernel_list()) {
+  std::vector<GemmKernel> rows = test_kernels();
+  rows.insert(rows.end(), cpu::kernel_list().begin(), cpu::kernel_list().end());
+  for (const GemmKernel& row : rows) {
     if (row.name != kernel) continue;
     const std::string reason = imp::refusal(row, {dtype_of(weight), n, k}, caps_of(caps));
     return reason.empty() ? py::object(py::none()) : py::str(reason);
@@ -215,8 +218,14 @@ void register_testing_gemm_registry(py::module_& module) {
     for (const GemmKernel& kernel : cpu::kernel_list()) rows.append(row_as_data(kernel));
     return rows;
   });
+  module.def("gemm_test_kernels", [] {
+    py::list rows;
+    for (const GemmKernel& kernel : test_kernels()) rows.append(row_as_data(kernel));
+    return rows;
+  });
   module.def("gemm_plan", &plan, py::arg("caps"), py::arg("weight"), py::arg("n"), py::arg("k"), py::arg("tensor") = "",
-             py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{});
+             py::arg("overrides") = Overrides{}, py::arg("kernels") = py::none(), py::arg("tuning") = PythonTuning{},
+             py::arg("deterministic") = true, py::arg("unvalidated") = false);
   module.def("gpu_gemm_plan", &gpu_plan, py::arg("gpu"), py::arg("weight"), py::arg("n"), py::arg("k"), py::kw_only(),
              py::arg("overrides") = Overrides{}, py::arg("deterministic") = false, py::arg("unvalidated") = true,
              py::arg("of_experts") = false, "The plan of an h200 or an a100.");

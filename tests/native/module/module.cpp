@@ -23,6 +23,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_base(module);
   imp::bindings::register_testing_gemm_registry(module);
   imp::bindings::register_testing_gemm_kernels(module);
+  imp::bindings::register_testing_tile_kernels(module);
   imp::bindings::register_testing_cuda_gemm(module);
   imp::bindings::register_testing_cuda_places(module);
   imp::bindings::register_testing_cuda_attention(module);

@@ -126,7 +126,7 @@ def test_gemm_4_an_override_of_the_type_decides_or_is_refused(call):
     ]  # fmt: skip
     assert explain("q8_0=reference") == call("kernels", "--explain", "q4_k", "64x512")
     for override, device, why in (
-        ("q4_k=nonsense", "cpu", " = nonsense: no such kernel; known: q4_k_avx512vnni, "),
+        ("q4_k=nonsense", "cpu", " = nonsense: no such kernel; known: q4_k_amxint8, "),
         ("q4_k=q4_k_dp4a", "cpu", " = q4_k_dp4a: is a kernel of cuda, and the device is cpu"),
         ("q4_k=q4_k_generic", "cuda_emulated", " = q4_k_generic: is a kernel of cpu, and the device is cuda_emulated"),
         (

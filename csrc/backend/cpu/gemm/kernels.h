@@ -16,6 +16,7 @@
 namespace imp::cpu {
 
 #define IMP_DECLARE_RUN(name, Type, isa) void run_##name##_##isa(const GemmArgs& args);
+IMP_GROUP_SCALED_TYPES(IMP_DECLARE_RUN, amxint8)
 IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, avx512vnni)
 IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, avx2vnni)
 IMP_QUANTIZED_TYPES(IMP_DECLARE_RUN, avx2)

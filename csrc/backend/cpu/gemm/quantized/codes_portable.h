@@ -34,7 +34,7 @@ inline Codes place(Codes c) {
   return c;
 }
 
-[[gnu::noinline]] void add_products(const FourBytes& codes, const std::int8_t* four, std::int32_t* sums) {
+[[gnu::noinline, maybe_unused]] void add_products(const FourBytes& codes, const std::int8_t* four, std::int32_t* sums) {
   for (int row = 0; row < kLanes; ++row) {
     sums[row] += codes[row][0] * four[0] + codes[row][1] * four[1] + codes[row][2] * four[2] + codes[row][3] * four[3];
   }

@@ -247,27 +247,34 @@ void multiply_rows(const GemmArgs& args, std::int64_t n, int begin, int end, boo
   }
 }
 
-// Processes P panels at a time. Runs of rows and chunks of panels fit the L2 cache together. So each weight comes from
-// memory once, and rows come from the L3 cache once per chunk.
-template <class Weights, int T, int P>
-void multiply(const GemmArgs& args) {
+// Calls use(n, n_end, row, row_end) for runs of rows, a multiple of `rows` but for the last, and for chunks of `panels`
+// panels or a multiple. Both fit the L2 cache together. So each weight comes from memory once, and rows come from the
+// L3 cache once per chunk.
+template <class Weights, class Use>
+void for_parts(const GemmArgs& args, int rows, int panels, const Use& use) {
   constexpr std::int64_t kRunBytes = 192 << 10, kChunkBytes = 256 << 10;
   constexpr auto kBlockBytes = static_cast<std::int64_t>(sizeof(typename Weights::Block));
-  const std::int64_t fitting = kRunBytes / args.activation_stride / T * T;
-  const int run = static_cast<int>(fitting < T ? T : fitting > args.m ? args.m : fitting);
-  const std::int64_t n_panels = kChunkBytes / (args.k / (32 * Weights::kGroups) * kBlockBytes) / P * P;
-  const std::int64_t chunk = (n_panels < P ? P : n_panels) * kLanes;
+  const std::int64_t fitting = kRunBytes / args.activation_stride / rows * rows;
+  const int run = static_cast<int>(fitting < rows ? rows : fitting > args.m ? args.m : fitting);
+  const std::int64_t n_panels = kChunkBytes / (args.k / (32 * Weights::kGroups) * kBlockBytes) / panels * panels;
+  const std::int64_t chunk = (n_panels < panels ? panels : n_panels) * kLanes;
   for (std::int64_t begin = args.n_begin; begin < args.n_end; begin += chunk) {
     const std::int64_t chunk_end = args.n_end - begin < chunk ? args.n_end : begin + chunk;
     for (int row = 0; row < args.m; row += run) {
-      const int end = args.m - row < run ? args.m : row + run;
-      std::int64_t n = begin;
-      for (; n + (P - 1) * kLanes < chunk_end; n += P * kLanes) {
-        multiply_rows<Weights, T, P>(args, n, row, end, row == 0);
-      }
-      for (; P > 1 && n < chunk_end; n += kLanes) multiply_rows<Weights, T, 1>(args, n, row, end, row == 0);
+      use(begin, chunk_end, row, args.m - row < run ? args.m : row + run);
     }
   }
+}
+
+// Processes P panels at a time.
+template <class Weights, int T, int P>
+void multiply(const GemmArgs& args) {
+  for_parts<Weights>(args, T, P, [&](std::int64_t n, std::int64_t n_end, int row, int end) {
+    for (; n + (P - 1) * kLanes < n_end; n += P * kLanes) {
+      multiply_rows<Weights, T, P>(args, n, row, end, row == 0);
+    }
+    for (; P > 1 && n < n_end; n += kLanes) multiply_rows<Weights, T, 1>(args, n, row, end, row == 0);
+  });
 }
 
 }  // namespace
