@@ -14,6 +14,8 @@ constexpr std::array<KvTypeTraits, kKvTypes> kTypes = {{
     {.name = "q8_0", .bits_per_block = 272, .is_quantized = true, .is_rotated = false},
     {.name = "rot8", .bits_per_block = 272, .is_quantized = true, .is_rotated = true},
     {.name = "rot4", .bits_per_block = 144, .is_quantized = true, .is_rotated = true},
+    {.name = "rot3", .bits_per_block = 112, .is_quantized = true, .is_rotated = true},
+    {.name = "rot2", .bits_per_block = 80, .is_quantized = true, .is_rotated = true},
 }};
 
 std::optional<KvType> kv_type_from(std::string_view name) noexcept {

@@ -11,8 +11,8 @@
 namespace imp {
 
 // In the order of the table of traits, and of the CPU's ops.
-enum class KvType : std::uint8_t { f32, f16, bf16, q8_0, rot8, rot4 };
-inline constexpr int kKvTypes = 6;
+enum class KvType : std::uint8_t { f32, f16, bf16, q8_0, rot8, rot4, rot3, rot2 };
+inline constexpr int kKvTypes = 8;
 
 // Elements along head_dim that share a scale.
 inline constexpr int kKvBlock = 32;
@@ -39,7 +39,7 @@ struct KvTypes {
   friend bool operator==(const KvTypes&, const KvTypes&) = default;
 };
 
-// Of a drafter's cache, which is small: rot8 in place of rot4, since worse guesses cost more than it saves.
+// Of a drafter's cache, which is small: rot8 in place of smaller types, since worse guesses cost more than it saves.
 KvTypes of_drafter(KvTypes types) noexcept;
 
 // "q8_0" for both, or "q8_0/rot4" for keys and values.

@@ -117,6 +117,9 @@ void put_integers(const LaneInputs& in, LaneOutputs& out) {
   put(out, "swap_lanes 4", swap_lanes<4>(from_int(i)));
   put(out, "swap_lanes 8", swap_lanes<8>(from_int(i)));
   put(out, "lookup", lookup(in.a, i & broadcast_int(15)));
+  put(out, "load_repeated 4", load_repeated<4>(in.i));
+  put(out, "load_repeated 8", load_repeated<8>(in.i));
+  put(out, "load_repeated 16", load_repeated<16>(in.i));
   put(out, "lookup_bytes", lookup_bytes(in.bytes, i & broadcast_int(0x0F0F0F0F)));
 }
 

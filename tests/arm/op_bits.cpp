@@ -208,6 +208,8 @@ Results results_of(const CpuOps& ops) {
   };
   put_quantized.operator()<64>({KvType::q8_0, KvType::q8_0});
   put_quantized.operator()<128>({KvType::rot4, KvType::rot4});
+  put_quantized.operator()<128>({KvType::rot3, KvType::rot3});
+  put_quantized.operator()<96>({KvType::rot2, KvType::rot2});
   put_quantized.operator()<64>({KvType::rot8, KvType::rot8});
   put_quantized.operator()<96>({KvType::q8_0, KvType::rot4});
   put_sampling(ops.sampling, results);

@@ -194,6 +194,10 @@ Lanes swap_lanes(const Lanes& x) {
 Lanes lookup(const float (&table)[16], const IntLanes& index) {
   return of_each<Lanes>([&](std::size_t i) { return table[index.v[i]]; });
 }
+template <int n>
+IntLanes load_repeated(const std::int32_t* from) {
+  return of_each<IntLanes>([&](std::size_t i) { return from[i % n]; });
+}
 IntLanes lookup_bytes(const std::uint8_t (&table)[16], const IntLanes& bytes) {
   return of_each<IntLanes>([&](std::size_t i) {
     const auto word = static_cast<std::uint32_t>(bytes.v[i]);

@@ -35,7 +35,7 @@ GEOMETRIES = [
 POLICIES = [{}, {"window": 7}, {"window": 260}, {"soft_cap": 2.0}, {"window": 100, "soft_cap": 5.0}]
 
 
-PLAIN = ("f32", "f16", "bf16", "q8_0", "rot8", "rot4")
+PLAIN = ("f32", "f16", "bf16", "q8_0", "rot8", "rot4", "rot3", "rot2")
 # Keys of one type and values of another.
 PAIRS = ("q8_0/rot4", "bf16/rot8", "rot4/f32", "f16/bf16")
 DTYPES = PLAIN + PAIRS
@@ -364,25 +364,32 @@ def test_kvq_1_a_quantized_cache_holds_blocks_of_32(head_dim: int, block_tokens:
             np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
 
 
+ROTATED_BYTES = {"rot8": 32, "rot4": 16, "rot3": 12, "rot2": 8}  # of a block's codes
+
+
 def rotated_codes(panels: Array, head_dim: int, dtype: str, which: int) -> Array:
-    """Returns the codes of a rotated cache's panels, [kv head][panel][bytes], as [kv head][token][element]."""
+    """Returns the codes of a rotated cache's panels, [kv head][panel][bytes], as [kv head][token][block][element]."""
     n_heads, n_blocks = panels.shape[0], head_dim // 32
+    n = ROTATED_BYTES[dtype]
+    codes = panels[..., : 16 * n_blocks * n]
+    if which == 0:  # [block][four bytes][token][byte]
+        codes = codes.reshape(n_heads, -1, n_blocks, n // 4, 16, 4).transpose(0, 1, 4, 2, 3, 5)
+    else:  # [block][four tokens][byte][token]
+        codes = codes.reshape(n_heads, -1, n_blocks, 4, n, 4).transpose(0, 1, 3, 5, 2, 4)
+    packed = np.ascontiguousarray(codes).reshape(n_heads, -1, n_blocks, n)
     if dtype == "rot8":
-        codes = panels[..., : 16 * head_dim]
-        if which == 0:  # [four elements][token][element], plus 128
-            codes = codes.reshape(n_heads, -1, head_dim // 4, 16, 4).transpose(0, 1, 3, 2, 4) ^ 0x80
-        else:  # [block][four tokens][element][token]
-            codes = codes.reshape(n_heads, -1, n_blocks, 4, 32, 4).transpose(0, 1, 3, 5, 2, 4)
-        return np.ascontiguousarray(codes).view(np.int8).reshape(n_heads, -1, head_dim).astype(np.int16) + 127
-    halves = panels[..., : 8 * head_dim]
-    if which == 0:  # [eight elements][token][four of them, two to a byte]
-        halves = halves.reshape(n_heads, -1, head_dim // 8, 16, 4).transpose(0, 1, 3, 2, 4)
-    else:  # [block][four tokens][element, two to a byte][token]
-        halves = halves.reshape(n_heads, -1, n_blocks, 4, 16, 4).transpose(0, 1, 3, 5, 2, 4)
-    return np.stack([halves & 15, halves >> 4], axis=-2).reshape(n_heads, -1, head_dim)
+        return (packed ^ 0x80 if which == 0 else packed).view(np.int8).astype(np.int16) + 127
+    i = np.arange(32)
+    place, half = i // 4 % 4, i // 16 * 4
+    if dtype == "rot4":
+        return packed[..., i % 16] >> half & 15
+    if dtype == "rot2":
+        return packed[..., i % 8] >> (half + place // 2 * 2) & 3
+    nibbles = packed[..., i % 8] >> half & np.where(place < 2, 3, 12) | packed[..., 8 + i % 4] >> half & 8 >> place
+    return np.minimum(nibbles, 15 - nibbles)
 
 
-@pytest.mark.parametrize("dtype", ["rot4", "rot8"])
+@pytest.mark.parametrize("dtype", ROTATED_BYTES)
 @pytest.mark.parametrize(("head_dim", "block_tokens"), [(64, 64), (96, 16), (256, 16)])
 def test_kvq_2_kvq_3_a_rotated_cache_holds_codes_and_scales(head_dim: int, block_tokens: int, dtype: str) -> None:
     rng = np.random.default_rng(head_dim)
@@ -395,7 +402,7 @@ def test_kvq_2_kvq_3_a_rotated_cache_holds_codes_and_scales(head_dim: int, block
         values[10] = 0
         values[11] *= np.float32(1e-5)
     n_groups = head_dim // 32
-    block_bytes = {"rot4": 18, "rot8": 34}[dtype]
+    block_bytes = ROTATED_BYTES[dtype] + 2  # with the scale
     found = []
     for device in DEVICES:
         cache = core.Cache(device, dtype=dtype, n_layers=2, n_kv_heads=n_kv_heads, head_dim=head_dim, n_blocks=4,
@@ -421,9 +428,7 @@ def test_kvq_2_kvq_3_a_rotated_cache_holds_codes_and_scales(head_dim: int, block
             np.testing.assert_array_equal(scales[head], wanted_scales[..., 0])
             is_number = (np.isfinite(scales[head]) & (scales[head] != 0))[..., None]
             assert is_number.sum() > is_number.size // 2
-            np.testing.assert_array_equal(
-                np.where(is_number, codes[head].reshape(n, n_groups, 32), 0), np.where(is_number, wanted, 0)
-            )
+            np.testing.assert_array_equal(np.where(is_number, codes[head], 0), np.where(is_number, wanted, 0))
 
 
 def as_float64(words: Array, dtype: str) -> Array:

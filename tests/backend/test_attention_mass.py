@@ -77,7 +77,7 @@ class Keys:
     [
         pytest.param(heads, dtype, id=f"{heads.n_heads}-{heads.n_kv_heads}-{heads.head_dim}-{dtype}")
         for heads in GEOMETRIES
-        for dtype in ("f32", "f16", "bf16", "q8_0", "rot8", "rot4")
+        for dtype in ("f32", "f16", "bf16", "q8_0", "rot8", "rot4", "rot3", "rot2")
         if not is_quantized(dtype) or heads.head_dim % 32 == 0
     ],
 )

@@ -39,34 +39,44 @@ def test_kvq_2_a_group_is_the_greatest_power_of_two_that_divides_a_head(head_dim
     assert group_of(head_dim) == group
 
 
-def test_kvq_3_codes_of_known_blocks() -> None:
+@pytest.mark.parametrize(
+    ("dtype", "counts", "scale"),
+    [
+        ("rot4", [0, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 2, 0], 0.1625977),
+        ("rot3", [3, 5, 4, 4, 4, 4, 5, 3], 0.1256104),
+        ("rot2", [8, 8, 8, 8], 0.1017456),
+    ],
+)
+def test_kvq_3_codes_of_known_blocks(dtype: str, counts: list[int], scale: float) -> None:
     steps = np.arange(-15.5, 16, dtype=np.float32)[None]
-    codes, scales = codes_of(steps, ROT4)
-    wanted = "1 1 2 2 2 3 3 3 4 4 5 5 6 6 7 7 8 8 9 9 10 10 11 11 12 12 12 13 13 13 14 14"
-    assert codes.ravel().tolist() == [int(word) for word in wanted.split()]
-    assert scales.ravel() == np.float16(0.1625977)
-    codes, scales = codes_of(np.zeros((1, 32), np.float32), ROT4)
+    codes, scales = codes_of(steps, ROTATED[dtype])
+    assert codes.ravel().tolist() == np.repeat(np.arange(len(counts)), counts).tolist()
+    assert scales.ravel() == np.float16(scale)
+    codes, scales = codes_of(np.zeros((1, 32), np.float32), ROTATED[dtype])
     assert not codes.any()
     assert not scales.any()
 
 
-def test_kvq_3_a_block_keeps_its_product_with_itself() -> None:
+@pytest.mark.parametrize("dtype", ["rot4", "rot3", "rot2"])
+def test_kvq_3_a_block_keeps_its_product_with_itself(dtype: str) -> None:
+    kind = ROTATED[dtype]
     x = np.random.default_rng(1).normal(size=(200, 128)).astype(np.float32)
-    codes, scales = codes_of(x, ROT4)
-    np.testing.assert_array_equal(codes_of(2 * x, ROT4)[0], codes)
+    codes, scales = codes_of(x, kind)
+    np.testing.assert_array_equal(codes_of(2 * x, kind)[0], codes)
     exact = (x.astype(np.float64) ** 2).reshape(-1, 4, 32).sum(axis=-1)
-    found = (x * decoded(codes, scales, ROT4)).reshape(-1, 4, 32).sum(axis=-1)
+    found = (x * decoded(codes, scales, kind)).reshape(-1, 4, 32).sum(axis=-1)
     np.testing.assert_allclose(found, exact, rtol=tolerances.SCALE_ROUNDING)
     # Negative control: scales that keep the length instead.
-    kept = (decoded(codes, scales, ROT4) ** 2).reshape(-1, 4, 32).sum(axis=-1)
+    kept = (decoded(codes, scales, kind) ** 2).reshape(-1, 4, 32).sum(axis=-1)
     assert np.abs(found * np.sqrt(exact / kept) / exact - 1).max() > tolerances.SCALE_ROUNDING
 
 
-def test_kvq_4_the_distortion_of_gaussian_heads() -> None:
+@pytest.mark.parametrize(("dtype", "wanted"), [("rot4", 0.0064), ("rot3", 0.0273), ("rot2", 0.119)])
+def test_kvq_4_the_distortion_of_gaussian_heads(dtype: str, wanted: float) -> None:
     gaussian = np.random.default_rng(3).normal(size=(4000, 128)).astype(np.float32)
-    found = decoded(*codes_of(gaussian, ROT4), ROT4)
+    found = decoded(*codes_of(gaussian, ROTATED[dtype]), ROTATED[dtype])
     distortion = ((found - gaussian) ** 2).sum() / (gaussian.astype(np.float64) ** 2).sum()
-    assert distortion == pytest.approx(0.0064, rel=tolerances.DISTORTION)
+    assert distortion == pytest.approx(wanted, rel=tolerances.DISTORTION)
     slope = (gaussian * found).sum() / (gaussian.astype(np.float64) ** 2).sum()
     assert slope == pytest.approx(1, abs=tolerances.SLOPE)
 

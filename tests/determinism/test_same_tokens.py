@@ -100,7 +100,7 @@ def test_det_5_sch_4_same_tokens_after_preemption(alone: tuple[list, list[Outcom
 
 
 @pytest.mark.sweep(quick=lambda kv_dtype: kv_dtype == "rot8/rot4")
-@pytest.mark.parametrize("kv_dtype", ["q8_0", "rot8", "rot4", "rot8/rot4", "bf16/q8_0"])
+@pytest.mark.parametrize("kv_dtype", ["q8_0", "rot8", "rot4", "rot8/rot4", "bf16/q8_0", "rot3", "rot2"])
 def test_kvq_8_same_tokens_with_each_type_of_cache(kv_dtype: str, alone: tuple[list, list[Outcome]]) -> None:
     requests, plain = alone[0][:N_OF_CACHE], alone[1][:N_OF_CACHE]
     cache = (f"kv.dtype={kv_dtype}", "kv.trial=false")

@@ -9,6 +9,8 @@ from imp_service.tables import KV_TYPES
 _NEAREST = {
     **dict.fromkeys(("q4_0", "q4_1", "iq4_nl", "u4", "int4", "turbo4", "tbq4", "tq4_0", "turboquant_4bit_nc"), "rot4"),
     **dict.fromkeys(("q5_0", "q5_1", "turboquant_k8v4"), "rot8/rot4"),
+    **dict.fromkeys(("turbo3", "tbq3", "turboquant_3bit_nc"), "rot3"),
+    **dict.fromkeys(("turbo2", "u2", "int2"), "rot2"),
     **dict.fromkeys(("u8", "int8", "fp8", "fp8_e4m3", "fp8_e5m2", "f8_e4m3"), "rot8"),
     **dict.fromkeys(("float32", "fp32"), "f32"),
     **dict.fromkeys(("float16", "fp16", "half"), "f16"),

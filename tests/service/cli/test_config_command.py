@@ -109,8 +109,8 @@ def test_cfg_13_a_bad_key_hides_no_file(capfd: pytest.CaptureFixture[str]):
     assert (status, [line.partition(" no")[0] for line in told[:-1]]) == (
         78,
         [
-            'CONFIG_INVALID: --set kv.dtype: found 3, expected "auto" or "f32", "f16", "bf16", "q8_0", "rot8" or '
-            '"rot4", or two of them as "keys/values"',
+            'CONFIG_INVALID: --set kv.dtype: found 3, expected "auto" or "f32", "f16", "bf16", "q8_0", "rot8", '
+            '"rot4", "rot3" or "rot2", or two of them as "keys/values"',
             "CONFIG_INVALID: --set auth.token_file:",
             "CONFIG_INVALID: --set model.overrides.chat_template:",
             "MODEL_MISSING: models.second:",

@@ -306,7 +306,10 @@ def test_kvq_7_kvq_16_a_type_that_the_device_cannot_have_says_why(call):
 
 def test_kvq_16_wrong_words_are_refused(call, tmp_path):
     for words, said in (
-        (("--kv", "q8_0,q4_0"), '--kv: q4_0: expected "f32", "f16", "bf16", "q8_0", "rot8" or "rot4", or two of them'),
+        (
+            ("--kv", "q8_0,q4_0"),
+            '--kv: q4_0: expected "f32", "f16", "bf16", "q8_0", "rot8", "rot4", "rot3" or "rot2", or two of them',
+        ),
         (("--kv", "q8_0,q4_0"), 'the nearest is "rot4"'),
         (("--text", "x"), "--text: given without --kv, expected --kv too"),
         (("--kv", "rot4", "--text", str(tmp_path / "none")), "--text: "),

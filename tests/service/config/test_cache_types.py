@@ -38,7 +38,8 @@ def test_kvq_10_nothing_is_approximate_by_default(load_text) -> None:
 
 @pytest.mark.parametrize(
     ("word", "nearest"),
-    [("q4_0", "rot4"), ("turbo4", "rot4"), ("turboquant_k8v4", "rot8/rot4"), ("u8", "rot8"), ("FP8", "rot8"),
+    [("q4_0", "rot4"), ("turbo4", "rot4"), ("turboquant_k8v4", "rot8/rot4"), ("turbo3", "rot3"), ("turbo2", "rot2"),
+     ("u8", "rot8"), ("FP8", "rot8"),
      ("fp16", "f16")],
 )  # fmt: skip
 def test_kvq_7_words_of_other_programs_name_the_nearest_type(word: str, nearest: str) -> None:
@@ -46,7 +47,7 @@ def test_kvq_7_words_of_other_programs_name_the_nearest_type(word: str, nearest:
         CacheTypes().read(word)
 
 
-@pytest.mark.parametrize("word", ["", "q8_0/", "/q8_0", "q8_0/rot4/rot2", "rot5", "Q8_0", 8, True, ["q8_0"]])
+@pytest.mark.parametrize("word", ["", "q8_0/", "/q8_0", "q8_0/rot4/rot2", "rot5", "rot1", "Q8_0", 8, True, ["q8_0"]])
 def test_kvq_7_other_words_are_refused(word: object) -> None:
     with pytest.raises(UnfitError, match=r'"keys/values"$'):
         CacheTypes().read(word)
@@ -54,5 +55,5 @@ def test_kvq_7_other_words_are_refused(word: object) -> None:
 
 def test_kvq_7_sizes_of_types() -> None:
     assert {name: kind.bits for name, kind in KV_TYPES.items()} == {
-        "f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "rot8": 8.5, "rot4": 4.5
+        "f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "rot8": 8.5, "rot4": 4.5, "rot3": 3.5, "rot2": 2.5
     }  # fmt: skip

@@ -104,5 +104,5 @@ def test_kvq_15_wrong_arguments_are_refused(tmp_path: Path) -> None:
     for tokens, n_judged in ((TOKENS, 1), (TOKENS, 97), ([5] * 129, 10), ([5, -1], 2), ([5, 2**20], 2)):
         with pytest.raises(_core.InvalidArgument):
             model.try_cache_types(tokens, n_judged=n_judged, kv_dtype="rot4")
-    with pytest.raises(_core.InvalidArgument, match=r"kv_dtype: q4_0, expected one of f32, .* rot4, or two"):
+    with pytest.raises(_core.InvalidArgument, match=r"kv_dtype: q4_0, expected one of f32, .* rot2, or two"):
         model.try_cache_types(TOKENS, n_judged=9, kv_dtype="q4_0")

@@ -26,12 +26,13 @@ inline void score_quantized(const void* const* q, const void* const* k, const At
       query[i] = static_cast<const ActivationBlock*>(q[i]) + block;
       for (int p = 0; p < n_panels; ++p) sums[i][p] = broadcast_int(kKeyOffset != 0 ? query[i]->bias : 0);
     }
-    for (int word = 0; word < kBlockWords; word += Storage::kWordsTogether) {
+    constexpr int kGroups = kBlockWords / Storage::kWordsTogether;
+    for (int group = 0; group < kGroups; ++group) {
       IntLanes codes[n_panels][Storage::kWordsTogether];
-      for (int p = 0; p < n_panels; ++p) Storage::load_words(k[p], block * kBlockWords + word, codes[p]);
+      for (int p = 0; p < n_panels; ++p) Storage::load_words(k[p], block, group, codes[p]);
       for (int i = 0; i < n_queries; ++i) {
         for (int w = 0; w < Storage::kWordsTogether; ++w) {
-          const FourCodes factor = broadcast_codes(query[i]->codes + 4 * (word + w));
+          const FourCodes factor = broadcast_codes(query[i]->codes + 4 * (group + w * kGroups));
           for (int p = 0; p < n_panels; ++p) sums[i][p] = add_codes(sums[i][p], codes[p][w], factor);
         }
       }

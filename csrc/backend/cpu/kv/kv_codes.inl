@@ -2,15 +2,15 @@
 // float16, as [head_dim / 32][16 tokens]. A word is four neighbouring codes of a token.
 //
 //   q8_0   K: codes plus 128 as words, [head_dim / 4][16 tokens]; V: codes, [16 tokens][head_dim]
-//   rot8   K: as q8_0; V: for each block, four tokens and half of the block 16 such words across tokens, of codes
-//   rot4   K: pairs of words, [head_dim / 8][16 tokens], the first word in the low halves of four bytes; V: for each
-//          block and four tokens 16 pairs of such words across tokens: element i in the low halves, 16 + i in the high
+//   rot8   K: as q8_0; V: for each block and four tokens 32 such words across tokens, of codes
+//   rot4   as rot8, with 16 bytes in place of a block's 32 codes: element i in the low half, 16 + i in the high half
+//   rot3, rot2   the same with 12 and 8 bytes; see kv_nibbles.inl
 //
 // Two tokens never share a byte.
 #pragma once
 
 #include "backend/cpu/kv/code_products.inl"
-#include "backend/cpu/kv/kv_rot4.inl"
+#include "backend/cpu/kv/kv_nibbles.inl"
 #include "backend/cpu/kv/kv_storage.inl"
 
 namespace imp::cpu {
@@ -34,23 +34,34 @@ struct CodeStorage {
   }
 };
 
+// Writes a block of K: its n words, one for four neighbours or more.
+template <int n>
+inline void store_words(const std::uint8_t (&bytes)[n], int block, int token, std::uint8_t* panel) {
+  for (int word = 0; word < n / 4; ++word) {
+    __builtin_memcpy(panel + 4 * ((block * (n / 4) + word) * kPanelTokens + token), bytes + 4 * word, 4);
+  }
+}
+// Writes a block of V: each of its bytes beside the same byte of three other tokens.
+template <int n>
+inline void store_across_tokens(const std::uint8_t (&bytes)[n], int block, int token, std::uint8_t* panel) {
+  std::uint8_t* const to = panel + (block * (kPanelTokens / 4) + token / 4) * 4 * n + token % 4;
+  for (int i = 0; i < n; ++i) to[4 * i] = bytes[i];
+}
+
 // Keys of 8 bits.
 struct ByteStorage : CodeStorage {
   using Block = Q8Block;
   static constexpr int kBits = 8;
-  // Words of K that one load has, as codes plus kKeyOffset.
+  // Words of a block of K that one load has, as codes plus kKeyOffset: group, group + 8 / kWordsTogether, and so on.
   static constexpr int kWordsTogether = 1;
-  static void load_words(const void* panel, int word, IntLanes (&codes)[1]) {
-    codes[0] = load_int(static_cast<const std::int32_t*>(panel) + word * kPanelTokens);
+  static void load_words(const void* panel, int block, int group, IntLanes (&codes)[1]) {
+    codes[0] = load_int(static_cast<const std::int32_t*>(panel) + (block * kBlockWords + group) * kPanelTokens);
     if constexpr (kKeyOffset == 0) codes[0] = flip_top_bits(codes[0]);
   }
-  static void store_words(const Q8Block& from, int block, int token, std::uint8_t* panel) {
-    for (int word = 0; word < kBlockWords; ++word) {
-      std::uint32_t codes;
-      __builtin_memcpy(&codes, from.codes + 4 * word, sizeof codes);
-      codes ^= 0x80808080;  // 128 more
-      __builtin_memcpy(panel + 4 * ((block * kBlockWords + word) * kPanelTokens + token), &codes, sizeof codes);
-    }
+  static void store_keys(const Q8Block& from, int block, int token, std::uint8_t* panel) {
+    std::uint8_t bytes[kKvBlock];
+    for (int i = 0; i < kKvBlock; ++i) bytes[i] = static_cast<std::uint8_t>(from.codes[i] + 128);
+    store_words(bytes, block, token, panel);
   }
 };
 
@@ -80,42 +91,78 @@ struct Rot8Storage : ByteStorage {
     }
   }
   static void store_values(const Q8Block& from, int block, int token, int, std::uint8_t* panel) {
-    std::uint8_t* const to = panel + (block * (kPanelTokens / 4) + token / 4) * 4 * kKvBlock + token % 4;
-    for (int i = 0; i < kKvBlock; ++i) to[4 * i] = static_cast<std::uint8_t>(from.codes[i]);
+    std::uint8_t bytes[kKvBlock];
+    __builtin_memcpy(bytes, from.codes, sizeof bytes);
+    store_across_tokens(bytes, block, token, panel);
   }
 };
 
-struct Rot4Storage : CodeStorage {
-  using Block = Rot4Block;
+// rot4, rot3 and rot2.
+template <int bits>
+struct LevelStorage : CodeStorage {
+  using Block = LevelBlock<bits>;
   static constexpr bool kRotated = true;
-  static constexpr int kBits = 4;
+  static constexpr int kBits = bits;
   static constexpr bool kRoundsWeights = true;
-  static constexpr int kWordsTogether = 2;
-  static constexpr ByteLevels kKeyLevels = byte_levels(kKeyOffset), kValueLevels = byte_levels(kValueOffset);
-  static void load_words(const void* panel, int word, IntLanes (&codes)[2]) {
-    const IntLanes pairs = load_int(static_cast<const std::int32_t*>(panel) + word / 2 * kPanelTokens);
-    const IntLanes low = broadcast_int(0x0F0F0F0F);
-    codes[0] = lookup_bytes(kKeyLevels.v, pairs & low);
-    codes[1] = lookup_bytes(kKeyLevels.v, shift_right_logical<4>(pairs) & low);
+  static constexpr int kFirstBytes = bits == 4 ? 16 : 8;
+  static constexpr int kWordsTogether = 2 * 16 / kFirstBytes;
+  static constexpr NibbleTables kNibbles = nibble_tables<bits>();
+  static constexpr NibbleLevels kKeyLevels = nibble_levels<bits>(kKeyOffset);
+  static constexpr NibbleLevels kValueLevels = nibble_levels<bits>(kValueOffset);
+
+  static void pack(const Block& from, std::uint8_t (&bytes)[4 * bits]) {
+    std::uint8_t nibbles[kKvBlock];
+    for (int i = 0; i < kKvBlock; ++i)
+      nibbles[i] = bits == 4 ? from.codes[i] : kNibbles.of_code[i / 4 % 4][from.codes[i]];
+    const auto put = [&](int i, int stored, std::uint8_t& byte) {
+      byte = static_cast<std::uint8_t>(byte | (nibbles[i] & stored) << i / kLanes * 4);
+    };
+    __builtin_memset(bytes, 0, sizeof bytes);
+    for (int first = 0; first < kKvBlock; first += kFirstBytes) {
+      for (int i = 0; i < kFirstBytes; ++i) put(first + i, first_bits<bits>(first / 4 % 4), bytes[i]);
+    }
+    if constexpr (bits == 3) {
+      for (int i = 0; i < kKvBlock; ++i) put(i, further_bit<bits>(i / 4 % 4), bytes[kFirstBytes + i % 4]);
+    }
   }
-  static void store_words(const Rot4Block& from, int block, int token, std::uint8_t* panel) {
-    for (int word = 0; word < kBlockWords; word += 2) {
-      std::uint32_t low, high;
-      __builtin_memcpy(&low, from.codes + 4 * word, sizeof low);
-      __builtin_memcpy(&high, from.codes + 4 * word + 4, sizeof high);
-      const std::uint32_t pairs = low | high << 4;
-      __builtin_memcpy(panel + 4 * ((block * kBlockWords + word) / 2 * kPanelTokens + token), &pairs, sizeof pairs);
+  static void store_keys(const Block& from, int block, int token, std::uint8_t* panel) {
+    std::uint8_t bytes[4 * bits];
+    pack(from, bytes);
+    store_words(bytes, block, token, panel);
+  }
+  static void store_values(const Block& from, int block, int token, int, std::uint8_t* panel) {
+    std::uint8_t bytes[4 * bits];
+    pack(from, bytes);
+    store_across_tokens(bytes, block, token, panel);
+  }
+
+  // Both kinds of bytes, or the bits of a nibble that they have.
+  struct Stored {
+    IntLanes first, further;
+  };
+  static IntLanes levels_of(const NibbleLevels& levels, Stored bytes, int half, Stored has) {
+    if (half == 1) bytes = {shift_right_logical<4>(bytes.first), shift_right_logical<4>(bytes.further)};
+    IntLanes nibbles = bytes.first & has.first;
+    if constexpr (bits == 3) nibbles = nibbles | (bytes.further & has.further);
+    return lookup_bytes(levels.v, nibbles);
+  }
+  static void load_words(const void* panel, int block, int group, IntLanes (&codes)[kWordsTogether]) {
+    const auto* const words = static_cast<const std::int32_t*>(panel) + block * bits * kPanelTokens;
+    const Stored bytes = {load_int(words + group * kPanelTokens),
+                          bits == 3 ? load_int(words + 2 * kPanelTokens) : broadcast_int(0)};
+    for (int i = 0; i < kWordsTogether; ++i) {
+      const int place = (group + i * kBlockWords / kWordsTogether) % 4;
+      const Stored has = {broadcast_int(first_bits<bits>(place) * 0x01010101),
+                          broadcast_int(further_bit<bits>(place) * 0x01010101)};
+      codes[i] = levels_of(kKeyLevels, bytes, 2 * i / kWordsTogether, has);
     }
   }
   static void load_quads(const void* panel, int quad, IntLanes (&codes)[2]) {
-    const IntLanes pairs = load_int(static_cast<const std::int32_t*>(panel) + quad * kLanes);
-    const IntLanes low = broadcast_int(0x0F0F0F0F);
-    codes[0] = lookup_bytes(kValueLevels.v, pairs & low);
-    codes[1] = lookup_bytes(kValueLevels.v, shift_right_logical<4>(pairs) & low);
-  }
-  static void store_values(const Rot4Block& from, int block, int token, int, std::uint8_t* panel) {
-    std::uint8_t* const to = panel + (block * (kPanelTokens / 4) + token / 4) * 4 * kLanes + token % 4;
-    for (int i = 0; i < kLanes; ++i) to[4 * i] = static_cast<std::uint8_t>(from.codes[i] | from.codes[kLanes + i] << 4);
+    const auto* const words = static_cast<const std::int32_t*>(panel) + quad * 4 * bits;
+    const Stored bytes = {load_repeated<kFirstBytes>(words),
+                          bits == 3 ? load_repeated<4>(words + kFirstBytes) : broadcast_int(0)};
+    const Stored has = {load_int(kNibbles.first), load_int(kNibbles.further)};
+    for (int half = 0; half < 2; ++half) codes[half] = levels_of(kValueLevels, bytes, half, has);
   }
 };
 
@@ -166,7 +213,7 @@ template <class Storage>
 void append_key_codes(const PanelRows& rows, void* panel) {
   std::uint16_t* const scales = scales_of<Storage>(panel, rows.head_dim);
   for_each_block<Storage>(rows, [&](int block, const typename Storage::Block& from, int token) {
-    Storage::store_words(from, block, token, static_cast<std::uint8_t*>(panel));
+    Storage::store_keys(from, block, token, static_cast<std::uint8_t*>(panel));
     scales[block * kPanelTokens + token] = from.scale;
   });
 }

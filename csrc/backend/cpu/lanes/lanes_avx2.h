@@ -102,6 +102,15 @@ inline IntLanes load_int(const std::int32_t* from) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 8))};
 }
+// from[i % n] in lane i; n is 4, 8 or 16.
+template <int n>
+inline IntLanes load_repeated(const std::int32_t* from) {
+  if constexpr (n == 16) return load_int(from);
+  const auto* const words = reinterpret_cast<const __m256i*>(from);
+  const __m256i half = n == 8 ? _mm256_loadu_si256(words)
+                              : _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  return {half, half};
+}
 inline void store_int(std::int32_t* to, IntLanes x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), x.hi);

@@ -95,6 +95,13 @@ inline IntLanes broadcast_int(std::int32_t x) {
 inline IntLanes load_int(const std::int32_t* from) {
   return {_mm512_loadu_si512(from)};
 }
+// from[i % n] in lane i; n is 4, 8 or 16.
+template <int n>
+inline IntLanes load_repeated(const std::int32_t* from) {
+  if constexpr (n == 4) return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+  if constexpr (n == 8) return {_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+  return load_int(from);
+}
 inline void store_int(std::int32_t* to, IntLanes x) {
   _mm512_storeu_si512(to, x.v);
 }

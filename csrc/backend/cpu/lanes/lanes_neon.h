@@ -109,6 +109,11 @@ inline IntLanes broadcast_int(std::int32_t x) {
 inline IntLanes load_int(const std::int32_t* from) {
   return each<IntLanes>([=](int i) { return vld1q_s32(from + 4 * i); });
 }
+// from[i % n] in lane i; n is 4, 8 or 16.
+template <int n>
+inline IntLanes load_repeated(const std::int32_t* from) {
+  return each<IntLanes>([=](int i) { return vld1q_s32(from + 4 * i % n); });
+}
 inline void store_int(std::int32_t* to, IntLanes x) {
   vst1q_s32(to, x.v[0]);
   vst1q_s32(to + 4, x.v[1]);

@@ -105,6 +105,13 @@ inline IntLanes load_int(const std::int32_t* from) {
   __builtin_memcpy(&x.v, from, sizeof x.v);
   return x;
 }
+// from[i % n] in lane i; n is 4, 8 or 16.
+template <int n>
+inline IntLanes load_repeated(const std::int32_t* from) {
+  IntLanes x;
+  for (int i = 0; i < kLanes; ++i) x.v[i] = from[i % n];
+  return x;
+}
 inline void store_int(std::int32_t* to, IntLanes x) {
   __builtin_memcpy(to, &x.v, sizeof x.v);
 }
