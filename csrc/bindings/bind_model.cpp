@@ -177,7 +177,8 @@ CacheTrial run_cache_trial(LoadedModel& self, const std::vector<std::int32_t>& t
   }
   const py::gil_scoped_release unlocked;
   const ModelLease lease(self);
-  return try_cache_types(*self.decoder, *self.backend, tokens, n_judged, *types);
+  return try_cache_types(*self.decoder, *self.backend, tokens, n_judged,
+                         self.model->config().kv_types_by_layer(*types));
 }
 
 // Binds a member of the options, which `find` returns, as an attribute.
@@ -276,7 +277,8 @@ void register_model(py::module_& module) {
                              "cache), whether it `was_read`, and `why` not. None without a cache.")
       .def("try_cache_types", &run_cache_trial, py::arg("tokens"), py::kw_only(), py::arg("n_judged"),
            py::arg("kv_dtype"),
-           "Compares the predictions at the last tokens of a text with a cache of these types and with an f32 cache. "
+           "Compares the predictions at the last tokens of a text with a cache of these types, but for the layers that "
+           "an override names, and with an f32 cache. "
            "Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.")
       .def("write_packed", &write_packed, py::arg("goes_on"),
            "Writes the file of cached packed weights. Releases the GIL. Calls `goes_on()` now and "
@@ -295,6 +297,15 @@ void register_model(py::module_& module) {
       .def_property_readonly("n_state_slots",
                              [](const LoadedModel& self) { return self.model->memory().n_state_slots; })
       .def_property_readonly("kv_block_tokens", [](const LoadedModel& self) { return self.model->kv_block_tokens(); })
+      .def_property_readonly(
+          "kv_dtypes",
+          [](const LoadedModel& self) {
+            const ModelConfig& config = self.model->config();
+            std::vector<std::string> words;
+            for (const KvTypes types : config.kv_types_by_layer(config.kv_types)) words.push_back(text_of(types));
+            return words;
+          },
+          "The types of keys and values, by layer of the cache.")
       .def_property_readonly("suppressed_tokens",
                              [](const LoadedModel& self) { return self.model->config().suppressed_tokens; })
       .def_property_readonly(

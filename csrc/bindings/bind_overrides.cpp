@@ -16,7 +16,7 @@ namespace py = pybind11;
 namespace imp::bindings {
 namespace {
 
-using GemmPairs = std::vector<std::pair<std::string, std::string>>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 [[noreturn]] void refuse_word(const char* override, const std::string& found, const std::string& known) {
   throw ModelError(Reason::OVERRIDE_INVALID,
@@ -29,6 +29,12 @@ constexpr std::pair<std::string_view, RopeScalingKind> kScalingWords[] = {
     {"yarn", RopeScalingKind::yarn},
     {"llama3", RopeScalingKind::wavelength},
 };
+
+KvTypes kv_types(const char* override, const std::string& word) {
+  const std::optional<KvTypes> types = kv_types_from(word);
+  if (!types) refuse_word(override, word, kv_type_names());
+  return *types;
+}
 
 RopeScalingKind scaling_kind(const std::string& word) {
   std::string all;
@@ -75,19 +81,30 @@ void register_overrides(py::module_& module) {
             return self.kv_types ? std::optional(text_of(*self.kv_types)) : std::nullopt;
           },
           [](ModelOverrides& self, const std::optional<std::string>& word) {
-            self.kv_types = word ? kv_types_from(*word) : std::nullopt;
-            if (word && !self.kv_types) refuse_word("kv_dtype", *word, kv_type_names());
+            self.kv_types = word ? std::optional(kv_types("kv_dtype", *word)) : std::nullopt;
           })
+      .def_property(
+          "kv_layers",
+          [](const ModelOverrides& self) {
+            Pairs pairs;
+            for (const KvLayerOverride& one : self.kv_layers) pairs.emplace_back(one.range, text_of(one.types));
+            return pairs;
+          },
+          [](ModelOverrides& self, const Pairs& pairs) {
+            self.kv_layers.clear();
+            for (const auto& [range, word] : pairs) self.kv_layers.push_back({range, kv_types("kv_layers", word)});
+          },
+          "Pairs (range of layers of the cache, types). Assign the whole list.")
       .def_readwrite("rope_theta", &ModelOverrides::rope_theta)
       .def_readwrite("rope_scaling", &ModelOverrides::rope_scaling)
       .def_property(
           "gemm",
           [](const ModelOverrides& self) {
-            GemmPairs pairs;
+            Pairs pairs;
             for (const GemmOverride& one : self.gemm) pairs.emplace_back(one.pattern, one.kernel);
             return pairs;
           },
-          [](ModelOverrides& self, const GemmPairs& pairs) {
+          [](ModelOverrides& self, const Pairs& pairs) {
             self.gemm.clear();
             for (const auto& [pattern, kernel] : pairs) self.gemm.push_back({pattern, kernel});
           },

@@ -19,11 +19,11 @@ constexpr int kJudgedRows = 16;
 // One text in a cache of its own.
 class TextRun {
  public:
-  TextRun(ForwardPass& model, Backend& backend, std::span<const std::int32_t> tokens, KvTypes types)
+  TextRun(ForwardPass& model, Backend& backend, std::span<const std::int32_t> tokens, std::span<const KvTypes> types)
       : model_(model), tokens_(tokens), blocks_(1), positions_(tokens.size()) {
     KvGeometry geometry = model.kv_geometry(0, kSlots);
     geometry.n_blocks = ceil_div(static_cast<int>(tokens.size()), geometry.block_tokens);
-    for (KvLayer& layer : geometry.layers) layer.types = types;
+    for (std::size_t i = 0; i < types.size(); ++i) geometry.layers[i].types = types[i];
     has_state_ = geometry.state.n_layers > 0;
     pool_ = backend.make_kv_pool(geometry);
     blocks_.resize(static_cast<std::size_t>(geometry.n_blocks));
@@ -102,10 +102,11 @@ double divergence(const Distribution& from, const Distribution& to) {
 }  // namespace
 
 CacheTrial try_cache_types(ForwardPass& model, Backend& backend, std::span<const std::int32_t> tokens, int n_judged,
-                           KvTypes types) {
+                           std::span<const KvTypes> types) {
   const int n_tokens = static_cast<int>(tokens.size());
   IMP_CHECK(n_judged >= 2 && n_judged <= n_tokens);
-  TextRun exact(model, backend, tokens, {KvType::f32, KvType::f32});
+  const std::vector<KvTypes> f32(types.size(), {KvType::f32, KvType::f32});
+  TextRun exact(model, backend, tokens, f32);
   TextRun tried(model, backend, tokens, types);
   const int first_judged = n_tokens - n_judged, last = n_tokens - 1;
   for (int done = 0, n = 0; done < first_judged; done += n) {

@@ -19,8 +19,9 @@ struct CacheTrial {
 };
 
 // Runs the text twice, with a cache of its own each time, and compares the predictions at its last n_judged positions,
-// of which the very last predicts nothing and is left out. Throws ResourceExhausted(NO_MEMORY).
+// of which the very last predicts nothing and is left out. `types` are by layer of the cache. Throws
+// ResourceExhausted(NO_MEMORY).
 CacheTrial try_cache_types(ForwardPass& model, Backend& backend, std::span<const std::int32_t> tokens, int n_judged,
-                           KvTypes types);
+                           std::span<const KvTypes> types);
 
 }  // namespace imp

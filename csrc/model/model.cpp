@@ -166,10 +166,12 @@ StateGeometry state_geometry(const ModelConfig& config, int n_slots) {
 }  // namespace
 
 KvGeometry kv_geometry(const ModelConfig& config, int block_tokens, int n_blocks, int n_state_slots) {
-  std::vector<KvLayer> layers(static_cast<std::size_t>(config.n_kv_layers()));
+  const std::vector<KvTypes> types = config.kv_types_by_layer(config.kv_types);
+  std::vector<KvLayer> layers(types.size());
   for (const LayerConfig& layer : config.layers) {
     if (layer.kv == kNoKv || layer.shares_kv) continue;
-    layers[static_cast<std::size_t>(layer.kv)] = {layer.n_kv_heads, layer.head_dim, config.kv_types};
+    const auto i = static_cast<std::size_t>(layer.kv);
+    layers[i] = {layer.n_kv_heads, layer.head_dim, types[i]};
   }
   return {.layers = std::move(layers),
           .block_tokens = block_tokens,

@@ -341,6 +341,14 @@ class ModelOverrides:
     def gemm(self, arg1: collections.abc.Sequence[tuple[str, str]]) -> None:
         ...
     @property
+    def kv_layers(self) -> list[tuple[str, str]]:
+        """
+        Pairs (range of layers of the cache, types). Assign the whole list[typing.Any].
+        """
+    @kv_layers.setter
+    def kv_layers(self, arg1: collections.abc.Sequence[tuple[str, str]]) -> None:
+        ...
+    @property
     def max_context(self) -> int | None:
         ...
     @max_context.setter
@@ -502,7 +510,7 @@ class Model:
         """
     def try_cache_types(self, tokens: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], *, n_judged: typing.SupportsInt | typing.SupportsIndex, kv_dtype: str) -> CacheTrial:
         """
-        Compares the predictions at the last tokens of a text with a cache of these types and with an f32 cache. Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.
+        Compares the predictions at the last tokens of a text with a cache of these types, but for the layers that an override names, and with an f32 cache. Releases the GIL. Raises InvalidArgument if an engine runs, and ResourceExhausted.
         """
     def write_packed(self, goes_on: collections.abc.Callable[[], bool]) -> bool:
         """
@@ -533,6 +541,11 @@ class Model:
     @property
     def kv_block_tokens(self) -> int:
         ...
+    @property
+    def kv_dtypes(self) -> list[str]:
+        """
+        The types of keys and values, by layer of the cache.
+        """
     @property
     def launches(self) -> dict[str, typing.Any]:
         """

@@ -483,7 +483,9 @@ def test_kv_10_layers_of_unequal_sizes_hold_each_their_own(dtype: str) -> None:
 
 
 def test_kv_10_a_gpu_refuses_layers_of_unequal_sizes() -> None:
-    with pytest.raises(Exception, match="kv layers: of unequal sizes, expected layers of one size on cuda"):
+    with pytest.raises(
+        Exception, match="kv layers: of unequal sizes or types, expected layers of one size and type on cuda"
+    ):
         core.Cache(EMULATED[0], dtype="f16", n_layers=1, n_kv_heads=2, head_dim=32, other_layers=[(1, 64)], n_blocks=1)
 
 

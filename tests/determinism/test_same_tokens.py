@@ -100,10 +100,14 @@ def test_det_5_sch_4_same_tokens_after_preemption(alone: tuple[list, list[Outcom
 
 
 @pytest.mark.sweep(quick=lambda kv_dtype: kv_dtype == "rot8/rot4")
-@pytest.mark.parametrize("kv_dtype", ["q8_0", "rot8", "rot4", "rot8/rot4", "bf16/q8_0", "rot3", "rot2"])
+@pytest.mark.parametrize(
+    "kv_dtype", ["q8_0", "rot8", "rot4", "rot8/rot4", "bf16/q8_0", "rot3", "rot2", "rot8 but for two layers"]
+)
 def test_kvq_8_same_tokens_with_each_type_of_cache(kv_dtype: str, alone: tuple[list, list[Outcome]]) -> None:
     requests, plain = alone[0][:N_OF_CACHE], alone[1][:N_OF_CACHE]
-    cache = (f"kv.dtype={kv_dtype}", "kv.trial=false")
+    dtype, _, has_layers = kv_dtype.partition(" ")
+    layers = ('model.overrides.kv_layers."1-2"=f16/rot2',) if has_layers else ()
+    cache = (f"kv.dtype={dtype}", *layers, "kv.trial=false")
     with load("device.threads=1", "kv.prefix_cache=false", *cache) as model:
         expected = [run(model, request) for request in requests]
     assert expected != plain, "the type is in force"

@@ -1,6 +1,8 @@
 """Two models with different overrides in one process never influence each other."""
 
 import random
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -12,6 +14,8 @@ VARIANTS = (
     (),
     ("model.overrides.rope_theta=50.0",),
     ("model.overrides.kv_dtype=f32", "model.overrides.gemm.q8_0=reference"),
+    ("kv.dtype=rot8/rot4",),
+    ("kv.dtype=rot8/rot4", "model.overrides.kv_layers.0=rot8/rot3"),
 )
 
 
@@ -25,7 +29,7 @@ def requests(model: LanguageModel) -> list[GenerationRequest]:
 
 
 @pytest.mark.long
-def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> None:
+def test_det_8_det_18_mod_8_kvq_11_models_in_one_process_do_not_touch_each_other() -> None:
     alone = []
     for settings in VARIANTS:
         with imp_service.load(None, *settings) as model:
@@ -41,8 +45,20 @@ def test_det_8_det_18_mod_8_models_in_one_process_do_not_touch_each_other() -> N
         model.close()
     assert {job: alone[job[0]][job[1]].text for job in jobs} == texts
     # The overrides have an effect: they change the models' outputs or kernels.
-    assert alone[0] != alone[1] != alone[2]
+    assert all(a != b for a, b in pairwise(alone))
     assert kernels[2] == {"reference"} != kernels[0]
+
+
+def test_kvq_11_pfx_5_models_of_different_types_share_no_prefix() -> None:
+    types = ("rot8/rot4", "rot8/rot3", "rot8/rot4")
+    models = [imp_service.load(None, f"kv.dtype={each}") for each in types]
+    request = replace(requests(models[0])[0], prompt=list(range(300, 350)))
+    cached = [next(iter(model.generate(request))).cached_prompt_tokens for _ in range(2) for model in models]
+    outcomes = [run(model, request) for model in models]
+    for model in models:
+        model.close()
+    assert cached == [0, 0, 0, 48, 48, 48]
+    assert outcomes[0] == outcomes[2]
 
 
 @pytest.mark.long

@@ -30,6 +30,12 @@ def bits_of(contents: GgufContents, folder: Path) -> np.ndarray:
     return logits(loaded, TOKENS)
 
 
+def test_kvq_12_layers_that_share_have_the_types_of_the_layer_that_writes(tmp_path: Path) -> None:
+    """Layers 4 and 5 share: the cache has four layers."""
+    loaded = load(model(), tmp_path, kv_dtype="f32", kv_layers=[("-1", "f16")])
+    assert loaded.kv_dtypes == ["f32", "f32", "f32", "f16"]
+
+
 def test_mod_5_keys_and_values_of_layers_that_share_are_not_read(tmp_path: Path) -> None:
     """Published files hold them."""
     contents = model().contents()

@@ -59,6 +59,7 @@ HeadConfig head_like(const ModelConfig& target, const TensorNames& names) {
   head.target_rope = std::exchange(only.rope, 0);
   layer.ropes = {target.ropes[static_cast<std::size_t>(head.target_rope)]};
   only.kv = 0;
+  layer.kv_ranges.clear();  // of the model's layers
   only.window = 0;
   return head;
 }

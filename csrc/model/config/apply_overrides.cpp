@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/config/kv_layers.h"
+
 namespace imp {
 namespace {
 
@@ -55,6 +57,10 @@ void apply_overrides(const ModelOverrides& overrides, ModelConfig& config, Origi
     overlay.set(overrides.context_limit, config.max_context, "max_context", "max_context");
   }
   overlay.set(overrides.kv_types, config.kv_types, "kv_dtype", "kv_dtype");
+  if (!overrides.kv_layers.empty()) {
+    overlay.set(std::optional(read_kv_layers(overrides.kv_layers, config.n_kv_layers())), config.kv_ranges, "kv_layers",
+                "kv_layers");
+  }
   overlay.set(overrides.rope_theta, rope.theta, "rope_theta", "rope_theta");
   override_scaling(overrides.rope_scaling, rope, overlay);
   overlay.set(overrides.eos_token_ids, config.eos_tokens, "eos_tokens", "eos_token_ids");

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "model/config/kv_layers.h"
 #include "model/config/number_text.h"
 
 namespace imp {
@@ -280,6 +281,9 @@ std::vector<Fact> describe(const ModelConfig& config, const Origins& origins) {
   sheet.add("ffn_bias", config.ffn_bias);
   add_experts(sheet, config);
   sheet.add("kv_dtype", config.kv_types);
+  if (!config.kv_ranges.empty()) {
+    sheet.add_text("kv_layers", kv_layers_text(config.kv_types_by_layer(config.kv_types)));
+  }
   sheet.add("suppressed_tokens", config.suppressed_tokens);
   return std::move(sheet).take();
 }

@@ -88,6 +88,13 @@ inline constexpr int kNoRope = -1;  // the layer does not rotate q and k
 inline constexpr int kNoKv = -1;    // the layer has no keys and values
 inline constexpr int kNoState = -1;
 
+// The types of some layers of the cache.
+struct KvRange {
+  int first = 0;
+  int last = 0;
+  KvTypes types = {};
+};
+
 // An embedding of each token for each layer by itself: a row of a table, plus a projection of the token's embedding.
 struct LayerEmbedding {
   int size = 0;                // elements for each layer; 0: none
@@ -182,6 +189,13 @@ struct ModelConfig {
     for (const LayerConfig& layer : layers) found = std::max(found, layer.n_kv_heads * layer.head_dim);
     return found;
   }
+  // By layer of the cache; `others` are the types of those that no range names.
+  std::vector<KvTypes> kv_types_by_layer(KvTypes others) const {
+    std::vector<KvTypes> types(static_cast<std::size_t>(n_kv_layers()), others);
+    for (const KvRange& range : kv_ranges)
+      std::fill(types.begin() + range.first, types.begin() + range.last + 1, range.types);
+    return types;
+  }
   bool has_experts() const noexcept { return experts.n_experts > 0; }
   bool has_dense_layers() const noexcept {
     return dense_beside_experts ||
@@ -190,6 +204,7 @@ struct ModelConfig {
 
   // execution
   KvTypes kv_types = {};                        // of the cache
+  std::vector<KvRange> kv_ranges;               // of some of its layers; where they overlap, the last one counts
   std::vector<std::int32_t> eos_tokens;         // the user's override, checked here; the service reads the file's
   std::vector<std::int32_t> suppressed_tokens;  // ascending; never sampled
 };

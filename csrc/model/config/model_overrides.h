@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backend/gemm_registry.h"
@@ -23,11 +24,17 @@ struct RopeScalingOverride {
   std::optional<double> high_freq_factor;
 };
 
+struct KvLayerOverride {
+  std::string range;  // of layers of the cache: "0-1", "3", or "-2--1" from the end
+  KvTypes types;
+};
+
 struct ModelOverrides {
   std::optional<int> max_context;
   std::optional<int> context_limit;  // shortens the context, and never lengthens it
   bool untrained_context = false;    // allows a max_context for which the model was not trained
   std::optional<KvTypes> kv_types;
+  std::vector<KvLayerOverride> kv_layers;
   std::optional<double> rope_theta;  // of the layers without a window
   RopeScalingOverride rope_scaling;  // the same
   std::vector<GemmOverride> gemm;

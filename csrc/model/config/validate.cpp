@@ -95,12 +95,13 @@ class Rules {
   }
 
   void check_cache() const {
-    const auto [k, v] = config_.kv_types;
-    if (!traits(k).is_quantized && !traits(v).is_quantized) return;
+    const std::vector<KvTypes> by_layer = config_.kv_types_by_layer(config_.kv_types);
     for (const LayerConfig& layer : config_.layers) {
-      require(layer.head_dim % kKvBlock == 0, "kv_dtype",
-              text_of(config_.kv_types) + " with head_dim " + std::to_string(layer.head_dim),
-              "head_dim a multiple of 32");
+      if (layer.kv == kNoKv) continue;
+      const KvTypes types = by_layer[static_cast<std::size_t>(layer.kv)];
+      const bool has_blocks = traits(types.k).is_quantized || traits(types.v).is_quantized;
+      require(!has_blocks || layer.head_dim % kKvBlock == 0, types == config_.kv_types ? "kv_dtype" : "kv_layers",
+              text_of(types) + " with head_dim " + std::to_string(layer.head_dim), "head_dim a multiple of 32");
     }
   }
 

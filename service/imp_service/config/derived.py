@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from imp_service.config.kinds import AUTO, Auto
+from collections.abc import Sequence
+
+from imp_service.config.kinds import Auto
 from imp_service.config.settings import LimitsSettings, Settings, TextSettings
 from imp_service.tables import KV_TYPES, KvType
 
 
-def approximations(settings: Settings) -> str:
-    """The lossy features that affect every reply under these settings, comma-separated; empty if there are none."""
-    return f"kv={cache_words(settings)}" if any(kind.is_quantized for kind in cache_types(settings)) else ""
+def approximations(kv_dtypes: Sequence[str]) -> str:
+    """The lossy features that affect every reply, comma-separated; empty if there are none.
+
+    `kv_dtypes` are the types of the cache, by layer.
+    """
+    return f"kv={one_word(kv_dtypes)}" if any(kind.is_quantized for kind in types_of(kv_dtypes)) else ""
+
+
+def one_word(kv_dtypes: Sequence[str]) -> str:
+    """The types of all layers, or "mixed"."""
+    return kv_dtypes[0] if len(set(kv_dtypes)) == 1 else "mixed"
+
+
+def types_of(kv_dtypes: Sequence[str]) -> list[KvType]:
+    """Every type that these words name."""
+    return [KV_TYPES[name] for word in kv_dtypes for name in word.split("/")]
 
 
 def cache_words(settings: Settings) -> str | Auto:
-    """The types of cached keys and values, as imp.conf has them."""
+    """The types of cached keys and values, as imp.conf has them. `kv_layers` may name others for some layers."""
     return settings.model.overrides.kv_dtype or settings.kv.dtype
-
-
-def cache_types(settings: Settings) -> list[KvType]:
-    """The types that the settings name; empty for `auto`."""
-    words = cache_words(settings)
-    return [] if words is AUTO else [KV_TYPES[word] for word in words.split("/")]
 
 
 # The worker process that compiles each constraint first: Python and the grammar library.

@@ -75,6 +75,12 @@ class ModelOverrides:
         "type of this model's cached keys and values; unset: kv.dtype",
         example="f16",
     )
+    kv_layers: Mapping[str, str] = named(
+        KV_DTYPE,
+        "types of some layers of the cache; -1 is the last one; narrower ranges count",
+        name=String("a range of layers", pattern="[-0-9]{1,16}"),
+        example=("0-1", "q8_0"),
+    )
     suppress_tokens: tuple[int, ...] | None = key(ListOf(_TOKEN, 4096), None, "ids never produced", example=[3])
     eos_token_ids: tuple[int, ...] | None = key(
         ListOf(_TOKEN, 256), None, "ids that end a text; they replace those of the file", example=[0, 2]

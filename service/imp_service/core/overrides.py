@@ -25,6 +25,7 @@ def core_overrides(settings: Settings) -> _core.ModelOverrides:
     overrides.untrained_context = wanted.untrained_context
     words = cache_words(settings)
     overrides.kv_dtype = None if words is AUTO else words
+    overrides.kv_layers = list(wanted.kv_layers.items())
     overrides.rope_theta = wanted.rope_theta
     overrides.rope_scaling = _rope_scaling(wanted.rope_scaling)
     overrides.gemm = list(wanted.gemm.items())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imp_service.config import ConfigError
-from imp_service.config.derived import cache_types, cache_words
+from imp_service.config.derived import cache_words, one_word, types_of
 
 if TYPE_CHECKING:
     from imp_service.core import CacheTrial, LoadedModel
@@ -37,27 +37,34 @@ def n_judged(n_tokens: int) -> int:
 
 
 def try_types(loaded: LoadedModel, tokens: list[int], kv_dtype: str) -> CacheTrial:
-    """Compares the predictions at the second half of the tokens with those that an f32 cache gives."""
+    """Compares the predictions at the second half of the tokens with those that an f32 cache gives.
+
+    Layers that `kv_layers` names keep their own types.
+    """
     return loaded.model.try_cache_types(tokens, n_judged=n_judged(len(tokens)), kv_dtype=kv_dtype)
 
 
 def require_fit_cache(loaded: LoadedModel, tokenizer: Tokenizer) -> CacheTrial | None:
-    """Raises ConfigError if the settings' cache type ruins the model. None if the type needs no trial."""
-    settings = loaded.config.settings
-    if not settings.kv.trial or not any(kind.bits < LEAST_BITS for kind in cache_types(settings)):
+    """Raises ConfigError if the settings' cache types ruin the model. None if they need no trial."""
+    settings, kv_dtypes = loaded.config.settings, loaded.model.kv_dtypes
+    if not settings.kv.trial or not any(kind.bits < LEAST_BITS for kind in types_of(kv_dtypes)):
         return None
     tokens = trial_tokens(loaded, tokenizer)
     words = str(cache_words(settings))
     found = try_types(loaded, tokens, words)
     if is_fit(found):
         return found
-    safer = next((each for each in SAFER if each != words and is_fit(try_types(loaded, tokens, each))), "bf16")
-    key = "model.overrides.kv_dtype" if settings.model.overrides.kv_dtype else "kv.dtype"
+    if settings.model.overrides.kv_layers:
+        key, advice = "model.overrides.kv_layers", "types of more bits"
+    else:
+        safer = next((each for each in SAFER if each != words and is_fit(try_types(loaded, tokens, each))), "bf16")
+        key = "model.overrides.kv_dtype" if settings.model.overrides.kv_dtype else "kv.dtype"
+        advice = f'{key} = "{safer}"'
     raise ConfigError(
         key,
-        f"{words} changes this model too much: on a text of {len(tokens)} tokens its predictions move by "
+        f"{one_word(kv_dtypes)} changes this model too much: on a text of {len(tokens)} tokens its predictions move by "
         f"{found.divergence:.2g} nats (limit {MOST_DIVERGENCE}), and {found.same_top:.0%} of the most likely tokens "
-        f'stay. Set {key} = "{safer}", or kv.trial = false',
+        f"stay. Set {advice}, or kv.trial = false",
         reason="OVERRIDE_INVALID",
     )
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from imp_service.api.errors import FieldsInvalid
-from imp_service.config.derived import approximations
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.error_table import DRAINING
 from imp_service.serving.errors.failures import Failure, reported_failure
@@ -57,7 +56,6 @@ class CallPath:
     def __init__(self, state: ServerState, authentication: Authentication) -> None:
         self._state = state
         self._authentication = authentication
-        self._approximations = approximations(state.settings)
 
     async def run(self, arrival: Arrival, transport: Transport[C], answer: Callable[[C], Awaitable[T]]) -> T | None:
         """The answer; None for a call that failed, if its transport does not raise then."""
@@ -113,7 +111,7 @@ class CallPath:
             task=asyncio.current_task(),
             tenant=metadata.tenant,
             priority=metadata.priority,
-            approximations=self._approximations if arrival.policy.is_request else "",
+            approximations=self._state.approximations if arrival.policy.is_request else "",
         )
         self._state.calls.enter(call, is_request=arrival.policy.is_request)
         return call

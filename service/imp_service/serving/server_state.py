@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from imp_service import __version__
 from imp_service.config import Config
-from imp_service.config.derived import cache_words
+from imp_service.config.derived import approximations, one_word
 from imp_service.config.reload import reloaded
 from imp_service.core import EngineStats, Error, make_error
 from imp_service.core.reserve import one_way_bytes
@@ -92,6 +92,8 @@ class ServerState:
         # Set if the device fails or the engine ends. The process then ends.
         self.fault: asyncio.Future[Error] = asyncio.get_running_loop().create_future()
         self._model: ModelRuntime | None = None
+        # The lossy features of the model's replies.
+        self.approximations = ""
         self._events: EngineEvents | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -116,6 +118,7 @@ class ServerState:
         """Serves a loaded model from now on. close() closes it."""
         self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model
+        self.approximations = approximations(model.core.kv_dtypes)
         # Settings that were reloaded while the model loaded are applied too.
         self._take(reloaded(model.config, self.config).config)
         self.sessions.serve(model)
@@ -126,7 +129,7 @@ class ServerState:
         if (trial := model.cache_trial) is not None:
             self.telemetry.metrics.set_cache_trial(trial.divergence, trial.same_top)
             self.telemetry.log.info(
-                "cache", kv=str(cache_words(self.settings)), divergence=trial.divergence, same_top=trial.same_top
+                "cache", kv=one_word(core.kv_dtypes), divergence=trial.divergence, same_top=trial.same_top
             )
         self._watching = asyncio.get_running_loop().create_task(self.watchdog.run(), name="watchdog")
         self.lifecycle.loaded()

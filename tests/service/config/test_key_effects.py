@@ -48,8 +48,8 @@ def name_of(given: object) -> str | None:
     return given if isinstance(given, str) else ""
 
 
-def written(text: str, folder: Path) -> str:
-    return text.replace(FOLDER, str(folder)).replace(ANY_NAME, "q4_k")
+def written(text: str, folder: Path, name: str = "") -> str:
+    return text.replace(FOLDER, str(folder)).replace(ANY_NAME, name)
 
 
 def test_cfg_14_every_key_is_here() -> None:
@@ -59,7 +59,7 @@ def test_cfg_14_every_key_is_here() -> None:
 @pytest.mark.parametrize(("key", "effect"), [*EFFECTS.items(), *ENGINE_EFFECTS.items()], ids=name_of)
 def test_cfg_14_a_key_has_its_effect(key: str, effect: Effect, tmp_path: Path) -> None:
     also = tuple(written(setting, tmp_path) for setting in effect.also)
-    setting = written(f"{key}={effect.value}", tmp_path)
+    setting = written(f"{key}={effect.value}", tmp_path, effect.name)
     assert effect.observe(tmp_path, also) == effect.without
     assert effect.observe(tmp_path, (*also, setting)) == effect.seen
 
@@ -96,8 +96,8 @@ def test_lif_18_a_reload_while_the_model_loads_is_kept() -> None:
 @pytest.mark.parametrize("key", [key for key in keys() if key.startswith(NAMED)])
 def test_cfg_14_a_key_of_a_named_model_is_the_models_where_that_is_chosen(key: str, tmp_path: Path) -> None:
     inner = key.removeprefix(NAMED)
-    value = written(EFFECTS[f"model.{inner}"].value, tmp_path)
-    setting = f"{written(inner, tmp_path)}={value}"
+    effect = EFFECTS[f"model.{inner}"]
+    setting = f"{written(inner, tmp_path, effect.name)}={written(effect.value, tmp_path)}"
     entry = read_settings(None, ["models.mine.path=a.gguf", f"models.mine.{setting}"])
     alone = read_settings(None, ["model.name=mine", "model.path=a.gguf", f"model.{setting}"])
     without = read_settings(None, ["model.name=other", "model.path=b.gguf"])

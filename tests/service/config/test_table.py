@@ -36,7 +36,7 @@ def test_cfg_1_the_shipped_file_names_every_key(load_text):
     set_keys = {entry.path for entry in config.entries() if entry.origin.source == "file"}
     expected = {path for path, key in KEYS if path[-1] != ANY_NAME and key.shipped}
     assert [path[-1] for path, key in KEYS if not key.shipped] == ["unvalidated_kernels"]
-    assert set_keys == expected | {("model", "overrides", "gemm", "q4_k")}
+    assert set_keys == expected | {("model", "overrides", "gemm", "q4_k"), ("model", "overrides", "kv_layers", "0-1")}
 
 
 def test_cfg_1_a_changed_default_is_noticed(load_text):

@@ -48,6 +48,16 @@ def test_kvq_15_a_type_that_ruins_the_model_is_refused_with_figures(with_outlier
         imp_service.load(with_outliers, "model.overrides.kv_dtype=rot4")
 
 
+def test_kvq_12_kvq_15_types_of_layers_are_tried(with_outliers: Path) -> None:
+    layers = 'model.overrides.kv_layers."0-2"=rot4'
+    with pytest.raises(
+        ConfigError, match=r"model.overrides.kv_layers: mixed changes .* Set types of more bits, or kv.t"
+    ):
+        imp_service.load(with_outliers, "kv.dtype=bf16", layers)
+    with imp_service.load(with_outliers, "kv.dtype=rot4", 'model.overrides.kv_layers."0--1"=rot8/rot3') as model:
+        assert model._runtime.cache_trial.divergence > 0
+
+
 @pytest.mark.parametrize("settings", [("kv.dtype=q8_0/rot4",), ("kv.dtype=rot4", "kv.trial=false"), ("kv.dtype=q8_0",)])
 def test_kvq_15_what_passes_or_is_not_tried_serves(with_outliers: Path, settings: tuple[str, ...]) -> None:
     with imp_service.load(with_outliers, *settings) as model:

@@ -146,6 +146,7 @@ CORE_EFFECTS: dict[str, Effect] = {
     ),
     "model.overrides.rope_theta": Effect("500.0", fact("rope_theta"), "10000", "500"),
     "model.overrides.kv_dtype": Effect("f32", fact("kv_dtype"), "bf16", "f32"),
+    "model.overrides.kv_layers.NAME": Effect("q8_0", overridden("kv_layers"), [], [("0-1", "q8_0")], name="0-1"),
     "model.overrides.suppress_tokens": Effect("[3, 5]", fact("suppressed_tokens"), "none", "3, 5"),
     "model.overrides.deterministic": Effect("true", overridden("deterministic"), False, True),
     "model.overrides.unvalidated_kernels": Effect("true", overridden("unvalidated_kernels"), False, True),

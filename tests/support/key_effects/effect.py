@@ -24,3 +24,5 @@ class Effect:
     seen: Any
     # Other settings that both observations need for the effect to show.
     also: tuple[str, ...] = ()
+    # In place of the name that a user chooses.
+    name: str = "q4_k"

@@ -20,7 +20,7 @@ const KvGeometry& checked(const KvGeometry& geometry) {
     require(holds, field, std::to_string(found), expected);
   };
   require_number(geometry.n_layers() > 0, "n_layers", geometry.n_layers(), "at least 1");
-  require(geometry.has_equal_layers(), "layers", "of unequal sizes", "layers of one size on cuda");
+  require(geometry.has_equal_layers(), "layers", "of unequal sizes or types", "layers of one size and type on cuda");
   const auto [n_kv_heads, head_dim, types] = geometry.layers.front();
   require_number(n_kv_heads > 0, "n_kv_heads", n_kv_heads, "at least 1");
   require_number(head_dim > 0 && head_dim % 8 == 0, "head_dim", head_dim, "a multiple of 8");
