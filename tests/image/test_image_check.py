@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from image import pod
 from image.image import RELEASES, config_problems, python_of
 from image.pip_settings import places, write_settings
 from image.pod import Confinement, bundle, memory_bytes, read_pod, seccomp
@@ -87,7 +89,11 @@ def test_pkg_6_a_pod_that_the_check_cannot_run_is_refused(manifests: Callable[..
         read_pod(text.replace(old, new))
 
 
-def test_pkg_6_the_bundle_confines_the_container() -> None:
+def test_pkg_6_the_bundle_confines_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profile is that of Debian's package, which only the check of the image needs."""
+    profile = tmp_path / "seccomp.json"
+    profile.write_text(json.dumps(PROFILE))
+    monkeypatch.setattr(pod, "SECCOMP", profile)
     tight = Confinement((65532, 65533), True, False, 1 << 29, 1.5)
     made = bundle(IMAGE, Path("/root"), ["serve"], tight, {"/etc/imp": Path("/volume")})
     process, linux = made["process"], made["linux"]
