@@ -44,6 +44,7 @@ NOT_RUN = {
     r"podman (build|run) .*": "needs podman and the network; tests/image builds the image with buildah",
     r"serve run conf/ray/serve\.yaml": "needs the extra ray; tests/service/ray_app runs it on other ports",
     r"imp bench --synthetic 0\.6b": "takes minutes and gigabytes; tests/bench runs the same on a small shape",
+    r"python tools/(make_model\.py|compare peers) .*": "takes minutes and gigabytes; tests/bench runs a small shape",
     r"python tools/gpu_check\.py (--out|--only|--stages|--wheels) .*": "needs a GPU; tests/gpu runs it emulated",
     r"python tools/gpu_check\.py --gather .*": "fetches packages of NVIDIA from the network",
     r"python tools/gpu_check\.py --dry": "tests/gpu/test_gpu_check.py runs it, in minutes",
