@@ -12,7 +12,9 @@ namespace imp::bindings {
 // The kernels for AMX as tests can run them everywhere: with portable tiles (TYPE_twin); and on x86, as they are
 // compiled, with emulated instructions on tiles (TYPE_emulated), which one thread at a time may run.
 std::vector<GemmKernel> test_kernels();
-// One with an error.
+// Those, and the kernels of the product.
+std::vector<GemmKernel> all_kernels();
+// A kernel with an error.
 GemmKernel broken_twin();
 
 void register_testing_gemm_registry(pybind11::module_& module);

@@ -77,9 +77,7 @@ std::optional<GemmKernel> broken_kernel(const std::string& name) {
 
 GemmKernel kernel_of(const std::string& name, const GemmProblem& problem) {
   if (const auto wrong = broken_kernel(name)) return *wrong;
-  std::vector<GemmKernel> kernels = test_kernels();
-  kernels.insert(kernels.end(), cpu::kernel_list().begin(), cpu::kernel_list().end());
-  for (const GemmKernel& kernel : kernels) {
+  for (const GemmKernel& kernel : all_kernels()) {
     if (kernel.name != name) continue;
     if (!kernel.any_weight && kernel.weight != problem.weight) throw py::value_error(name + ": another weight type");
     if (const std::string why = refusal(kernel, problem, cpu::cpu_caps("auto")); !why.empty())

@@ -200,9 +200,7 @@ std::vector<std::string> interchangeable(const py::dict& caps, const std::string
 
 py::object refusal(const std::string& kernel, const py::dict& caps, const std::string& weight, std::int64_t n,
                    std::int64_t k) {
-  std::vector<GemmKernel> rows = test_kernels();
-  rows.insert(rows.end(), cpu::kernel_list().begin(), cpu::kernel_list().end());
-  for (const GemmKernel& row : rows) {
+  for (const GemmKernel& row : all_kernels()) {
     if (row.name != kernel) continue;
     const std::string reason = imp::refusal(row, {dtype_of(weight), n, k}, caps_of(caps));
     return reason.empty() ? py::object(py::none()) : py::str(reason);

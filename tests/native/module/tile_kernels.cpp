@@ -76,6 +76,12 @@ std::vector<GemmKernel> test_kernels() {
   return kernels;
 }
 
+std::vector<GemmKernel> all_kernels() {
+  std::vector<GemmKernel> kernels = test_kernels();
+  kernels.insert(kernels.end(), cpu::kernel_list().begin(), cpu::kernel_list().end());
+  return kernels;
+}
+
 GemmKernel broken_twin() {
   return twin_of<cpu::Q8_0, cpu::TileTwin<std::uint8_t>>("q8_0_generic", "broken_twin");
 }

@@ -48,7 +48,7 @@ constexpr GemmKernel over_q8_blocks(std::string_view name, DType weight, CpuFeat
                      needs, run);
 }
 
-// A kernel that only overrides select, since it has not run on its hardware.
+// A kernel that has not run on its hardware. Only an override selects it.
 constexpr GemmKernel unvalidated(GemmKernel row) {
   row.validated = false;
   return row;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kTileHeight = 16;
 
-// So many tiles of rows share the unpacked codes of a group. Their sums fit the L1 cache beside them.
+// The number of row tiles that share the unpacked codes of a group. Both these codes and the tiles' sums fit the L1
+// cache.
 constexpr int kTilesAtOnce = 4;
 
 constexpr int kProducts = 0, kActivations = 1, kWeights = 2;
