@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "backend/batch.h"
+
 namespace imp {
 namespace {
 
@@ -54,7 +56,8 @@ void measure_repeats(TokenIds history, TokenIds breakers, const AdjustmentScratc
   const auto n = static_cast<std::int64_t>(history.size());
   const auto from_end = [&](std::int64_t i) { return history[static_cast<std::size_t>(n - 1 - i)]; };
   std::int64_t limit = 0;
-  while (limit < n && !std::ranges::binary_search(breakers, from_end(limit))) ++limit;
+  const auto breaks = [&](std::int32_t id) { return is_media(id) || std::ranges::binary_search(breakers, id); };
+  while (limit < n && !breaks(from_end(limit))) ++limit;
   std::int32_t* const matches = scratch.matches;
   for (std::int64_t i = 1, begin = 0, end = 0; i < n; ++i) {
     std::int64_t length = i < end ? std::min<std::int64_t>(end - i, matches[i - begin]) : 0;

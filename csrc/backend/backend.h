@@ -245,7 +245,9 @@ class Backend {
   // out = activation(x · gateᵀ + gate_bias) · (x · upᵀ + up_bias)
   virtual void gated_linear(Rows x, const GatedTerm& term, GatedActivation kind) = 0;
 
-  // out[i, :] = dims/2 cosines, then dims/2 sines of positions[i], each times magnitude.
+  // out[i, :] = dims/2 cosines, then dims/2 sines of the row's positions, each times magnitude. `positions` is
+  // [planes, n]: pair j rotates by the position of plane planes[j], which a backend may lack (Op::rope_planes), or if
+  // there is one plane, by that of this one.
   virtual void rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) = 0;
 
   // Normalizes each head of each row of x [n, n_heads · head_dim] in place, then rotates it by its row of angles.
@@ -264,8 +266,10 @@ class Backend {
   }
 
   // Grouped-query attention. out[i, :] = attention of row i of q [n, n_heads · head_dim] over the keys at positions 0 …
-  // its own, within the window; the pool already holds K and V of these rows. The bits of a row depend only on its q
-  // and on those K and V: keys are processed in splits of 256 aligned to position 0, merged in ascending order.
+  // its own, within the window; the pool already holds K and V of these rows. A row of a sequence with `ends` also sees
+  // the keys behind its own, up to `ahead` of them and up to its end; a backend may lack this (Op::attend_ahead). The
+  // bits of a row depend only on its q and on those K and V: keys are processed in splits of 256 aligned to position 0,
+  // merged in ascending order.
   virtual void attend(const KvPool& pool, int layer, std::span<const SequenceRows> sequences,
                       const AttentionParams& params, Rows q, Rows out) = 0;
 
@@ -358,6 +362,9 @@ class Backend {
 
   // out[i, columns[j]] = x[i, j]; the other columns of out get kUnlikelyLogit.
   virtual void spread_columns(Rows /*x*/, std::span<const std::int32_t> /*columns*/, Rows /*out*/) { IMP_CHECK(false); }
+
+  // Copies rows from the host: out = values [out.n_rows, out.width].
+  virtual void write_rows(std::span<const float> /*values*/, Rows /*out*/) { IMP_CHECK(false); }
 
   // x = cap · tanh(x / cap)
   virtual void soft_cap(Rows x, float cap) = 0;

@@ -14,12 +14,14 @@ enum class Op : std::uint8_t {
   rms_norm,
   add_norm,
   rope_angles,
+  rope_planes,
   rope,
   append_kv,
   rope_append,
   attend_decode,
   attend_prefill,
   attend_sinks,
+  attend_ahead,
   attention_mass,
   gated_activation,
   clamped_activation,
@@ -40,6 +42,7 @@ enum class Op : std::uint8_t {
   delta_rule,
   soft_cap,
   gather_rows,
+  write_rows,
   spread_columns,
   sample,
   score,
@@ -54,12 +57,14 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "rms_norm",
     "add_norm",
     "rope_angles",
+    "rope_planes",
     "rope",
     "append_kv",
     "rope_append",
     "attend_decode",
     "attend_prefill",
     "attend_sinks",
+    "attend_ahead",
     "attention_mass",
     "gated_activation",
     "clamped_activation",
@@ -80,6 +85,7 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
     "delta_rule",
     "soft_cap",
     "gather_rows",
+    "write_rows",
     "spread_columns",
     "sample",
     "score",
@@ -89,9 +95,10 @@ inline constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count
 
 // Ops that only some models use and that a backend may lack.
 inline constexpr std::array kOptionalOps = {
-    Op::attend_sinks,     Op::attention_mass, Op::clamped_activation, Op::expert_biases, Op::scale,
-    Op::layer_norm,       Op::activate,       Op::scale_by_position,  Op::norm_heads,    Op::scale_experts,
-    Op::multiply_sigmoid, Op::rms_norm_gated, Op::short_conv,         Op::delta_rule,    Op::spread_columns};
+    Op::attend_sinks,       Op::attend_ahead,  Op::rope_planes,   Op::write_rows,       Op::attention_mass,
+    Op::clamped_activation, Op::expert_biases, Op::scale,         Op::layer_norm,       Op::activate,
+    Op::scale_by_position,  Op::norm_heads,    Op::scale_experts, Op::multiply_sigmoid, Op::rms_norm_gated,
+    Op::short_conv,         Op::delta_rule,    Op::spread_columns};
 constexpr bool is_optional(Op op) noexcept {
   return std::ranges::find(kOptionalOps, op) != kOptionalOps.end();
 }

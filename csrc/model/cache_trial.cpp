@@ -20,7 +20,7 @@ constexpr int kJudgedRows = 16;
 class TextRun {
  public:
   TextRun(ForwardPass& model, Backend& backend, std::span<const std::int32_t> tokens, std::span<const KvTypes> types)
-      : model_(model), tokens_(tokens), blocks_(1), positions_(tokens.size()) {
+      : model_(model), tokens_(tokens), blocks_(1) {
     KvGeometry geometry = model.kv_geometry(0, kSlots);
     geometry.n_blocks = ceil_div(static_cast<int>(tokens.size()), geometry.block_tokens);
     for (std::size_t i = 0; i < types.size(); ++i) geometry.layers[i].types = types[i];
@@ -28,7 +28,6 @@ class TextRun {
     pool_ = backend.make_kv_pool(geometry);
     blocks_.resize(static_cast<std::size_t>(geometry.n_blocks));
     std::iota(blocks_.begin(), blocks_.end(), 0);
-    std::iota(positions_.begin(), positions_.end(), 0);
   }
 
   // The next n tokens. Returns the logits of all of them, or none.
@@ -44,11 +43,14 @@ class TextRun {
     std::vector<std::int32_t> logits_rows(with_logits ? static_cast<std::size_t>(n) : 0);
     std::iota(logits_rows.begin(), logits_rows.end(), 0);
     const auto first = static_cast<std::size_t>(n_done_), count = static_cast<std::size_t>(n);
-    const std::span<const std::int32_t> positions(positions_);
+    positions_.clear();
+    for (int plane = 0; plane < model_.n_planes(); ++plane) {
+      for (int i = 0; i < n; ++i) positions_.push_back(n_done_ + i);
+    }
     if (has_state_) state_ = save.slot;
     n_done_ += n;
     return model_.forward({.tokens = tokens_.subspan(first, count),
-                           .positions = positions.subspan(first, count),
+                           .positions = positions_,
                            .sequences = {&rows, 1},
                            .logits_rows = logits_rows},
                           *pool_);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/config/rope.h"
 #include "model/layer/backend_needs.h"
 #include "model/layer/normalize.h"
 #include "model/layer/row_views.h"
@@ -47,6 +48,7 @@ Decoder::Decoder(const Model& model, Backend& backend, const ForwardLimits& limi
       weights_(model.weights()),
       backend_(backend),
       limits_(limits),
+      n_planes_(planes_of(config_, limits)),
       kv_block_tokens_(model.kv_block_tokens()),
       kept_(std::move(kept)),
       workspace_(limits.max_rows, backend),
@@ -78,10 +80,21 @@ void Decoder::watch(AttentionWatch* watch) {
   body_.watch(watch);
 }
 
-Rows Decoder::forward(const Batch& batch, KvPool& pool) {
+void Decoder::check(const Batch& batch) const {
   IMP_CHECK(batch.tokens.size() <= static_cast<std::size_t>(limits_.max_rows));
-  IMP_CHECK(batch.positions.size() == batch.tokens.size());
+  IMP_CHECK(batch.positions.size() == static_cast<std::size_t>(n_planes_) * batch.tokens.size());
   IMP_CHECK(batch.logits_rows.size() <= static_cast<std::size_t>(limits_.max_logits_rows));
+  for (const PlacedRows& placed : batch.placed) {
+    IMP_CHECK(limits_.takes_media && placed.from.width >= config_.hidden_size && placed.first_row >= 0);
+    IMP_CHECK(static_cast<std::size_t>(placed.first_row) + placed.rows.size() <= batch.tokens.size());
+  }
+  for (const SequenceRows& sequence : batch.sequences) {
+    IMP_CHECK(sequence.ends.empty() || (limits_.takes_media && std::ssize(sequence.ends) == sequence.n_rows));
+  }
+}
+
+Rows Decoder::forward(const Batch& batch, KvPool& pool) {
+  check(batch);
   backend_.run_step(batch, pool, *this);
   return first(logits_, batch.logits_rows.size());
 }
@@ -123,8 +136,17 @@ void Decoder::embed(const Batch& batch) {
   workspace_.use(batch.tokens.size());
   body_.begin(batch.positions);
   backend_.embed(batch.tokens, *weights_.embedding, config_.embedding_scale, body_.stream());
+  place_rows(batch);
   if (config_.layer_embedding.size > 0) embed_for_layers(batch);
   body_.normalize_for(layer_at(0));
+}
+
+// An encoding is not multiplied by the embedding's scale.
+void Decoder::place_rows(const Batch& batch) {
+  for (const PlacedRows& placed : batch.placed) {
+    const Rows to = rows_from(body_.stream(), placed.first_row, placed.rows.size());
+    backend_.gather_rows(columns(placed.from, 0, to.width), placed.rows, to);
+  }
 }
 
 void Decoder::end_layer(int i) {

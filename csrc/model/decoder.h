@@ -34,6 +34,7 @@ class Decoder final : public ForwardPass, private StepBody {
   int vocab_size() const noexcept override { return config_.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
+  int n_planes() const noexcept override { return n_planes_; }
   bool takes_gaps() const noexcept override;
   void watch(AttentionWatch* watch) override;
   Rows forward(const Batch& batch, KvPool& pool) override;
@@ -42,8 +43,10 @@ class Decoder final : public ForwardPass, private StepBody {
  private:
   int max_rows() const noexcept override { return std::min(limits_.max_rows, limits_.max_logits_rows); }
   void run(const Batch& batch, KvPool& pool) override;
+  void check(const Batch& batch) const;
   Layer layer_at(int layer) const;
   void embed(const Batch& batch);  // to the stream, normalized for the first layer
+  void place_rows(const Batch& batch);
   void embed_for_layers(const Batch& batch);
   void end_layer(int layer);        // what follows the feed-forward
   void layer_embedding(int layer);  // from the stream to the layer's branch
@@ -55,6 +58,7 @@ class Decoder final : public ForwardPass, private StepBody {
   const Weights& weights_;
   Backend& backend_;
   ForwardLimits limits_;
+  int n_planes_;
   int kv_block_tokens_;
   HiddenRows kept_;
   Workspace workspace_;         // the batch determines the rows in use

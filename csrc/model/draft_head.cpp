@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "base/error.h"
+#include "model/config/rope.h"
 #include "model/layer/backend_needs.h"
 #include "model/layer/row_views.h"
 
@@ -52,6 +53,7 @@ DraftHead::DraftHead(const HeadModel& head, const Model& target, Backend& backen
       target_(target),
       backend_(backend),
       limits_(limits),
+      n_planes_(planes_of(target.config(), limits)),
       observed_(limits.max_rows, backend),
       guessing_(limits.max_logits_rows, backend),
       keys_(sizes(), {&head.rope, 1}, backend, observed_, LayerParts::keys),
@@ -91,6 +93,11 @@ Rows DraftHead::own_rows() const {
   return keeps_hidden_row(head_.config) ? rows_.residual : rows_.own;
 }
 
+void DraftHead::begin(LayerBody& body, const Batch& batch, std::size_t n_rows) const {
+  IMP_CHECK(batch.positions.size() == static_cast<std::size_t>(n_planes_) * n_rows);
+  body.begin(batch.positions);
+}
+
 void DraftHead::observe(const Batch& batch, Rows hidden, std::span<const std::int32_t> from, KvPool& pool) {
   IMP_CHECK(from.size() == batch.tokens.size() && hidden.width == head_.config.hidden_width());
   observed_.use(batch.tokens.size());
@@ -126,13 +133,13 @@ void DraftHead::join(const Batch& batch, Rows own, KvPool& pool) {
   } else if (config.residual_is_normed) {
     backend_.rms_norm(own, norm(w.hidden_norm), rows_.residual);
   }
-  keys_.begin(batch.positions);
+  begin(keys_, batch, batch.tokens.size());
   keys_.append_keys(layer(), rows_.joined, batch, pool);
 }
 
 Rows DraftHead::guess(const Batch& batch, std::span<const std::int32_t> rows, const KvPool& pool) {
   guessing_.use(rows.size());
-  body_.begin(batch.positions);
+  begin(body_, batch, rows.size());
   backend_.gather_rows(rows_.residual, rows, body_.stream());
   backend_.gather_rows(rows_.joined, rows, rows_.input);
   body_.project_queries(layer(), rows_.input);

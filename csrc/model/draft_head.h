@@ -62,6 +62,7 @@ class DraftHead {
   const Linear& embedding() const;
   const Linear& output_head() const;
   Rows own_rows() const;
+  void begin(LayerBody& body, const Batch& batch, std::size_t n_rows) const;
   void join(const Batch& batch, Rows own, KvPool& pool);
   Rows logits();
 
@@ -69,6 +70,7 @@ class DraftHead {
   const Model& target_;
   Backend& backend_;
   ForwardLimits limits_;
+  int n_planes_;                   // of the target's batches, and of those of the head
   Workspace observed_, guessing_;  // rows of the last observe() or observe_guesses(), and rows that guess
   LayerBody keys_, body_;          // of these
   HeadRows rows_;

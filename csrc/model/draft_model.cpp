@@ -45,6 +45,7 @@ std::uint64_t bytes_per_token(const LoadPlan& plan) {
 
 LoadOptions draft_options(LoadOptions options) {
   options.limits.is_watched = options.draft_scores_prompts;
+  options.limits.takes_media = false;  // it sees the text alone
   // The head, if there is one, is the model's.
   options.with_own_head = false;
   options.head_file = nullptr;

@@ -28,6 +28,9 @@ class ForwardPass {
   // state.
   virtual KvGeometry kv_geometry(int n_blocks, int n_state_slots) const = 0;
 
+  // Positions that each row has: more than one with M-RoPE.
+  virtual int n_planes() const noexcept { return 1; }
+
   // Whether the cells of a sequence may stand for positions with gaps between them: no layer has a sliding window,
   // which counts cells, or a recurrent state, which needs every token.
   virtual bool takes_gaps() const noexcept = 0;
@@ -36,8 +39,8 @@ class ForwardPass {
   virtual void watch(AttentionWatch* watch) { IMP_CHECK(watch == nullptr); }
 
   // Runs the batch: writes K and V of every row, and returns the logits [logits_rows.size(), vocab_size] in device
-  // memory, valid until the next call. A row's logits depend only on its sequence's tokens and positions up to it.
-  // Allocates nothing.
+  // memory, valid until the next call. A row's logits depend only on its sequence's tokens, placed rows and positions
+  // up to it, or up to its end. Allocates nothing.
   virtual Rows forward(const Batch& batch, KvPool& pool) = 0;
 
   // What a draft head reads of every row of the last batch, valid until the next one. Empty without a head.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/attention.h"
 #include "backend/cpu/attention/split_attention.h"
 #include "backend/cpu/ops/ops_tables.h"
 #include "bits.h"
@@ -100,6 +101,12 @@ void put_rope(const CpuOps& ops, Results& results) {
     ops.rope_halves(head.data(), angles.data(), kPairs);
     results.put("rope_halves at " + std::to_string(position), head);
   }
+  constexpr std::int32_t kPositions[] = {1000003, 3, 4095};
+  std::uint8_t planes[kPairs];
+  for (int i = 0; i < kPairs; ++i) planes[i] = static_cast<std::uint8_t>(i % 3);
+  Floats angles(2 * kPairs);
+  ops.rope_planes({kPositions, 1, planes}, frequencies, kPairs, 1.25F, angles.data());
+  results.put("rope_planes", angles);
 }
 
 // Attention of three rows of a sequence: four query heads, two KV heads, and all splits that hold their keys.
@@ -129,8 +136,8 @@ void put_attention(const CpuOps& ops, KvTypes types, const std::string& name, in
     }
   }
   const Floats q = random_floats(random, kTokenRows * kQueryWidth, 2);
-  AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads, kFirst,
-                     kHeadDim, 0.3F,        soft_cap,   window,   nullptr};
+  AttentionTile tile{q.data(), kQueryWidth, kTokenRows, kKvHeads, kHeads,  kFirst, kHeadDim,
+                     0.3F,     soft_cap,    window,     nullptr,  nullptr, 0};
   Floats scores(kTileQueries * kScoreStride), queries(kTileQueries * kWidth), greatest[2], sums[2], values[2];
   AttentionState states[2];
   for (int i = 0; i < 2; ++i) {
@@ -139,28 +146,37 @@ void put_attention(const CpuOps& ops, KvTypes types, const std::string& name, in
     values[i].resize(kTileQueries * kWidth);
     states[i] = {greatest[i].data(), sums[i].data(), values[i].data()};
   }
-  keys.pack_queries(tile, queries.data());
-  for (int split = 0; split < kTokens; split += kSplitTokens) {
-    SplitPanels panels{};
-    for (int i = 0; i < kSplitPanels && split / kPanelTokens + i < kPanels; ++i) {
-      panels.k[i] = panel(k_cache, split / kPanelTokens + i, 0);
-      panels.v[i] = panel(v_cache, split / kPanelTokens + i, 0);
-    }
-    panels.k_head_bytes = panels.v_head_bytes = kPanelFloats * sizeof(float);
-    panels.first_position = split;
-    attend_split(keys, of_values, tile, panels, {scores.data(), queries.data()}, states[0]);
-    ops.merge(tile, split, states[0], states[1]);
-  }
   Floats out(kTokenRows * kQueryWidth);
-  ops.finish(tile, states[1], out.data(), kQueryWidth);
+  const auto attend = [&] {
+    keys.pack_queries(tile, queries.data());
+    for (int split = 0; split < kTokens; split += kSplitTokens) {
+      SplitPanels panels{};
+      for (int i = 0; i < kSplitPanels && split / kPanelTokens + i < kPanels; ++i) {
+        panels.k[i] = panel(k_cache, split / kPanelTokens + i, 0);
+        panels.v[i] = panel(v_cache, split / kPanelTokens + i, 0);
+      }
+      panels.k_head_bytes = panels.v_head_bytes = kPanelFloats * sizeof(float);
+      panels.first_position = split;
+      attend_split(keys, of_values, tile, panels, {scores.data(), queries.data()}, states[0]);
+      ops.merge(tile, split, states[0], states[1]);
+    }
+    ops.finish(tile, states[1], out.data(), kQueryWidth);
+  };
+  attend();
   results.put("attention" + name, out);
   const Floats sinks = random_floats(random, kKvHeads * kHeads, 2);
   tile.sinks = sinks.data();
   ops.finish(tile, states[1], out.data(), kQueryWidth);
   results.put("attention with sinks" + name, out);
-  if (!traits(types.v).is_rotated) return;
-  ops.rotate_back(out.data(), kHeadDim);
-  results.put("rotated back" + name, out);
+  if (traits(types.v).is_rotated) {
+    ops.rotate_back(out.data(), kHeadDim);
+    results.put("rotated back" + name, out);
+  }
+  constexpr std::int32_t kEnds[kTokenRows] = {kTokens, kTokens, kTokens};
+  tile.ends = kEnds;
+  tile.ahead = kAllAhead;
+  attend();
+  results.put("attention ahead" + name, out);
 }
 
 void put_sampling(const SamplingOps& ops, Results& results) {

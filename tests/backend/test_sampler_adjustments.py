@@ -50,6 +50,20 @@ def test_smp_12_a_penalty_never_lifts_an_id_above_an_unpenalized_one() -> None:
         assert not ((after[said][:, None] > after[unsaid]) & (row[said][:, None] <= row[unsaid])).any()
 
 
+def test_med_14_cells_of_media_are_no_repeat_and_no_token_of_a_penalty() -> None:
+    cells = [core.LAST_MEDIA_TOKEN - 7] * 256
+    sampler = core.SamplerRow(ISAS[-1], np.ones(10, np.float32))
+    fields = {"dry_multiplier": 1.0, "dry_base": 2.0, "dry_allowed_length": 2}
+    # After equal cells 4 came before, which is no repeat; "1 2" is one, however many cells are before it.
+    assert sampler.adjusted({**fields, "history": [*cells, 4, *cells]}).tolist() == [1] * 10
+    repeat = sampler.adjusted({**fields, "history": [*cells, 1, 2, 3, *cells, 1, 2]})
+    assert repeat.tolist() == [1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
+    tokens = sampler.adjusted({**fields, "history": [5] * 30})
+    assert tokens[5] < 0, "equal tokens are a repeat"
+    penalties = {"repetition_penalty": 2.0, "frequency_penalty": 0.5, "presence_penalty": 0.25}
+    assert sampler.adjusted({**penalties, "history": cells, "n_output": 256}).tolist() == [1] * 10
+
+
 @pytest.mark.long
 def test_smp_10_smp_13_smp_14_adjustments_equal_the_definition() -> None:
     rng = np.random.default_rng(13)

@@ -31,6 +31,50 @@ def test_krn_3_scale(devices: list[core.Device], rng: np.random.Generator, width
 
 
 @each_family
+def test_gen_22_med_18_each_pair_turns_by_its_plane(devices: list[core.Device]) -> None:
+    """Planes interleaved, in sections, and one alone, for positions of which each plane has its own."""
+    frequencies = 10000.0 ** (-np.arange(32) / 32)
+    positions = np.array([[0, 3, 8191, 2**24], [0, 900, 8, 2**24 - 7], [5, 77, 4000, 1]], np.int32)
+    interleaved = np.where(np.arange(32) < 30, np.arange(32) % 3, 0)
+    for planes in (interleaved, np.repeat([0, 1, 2], [12, 10, 10]), np.full(32, 2)):
+        arguments = (frequencies.tolist(), 1.1386, planes.tolist())
+        actual = same_on_all(devices, lambda device, given=arguments: device.rope_angles(positions, *given))
+
+        def expected(planes: np.ndarray) -> np.ndarray:
+            angles = positions[planes].T * frequencies
+            return np.concatenate([np.cos(angles), np.sin(angles)], axis=1) * np.float64(np.float32(1.1386))
+
+        bound = np.full(actual.shape, tolerances.ANGLE)
+        assert_close(actual, expected(planes), bound)
+        with pytest.raises(AssertionError):
+            assert_close(actual, expected((planes + 1) % 3), bound)
+
+
+@each_family
+def test_med_18_text_needs_one_plane(devices: list[core.Device]) -> None:
+    """Equal positions in all planes, and one plane for all pairs, give the bits of a model without planes."""
+    frequencies = (10000.0 ** (-np.arange(40) / 40)).tolist()
+    planes = (np.arange(40) % 3).tolist()
+    positions = np.array([0, 3, 4, 8191, 2**24], np.int32)
+    for device in devices:
+        before = device.launches()["rope_planes"]
+        plain = device.rope_angles(positions, frequencies)
+        assert_same_bits(device.rope_angles(positions, frequencies, planes=planes), plain)
+        assert_same_bits(device.rope_angles(np.stack([positions, 2 * positions]), frequencies), plain)
+        assert device.launches()["rope_planes"] == before
+        assert_same_bits(device.rope_angles(np.tile(positions, (3, 1)), frequencies, planes=planes), plain)
+        assert device.launches()["rope_planes"] == before + 1
+
+
+@each_family
+@pytest.mark.parametrize("width", [7, 4100])
+def test_krn_3_write_rows(devices: list[core.Device], rng: np.random.Generator, width: int) -> None:
+    values = extremes(rng, 6, width)
+    values[2] = np.nan
+    assert_same_bits(same_on_all(devices, lambda device: device.write_rows(values)), values)
+
+
+@each_family
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("width", [8, 80, 257, 2048])
 def test_krn_3_layer_norm(devices: list[core.Device], rng: np.random.Generator, width: int, with_bias: bool) -> None:

@@ -80,6 +80,7 @@ class CpuBackend final : public Backend {
   void soft_cap(Rows x, float cap) override;
   void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) override;
+  void write_rows(std::span<const float> values, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   void score(Rows logits, std::span<const ScoreRequest> requests, std::span<SampleResult> results) override;
   void read_row(Rows logits, int row, std::span<float> out) override;

@@ -86,10 +86,16 @@ void CpuBackend::gated_linear(Rows x, const GatedTerm& term, GatedActivation kin
 
 void CpuBackend::rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) {
   const OpTimer timer = run(Op::rope_angles);
+  const bool has_planes = !rope.planes.empty() && std::ssize(positions) > out.n_rows;
+  if (has_planes) count(Op::rope_planes);
   // A sine costs about as much as eight elements elsewhere.
-  for_rows(static_cast<int>(positions.size()), 8 * rope.dims, [&](int i) {
-    ops_.rope_angles(positions[static_cast<std::size_t>(i)], rope.frequencies.data(), rope.dims / 2, rope.magnitude,
-                     row_of(out, i));
+  for_rows(out.n_rows, 8 * rope.dims, [&](int i) {
+    const std::int32_t* const first = positions.data() + i;
+    if (has_planes) {
+      const PlanePositions at = {.first = first, .stride = out.n_rows, .planes = rope.planes.data()};
+      return ops_.rope_planes(at, rope.frequencies.data(), rope.dims / 2, rope.magnitude, row_of(out, i));
+    }
+    ops_.rope_angles(*first, rope.frequencies.data(), rope.dims / 2, rope.magnitude, row_of(out, i));
   });
 }
 
@@ -159,6 +165,8 @@ void CpuBackend::attend(const KvPool& pool, int layer, std::span<const SequenceR
   if (std::ranges::any_of(sequences, is_decode)) count(Op::attend_decode);
   if (!only_decode) count(Op::attend_prefill);
   if (params.sinks != nullptr) count(Op::attend_sinks);
+  const auto is_ahead = [&](const SequenceRows& sequence) { return sees_ahead(params, sequence); };
+  if (std::ranges::any_of(sequences, is_ahead)) count(Op::attend_ahead);
   // One pass over sequences of both kinds. It is timed as prefill, which takes longer, if there is any.
   const OpTimer timer = timed(only_decode ? Op::attend_decode : Op::attend_prefill);
   attention_.run(static_cast<const CpuKvPool&>(pool), layer, sequences, params, q, out);
@@ -336,6 +344,13 @@ void CpuBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows ou
   const OpTimer timer = run(Op::gather_rows);
   for_rows(static_cast<int>(rows.size()), x.width,
            [&](int i) { std::copy_n(row_of(x, rows[static_cast<std::size_t>(i)]), x.width, row_of(out, i)); });
+}
+
+void CpuBackend::write_rows(std::span<const float> values, Rows out) {
+  const OpTimer timer = run(Op::write_rows);
+  IMP_CHECK(std::ssize(values) == std::ptrdiff_t{out.n_rows} * out.width);
+  for_rows(out.n_rows, out.width,
+           [&](int row) { std::copy_n(values.data() + std::ptrdiff_t{row} * out.width, out.width, row_of(out, row)); });
 }
 
 void CpuBackend::spread_columns(Rows x, std::span<const std::int32_t> columns, Rows out) {

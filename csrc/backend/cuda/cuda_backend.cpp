@@ -206,9 +206,10 @@ std::span<const int> CudaBackend::batches_to_prepare() const noexcept {
 
 void CudaBackend::run_step(const Batch& batch, KvPool& pool, StepBody& body) {
   throw_if_failed();
-  const bool is_decode = std::ranges::all_of(batch.sequences, [](const SequenceRows& one) { return one.n_rows == 1; });
+  const auto is_decode = [](const SequenceRows& one) { return one.n_rows == 1 && one.ends.empty(); };
+  const bool is_plain = batch.placed.empty() && std::ranges::all_of(batch.sequences, is_decode);
   const bool has_logits = batch.logits_rows.size() == batch.tokens.size();
-  const bool repeats = is_decode && (has_logits || batch.logits_rows.empty()) && trace_ == nullptr;
+  const bool repeats = is_plain && (has_logits || batch.logits_rows.empty()) && trace_ == nullptr;
   if (!repeats) {
     inputs_.upload(batch);
     graphs_.count_eager();

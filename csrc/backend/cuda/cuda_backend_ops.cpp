@@ -53,6 +53,7 @@ void CudaBackend::gated_linear(Rows x, const GatedTerm& term, GatedActivation ki
 
 void CudaBackend::rope_angles(std::span<const std::int32_t> positions, const Rope& rope, Rows out) {
   if (positions.empty()) return;
+  IMP_CHECK(std::ssize(positions) == out.n_rows);  // one plane
   const OpScope scope = run(Op::rope_angles);
   cuda::rope_angles(stream_, inputs_.positions(positions), static_cast<int>(positions.size()), rope.frequencies,
                     rope.magnitude, out);
@@ -91,6 +92,7 @@ void CudaBackend::attend(const KvPool& pool, int layer, std::span<const Sequence
                          const AttentionParams& params, Rows q, Rows out) {
   if (q.n_rows == 0) return;
   IMP_CHECK(params.sinks == nullptr);
+  IMP_CHECK(std::ranges::none_of(sequences, [&](const SequenceRows& one) { return sees_ahead(params, one); }));
   const bool only_decode =
       std::ranges::all_of(sequences, [](const SequenceRows& sequence) { return sequence.n_rows == 1; });
   const OpScope scope = run(only_decode ? Op::attend_decode : Op::attend_prefill);

@@ -54,9 +54,9 @@ class Inputs {
   };
   static Offsets offsets(int max_rows, std::int64_t n_blocks);
   void put(std::int64_t offset, std::span<const std::int32_t> values);
-  // Values of the uploaded batch, or values that are sent now.
+  // Values of the uploaded batch, or values that are sent now and replace those of the batch.
   const std::int32_t* staged(std::int64_t offset, std::span<const std::int32_t> values,
-                             std::span<const std::int32_t> of_batch);
+                             std::span<const std::int32_t>& of_batch);
   void stage_sequences(std::span<const SequenceRows> sequences);
   void send(std::int64_t begin, std::int64_t end);
   std::int32_t* words() const noexcept { return reinterpret_cast<std::int32_t*>(host_[current_].get()); }

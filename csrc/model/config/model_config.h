@@ -68,6 +68,8 @@ struct RopeConfig {
   int n_rotated_pairs = 0;  // the first ones are rotated, the others are not; 0: all are
   RopeScaling scaling;
   bool file_factors = false;  // the file holds a divisor for each frequency (`rope_freqs.weight`)
+  // M-RoPE: the plane of positions by which each pair rotates; empty: rows have one position.
+  std::vector<std::uint8_t> planes = {};
 };
 
 struct LayerConfig {
@@ -75,6 +77,7 @@ struct LayerConfig {
   int head_dim = 0;              // of q, k and v alike
   int ffn_size = 0;              // of the feed-forward that is no expert
   int window = 0;                // sliding window: keys this far back and further are masked; 0: none
+  int ahead = 0;                 // keys after its own that a row of media sees within them: 0 or kAllAhead
   int rope = 0;                  // index into ModelConfig::ropes, or kNoRope
   int kv = 0;                    // layer of the KV cache, which later layers may share, or kNoKv
   bool shares_kv = false;        // an earlier layer writes its keys and values

@@ -15,5 +15,8 @@ inline constexpr std::int64_t kExperts = 1024;
 inline constexpr std::int64_t kExpertsInAll = std::int64_t{1} << 16;  // of all layers together
 inline constexpr std::int64_t kVocabulary = std::int64_t{1} << 22;
 inline constexpr std::int64_t kContext = std::int64_t{1} << 24;
+inline constexpr std::int64_t kTileSide = std::int64_t{1} << 12;   // in pixels
+inline constexpr std::int64_t kImageSide = std::int64_t{1} << 16;  // in pixels
+inline constexpr std::int64_t kShuffle = 16;
 
 }  // namespace imp::model_limits

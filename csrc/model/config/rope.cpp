@@ -94,11 +94,24 @@ std::span<const float> divisors_of(const RopeConfig& config) {
   return scaling.is_beyond_original() ? scaling.long_divisors : scaling.short_divisors;
 }
 
+int planes_of(const ModelConfig& config, const ForwardLimits& limits) {
+  int last = 0;
+  if (!limits.takes_media) return 1;
+  for (const RopeConfig& rope : config.ropes) {
+    for (const int plane : rope.planes) last = std::max(last, plane);
+  }
+  return last + 1;
+}
+
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors) {
   const int n_pairs = config.dims / 2;
   IMP_CHECK(factors.empty() || factors.size() == static_cast<std::size_t>(n_pairs));
   const Ramp ramp = config.scaling.kind == RopeScalingKind::yarn ? yarn_ramp(config) : Ramp{};
-  Rope rope{.style = config.style, .dims = config.dims, .frequencies = {}, .magnitude = magnitude_of(config.scaling)};
+  Rope rope{.style = config.style,
+            .dims = config.dims,
+            .frequencies = {},
+            .magnitude = magnitude_of(config.scaling),
+            .planes = config.planes};
   const double theta = theta_of(config);
   for (int i = 0; i < n_pairs; ++i) {
     double frequency = std::pow(theta, -2.0 * i / config.dims);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/attention.h"
+#include "model/config/forward_limits.h"
 #include "model/config/model_config.h"
 
 namespace imp {
@@ -17,5 +18,8 @@ std::span<const float> divisors_of(const RopeConfig& config);
 
 // `factors` [dims / 2] divide the frequencies one by one, or are empty. The configuration is valid.
 Rope resolve_rope(const RopeConfig& config, std::span<const float> factors);
+
+// Positions that each row of a batch has. Text has equal positions in all planes, so without media one is enough.
+int planes_of(const ModelConfig& config, const ForwardLimits& limits);
 
 }  // namespace imp

@@ -19,16 +19,19 @@ class Rules {
   Rules(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value)
       : config_(config), origins_(origins), where_(where), wrong_value_(wrong_value) {}
 
-  void check_sizes() const {
+  void check_layers() const {
     count("n_layers", config_.n_layers, model_limits::kLayers);
     count("hidden_size", config_.hidden_size, model_limits::kHidden);
     count("ffn_size", config_.ffn_size, model_limits::kFfn);
     count("n_heads", config_.n_heads, model_limits::kHeads);
     count("n_kv_heads", config_.n_kv_heads, model_limits::kHeads);
     count("head_dim", config_.head_dim, model_limits::kHeadDim);
-    count("vocab_size", config_.vocab_size, model_limits::kVocabulary);
     count("max_context", config_.max_context, model_limits::kContext);
     for (const LayerConfig& layer : config_.layers) check_layer_sizes(layer);
+  }
+
+  void check_tables() const {
+    count("vocab_size", config_.vocab_size, model_limits::kVocabulary);
     if (config_.layer_embedding.size != 0)
       count("layer_embedding_size", config_.layer_embedding.size, model_limits::kHidden);
   }
@@ -59,6 +62,7 @@ class Rules {
   void check_ropes() const {
     check_rope(config_.ropes.front());
     if (config_.ropes.size() > 1) positive("windowed_rope_theta", config_.ropes[1].theta);
+    for (const RopeConfig& rope : config_.ropes) check_planes(rope);
     for (const LayerConfig& layer : config_.layers) check_rotated_dims(layer);
   }
 
@@ -156,6 +160,15 @@ class Rules {
             "more than 2 with dynamic scaling");
   }
 
+  void check_planes(const RopeConfig& rope) const {
+    if (rope.planes.empty()) return;
+    require(std::ssize(rope.planes) == rope.dims / 2, "rope_planes", std::to_string(rope.planes.size()) + " planes",
+            "one for each of the " + std::to_string(rope.dims / 2) + " pairs");
+    for (const int plane : rope.planes) {
+      require(plane < kMaxPlanes, "rope_planes", std::to_string(plane), "less than " + std::to_string(kMaxPlanes));
+    }
+  }
+
   void tokens(std::string_view field, const std::vector<std::int32_t>& ids, int n_ids) const {
     for (const std::int32_t id : ids) {
       require(id >= 0 && id < n_ids, field, std::to_string(id), "0 to " + std::to_string(n_ids - 1));
@@ -199,13 +212,21 @@ class Rules {
 void validate(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value) {
   IMP_CHECK(!config.ropes.empty() && config.layers.size() == static_cast<std::size_t>(config.n_layers));
   const Rules rules(config, origins, where, wrong_value);
-  rules.check_sizes();
+  rules.check_layers();
+  rules.check_tables();
   rules.check_numbers();
   rules.check_ropes();
   rules.check_experts();
   rules.check_linear_attention();
   rules.check_cache();
   rules.check_tokens();
+}
+
+void validate_layers(const ModelConfig& config, const Origins& origins, std::string_view where, Reason wrong_value) {
+  IMP_CHECK(config.ropes.empty() && config.layers.size() == static_cast<std::size_t>(config.n_layers));
+  const Rules rules(config, origins, where, wrong_value);
+  rules.check_layers();
+  rules.check_numbers();
 }
 
 }  // namespace imp

@@ -14,6 +14,7 @@ std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limi
   const auto add = [&](bool is_used, Op op) {
     if (is_used) ops.push_back(op);
   };
+  const auto has_planes = [](const RopeConfig& rope) { return !rope.planes.empty(); };
   const auto is_scaled = [](const LayerConfig& layer) { return layer.output_scale != 1; };
   add(config.value_norm || config.layer_embedding.size > 0, Op::norm_heads);
   add(config.has_expert_scales, Op::scale_experts);
@@ -24,6 +25,8 @@ std::vector<Op> special_ops(const ModelConfig& config, const ForwardLimits& limi
   add(config.query_scale.growth != 0, Op::scale_by_position);
   add(config.attention_sinks, Op::attend_sinks);
   add(limits.is_watched, Op::attention_mass);
+  add(limits.takes_media && config.max_of(&LayerConfig::ahead) > 0, Op::attend_ahead);
+  add(limits.takes_media && std::ranges::any_of(config.ropes, has_planes), Op::rope_planes);
   add(config.expert_bias, Op::expert_biases);
   add(config.clamped_silu.has_value(), Op::clamped_activation);
   const bool is_linear = config.n_state_layers() > 0;

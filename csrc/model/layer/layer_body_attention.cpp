@@ -20,7 +20,8 @@ AttentionParams attention_params(const ModelConfig& config, const LayerConfig& l
           .head_dim = layer.head_dim,
           .scale = config.attention_scale,
           .soft_cap = config.attention_soft_cap,
-          .window = layer.window};
+          .window = layer.window,
+          .ahead = layer.ahead};
 }
 
 // A layer that shares keys and values has no k and v of its own.
@@ -104,7 +105,7 @@ LayerBody::Rotation LayerBody::begin_rotation(const LayerConfig& layer, Rows x, 
 
 void LayerBody::attend(const Layer& layer, const Batch& batch, const KvPool& pool) {
   const LayerWeights& w = layer.weights;
-  if (config_.query_scale.growth != 0) backend_.scale_by_position(rows_.q, batch.positions, config_.query_scale);
+  if (config_.query_scale.growth != 0) backend_.scale_by_position(rows_.q, batch.first_plane(), config_.query_scale);
   AttentionParams params = attention_params(config_, layer.config);
   params.sinks = w.sinks.get();
   if (watch_ != nullptr) watch_attention(layer.config, batch, pool, params);

@@ -14,6 +14,12 @@ inline Rows first(Rows rows, std::size_t n) noexcept {
   return rows;
 }
 
+inline Rows rows_from(Rows rows, int first, std::size_t n) noexcept {
+  rows.data += first * rows.stride;
+  rows.n_rows = static_cast<int>(n);
+  return rows;
+}
+
 inline Rows columns(Rows rows, int first, int width) noexcept {
   rows.data += first;
   rows.width = width;

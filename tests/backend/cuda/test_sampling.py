@@ -154,6 +154,23 @@ def test_smp_25_draws_are_those_of_the_definition(gpu: core.Device) -> None:
     assert [token for _, token, *_ in core.sample(gpu, rows, requests)] == expected != all_lowest
 
 
+@each_gpu
+def test_med_14_a_gpu_reads_histories_with_cells_of_media_as_the_cpu(gpu: core.Device) -> None:
+    rng = np.random.default_rng(77)
+    rows = normal_rows(77, 4, 60)
+    cells = [core.LAST_MEDIA_TOKEN - 7] * 256
+    fields = {
+        "history": [*rng.integers(0, 60, 20).tolist(), *cells, *rng.integers(0, 3, 20).tolist(), *cells, 1, 2],
+        "n_output": 40,
+        "repetition_penalty": 1.2,
+        "presence_penalty": 0.3,
+        "dry_multiplier": 1.0,
+        "dry_allowed_length": 1,
+    }
+    requests = [{"row": i, "seed": i, "n_candidates": 60, **fields} for i in range(4)]
+    assert bits_of(core.sample(gpu, rows, requests)) == bits_of(core.sample(BEST, rows, requests))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_smp_25_more_than_a_round_holds(kind: str) -> None:

@@ -31,12 +31,13 @@ Asked = tuple[int, int, list[int]]  # rows, position of the first, blocks
 
 @dataclass
 class Held:
-    """One sequence: its K and V from position 0, its blocks in the pool, and the requested rows of q."""
+    """One sequence: its K and V from position 0, its blocks in the pool, the requested rows of q and their ends."""
 
     k: Array
     v: Array
     q: Array
     blocks: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
 
     @property
     def first(self) -> int:
@@ -81,6 +82,7 @@ def attend(
     scratch_fill: int | None = None,
     max_context: int = 0,
     max_sequences: int = 0,
+    ends: list[list[int]] | None = None,
 ) -> Array:
     return cache.attend(
         1,
@@ -94,6 +96,8 @@ def attend(
         scratch_fill=scratch_fill,
         max_context=max_context,
         max_sequences=max_sequences,
+        ahead=heads.ahead,
+        ends=ends or [],
     )
 
 
@@ -109,7 +113,14 @@ def attend_all(
     batch = [held.asked() for held in sequences]
     q = np.concatenate([held.q for held in sequences])
     return attend(
-        cache, heads, batch, q, scratch_fill=scratch_fill, max_context=max_context, max_sequences=max_sequences
+        cache,
+        heads,
+        batch,
+        q,
+        scratch_fill=scratch_fill,
+        max_context=max_context,
+        max_sequences=max_sequences,
+        ends=[held.ends for held in sequences],
     )
 
 
@@ -140,7 +151,8 @@ class Expected:
         found = []
         for held in self.sequences:
             q, k, v = self._multiplied(held)
-            found.append(attention(oracle or self.heads, q, max(0, held.first + shift), k, np.roll(v, roll, axis=0)))
+            first = max(0, held.first + shift)
+            found.append(attention(oracle or self.heads, q, first, k, np.roll(v, roll, axis=0), ends=held.ends))
         return np.concatenate(found)
 
     def _multiplied(self, held: Held) -> tuple[Array, Array, Array]:
@@ -158,9 +170,9 @@ class Expected:
         exact = (heads, q, held.first, k, v)
         bounds = np.zeros(q.shape)
         if self.on_gpu:
-            bounds += tolerances.gpu_weights(spread(*exact), self.dtype, len(k), float(np.abs(v).max()))
+            bounds += tolerances.gpu_weights(spread(*exact, ends=held.ends), self.dtype, len(k), float(np.abs(v).max()))
         elif types_of(self.dtype)[1] == "bf16":
-            bounds += tolerances.bfloat16_weights(spread(*exact))
+            bounds += tolerances.bfloat16_weights(spread(*exact, ends=held.ends))
         is_rotated = types_of(self.dtype)[1] in ROTATED
         if is_rotated:
             v = stored_rotated(held.v, types_of(self.dtype)[1], heads.head_dim)
@@ -174,7 +186,7 @@ class Expected:
         if not is_rotated:
             return bounds
         bounds += self._rounding(held, q, k)
-        magnitudes = attention(heads, q, held.first, k, np.abs(v)) + bounds
+        magnitudes = attention(heads, q, held.first, k, np.abs(v), ends=held.ends) + bounds
         return bounds + tolerances.head_rotation(magnitudes, group_of(heads.head_dim))
 
     def _rounding(self, held: Held, q: Array, k: Array) -> Array:
@@ -184,7 +196,7 @@ class Expected:
         levels = np.float64(kind.levels)[codes]
         per_head = heads.head_dim // 32
         bounds = []
-        for head, weights in enumerate(softmax(heads, q, held.first, k)):
+        for head, weights in enumerate(softmax(heads, q, held.first, k, ends=held.ends)):
             own = slice(head // heads.group * per_head, (head // heads.group + 1) * per_head)
             bounds.append(tolerances.rounded_weights(weights, np.float64(scales[:, own, 0]), levels[:, own]))
         return np.concatenate(bounds, axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,6 +78,7 @@ class Heads:
     soft_cap: float = 0
     window: int = 0
     sinks: tuple[float, ...] = ()  # of each head: the score of a key whose value is 0
+    ahead: int = 0  # the most keys after its own that a row with an end sees
 
     @property
     def group(self) -> int:
@@ -101,14 +102,17 @@ def multiplied_on_gpu(q: Array, dtype: str, heads: Heads) -> Array:
     return stored(q * factor, "bf16" if dtype == "bf16" else "f16") * unit
 
 
-def softmax(heads: Heads, q: Array, first_position: int, k: Array) -> Iterator[Array]:
+def softmax(heads: Heads, q: Array, first_position: int, k: Array, *, ends: Sequence[int] = ()) -> Iterator[Array]:
     """Yields for each head its weights by row and position.
 
-    q: rows at first_position, first_position + 1 …; k: the sequence's rows from position 0.
+    q: rows at first_position, first_position + 1 …; k: the sequence's rows from position 0; ends: the position behind
+    the last key that each row may see, or nothing.
     """
     positions = first_position + np.arange(q.shape[0])[:, None]
     keys = np.arange(k.shape[0])[None, :]
-    seen = keys <= positions
+    seen = keys <= positions + heads.ahead if ends else keys <= positions
+    if ends:
+        seen &= (keys < np.array(ends)[:, None]) | (keys <= positions)
     if heads.window:
         seen &= keys > positions - heads.window
     for head in range(heads.n_heads):
@@ -122,16 +126,16 @@ def softmax(heads: Heads, q: Array, first_position: int, k: Array) -> Iterator[A
         yield weights / (weights.sum(axis=1, keepdims=True) + of_sink)
 
 
-def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
+def attention(heads: Heads, q: Array, first_position: int, k: Array, v: Array, *, ends: Sequence[int] = ()) -> Array:
     """Returns the averages of v, whose rows are those of k, under the weights."""
-    weights = softmax(heads, q, first_position, k)
+    weights = softmax(heads, q, first_position, k, ends=ends)
     return np.concatenate([found @ heads.kv(v, head) for head, found in enumerate(weights)], axis=1)
 
 
-def spread(heads: Heads, q: Array, first_position: int, k: Array, v: Array) -> Array:
+def spread(heads: Heads, q: Array, first_position: int, k: Array, v: Array, *, ends: Sequence[int] = ()) -> Array:
     """Returns the averages of |v - output| under the weights."""
     spreads = []
-    for head, weights in enumerate(softmax(heads, q, first_position, k)):
+    for head, weights in enumerate(softmax(heads, q, first_position, k, ends=ends)):
         values = heads.kv(v, head).astype(np.float64)
         rows = []
         for weight, output in zip(weights, weights @ values, strict=True):

@@ -17,11 +17,13 @@ class NumpyRope:
     frequencies: Array
     magnitude: float = 1.0
     adjacent: bool = False
+    planes: tuple[int, ...] = ()  # of each pair, if positions are [planes, n]
 
     def rotate(self, heads: Array, positions: Array) -> Array:
         """Rotates heads [n, n_heads, head_dim] at positions [n]. Dimensions beyond the pairs do not change."""
         n_pairs = len(self.frequencies)
-        angles = positions[:, None, None] * self.frequencies
+        of_pairs = positions[list(self.planes)].T if self.planes else positions[:, None]
+        angles = of_pairs[:, None, :] * self.frequencies
         cos, sin = self.magnitude * np.cos(angles), self.magnitude * np.sin(angles)
         first = slice(0, 2 * n_pairs, 2) if self.adjacent else slice(0, n_pairs)
         second = slice(1, 2 * n_pairs, 2) if self.adjacent else slice(n_pairs, 2 * n_pairs)

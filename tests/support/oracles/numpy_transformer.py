@@ -71,6 +71,7 @@ class NumpyLayer:
     head_dim: int = 0  # 0: the model's
     gated: Callable[[Array, Array], Array] | None = None  # of experts, instead of the activation
     delta: DeltaOracle | None = None  # of linear attention
+    sees_ahead: bool = False
 
     def linear(self, x: Array, name: str) -> Array:
         out = x @ self.weights[name].T
@@ -104,8 +105,9 @@ class NumpyTransformer:
     expert_weights_normalized: bool = True
     expert_weights_scale: float = 1.0
     stored: Callable[[Array], Array] = lambda x: x  # what the cache makes of a key or value
+    ends: Sequence[int] = ()  # behind the last row that each row sees, in layers that see ahead
 
-    def logits(self, tokens: Sequence[int], positions: Sequence[int] | None = None) -> Array:
+    def logits(self, tokens: Sequence[int], positions: Sequence[int] | Array | None = None) -> Array:
         """[len(tokens), vocab]: all positions (ascending; from 0 where not given) at once, nothing cached."""
         positions = np.asarray(range(len(tokens)) if positions is None else positions, np.float64)
         x = self.embedding[list(tokens)] * self.embedding_scale
@@ -147,12 +149,14 @@ class NumpyTransformer:
             return self.linear_attention(layer, layer.delta, x)
         q = self.rotated_heads(layer, x, "q", positions)
         k, v = self.keys_values(layer, x, positions)
-        growth = self.query_growth * np.log(1 + np.floor(positions / self.query_period))
+        growth = self.query_growth * np.log(1 + np.floor(np.atleast_2d(positions)[0] / self.query_period))
         q = q * (1 + growth[:, None, None])
         k, v = (np.repeat(self.stored(heads), q.shape[1] // k.shape[1], axis=1) for heads in (k, v))
         scores = soft_cap(np.einsum("qhd,khd->hqk", q, k) * self.attention_scale, self.attention_soft_cap)
-        distance = positions[:, None] - positions[None, :]
-        seen = (distance >= 0) & ((distance < layer.window) if layer.window else True)
+        cells = positions if positions.ndim == 1 else np.arange(len(x))
+        distance = cells[:, None] - cells[None, :]
+        is_before_end = cells[None, :] < np.array(self.ends)[:, None] if layer.sees_ahead else False
+        seen = ((distance >= 0) | is_before_end) & ((distance < layer.window) if layer.window else True)
         scores = np.where(seen, scores, -np.inf)
         greatest = scores.max(axis=-1, keepdims=True)
         weights = np.exp(scores - greatest)

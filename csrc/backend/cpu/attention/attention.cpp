@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cpu/attention/visible_keys.inl"
 #include "base/arena.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -31,6 +32,20 @@ int group_size(const AttentionParams& params) {
 
 int splits_of(int n_tokens) {
   return ceil_div(n_tokens, kSplitTokens);
+}
+
+int end_of_keys(const AttentionTile& tile) {
+  int end = 0;
+  for (int row = 0; row < tile.n_rows; ++row) end = std::max(end, end_of_keys(tile, row));
+  return end;
+}
+
+// The most keys that a row of the sequence may see.
+int most_keys(const AttentionParams& params, const SequenceRows& sequence) {
+  const int n_tokens = sequence.first_position + sequence.n_rows;
+  if (params.window == 0) return n_tokens;
+  const int n_ahead = sees_ahead(params, sequence) ? std::min(params.ahead, sequence.n_rows) : 0;
+  return std::min(n_tokens, params.window + n_ahead);
 }
 
 // Least number of tasks per thread, so that threads finish at about the same time.
@@ -164,14 +179,16 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
             .scale = params.scale,
             .soft_cap = params.soft_cap,
             .window = params.window,
-            .sinks = params.sinks != nullptr ? params.sinks->data() + first_head : nullptr};
+            .sinks = params.sinks != nullptr ? params.sinks->data() + first_head : nullptr,
+            .ends = sees_ahead(params, sequence) ? sequence.ends.data() + row : nullptr,
+            .ahead = params.ahead};
         tiles_.push_back({.sequence = &sequence,
                           .queries = queries,
                           .first_row = sequence.first_row + row,
                           .first_kv_head = kv_head,
                           .first_head = first_head,
                           .first_split = first_seen / kSplitTokens,
-                          .end_split = splits_of(first_position + n_rows),
+                          .end_split = splits_of(end_of_keys(queries)),
                           .states = -1});
       }
     }
@@ -180,10 +197,7 @@ void Attention::add_tiles(const Call& call, const SequenceRows& sequence, int kv
 
 void Attention::plan_tiles(const Call& call, std::span<const SequenceRows> sequences) {
   std::int64_t total_splits = 0;
-  for (const SequenceRows& sequence : sequences) {
-    const int n_tokens = sequence.first_position + sequence.n_rows;
-    total_splits += splits_of(call.params.window > 0 ? std::min(n_tokens, call.params.window) : n_tokens);
-  }
+  for (const SequenceRows& sequence : sequences) total_splits += splits_of(most_keys(call.params, sequence));
   for (const SequenceRows& sequence : sequences) {
     if (sequence.n_rows == 0) continue;
     add_tiles(call, sequence, kv_heads_per_tile(sequence, call.params, total_splits));

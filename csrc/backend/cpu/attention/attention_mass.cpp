@@ -81,7 +81,9 @@ void AttentionMass::score(const Call& call, int kv_head, int split, int thread) 
                                 .scale = call.params.scale,
                                 .soft_cap = 0,
                                 .window = 0,
-                                .sinks = nullptr};
+                                .sinks = nullptr,
+                                .ends = nullptr,
+                                .ahead = 0};
     keys.pack_queries(tile, queries);
     keys.score(tile, queries, panels, 0, ceil_div(end - panels.first_position, kPanelTokens), memory);
     for (int i = 0; i < tile.n_heads; ++i) {

@@ -6,12 +6,20 @@
 namespace imp::cpu {
 namespace {
 
+// The cell behind the last key that a row of the tile sees.
+inline int end_of_keys(const AttentionTile& tile, int row) {
+  const int behind = tile.first_position + row + 1;
+  if (tile.ends == nullptr) return behind;
+  const int furthest = behind + tile.ahead;
+  return tile.ends[row] < furthest ? tile.ends[row] : furthest;
+}
+
 // Of a split, for a row of the tile.
 inline KeyRange visible_keys(const AttentionTile& tile, int row, int split_position) {
   const int position = tile.first_position + row;
   const int first = tile.window > 0 && position - tile.window + 1 > 0 ? position - tile.window + 1 : 0;
   const int begin = first - split_position;
-  const int end = position + 1 - split_position;
+  const int end = end_of_keys(tile, row) - split_position;
   return {begin > 0 ? begin : 0, end < kSplitTokens ? end : kSplitTokens};
 }
 

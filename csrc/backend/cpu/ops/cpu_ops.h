@@ -38,6 +38,9 @@ struct AttentionTile {
   float soft_cap;      // 0: none
   int window;          // 0: none
   const float* sinks;  // of these heads, or null
+  // [n_rows], as SequenceRows::ends, or null: no row sees a key after its own
+  const std::int32_t* ends;
+  int ahead;  // as AttentionParams::ahead
 
   constexpr int n_queries() const { return n_kv_heads * n_rows * n_heads; }
 };
@@ -164,6 +167,13 @@ struct WeightedRows {
   int n_rows;
 };
 
+// The positions of one row, and the planes by which its pairs rotate.
+struct PlanePositions {
+  const std::int32_t* first;   // in the first plane
+  std::ptrdiff_t stride;       // from plane to plane
+  const std::uint8_t* planes;  // of each pair
+};
+
 struct CpuOps {
   // out = x / sqrt(mean(x²) + epsilon) · weight; without a weight, which is null, nothing is multiplied
   void (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
@@ -171,6 +181,8 @@ struct CpuOps {
   void (*layer_norm)(const float* x, const float* weight, const float* bias, int n, float epsilon, float* out);
   // out = n_pairs cosines, then n_pairs sines, of position · frequencies, times magnitude
   void (*rope_angles)(std::int32_t position, const double* frequencies, int n_pairs, float magnitude, float* out);
+  // As rope_angles(), where each pair has a position.
+  void (*rope_planes)(const PlanePositions& at, const double* frequencies, int n_pairs, float magnitude, float* out);
   // Rotates the first 2 · n_pairs elements of a head in place: adjacent pairs, or element i with i + n_pairs.
   void (*rope_adjacent)(float* head, const float* angles, int n_pairs);
   void (*rope_halves)(float* head, const float* angles, int n_pairs);

@@ -44,6 +44,7 @@ constexpr CpuOps kTable = {
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .rope_angles = rope_angles,
+    .rope_planes = rope_planes,
     .rope_adjacent = rope_adjacent,
     .rope_halves = rope_halves,
     .silu = silu,

@@ -1,18 +1,28 @@
-// RoPE: the angles of one position, and the rotation of one head.
+// RoPE: the angles of one row, and the rotation of one head.
 #pragma once
 
 #include "backend/cpu/lanes/math.h"
+#include "backend/cpu/ops/cpu_ops.h"
 #include "backend/scalar_math.h"
 
 namespace imp::cpu {
 namespace {
 
 // In double precision: at position 2^24 the angle in float would be off by a whole radian.
+inline void set_angle(std::int32_t position, double frequency, float magnitude, float& cosine, float& sine) {
+  const SinCos angle = sin_cos(static_cast<double>(position) * frequency);
+  cosine = static_cast<float>(angle.cos * static_cast<double>(magnitude));
+  sine = static_cast<float>(angle.sin * static_cast<double>(magnitude));
+}
+
 void rope_angles(std::int32_t position, const double* frequencies, int n_pairs, float magnitude, float* out) {
+  for (int i = 0; i < n_pairs; ++i) set_angle(position, frequencies[i], magnitude, out[i], out[n_pairs + i]);
+}
+
+void rope_planes(const PlanePositions& at, const double* frequencies, int n_pairs, float magnitude, float* out) {
   for (int i = 0; i < n_pairs; ++i) {
-    const SinCos angle = sin_cos(static_cast<double>(position) * frequencies[i]);
-    out[i] = static_cast<float>(angle.cos * static_cast<double>(magnitude));
-    out[n_pairs + i] = static_cast<float>(angle.sin * static_cast<double>(magnitude));
+    const std::int32_t position = at.first[at.planes[i] * at.stride];
+    set_angle(position, frequencies[i], magnitude, out[i], out[n_pairs + i]);
   }
 }
 
