@@ -13,52 +13,53 @@ namespace imp {
 
 // The one table of error reasons, each with its class of errors. The enum, Python's classes and the service's handling
 // of events come from it. The service maps each reason to one gRPC status, the command line to one exit code.
-#define IMP_REASONS(X)                    \
-  /* the caller's request */              \
-  X(FIELD_INVALID, InvalidArgument)       \
-  X(CONTEXT_TOO_LONG, InvalidArgument)    \
-  X(POSITION_BEYOND_END, InvalidArgument) \
-  X(POSITION_MISMATCH, StateError)        \
-  X(SESSION_NOT_FOUND, StateError)        \
-  X(SESSION_EXPIRED, StateError)          \
-  X(SESSION_BUSY, StateError)             \
-  X(NO_PENDING_TOKEN, StateError)         \
-  X(NO_CANDIDATE, StateError)             \
-  X(FEATURE_DISABLED, StateError)         \
-  X(CANCELLED, StateError)                \
-  /* the engine's resources */            \
-  X(QUEUE_FULL, ResourceExhausted)        \
-  X(KV_FULL, ResourceExhausted)           \
-  X(NO_MEMORY, ResourceExhausted)         \
-  X(SESSIONS_FULL, ResourceExhausted)     \
-  X(TENANT_LIMIT, ResourceExhausted)      \
-  /* the checkpoint */                    \
-  X(MODEL_MISSING, ModelError)            \
-  X(MODEL_PERMISSION, ModelError)         \
-  X(MODEL_IO, ModelError)                 \
-  X(MODEL_FORMAT, ModelError)             \
-  X(MODEL_VERSION, ModelError)            \
-  X(MODEL_TRUNCATED, ModelError)          \
-  X(MODEL_LIMIT, ModelError)              \
-  X(MODEL_TYPE, ModelError)               \
-  X(MODEL_VALUE, ModelError)              \
-  X(MODEL_KEY, ModelError)                \
-  X(MODEL_TENSOR, ModelError)             \
-  X(MODEL_STRING, ModelError)             \
-  X(MODEL_DUPLICATE, ModelError)          \
-  X(MODEL_SHAPE, ModelError)              \
-  X(MODEL_OFFSET, ModelError)             \
-  X(MODEL_HEADER, ModelError)             \
-  X(MODEL_CONFIG, ModelError)             \
-  X(MODEL_SHARD, ModelError)              \
-  X(MODEL_NONFINITE, ModelError)          \
-  X(MODEL_UNSUPPORTED, ModelError)        \
-  X(OVERRIDE_INVALID, ModelError)         \
-  /* the machine and internal errors */   \
-  X(DEVICE_MISSING, DeviceError)          \
-  X(DEVICE_FAULT, DeviceError)            \
-  X(NON_FINITE, InternalError)            \
-  X(DRAINING, StateError)                 \
+#define IMP_REASONS(X)                      \
+  /* the caller's request */                \
+  X(FIELD_INVALID, InvalidArgument)         \
+  X(CONTEXT_TOO_LONG, InvalidArgument)      \
+  X(POSITION_BEYOND_END, InvalidArgument)   \
+  X(POSITION_INSIDE_MEDIA, InvalidArgument) \
+  X(POSITION_MISMATCH, StateError)          \
+  X(SESSION_NOT_FOUND, StateError)          \
+  X(SESSION_EXPIRED, StateError)            \
+  X(SESSION_BUSY, StateError)               \
+  X(NO_PENDING_TOKEN, StateError)           \
+  X(NO_CANDIDATE, StateError)               \
+  X(FEATURE_DISABLED, StateError)           \
+  X(CANCELLED, StateError)                  \
+  /* the engine's resources */              \
+  X(QUEUE_FULL, ResourceExhausted)          \
+  X(KV_FULL, ResourceExhausted)             \
+  X(NO_MEMORY, ResourceExhausted)           \
+  X(SESSIONS_FULL, ResourceExhausted)       \
+  X(TENANT_LIMIT, ResourceExhausted)        \
+  /* the checkpoint */                      \
+  X(MODEL_MISSING, ModelError)              \
+  X(MODEL_PERMISSION, ModelError)           \
+  X(MODEL_IO, ModelError)                   \
+  X(MODEL_FORMAT, ModelError)               \
+  X(MODEL_VERSION, ModelError)              \
+  X(MODEL_TRUNCATED, ModelError)            \
+  X(MODEL_LIMIT, ModelError)                \
+  X(MODEL_TYPE, ModelError)                 \
+  X(MODEL_VALUE, ModelError)                \
+  X(MODEL_KEY, ModelError)                  \
+  X(MODEL_TENSOR, ModelError)               \
+  X(MODEL_STRING, ModelError)               \
+  X(MODEL_DUPLICATE, ModelError)            \
+  X(MODEL_SHAPE, ModelError)                \
+  X(MODEL_OFFSET, ModelError)               \
+  X(MODEL_HEADER, ModelError)               \
+  X(MODEL_CONFIG, ModelError)               \
+  X(MODEL_SHARD, ModelError)                \
+  X(MODEL_NONFINITE, ModelError)            \
+  X(MODEL_UNSUPPORTED, ModelError)          \
+  X(OVERRIDE_INVALID, ModelError)           \
+  /* the machine and internal errors */     \
+  X(DEVICE_MISSING, DeviceError)            \
+  X(DEVICE_FAULT, DeviceError)              \
+  X(NON_FINITE, InternalError)              \
+  X(DRAINING, StateError)                   \
   X(BUG, InternalError)
 
 #define IMP_REASON(name, kind) name,

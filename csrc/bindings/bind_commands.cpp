@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string_view>
+#include <tuple>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -28,6 +30,49 @@ SamplingOptions make_sampling(std::vector<std::int32_t> dry_breakers, const std:
   return options;
 }
 
+// (height, width, pixels, rows of the encoding)
+using PartValues = std::tuple<int, int, py::bytes, int>;
+
+std::shared_ptr<Media> make_media(const py::bytes& digest, const std::vector<PartValues>& parts) {
+  auto media = std::make_shared<Media>();
+  const auto bytes = static_cast<std::string_view>(digest);
+  if (bytes.size() != media->digest.size()) {
+    throw FieldInvalid("digest",
+                       std::to_string(bytes.size()) + " bytes, expected " + std::to_string(media->digest.size()));
+  }
+  std::memcpy(media->digest.data(), bytes.data(), bytes.size());
+  for (const auto& [height, width, pixels, n_rows] : parts) {
+    const auto view = static_cast<std::string_view>(pixels);
+    media->parts.push_back({.grid = {height, width}, .pixels = {view.begin(), view.end()}, .n_rows = n_rows});
+  }
+  return media;
+}
+
+void register_media(py::module_& module) {
+  py::class_<Media, std::shared_ptr<Media>>(
+      module, "Media",
+      "A medium of a prompt, such as an image. Each part is encoded by itself: (height, width, bytes of red, green and "
+      "blue, rows of its encoding). Equal digests (SHA-256) mean equal parts.")
+      .def(py::init(&make_media), py::arg("digest"), py::arg("parts"));
+  py::class_<MediaSpan>(module, "MediaSpan",
+                        "The cells of a run's tokens that hold a part of a medium. They begin at token `first`, and "
+                        "there are as many as rows of its encoding. In these places the tokens are the placeholder.")
+      .def(py::init([](std::shared_ptr<Media> media, int part, int first, std::optional<int> n_positions,
+                       std::array<int, 2> grid, bool is_atomic) {
+             const auto at = static_cast<std::size_t>(part);
+             const int n_cells = part >= 0 && at < media->parts.size() ? media->parts[at].n_rows : 0;
+             return MediaSpan{.first = first,
+                              .n_cells = n_cells,
+                              .n_positions = n_positions.value_or(n_cells),
+                              .grid = grid,
+                              .is_atomic = is_atomic,
+                              .part = part,
+                              .media = std::move(media)};
+           }),
+           py::arg("media"), py::arg("part"), py::arg("first"), py::kw_only(), py::arg("n_positions") = py::none(),
+           py::arg("grid") = std::array{0, 0}, py::arg("is_atomic") = false);
+}
+
 [[noreturn]] void refuse(const char* field, const std::string& word, const char* known) {
   throw FieldInvalid(std::string(field), word + ", expected one of " + known);
 }
@@ -35,6 +80,7 @@ SamplingOptions make_sampling(std::vector<std::int32_t> dry_breakers, const std:
 }  // namespace
 
 void register_command_parts(py::module_& module) {
+  register_media(module);
   py::class_<SamplingOptions>(module, "SamplingOptions",
                               "Sampling options with every field resolved. Has a keyword for each of sampler_fields(). "
                               "A field that is not given is off.")

@@ -14,7 +14,7 @@
 
 namespace imp::bindings {
 
-// SamplingOptions, RunLimits, RunReturns.
+// SamplingOptions, RunLimits, RunReturns, Media, MediaSpan.
 void register_command_parts(pybind11::module_& module);
 
 // A bit per token id, lowest bit of byte 0 first, as words; the last word is filled with zeros.
@@ -45,10 +45,11 @@ void def_run(Class& bound) {
          std::optional<std::int32_t> base, bool rebase, const RunLimits& limits, const RunReturns& returns,
          const py::bytes& allowed, bool constrained, const std::optional<std::string>& sparse_policy,
          std::int32_t sparse_keep, std::int32_t max_draft_tokens, std::uint32_t drafters, Tokens forced,
-         std::vector<SequenceId> siblings, std::string tenant) {
+         std::vector<SequenceId> siblings, std::string tenant, std::vector<MediaSpan> media) {
         submit_unlocked(self, {RunCommand{.ticket = ticket,
                                           .sequence = sequence,
                                           .tokens = std::move(tokens),
+                                          .media = std::move(media),
                                           .resume = resume,
                                           .position = position,
                                           .sampling = std::move(sampling),
@@ -72,7 +73,7 @@ void def_run(Class& bound) {
       py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
       py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
       py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("tenant") = "",
-      "Evaluates tokens, or the pending one, and samples outputs.");
+      py::arg("media") = std::vector<MediaSpan>{}, "Evaluates tokens, or the pending one, and samples outputs.");
 }
 
 template <class Class>
@@ -87,10 +88,11 @@ void def_generate(Class& bound) {
          std::int32_t priority, std::string tenant, std::string cache_scope, bool bypass_prefix,
          std::optional<std::int32_t> base, const RunLimits& limits, const RunReturns& returns, bool constrained,
          const std::optional<std::string>& sparse_policy, std::int32_t sparse_keep, std::int32_t max_draft_tokens,
-         std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings) {
+         std::uint32_t drafters, Tokens forced, std::vector<SequenceId> siblings, std::vector<MediaSpan> media) {
         RunCommand run{.ticket = ticket,
                        .sequence = sequence,
                        .tokens = std::move(tokens),
+                       .media = std::move(media),
                        .position = {},
                        .sampling = {},
                        .base = base,
@@ -119,7 +121,7 @@ void def_generate(Class& bound) {
       py::arg_v("limits", RunLimits{}, "RunLimits()"), py::arg_v("returns", RunReturns{}, "RunReturns()"),
       py::arg("constrained") = false, py::arg("sparse_policy") = py::none(), py::arg("sparse_keep") = kKeepAll,
       py::arg("max_draft_tokens") = 0, py::arg("drafters") = ~0U, py::arg("forced").noconvert() = Tokens{},
-      py::arg("siblings").noconvert() = std::vector<SequenceId>{},
+      py::arg("siblings").noconvert() = std::vector<SequenceId>{}, py::arg("media") = std::vector<MediaSpan>{},
       "Opens a generation and runs it. It closes when its run ends. Queues both commands or "
       "neither.");
 }

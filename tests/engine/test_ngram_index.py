@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from imp_service._testing import IndexedTokens
+from imp_service._testing import LAST_MEDIA_TOKEN, IndexedTokens
 
 from support.run.growth import LINEAR, growth
 
 MAX_CANDIDATES, MAX_MATCH, SURE_MATCH, LOOK_AHEAD = 16, 64, 4, 24
+CELL = LAST_MEDIA_TOKEN - 5
 EDITED = 7  # the first class of guesses from an edited copy
 
 
@@ -120,6 +121,20 @@ def test_spc_12_a_copy_with_an_edit_goes_on_after_it(copied: list[int], expected
     assert all(confidence >= EDITED for _, confidence in found)
     # Without the guesses before the edit, one token after it is no repeat.
     assert guessed([*FILE, 1, *copied]) == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([1, 2, 3, *[CELL] * 9, 5, 1, 2], [3]),
+        ([1, 2, *[CELL] * 9, 5, 1, 2], []),
+        ([*[CELL] * 9, 1, 2, 3, 4, 5, 6, 7, *[CELL] * 9, 1, 2], [3, 4, 5, 6]),
+        ([8, *[CELL] * 9, 5, 8, *[CELL] * 9, 6], []),
+        ([3, *[CELL] * 9, 5, 6, 7, 3, *[CELL] * 9, 5], [6, 7, 3]),
+    ],
+)
+def test_med_14_a_list_of_guesses_ends_before_a_cell_of_a_medium(tokens: list[int], expected: list[int]) -> None:
+    assert guessed(tokens) == expected
 
 
 def test_spc_12_longer_matches_are_surer() -> None:

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/data/media_span.h"
 #include "engine/data/sampling_options.h"
 #include "engine/data/sparse_request.h"
 
@@ -55,6 +56,7 @@ struct RunCommand {
   Ticket ticket = 0;
   SequenceId sequence = 0;
   std::vector<std::int32_t> tokens;         // empty: the pending token
+  std::vector<MediaSpan> media;             // in `tokens`, which have the placeholder in their cells
   bool resume = false;                      // no tokens given and none pending: draw again at the last held position
   std::optional<std::int32_t> position;     // optimistic lock: the expected number of tokens held
   std::optional<SamplingOptions> sampling;  // replaces the sampler: output index 0 is the next draw

@@ -24,8 +24,8 @@ struct DrafterCounts {
 using CountsByDrafter = std::array<DrafterCounts, kMaxDrafters>;
 
 // Why a step of a sequence verified no guess, although its request allows guesses.
-enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room };
-inline constexpr int kDraftSkips = 3;
+enum class DraftSkip : std::uint8_t { no_guess, not_worth_it, no_room, media };
+inline constexpr int kDraftSkips = 4;
 using SkipCounts = std::array<std::uint64_t, kDraftSkips>;
 
 }  // namespace imp

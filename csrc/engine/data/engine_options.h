@@ -48,8 +48,11 @@ struct EngineOptions {
   int sparse_threshold = SparseLimits{}.threshold;
   int sparse_max_tokens = SparseLimits{}.max_tokens;
   int sparse_anchors = 1;
-  std::vector<std::int32_t> control_tokens;  // the parts of a prompt with one of them are always evaluated
-  std::optional<int> cpu;                    // CPU of the engine's thread: that of the backend's thread 0
+  int media_rows = 0;            // of encodings of media that are kept; 0: the engine was made without an encoder
+  bool draft_with_media = true;  // sequences with media may draft, as others
+  std::int64_t media_numbers = std::int64_t{1} << 30;  // stand for parts of media in tokens; fewer only in tests
+  std::vector<std::int32_t> control_tokens;            // the parts of a prompt with one of them are always evaluated
+  std::optional<int> cpu;                              // CPU of the engine's thread: that of the backend's thread 0
 };
 
 struct EngineField {
@@ -97,6 +100,8 @@ inline constexpr EngineField kEngineFields[] = {
      "prompts with more uncached tokens than this are evaluated as a whole"},
     {"sparse_anchors", &EngineOptions::sparse_anchors, "sparse_prefill.anchors", 1, 64,
      "chunks of 32 tokens at either end that are always evaluated"},
+    {"draft_with_media", &EngineOptions::draft_with_media, "speculation.with_media", 0, 1,
+     "sequences with images draft as others do"},
 };
 
 }  // namespace imp

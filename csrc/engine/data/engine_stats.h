@@ -36,6 +36,8 @@ struct EngineStats {
   int states_free = 0;  // and the others; all 0 if the model has none
   std::int64_t waiting_tokens = 0;
   std::int64_t last_step_ns = 0;  // the clock at the end of the last step
+  std::uint64_t n_encoded = 0;    // parts of media
+  std::int64_t encode_ns = 0;     // total
   std::int64_t forward_ns = 0;    // total in forward passes
   std::int64_t sample_ns = 0;     // total in the backend's sampler
   std::int64_t step_ns = 0;       // total in steps

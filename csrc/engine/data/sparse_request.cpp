@@ -13,6 +13,8 @@ std::string_view name_of(DenseReason reason) noexcept {
       return "keep_all";
     case DenseReason::prompt_scores:
       return "prompt_scores";
+    case DenseReason::media:
+      return "media";
     case DenseReason::over_limit:
       return "over_limit";
     case DenseReason::below_threshold:

@@ -28,6 +28,7 @@ enum class DenseReason : std::uint8_t {
   requested,
   keep_all,
   prompt_scores,  // each token's score needs its row
+  media,          // the draft model sees no media
   over_limit,     // more tokens than the server scores, or than the draft model holds
   below_threshold,
   not_profitable,

@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* kStopped = "the engine has stopped after an internal error or a device error";
 
-const EngineOptions& validated(const EngineOptions& options, const ForwardPass& forward) {
-  validate(options, forward);
+const EngineOptions& validated(const EngineOptions& options, const ForwardPass& forward, const MediaEncoder* encoder) {
+  validate(options, forward, encoder);
   return options;
 }
 
@@ -31,14 +31,11 @@ const EngineOptions& validated(const EngineOptions& options, const ForwardPass& 
 
 struct Engine::Thread {
   Thread(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock given, Drafters drafters,
-         std::unique_ptr<PromptScorer> scorer)
+         std::unique_ptr<PromptScorer> scorer, MediaEncoder* encoder)
       : clock(given ? std::move(given) : Clock(steady_now)),
         secret(options.cache_secret.value_or(random_secret())),
-        admission(validated(options, forward),
-                  {.vocab_size = forward.vocab_size(),
-                   .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
-                   .secret = secret}),
-        loop(backend, forward, options, secret, admission, clock, std::move(drafters), std::move(scorer)),
+        admission(validated(options, forward, encoder), admission_facts(options, forward, encoder, secret)),
+        loop(backend, forward, options, secret, admission, clock, std::move(drafters), std::move(scorer), encoder),
         mailbox(options.max_queued_events, clock),
         cpu(options.cpu) {
     mailbox.publish(loop.events(), loop.stats());
@@ -156,9 +153,9 @@ struct Engine::Thread {
 };
 
 Engine::Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock, Drafters drafters,
-               std::unique_ptr<PromptScorer> scorer)
+               std::unique_ptr<PromptScorer> scorer, MediaEncoder* encoder)
     : thread_(std::make_unique<Thread>(backend, forward, options, std::move(clock), std::move(drafters),
-                                       std::move(scorer))) {}
+                                       std::move(scorer), encoder)) {}
 
 Engine::~Engine() = default;
 

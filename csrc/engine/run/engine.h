@@ -16,6 +16,7 @@
 #include "engine/sparse/prompt_scorer.h"
 #include "engine/speculation/drafter.h"
 #include "model/forward_pass.h"
+#include "model/media_encoder.h"
 
 namespace imp {
 
@@ -23,10 +24,10 @@ namespace imp {
 // the GIL. It pauses only while max_queued_events wait to be drained.
 class Engine {
  public:
-  // The backend and the forward pass outlive the engine. The engine owns the KV pool it makes on the backend. `scorer`
-  // is needed for sparse prefill.
+  // The backend, the forward pass and the encoder outlive the engine. The engine owns the KV pool it makes on the
+  // backend. `scorer` is needed for sparse prefill, `encoder` for media; null: the model takes none.
   Engine(Backend& backend, ForwardPass& forward, const EngineOptions& options, Clock clock = {}, Drafters drafters = {},
-         std::unique_ptr<PromptScorer> scorer = {});
+         std::unique_ptr<PromptScorer> scorer = {}, MediaEncoder* encoder = nullptr);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -34,28 +34,31 @@ ResourceExhausted kv_full(const Refusal& refusal) {
 }  // namespace
 
 Loop::Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-           AdmissionControl& admission, Clock clock, Drafters drafters, std::unique_ptr<PromptScorer> scorer)
+           AdmissionControl& admission, Clock clock, Drafters drafters, std::unique_ptr<PromptScorer> scorer,
+           MediaEncoder* encoder)
     : options_(options),
       clock_(std::move(clock)),
       state_{.options = options_,
              .admission = admission,
              .blocks = KvBlocks(block_options(options, forward), keyed_block_hash(secret)),
-             .scheduler = Scheduler(options, forward.limits().max_logits_rows, state_.blocks),
+             .scheduler = Scheduler(options, forward.limits().max_logits_rows, state_.blocks,
+                                    encoder ? encoder->facts().max_atomic_cells : 0),
              .sequences = {},
              .events = {},
              .stats = {}},
       saves_(state_.blocks, options.state_snapshot_tokens),
       speculation_(state_, forward.limits().max_logits_rows, std::move(drafters), clock_),
       sparse_(state_, speculation_, std::move(scorer), clock_, forward.takes_gaps()),
-      runs_(state_, saves_, speculation_, sparse_),
+      media_(state_, backend, encoder, clock_),
+      runs_(state_, saves_, speculation_, sparse_, media_),
       sessions_(state_, runs_),
       executor_(backend, forward, saves_, state_.blocks,
-                {.max_rows = options.step_tokens,
+                {.max_rows = forward.limits().max_rows,
                  .max_logits_rows = forward.limits().max_logits_rows,
                  .max_running = options.max_running},
                 options.suppressed_tokens.empty() ? TokenMask{}
                                                   : mask_without(options.suppressed_tokens, forward.vocab_size()),
-                clock_),
+                clock_, &media_),
       recorder_(backend),
       lookahead_(2 * static_cast<std::size_t>(options.max_running)) {
   // At most 2 · max_running sequences run: tenants below their equal share may exceed max_running.
@@ -95,6 +98,7 @@ bool Loop::iterate() {
   if (is_idle && in_flight_ == nullptr) return false;
   if (!reserve_for_iteration()) return true;  // memory may be free once the commands' events are published
   const bool has_scored = sparse_.advance();
+  const bool has_encoded = encode();
   Step& step = in_flight_ != nullptr ? *in_flight_ : steps_.front();
   std::exception_ptr thrown;
   if (in_flight_ != nullptr) {
@@ -103,7 +107,7 @@ bool Loop::iterate() {
     step.begun_ns = clock_();
     step.is_held_back = std::exchange(is_held_back_, false);
     plan_step();
-    if (plan_.rows.empty()) return has_scored || !plan_.refused.empty() || !plan_.evicted.empty();
+    if (plan_.rows.empty()) return has_scored || has_encoded || !plan_.refused.empty() || !plan_.evicted.empty();
     speculation_.extend(plan_);
     thrown = begin(step);
   }
@@ -117,6 +121,14 @@ bool Loop::iterate() {
   if (thrown) return true;
   speculation_.learn(step, step_ns);
   sparse_.learn(step, step_ns);
+  return true;
+}
+
+// Returns false if no medium waits to be encoded.
+bool Loop::encode() {
+  const bool has_encoded = media_.advance();
+  if (!media_.failure()) return has_encoded;
+  while (Sequence* sequence = media_.run_of_failure()) runs_.fail(*sequence, *media_.failure());
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/schedule/engine_state.h"
 #include "engine/sparse/sparse_prefill.h"
 #include "engine/speculation/speculation.h"
+#include "engine/step/media_encodings.h"
 #include "engine/step/step_executor.h"
 #include "engine/step/step_recorder.h"
 
@@ -26,7 +27,8 @@ class Loop {
  public:
   // `admission` was made with the same options and secret.
   Loop(Backend& backend, ForwardPass& forward, const EngineOptions& options, const HashSecret& secret,
-       AdmissionControl& admission, Clock clock, Drafters drafters = {}, std::unique_ptr<PromptScorer> scorer = {});
+       AdmissionControl& admission, Clock clock, Drafters drafters = {}, std::unique_ptr<PromptScorer> scorer = {},
+       MediaEncoder* encoder = nullptr);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -47,6 +49,7 @@ class Loop {
   EngineState& state() noexcept { return state_; }
 
  private:
+  bool encode();
   void plan_step();
   std::exception_ptr begin(Step& step);
   Step* begin_after(const Step& step);
@@ -67,6 +70,7 @@ class Loop {
   StateSaves saves_;
   Speculation speculation_;
   SparsePrefill sparse_;
+  MediaEncodings media_;
   Runs runs_;
   Sessions sessions_;
   StepExecutor executor_;

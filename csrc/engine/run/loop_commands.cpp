@@ -88,6 +88,7 @@ void Loop::dispatch(AcceptedCommand& accepted) {
                 [&](FlushCacheCommand& flush) {
                   sessions_.flush(flush);
                   speculation_.flush();
+                  media_.flush();
                 },
                 [&](ProfileCommand& profile) { recorder_.begin(profile, state_.events); }},
       accepted.command);

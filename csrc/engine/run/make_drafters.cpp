@@ -29,12 +29,13 @@ std::vector<std::int32_t> never_guessed(const EngineOptions& options, const std:
   return ids;
 }
 
-std::unique_ptr<Drafter> head_drafter(LoadedModel& model, const EngineOptions& options) {
+std::unique_ptr<Drafter> head_drafter(LoadedModel& model, const EngineOptions& options, const MediaFacts* media) {
   const HeadOptions given{
       .n_blocks = options.n_blocks,
       .max_context = options.max_context,
       .cost_of_token = model.model->head()->cost_of_guess,
-      .suppressed_tokens = never_guessed(options, {}, n_tokens_of(model, options), model.head->vocab_size())};
+      .suppressed_tokens = never_guessed(options, {}, n_tokens_of(model, options), model.head->vocab_size()),
+      .media_token = media != nullptr ? media->row_token : 0};
   return std::make_unique<HeadDrafter>(*model.backend, *model.head, *model.decoder, given);
 }
 
@@ -52,7 +53,7 @@ std::shared_ptr<DraftSteps> draft_steps(LoadedModel& model, const EngineOptions&
 
 }  // namespace
 
-DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock) {
+DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock, const MediaFacts* media) {
   DraftUses uses;
   const auto is_wanted = [&](std::string_view name) {
     return std::ranges::find(options.drafters, name) != options.drafters.end();
@@ -64,7 +65,7 @@ DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock 
     }
     uses.drafters.push_back(std::move(drafter));
   };
-  if (model.head != nullptr && is_wanted(HeadDrafter::kName)) add(head_drafter(model, options));
+  if (model.head != nullptr && is_wanted(HeadDrafter::kName)) add(head_drafter(model, options, media));
   const bool drafts = is_wanted(ModelDrafter::kName);
   if (model.draft == nullptr || (!drafts && !options.sparse_prefill)) return uses;
   const auto steps = draft_steps(model, options, std::move(clock));

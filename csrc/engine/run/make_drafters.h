@@ -17,7 +17,8 @@ struct DraftUses {
 };
 
 // Makes those that the options enable and for which the model has the weights. The drafter and the scorer of a draft
-// model share its cache. The model must outlive them.
-DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock = {});
+// model share its cache. The model must outlive them. media: of the model's encoder; null: there is none.
+DraftUses make_drafters(LoadedModel& model, const EngineOptions& options, Clock clock = {},
+                        const MediaFacts* media = nullptr);
 
 }  // namespace imp

@@ -142,15 +142,22 @@ void Runs::prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_n
   take_fields(command, run);
   run.may_ask = run.constrained && run.max_draft_tokens > 0 && speculation_.is_on();
   reserve_memory(sequence, command.tokens.size());
-  if (!command.tokens.empty()) {
-    sequence.cut_tokens(sequence.held);
-    sequence.tokens.insert(sequence.tokens.end(), command.tokens.begin(), command.tokens.end());
-  }
+  if (!command.tokens.empty()) add_tokens(command, sequence);
   run.start = static_cast<int>(sequence.tokens.size());
   set_sampler(command, sequence);
   if (needs_last_row_again(sequence)) --sequence.held;
+  run.awaits_media = !sequence.is_text_from(sequence.held);
   if (run.returns.scores) run.scores.reserve(static_cast<std::size_t>(sequence.n_left()));
   add_siblings(command, sequence);
+}
+
+void Runs::add_tokens(RunCommand& command, Sequence& sequence) {
+  sequence.cut_tokens(sequence.held);
+  const auto first = static_cast<int>(sequence.tokens.size());
+  sequence.tokens.insert(sequence.tokens.end(), command.tokens.begin(), command.tokens.end());
+  if (command.media.empty()) return;
+  media_.add_spans(sequence, first, std::move(command.media));
+  speculation_.restart(sequence);
 }
 
 // Throws InvalidArgument if a sibling's id is listed twice or in use.
@@ -192,6 +199,7 @@ void Runs::add_siblings(const RunCommand& command, Sequence& leader) {
     run.leader = &leader;
     sibling.stream = static_cast<std::uint32_t>(leader.run->siblings.size());
     sibling.tokens.reserve(leader.tokens.capacity());
+    sibling.media.reserve(leader.media.all().size());
     if (leader.ngrams.capacity() > 0) sibling.reserve_ngrams();
     sibling.table.blocks.reserve(leader.table.blocks.capacity());
   }

@@ -7,6 +7,7 @@
 #include "engine/schedule/engine_state.h"
 #include "engine/sparse/sparse_prefill.h"
 #include "engine/speculation/speculation.h"
+#include "engine/step/media_encodings.h"
 #include "engine/step/state_saves.h"
 #include "engine/step/step.h"
 
@@ -14,8 +15,8 @@ namespace imp {
 
 class Runs {
  public:
-  Runs(EngineState& state, StateSaves& saves, Speculation& speculation, SparsePrefill& sparse)
-      : state_(state), saves_(saves), speculation_(speculation), sparse_(sparse) {}
+  Runs(EngineState& state, StateSaves& saves, Speculation& speculation, SparsePrefill& sparse, MediaEncodings& media)
+      : state_(state), saves_(saves), speculation_(speculation), sparse_(sparse), media_(media) {}
 
   // Throws if the run cannot begin. The sequence is then unchanged, and a generation is closed.
   void begin(RunCommand command, std::int64_t taken_ns);
@@ -41,6 +42,7 @@ class Runs {
  private:
   void check(const RunCommand& command, const Sequence& sequence) const;
   void prepare(RunCommand& command, Sequence& sequence, std::int64_t taken_ns);
+  void add_tokens(RunCommand& command, Sequence& sequence);
   void require_new(std::span<const SequenceId> siblings);
   void reserve_memory(Sequence& sequence, std::size_t n_new_tokens);
   void abandon(Sequence& sequence);
@@ -67,6 +69,7 @@ class Runs {
   StateSaves& saves_;
   Speculation& speculation_;
   SparsePrefill& sparse_;
+  MediaEncodings& media_;
 };
 
 }  // namespace imp

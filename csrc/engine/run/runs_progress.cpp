@@ -18,12 +18,12 @@ bool contains(const std::vector<std::int32_t>& ascending, std::int32_t token) {
 }
 
 StateError no_candidate(const Sequence& sequence) {
-  const std::string position = std::to_string(sequence.position_of(sequence.held));
+  const std::string position = std::to_string(sequence.place_of(sequence.held));
   return {Reason::NO_CANDIDATE, "the masks leave no candidate at position " + position, {{"position", position}}};
 }
 
 InternalError non_finite(const Sequence& sequence) {
-  const std::string position = std::to_string(sequence.position_of(sequence.held));
+  const std::string position = std::to_string(sequence.place_of(sequence.held));
   return {Reason::NON_FINITE, "the logits at position " + position + " are not finite", {{"position", position}}};
 }
 
@@ -154,7 +154,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
   run.started = true;
   StartedEvent event{.ticket = run.ticket,
                      .sequence = sequence.id,
-                     .n_tokens = sequence.position_of(run.start) - run.before.held,
+                     .n_tokens = sequence.place_of(run.start) - run.before.held,
                      .n_cached_tokens = run.n_cached,
                      .scores = std::move(run.scores),
                      .candidates = {},
@@ -168,6 +168,7 @@ void Runs::start(Sequence& sequence, Draw& draw) {
   for (Sequence* sibling : sequence.detach_siblings()) {
     state_.blocks.share(sequence.table, sequence.held, sibling->table);
     sibling->tokens.assign(sequence.tokens.begin(), sequence.tokens.end());  // a sparse prompt is shared already
+    sibling->media.copy_from(sequence.media);
     sibling->held = sequence.held;
     sibling->run->started = true;
     state_.scheduler.join(*sibling);
@@ -213,7 +214,7 @@ void Runs::append_output(Sequence& sequence, Draw& draw, bool eos) {
                                         .stream = sequence.stream,
                                         .output = run.n_outputs,
                                         .token = draw.result.token,
-                                        .position = sequence.position_of(sequence.held),
+                                        .position = sequence.place_of(sequence.held),
                                         .eos = eos,
                                         .logprob = draw.result.logprob,
                                         .candidates = std::move(draw.candidates),

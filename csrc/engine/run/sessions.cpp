@@ -47,6 +47,8 @@ void Sessions::fork(const ForkCommand& command) {
     copy.held = position;
     const std::size_t n_tokens = position == parent.held ? parent.tokens.size() : static_cast<std::size_t>(position);
     copy.tokens.assign(parent.tokens.begin(), parent.tokens.begin() + static_cast<std::ptrdiff_t>(n_tokens));
+    copy.media.copy_from(parent.media);
+    copy.media.truncate(position);
     state_.blocks.share(parent.table, position, copy.table);
     state_.scheduler.set_idle(copy, state_.now_ns);
     state_.events.emplace_back(DoneEvent{.ticket = command.ticket, .sequence = copy.id, .position = position});
@@ -102,11 +104,17 @@ void Sessions::evicted(Sequence& session) {
 }
 
 void Sessions::check_position(std::int32_t position, const Sequence& sequence) const {
-  if (position <= sequence.held) return;
-  throw InvalidArgument(
-      Reason::POSITION_BEYOND_END,
-      "position " + std::to_string(position) + " is beyond the " + std::to_string(sequence.held) + " tokens held",
-      {{"position", std::to_string(position)}, {"held", std::to_string(sequence.held)}});
+  const std::string wanted = std::to_string(position), held = std::to_string(sequence.held);
+  if (position > sequence.held) {
+    throw InvalidArgument(Reason::POSITION_BEYOND_END, "position " + wanted + " is beyond the " + held + " tokens held",
+                          {{"position", wanted}, {"held", held}});
+  }
+  if (sequence.media.may_cut(position)) return;
+  const MediaSpan& span = *sequence.media.span_at(position);
+  const std::string first = std::to_string(span.first), end = std::to_string(span.end());
+  throw InvalidArgument(Reason::POSITION_INSIDE_MEDIA,
+                        "position " + wanted + " is inside an image, from " + first + " to before " + end,
+                        {{"position", wanted}, {"first", first}, {"end", end}});
 }
 
 }  // namespace imp

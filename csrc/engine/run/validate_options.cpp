@@ -23,9 +23,18 @@ void check_range(const EngineField& field, const EngineOptions& options) {
   throw FieldInvalid(std::string(field.name), problem.str());
 }
 
+void check_media(const EngineOptions& options, const ForwardPass& forward, const MediaFacts& media) {
+  const int max_rows = options.max_running + media.max_atomic_cells;
+  require(forward.limits().max_rows >= max_rows, "max_running", options.max_running,
+          "so few that these and an image fit the model's max_rows, " + std::to_string(forward.limits().max_rows));
+  require(options.media_rows >= media.max_rows, "media_rows", options.media_rows,
+          "at least the rows of the largest part of an image, " + std::to_string(media.max_rows));
+}
+
 }  // namespace
 
-void validate(const EngineOptions& options, const ForwardPass& forward) {
+void validate(const EngineOptions& options, const ForwardPass& forward, const MediaEncoder* encoder) {
+  if (encoder != nullptr) check_media(options, forward, encoder->facts());
   for (const EngineField& field : kEngineFields) check_range(field, options);
   const KvGeometry geometry = forward.kv_geometry(options.n_blocks, options.n_state_slots);
   const int block_tokens = geometry.block_tokens;
@@ -54,6 +63,14 @@ void validate(const EngineOptions& options, const ForwardPass& forward) {
     require(token >= 0 && token < forward.vocab_size(), "suppressed_tokens", token,
             "a token id below " + std::to_string(forward.vocab_size()));
   }
+}
+
+AdmissionFacts admission_facts(const EngineOptions& options, const ForwardPass& forward, const MediaEncoder* encoder,
+                               const HashSecret& secret) {
+  return {.vocab_size = forward.vocab_size(),
+          .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
+          .secret = secret,
+          .media = encoder != nullptr ? std::optional(encoder->facts()) : std::nullopt};
 }
 
 }  // namespace imp

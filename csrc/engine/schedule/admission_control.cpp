@@ -123,6 +123,7 @@ void AdmissionControl::check(const OpenCommand& command) const {
 
 void AdmissionControl::check(const RunCommand& command) const {
   check_tokens("tokens", command.tokens);
+  check_media(command);
   check_tokens("forced", command.forced);
   check_bytes("tenant", command.tenant, kLimits.tenant_bytes);
   if (command.resume && !command.tokens.empty()) refuse("resume", "set together with tokens", "one of the two");
@@ -219,6 +220,49 @@ void AdmissionControl::check_blocks(const RunCommand& command) const {
       {{"needed", std::to_string(needed)},
        {"available", std::to_string(options_.n_blocks)},
        {"total", std::to_string(options_.n_blocks)}});
+}
+
+// The parts of each medium are there, in order; their spans do not overlap, and their cells have the placeholder.
+void AdmissionControl::check_media(const RunCommand& command) const {
+  if (command.media.empty()) return;
+  if (!facts_.media) refuse("media", std::to_string(command.media.size()) + " spans", "none: the model takes no media");
+  int end = 0, n_left = 0;
+  for (std::size_t i = 0; i < command.media.size(); ++i) {
+    const MediaSpan& span = command.media[i];
+    const std::string field = "media[" + std::to_string(i) + "]";
+    const bool begins = n_left == 0;
+    const bool is_next = begins
+                             ? span.part == 0
+                             : span.media == command.media[i - 1].media && span.part == command.media[i - 1].part + 1;
+    if (span.media == nullptr || span.media->parts.empty() || !is_next) {
+      refuse(field + ".part", std::to_string(span.part), "the parts of each medium in order");
+    }
+    n_left = static_cast<int>(span.media->parts.size()) - span.part - 1;
+    check_span(field, span, end, command.tokens);
+    end = span.end();
+  }
+  if (n_left > 0) refuse("media", std::to_string(n_left) + " parts less", "every part of each medium");
+}
+
+void AdmissionControl::check_span(const std::string& field, const MediaSpan& span, int least,
+                                  std::span<const std::int32_t> tokens) const {
+  const int most_cells = span.is_atomic ? facts_.media->max_atomic_cells : facts_.media->max_rows;
+  check_range(field + ".n_cells", span.n_cells, 1, most_cells);
+  const int n_rows = span.media->parts[static_cast<std::size_t>(span.part)].n_rows;
+  if (span.n_cells != n_rows) {
+    refuse(field + ".n_cells", std::to_string(span.n_cells), "the rows of the part, " + std::to_string(n_rows));
+  }
+  check_range(field + ".first", span.first, least, static_cast<int>(tokens.size()) - span.n_cells);
+  check_range(field + ".n_positions", span.n_positions, 1, span.n_cells);
+  const bool has_grid = span.grid[0] > 0 && span.grid[1] > 0 && std::int64_t{span.grid[0]} * span.grid[1] >= n_rows;
+  if (!has_grid && (span.grid != std::array{0, 0} || span.n_positions != span.n_cells)) {
+    refuse(field + ".grid", std::to_string(span.grid[0]) + " x " + std::to_string(span.grid[1]),
+           "rows and columns of its cells, or 0 and a position for each cell");
+  }
+  const auto cells = tokens.subspan(static_cast<std::size_t>(span.first), static_cast<std::size_t>(span.n_cells));
+  if (!std::ranges::all_of(cells, [this](std::int32_t token) { return token == facts_.media->placeholder; })) {
+    refuse(field, "other tokens in its cells", "the placeholder, " + std::to_string(facts_.media->placeholder));
+  }
 }
 
 void AdmissionControl::check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const {

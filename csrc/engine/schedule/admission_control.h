@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -25,6 +26,7 @@ struct AdmissionFacts {
   int vocab_size = 0;  // number of bits in a mask
   int block_tokens = 0;
   HashSecret secret;
+  std::optional<MediaFacts> media = {};  // of the model's encoder
 };
 
 // Throws InvalidArgument(CONTEXT_TOO_LONG) if the tokens exceed the context, or if the outputs that must follow them
@@ -74,6 +76,9 @@ class AdmissionControl {
   void check_returns(const RunReturns& returns) const;
   void check_context(const RunCommand& command) const;
   void check_blocks(const RunCommand& command) const;
+  void check_media(const RunCommand& command) const;
+  void check_span(const std::string& field, const MediaSpan& span, int least,
+                  std::span<const std::int32_t> tokens) const;
   void check_tokens(const std::string& field, std::span<const std::int32_t> tokens) const;
   void count(const Command& command, int sign);
 

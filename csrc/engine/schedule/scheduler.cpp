@@ -2,7 +2,9 @@
 #include "engine/schedule/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "backend/batch.h"
 #include "base/error.h"
 
 namespace imp {
@@ -15,16 +17,39 @@ bool runs_before(const Sequence* a, const Sequence* b) {
 // Upper bound of a tenant's saved credit, in whole steps.
 constexpr std::uint64_t kCreditSteps = 8;
 
-// A scored run needs the logits of every row until its scores are reported.
+// A scored run needs the logits of the row before each token until its scores are reported.
 bool wants_all_logits(const Run& run) {
   return run.returns.scores && !run.started;
 }
 
+struct ScoredRows {
+  int n_rows = 0;
+  int n_logits_rows = 0;
+};
+
+// The most rows, up to n_rows, of which no more than this many have logits. A cell of a medium has no score.
+ScoredRows scored_rows(const Sequence& sequence, int n_rows, int most_logits_rows) {
+  ScoredRows found;
+  for (auto next = static_cast<std::size_t>(sequence.held + 1); found.n_rows < n_rows; ++next) {
+    const bool is_scored = next == sequence.tokens.size() || !is_media(sequence.tokens[next]);
+    if (is_scored && found.n_logits_rows == most_logits_rows) break;
+    ++found.n_rows;
+    found.n_logits_rows += is_scored ? 1 : 0;
+  }
+  return found;
+}
+
+// The last row is sampled from. It waits for its mask and for a logits row.
+bool last_row_waits(const Run& run, int n_logits_rows) {
+  return !run.may_draw() || n_logits_rows == 0;
+}
+
 }  // namespace
 
-Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks)
+Scheduler::Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks, int max_atomic_cells)
     : options_(options),
       max_logits_rows_(max_logits_rows),
+      max_rows_(std::max(options.step_tokens, options.max_running + max_atomic_cells)),
       blocks_(blocks),
       tenants_(kCreditSteps * static_cast<std::uint64_t>(options.step_tokens)) {
   IMP_CHECK(options.max_running > 0 && options.prefill_chunk > 0);
@@ -171,18 +196,32 @@ bool Scheduler::admission_displaces_nobody() const noexcept {
 }
 
 // Chunked prefill: a step takes as long as its rows. A whole prompt would delay the next token of every other sequence.
-void Scheduler::limit_prefill_rows(Budget& budget, const StepPlan& plan) const {
+int Scheduler::most_prefill_rows(int n_decode_rows) const noexcept {
   // Below about this many rows, the time of a step is that of reading the weights.
   constexpr int kMin = 24;
+  if (n_decode_rows == 0 || options_.prefill_per_decode == 0) return options_.step_tokens;
+  return std::max(kMin, options_.prefill_per_decode * std::min(n_decode_rows, pacing_rows_));
+}
+
+void Scheduler::limit_prefill_rows(Budget& budget, const StepPlan& plan) {
+  const int n_taken = std::exchange(n_taken_rows_, 0);
   if (plan.n_decode_rows == 0 || options_.prefill_per_decode == 0) return;
-  budget.rows =
-      std::min(budget.rows, std::max(kMin, options_.prefill_per_decode * std::min(plan.n_decode_rows, pacing_rows_)));
+  budget.rows = std::min(budget.rows, std::max(0, most_prefill_rows(plan.n_decode_rows) - n_taken));
+}
+
+bool Scheduler::has_prefill() const noexcept {
+  const auto is_prefill = [](const Sequence* one) { return one->n_evaluable() > 1 && !one->run->paused(); };
+  const auto is_ready = [&](const Sequence* one) {
+    return is_prefill(one) && !one->run->awaits_media && !one->run->awaits_scoring;
+  };
+  return std::ranges::any_of(running_, is_prefill) || std::ranges::any_of(waiting_, is_ready);
 }
 
 void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
   prefills_.clear();
   for (Sequence* sequence : running_) {
-    if (sequence->n_left() > 1 && !sequence->run->paused()) prefills_.push_back(sequence);
+    if (sequence->n_left() > 1 && sequence->n_evaluable() > 0 && !sequence->run->paused())
+      prefills_.push_back(sequence);
   }
   while (!prefills_.empty() && budget.rows > 0) {
     const auto best = std::ranges::min_element(
@@ -196,22 +235,38 @@ void Scheduler::plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& pla
 void Scheduler::plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan) {
   const Run& run = *sequence.run;
   if (budget.sequences == 0) return;
-  int n_rows = std::min({sequence.n_left(), options_.prefill_chunk, budget.rows});
-  if (wants_all_logits(run)) n_rows = std::min(n_rows, budget.logits_rows);
-  // The last row is sampled from. It waits for its mask and for a logits row.
-  if (n_rows == sequence.n_left() && (!run.may_draw() || budget.logits_rows == 0)) --n_rows;
+  int n_rows = std::min({sequence.n_evaluable(), options_.prefill_chunk, budget.rows});
+  if (wants_all_logits(run)) n_rows = scored_rows(sequence, n_rows, budget.logits_rows).n_rows;
+  if (n_rows == sequence.n_left() && last_row_waits(run, budget.logits_rows)) --n_rows;
+  if (n_rows > 0) n_rows = uncut(sequence, n_rows, budget, plan);
   if (n_rows <= 0) return;
   const bool last = n_rows == sequence.n_left();
   plan.rows.push_back({&sequence, n_rows, last});
   (sequence.n_left() == 1 ? plan.n_decode_rows : plan.n_prefill_rows) += n_rows;
   budget.rows -= n_rows;
   budget.sequences -= 1;
-  const int n_logits_rows = wants_all_logits(run) ? n_rows : (last ? 1 : 0);
+  const int n_logits_rows =
+      wants_all_logits(run) ? scored_rows(sequence, n_rows, n_rows).n_logits_rows : (last ? 1 : 0);
   budget.logits_rows -= n_logits_rows;
   plan.n_logits_rows += n_logits_rows;
   if (!sequence.scheduling.is_chosen) sequence.scheduling.turn = next_turn_++;
   charge(sequence, n_rows);
   own_steps_.add_rows(*sequence.scheduling.tenant, n_rows, sequence.n_left() == 1);
+}
+
+// An atomic span is evaluated as a whole: n_rows ends before it, or behind it. Then the rows may exceed the budget,
+// once in a step: a span that is longer than any budget must not wait for ever.
+int Scheduler::uncut(const Sequence& sequence, int n_rows, Budget& budget, const StepPlan& plan) const noexcept {
+  const int cut = sequence.held + n_rows;
+  const MediaSpan* const span = sequence.media.span_at(cut);
+  if (span == nullptr || !span->is_atomic || span->first == cut) return n_rows;
+  if (span->first > sequence.held) return span->first - sequence.held;
+  const int whole = span->end() - sequence.held;
+  if (whole == sequence.n_left() && last_row_waits(*sequence.run, budget.logits_rows)) return 0;
+  if (whole <= budget.rows) return whole;
+  if (!budget.may_exceed || plan.n_rows() + whole > max_rows_) return 0;
+  budget.may_exceed = false;
+  return whole;
 }
 
 Scheduler::Allocation Scheduler::allocate_blocks(Sequence& sequence, StepPlan& plan) {
@@ -253,6 +308,8 @@ void Scheduler::requeue(Sequence& sequence) {
   blocks_.truncate(sequence.table, 0);
   sequence.held = 0;
   if (!sequence.run->started) sequence.run->scores.clear();
+  sequence.run->awaits_media = !sequence.media.empty();
+  sequence.run->n_cached_before = -1;
   std::erase(running_, &sequence);
   waiting_.push_back(&sequence);
   sequence.scheduling.phase = RunPhase::waiting;

@@ -37,8 +37,8 @@ namespace imp {
 // holds more than its share of them in idle sessions loses such sessions, the longest idle first.
 class Scheduler {
  public:
-  // At most max_logits_rows rows of a step have logits.
-  Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks);
+  // At most max_logits_rows rows of a step have logits. max_atomic_cells: of a span of media; 0: there is none.
+  Scheduler(const EngineOptions& options, int max_logits_rows, KvBlocks& blocks, int max_atomic_cells = 0);
 
   // Queues the sequence's run for admission. Its siblings wait with it.
   void enqueue(Sequence& sequence, std::int64_t now_ns);
@@ -63,6 +63,25 @@ class Scheduler {
   void preempt(Sequence& victim);
   // The same, not for the sake of another run.
   void requeue(Sequence& sequence);
+  // Calls visit(sequence) for each of them.
+  template <class Visit>
+  void for_each_running(const Visit& visit) {
+    for (Sequence* sequence : running_) visit(*sequence);
+  }
+  template <class Visit>
+  void for_each_waiting(const Visit& visit) {
+    for (Sequence* sequence : waiting_) visit(*sequence);
+  }
+  // Whether the one is admitted, or has its prompt evaluated, before the other.
+  bool goes_before(const Sequence& a, const Sequence& b, std::int64_t now_ns) const noexcept;
+  // Whether a waiting run is admitted as soon as there is room.
+  bool may_start(const Sequence& sequence) const noexcept;
+  // Whether the next step can evaluate tokens of prompts.
+  bool has_prefill() const noexcept;
+  // The rows of prompts in a step with so many decode rows.
+  int most_prefill_rows(int n_decode_rows) const noexcept;
+  // The next step has this many fewer of them: other work has taken their time.
+  void take_prefill_rows(int n_rows) noexcept { n_taken_rows_ = n_rows; }
   // The waiting run whose prompt is to be scored next; null: there is none.
   Sequence* next_to_score(std::int64_t now_ns) const noexcept;
 
@@ -79,6 +98,7 @@ class Scheduler {
     int rows = 0;
     int logits_rows = 0;
     int sequences = 0;
+    bool may_exceed = true;  // one atomic span of a step may exceed the rows
   };
   enum class Allocation : std::uint8_t { done, lacking, removed };
   enum class Admission : std::uint8_t { admitted, blocked, refused };
@@ -93,9 +113,10 @@ class Scheduler {
   void choose_sequences();
   void limit_sequences(Budget& budget, const StepPlan& plan) const;
   void plan_decodes(Budget& budget, StepPlan& plan);
-  void limit_prefill_rows(Budget& budget, const StepPlan& plan) const;
+  void limit_prefill_rows(Budget& budget, const StepPlan& plan);
   void plan_prefills(std::int64_t now_ns, Budget& budget, StepPlan& plan);
   void plan_rows(Sequence& sequence, Budget& budget, StepPlan& plan);
+  int uncut(const Sequence& sequence, int n_rows, Budget& budget, const StepPlan& plan) const noexcept;
   Allocation allocate_blocks(Sequence& sequence, StepPlan& plan);
   Sequence* victim() const noexcept;
 
@@ -128,7 +149,6 @@ class Scheduler {
   void start_running(Sequence& sequence);
   void leave_queue(Sequence& sequence);
 
-  bool goes_before(const Sequence& a, const Sequence& b, std::int64_t now_ns) const noexcept;
   bool over_share(const Sequence& sequence) const noexcept;
   bool sessions_frozen() const noexcept;
   int n_running_generations() const noexcept;
@@ -136,6 +156,7 @@ class Scheduler {
 
   EngineOptions options_;
   int max_logits_rows_;
+  int max_rows_;  // of a step with an atomic span
   KvBlocks& blocks_;
   Tenants tenants_;
   OwnSteps own_steps_;
@@ -153,6 +174,7 @@ class Scheduler {
   std::uint64_t next_turn_ = 0;
   std::uint64_t n_steps_ = 0;
   std::int64_t last_step_ns_ = 0;  // when next_step was last called
+  int n_taken_rows_ = 0;           // of prompts, by other work since the last step
   int pacing_rows_ = 0;            // set by choose_decodes: the decode rows that limit the prefill rows
   std::uint64_t n_preemptions_ = 0;
   bool starved_ = false;  // a running generation lacked a block and nobody could be preempted

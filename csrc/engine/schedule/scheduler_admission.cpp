@@ -55,13 +55,17 @@ void Scheduler::admit(std::int64_t now_ns, Budget& budget, StepPlan& plan) {
 Sequence* Scheduler::next_waiting(std::int64_t now_ns, const AdmissionPass& pass) const noexcept {
   Sequence* best = nullptr;
   for (Sequence* sequence : waiting_) {
-    if (sequence->run->paused() || sequence->run->awaits_scoring || over_share(*sequence)) continue;
+    if (!may_start(*sequence) || sequence->run->awaits_media) continue;
     if (sequence->is_runnable() && sequence->scheduling.tenant->n_rows <= 0) continue;
     if (pass.sessions_only && sequence->kind != SequenceKind::session) continue;
     if (sequence->scheduling.tenant->full_at == n_steps_) continue;
     if (best == nullptr || goes_before(*sequence, *best, now_ns)) best = sequence;
   }
   return best;
+}
+
+bool Scheduler::may_start(const Sequence& sequence) const noexcept {
+  return !sequence.run->paused() && !sequence.run->awaits_scoring && !over_share(sequence);
 }
 
 bool Scheduler::over_share(const Sequence& sequence) const noexcept {

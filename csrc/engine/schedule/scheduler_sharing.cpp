@@ -38,7 +38,8 @@ void Scheduler::find_busy_tenants() {
     ++(tenant.*(sequence.is_runnable() ? of_one_row : &Tenant::n_prompts));
   };
   const auto has_work = [](const Sequence& sequence) {
-    return !sequence.run->paused() && (sequence.n_left() > 1 || sequence.is_runnable());
+    const bool has_prompt = sequence.n_left() > 1 && sequence.n_evaluable() > 0 && !sequence.run->awaits_media;
+    return !sequence.run->paused() && (has_prompt || sequence.is_runnable());
   };
   for (Sequence* sequence : running_) {
     sequence->scheduling.is_chosen = false;

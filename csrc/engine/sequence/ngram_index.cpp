@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/batch.h"
 #include "base/error.h"
 
 namespace imp {
@@ -46,6 +47,13 @@ void NgramIndex::reserve(std::span<const std::int32_t> tokens, std::size_t n_tok
 void NgramIndex::extend(std::span<const std::int32_t> tokens) {
   if (tokens.size() > capacity()) reserve(tokens, tokens.size());
   for (std::size_t end = previous_.size(); end < tokens.size(); ++end) add(tokens, end);
+}
+
+void NgramIndex::clear() noexcept {
+  std::ranges::fill(newest_, kNone);
+  previous_.clear();
+  source_ = kNone;
+  source_size_ = 0;
 }
 
 void NgramIndex::truncate(std::span<const std::int32_t> tokens, std::size_t n_tokens) {
@@ -108,6 +116,7 @@ void NgramIndex::propose(std::span<const std::int32_t> tokens, int n_wanted, std
     // Beyond the last token, the guesses repeat themselves: the text is periodic.
     const auto at = static_cast<std::size_t>(source + i);
     const std::int32_t token = at < tokens.size() ? tokens[at] : guesses[first + at - tokens.size()].token;
+    if (is_media(token)) return;
     guesses.push_back({.token = token, .confidence = confidence});
   }
 }

@@ -31,11 +31,14 @@ class NgramIndex {
   std::size_t capacity() const noexcept { return newest_.size(); }
   // Adds the tokens after the first size().
   void extend(std::span<const std::int32_t> tokens);
+  // As new, with the same memory.
+  void clear() noexcept;
   // Removes all but the first n_tokens, as if the others had never been added. Does nothing if there are not more.
   void truncate(std::span<const std::int32_t> tokens, std::size_t n_tokens);
   std::size_t size() const noexcept { return previous_.size(); }
 
-  // Appends n_wanted guesses for the tokens after `tokens`, or none. All of `tokens` must be in the index.
+  // Appends n_wanted guesses for the tokens after `tokens`, fewer if media follow in the copy, or none. All of `tokens`
+  // must be in the index.
   void propose(std::span<const std::int32_t> tokens, int n_wanted, std::vector<Guess>& guesses);
 
  private:

@@ -42,6 +42,13 @@ std::optional<std::int32_t> Sequence::pending() const noexcept {
   return n_left() > 0 ? std::optional(tokens.back()) : std::nullopt;
 }
 
+int Sequence::n_evaluable() const noexcept {
+  for (const MediaSpan& span : media.from(held)) {
+    if (!span.is_encoded) return std::max(0, span.first - held);
+  }
+  return n_left();
+}
+
 void Sequence::set_sampler(const SamplingOptions& options) {
   sampler = options;
   params = sampler.params();
@@ -52,6 +59,7 @@ void Sequence::cut_tokens(int n_tokens) {
   const std::size_t n_of_history = n_kept + static_cast<std::size_t>(sparse ? sparse->shift : 0);
   ngrams.truncate(history(), n_of_history);
   tokens.resize(n_kept);
+  media.truncate(n_tokens);
   if (sparse) sparse->history.resize(n_of_history);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/kv/block_hash.h"
 #include "engine/kv/kv_blocks.h"
 #include "engine/sequence/draft_history.h"
+#include "engine/sequence/media_spans.h"
 #include "engine/sequence/ngram_index.h"
 #include "engine/sequence/sparse_prompt.h"
 
@@ -67,6 +68,8 @@ struct Run {
   SparseRequest sparse_request;
   SparseReport sparse_report;
   bool awaits_scoring = false;  // it is not admitted before its prompt is scored
+  bool awaits_media = false;    // it is not admitted before the first media that it evaluates are encoded
+  int n_cached_before = -1;     // cells that the prefix cache held when the run began to wait for media; -1: unknown
   std::vector<OutputMask> masks;
   // Its steps may end with a DraftedEvent; the answer is the next masks and guesses. Each mask assumes that the guesses
   // before it are the outputs, so both are of one step.
@@ -142,7 +145,8 @@ struct Sequence {
   SamplerParams params;  // views into sampler; set_sampler updates both
 
   std::vector<std::int32_t> tokens;
-  std::optional<SparsePrompt> sparse;  // tokens lacks a part of the prompt
+  MediaSpans media;                    // tokens has their numbers in their cells
+  std::optional<SparsePrompt> sparse;  // tokens lacks a part of the prompt; such a sequence has no media
   int n_guesses = 0;                   // while a step evaluates them: the last tokens are guesses, not outputs
   int held = 0;
   int base = -1;  // tokens held when output index 0 was drawn; -1: nothing was drawn yet
@@ -163,8 +167,18 @@ struct Sequence {
 
   // The whole prompt, then the outputs and guesses.
   std::span<const std::int32_t> history() const noexcept { return sparse ? sparse->history : tokens; }
-  // The position in `history` of the n-th element of `tokens`.
-  int position_of(int n) const noexcept { return sparse ? sparse->position_of(n) : n; }
+  // The place in `history` of the n-th element of `tokens`: what limits, draws and reports count.
+  int place_of(int n) const noexcept { return sparse ? sparse->position_of(n) : n; }
+  // By which the row of that element rotates, in a plane of positions.
+  int position_of(int n, int plane) const noexcept {
+    return sparse ? sparse->position_of(n) : media.position_of(n, plane);
+  }
+  // Whether nothing but text follows from this cell on.
+  bool is_text_from(int cell) const noexcept { return cell >= media.last_end(); }
+  // Ids alone, but for a token that only the device knows.
+  std::span<const std::int32_t> text_after_media() const noexcept {
+    return history().subspan(static_cast<std::size_t>(media.last_end()));
+  }
   // The first tokens whose rows are those of any sequence that begins with them.
   int n_shareable() const noexcept { return sparse ? sparse->n_dense : static_cast<int>(tokens.size()); }
   // Keeps these tokens of the prompt after the first n_dense; `kept` ascends. Throws bad_alloc and changes nothing.
@@ -173,8 +187,10 @@ struct Sequence {
   void make_dense() noexcept;
 
   int n_left() const noexcept { return static_cast<int>(tokens.size()) - held; }
+  // Tokens that a step may evaluate now: those before the first medium that is not encoded yet.
+  int n_evaluable() const noexcept;
   // Has exactly one token to evaluate and may draw the next one.
-  bool is_runnable() const noexcept { return n_left() == 1 && !run->paused() && run->may_draw(); }
+  bool is_runnable() const noexcept { return n_left() == 1 && !run->paused() && run->may_draw() && n_evaluable() == 1; }
   std::optional<std::int32_t> pending() const noexcept;
   void set_sampler(const SamplingOptions& options);
 

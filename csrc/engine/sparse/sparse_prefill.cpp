@@ -47,6 +47,7 @@ void SparsePrefill::decide(Sequence& sequence) {
   const PromptFacts facts = {.n_cached = n_held,
                              .n_new = static_cast<int>(sequence.tokens.size()) - n_held,
                              .wants_scores = run.returns.scores,
+                             .has_media = !sequence.media.empty(),
                              .max_scored = scorer_->max_tokens(),
                              .model_takes_gaps = takes_gaps_,
                              .draft = is_measured ? draft_.cost() : PromptCost{.linear = scorer_->cost_of_row()},

@@ -24,6 +24,7 @@ DenseReason why_dense(const SparseRequest& request, const SparseLimits& limits, 
   if (request.policy == SparsePolicy::dense) return DenseReason::requested;
   if (request.keep == kKeepAll) return DenseReason::keep_all;
   if (facts.wants_scores) return DenseReason::prompt_scores;
+  if (facts.has_media) return DenseReason::media;
   if (facts.n_new > limits.max_tokens || facts.n_cached + facts.n_new > facts.max_scored) {
     return DenseReason::over_limit;
   }

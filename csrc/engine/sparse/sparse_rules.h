@@ -8,9 +8,10 @@ namespace imp {
 
 // What the decision depends on, apart from the request and the limits.
 struct PromptFacts {
-  int n_cached = 0;              // tokens that the prefix cache holds
-  int n_new = 0;                 // tokens after them
-  bool wants_scores = false;     // of the prompt's tokens
+  int n_cached = 0;           // tokens that the prefix cache holds
+  int n_new = 0;              // tokens after them
+  bool wants_scores = false;  // of the prompt's tokens
+  bool has_media = false;
   int max_scored = 0;            // the longest prompt that the draft model holds
   bool model_takes_gaps = true;  // see ForwardPass
   PromptCost draft;              // costs in one unit

@@ -9,7 +9,7 @@
 namespace imp {
 namespace {
 
-constexpr std::array<std::string_view, kDraftSkips> kNames = {"no_guess", "not_worth_it", "no_room"};
+constexpr std::array<std::string_view, kDraftSkips> kNames = {"no_guess", "not_worth_it", "no_room", "media"};
 
 }  // namespace
 

@@ -42,7 +42,7 @@ class Drafter {
   virtual void observe(const Step& /*step*/) {}
   // Blocks of the model's cache are about to be copied, in order.
   virtual void copy_blocks(std::span<const BlockCopy> /*copies*/) {}
-  // The sequence ends: what the drafter keeps of it is freed.
+  // The sequence ends, or gets media: what the drafter keeps of it is freed.
   virtual void forget(const Sequence& /*sequence*/) noexcept {}
   // Frees what is kept of sequences that have ended.
   virtual void flush() {}

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/batch.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "engine/kv/kv_blocks.h"
@@ -22,11 +23,14 @@ HeadDrafter::HeadDrafter(Backend& backend, DraftHead& head, const ForwardPass& m
       n_blocks_(options.n_blocks),
       cost_of_token_(options.cost_of_token),
       suppressed_(options.suppressed_tokens.empty() ? TokenMask{}
-                                                    : mask_without(options.suppressed_tokens, head.vocab_size())) {
+                                                    : mask_without(options.suppressed_tokens, head.vocab_size())),
+      media_token_(options.media_token) {
   const auto rows = static_cast<std::size_t>(head.limits().max_rows);
   const auto guesses = static_cast<std::size_t>(head.limits().max_logits_rows);
-  for (std::vector<std::int32_t>* list : {&tokens_, &positions_, &from_}) list->reserve(rows);
+  for (std::vector<std::int32_t>* list : {&tokens_, &from_}) list->reserve(rows);
+  positions_.reserve(rows * static_cast<std::size_t>(model.n_planes()));
   sequences_.reserve(rows);
+  of_sequences_.reserve(rows);
   last_rows_.reserve(rows);
   writers_.resize(static_cast<std::size_t>(n_blocks_));
   drafting_.resize(guesses);
@@ -45,6 +49,7 @@ void HeadDrafter::observe(const Step& step) {
   if (is_off()) return;
   add_rows(step);
   if (tokens_.empty()) return;
+  add_planes();
   try {
     head_.observe({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}},
                   model_.hidden(), from_, *pool_);
@@ -63,6 +68,7 @@ void HeadDrafter::add_rows(const Step& step) {
   positions_.clear();
   from_.clear();
   sequences_.clear();
+  of_sequences_.clear();
   ++n_steps_;
   const int block_tokens = pool_->geometry().block_tokens;
   for (const StepRow& row : step.rows) {
@@ -96,12 +102,26 @@ void HeadDrafter::add_part(const Sequence& sequence, int first_row, int first_po
   } else {
     sequences_.push_back(
         {.first_row = first, .n_rows = n_rows, .first_position = first_position, .blocks = sequence.table.blocks});
+    of_sequences_.push_back(&sequence);
   }
   for (int i = 0; i < n_rows; ++i) {
-    const int position = sequence.position_of(first_position + i);
-    tokens_.push_back(sequence.history()[static_cast<std::size_t>(position) + 1]);
-    positions_.push_back(position);
+    const int cell = first_position + i;
+    const std::int32_t next = sequence.history()[static_cast<std::size_t>(sequence.place_of(cell)) + 1];
+    tokens_.push_back(is_media(next) ? media_token_ : next);
+    positions_.push_back(sequence.position_of(cell, 0));
     from_.push_back(first_row + i);
+  }
+}
+
+// The positions of the planes behind the first.
+void HeadDrafter::add_planes() {
+  for (int plane = 1; plane < model_.n_planes(); ++plane) {
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      const SequenceRows& rows = sequences_[i];
+      for (int row = 0; row < rows.n_rows; ++row) {
+        positions_.push_back(of_sequences_[i]->position_of(rows.first_position + row, plane));
+      }
+    }
   }
 }
 
@@ -165,12 +185,14 @@ void HeadDrafter::guess() {
   positions_.clear();
   from_.clear();
   sequences_.clear();
+  of_sequences_.clear();
   draws_.clear();
   results_.clear();
   for (std::size_t i = 0; i < n_drafting_; ++i) {
     const Drafting& drafting = drafting_[i];
     const Sequence& sequence = *drafting.request->sequence;
-    positions_.push_back(sequence.position_of(drafting.cell));
+    positions_.push_back(sequence.position_of(drafting.cell, 0));
+    of_sequences_.push_back(&sequence);
     from_.push_back(drafting.row);
     sequences_.push_back(
         {.first_row = static_cast<int>(i), .n_rows = 1, .first_position = drafting.cell, .blocks = drafting.blocks});
@@ -179,6 +201,7 @@ void HeadDrafter::guess() {
     request.logprob = true;
   }
   results_.resize(n_drafting_);
+  add_planes();
   const Rows logits =
       head_.guess({.tokens = {}, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_, *pool_);
   draw_tokens(backend_, logits, draws_, results_);
@@ -224,15 +247,18 @@ void HeadDrafter::extend_drafts() {
   positions_.clear();
   from_.clear();
   sequences_.clear();
+  of_sequences_.clear();
   for (std::size_t i = 0; i < n_drafting_; ++i) {
     Drafting& drafting = drafting_[i];
     tokens_.push_back(drafting.request->guesses.back().token);
-    positions_.push_back(drafting.request->sequence->position_of(drafting.cell));
+    positions_.push_back(drafting.request->sequence->position_of(drafting.cell, 0));
+    of_sequences_.push_back(drafting.request->sequence);
     from_.push_back(drafting.row);
     sequences_.push_back(
         {.first_row = static_cast<int>(i), .n_rows = 1, .first_position = drafting.cell, .blocks = drafting.blocks});
     drafting.row = static_cast<std::int32_t>(i);
   }
+  add_planes();
   head_.observe_guesses({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_,
                         *pool_);
 }

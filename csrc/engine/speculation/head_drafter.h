@@ -20,6 +20,7 @@ struct HeadOptions {
   int max_context = 0;                          // tokens of a sequence
   double cost_of_token = 0;                     // see Drafter
   std::vector<std::int32_t> suppressed_tokens;  // never guessed
+  std::int32_t media_token = 0;                 // what the head reads in place of a cell of a medium
 };
 
 // The head has its own cache, with the block numbers of the model's cache. Cell p needs the hidden row at position p
@@ -29,7 +30,8 @@ struct HeadOptions {
 //
 // The hidden row of the last kept token gives the first guess. Later guesses use the head's own output as hidden row.
 // Their cells are written again once the outputs are known. Each guess is drawn with the request's own sampler and the
-// random number of the output that it guesses.
+// random number of the output that it guesses. Of media the head sees the true hidden rows, and a token in place of the
+// content of the next cell. So its cells have no holes, and depend on the sequence's cells alone.
 class HeadDrafter final : public Drafter {
  public:
   static constexpr std::string_view kName = "head";
@@ -62,6 +64,7 @@ class HeadDrafter final : public Drafter {
   };
 
   void add_rows(const Step& step);
+  void add_planes();
   void add_part(const Sequence& sequence, int first_row, int first_position, int n_rows);
   bool claim_block(std::int32_t block, const Sequence& sequence);
   const LastRow* last_row_of(const Sequence& sequence) const noexcept;
@@ -81,6 +84,7 @@ class HeadDrafter final : public Drafter {
   int n_blocks_;  // of the model's cache; later block numbers are for the cells of later guesses
   double cost_of_token_;
   TokenMask suppressed_;
+  std::int32_t media_token_;
   int n_failures_ = 0;
 
   std::vector<LastRow> last_rows_;
@@ -95,6 +99,7 @@ class HeadDrafter final : public Drafter {
   // Scratch: the batch
   std::vector<std::int32_t> tokens_, positions_, from_;
   std::vector<SequenceRows> sequences_;
+  std::vector<const Sequence*> of_sequences_;  // whose rows they are
   // Scratch: the round
   std::vector<Drafting> drafting_;
   std::size_t n_drafting_ = 0;

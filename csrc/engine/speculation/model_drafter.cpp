@@ -31,7 +31,7 @@ double ModelDrafter::cost_of_token() const noexcept {
 double ModelDrafter::start_cost(const Sequence& sequence) const noexcept {
   const Shadow* const shadow = shadows().find(sequence.id);
   const int n_held = shadow != nullptr ? shadow->copy.held : 0;
-  const int n_lacking = static_cast<int>(sequence.history().size()) - n_held;
+  const int n_lacking = static_cast<int>(sequence.text_after_media().size()) - n_held;
   if (n_lacking <= kMinChunk) return 0;
   const bool is_measured = prompt_row_ns_.value() > 0 && single_row_ns_.value() > 0;
   const double row_cost =
@@ -80,7 +80,7 @@ int ModelDrafter::n_possible(const DraftRequest& request) const noexcept {
   if (sequence.run->constrained) return 0;
   const auto is_beyond = [this](const LogitBias& bias) { return bias.token >= steps_->vocab_size(); };
   if (std::ranges::any_of(sequence.params.logit_bias, is_beyond)) return 0;
-  return std::min(request.n_wanted, steps_->max_context() - static_cast<int>(sequence.history().size()) + 1);
+  return std::min(request.n_wanted, steps_->max_context() - static_cast<int>(sequence.text_after_media().size()) + 1);
 }
 
 // The number of prefill rows that take a quarter of the time of a step of the model.

@@ -39,7 +39,7 @@ Shadow& ShadowSequences::find_or_make(const Sequence& sequence) {
 // Makes the tokens equal, and keeps the cache of the common prefix. Returns false if the draft model lacks a token. The
 // copy then ends before that token.
 bool ShadowSequences::follow(Sequence& copy, const Sequence& sequence) {
-  const std::span<const std::int32_t> tokens = sequence.history();
+  const std::span<const std::int32_t> tokens = sequence.text_after_media();
   const auto differing = std::ranges::mismatch(copy.tokens, tokens);
   copy.held = std::min(copy.held, static_cast<int>(differing.in1 - copy.tokens.begin()));
   copy.tokens.erase(differing.in1, copy.tokens.end());
@@ -58,7 +58,7 @@ Shadow* ShadowSequences::update(const Sequence& sequence, std::uint64_t round) {
   if (!follow(copy, sequence)) return nullptr;
   copy.params = sequence.params;
   copy.stream = sequence.stream;
-  copy.base = sequence.base;
+  copy.base = sequence.base - sequence.media.last_end();  // so that its outputs have the same numbers
   // Only tokens that the sequence has enter the prefix cache, no guesses.
   blocks_.commit(copy.table, copy.scope, std::span(copy.tokens).first(static_cast<std::size_t>(copy.held)));
   if (copy.held == 0 && !sequence.bypass_prefix) {

@@ -13,7 +13,8 @@
 namespace imp {
 
 // The copy of a sequence that the draft model evaluates. It has the sequence's tokens, sampler, stream and base, so the
-// draft model draws with the same random numbers.
+// draft model draws with the same random numbers. The draft model sees no media: of a sequence with some, the copy has
+// the text after the last one, from position 0 on.
 struct Shadow {
   Sequence copy;
   std::uint64_t last_round = 0;  // the last round in which it was used

@@ -205,7 +205,11 @@ void Speculation::count_skip(Sequence& sequence, DraftSkip skip) noexcept {
   ++state_.stats.draft_skips[static_cast<std::size_t>(skip)];
 }
 
+// Guesses follow the first draw of a run, and only its tokens before that may be media. So the first condition never
+// holds; it is asked all the same, because a wrong answer would be a cell among the guesses.
 std::optional<DraftSkip> Speculation::skip_reason(const Sequence& sequence) const noexcept {
+  const bool may_draft = sequence.media.empty() || state_.options.draft_with_media;
+  if (!sequence.is_text_from(sequence.held) || !may_draft) return DraftSkip::media;
   if (sequence.drafting.backoff_left > 0) return DraftSkip::not_worth_it;
   if (state_.options.fixed_depth || control_.may_draft(sequence.drafting)) return std::nullopt;
   return DraftSkip::not_worth_it;

@@ -51,6 +51,9 @@ class Speculation {
   void observe(Step& step);
   // Makes the same block copies in the drafters' caches.
   void copy_blocks(std::span<const BlockCopy> copies);
+  // The sequence gets media. From now on every drafter guesses as for a new sequence with the same cells; only the
+  // budget and a pause remain, since they bound the loss over all outputs.
+  void restart(Sequence& sequence) noexcept;
   // The sequence ends: frees what the drafters keep of it.
   void forget(const Sequence& sequence) noexcept;
   // Frees what the drafters keep of sequences that have ended.

@@ -36,6 +36,12 @@ void Speculation::forget(const Sequence& sequence) noexcept {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->forget(sequence);
 }
 
+void Speculation::restart(Sequence& sequence) noexcept {
+  forget(sequence);
+  sequence.ngrams.clear();
+  sequence.drafting.acceptance = {};
+}
+
 void Speculation::flush() {
   for (const std::unique_ptr<Drafter>& drafter : drafters_) drafter->flush();
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/batch.h"
 #include "base/error.h"
 #include "engine/step/drawing.h"
 
@@ -20,10 +21,12 @@ bool wants_more(const Draw& draw) {
   return draw.sequence->run->returns.logits || (!draw.is_drawn() && !draw.candidates.empty());
 }
 
-void add_score(Sequence& sequence, int position, int logits_row, Step& step) {
+// placeholder: the token that is reported of a cell of a medium.
+void add_score(Sequence& sequence, int position, int logits_row, std::int32_t placeholder, Step& step) {
   Score& score = step.scores.emplace_back();
   score.sequence = &sequence;
-  score.token = sequence.tokens[static_cast<std::size_t>(position)];
+  const std::int32_t token = sequence.tokens[static_cast<std::size_t>(position)];
+  score.token = is_media(token) ? placeholder : token;
   score.logits_row = logits_row;
   if (logits_row >= 0) score.candidates.resize(static_cast<std::size_t>(sequence.run->returns.n_score_candidates));
 }
@@ -60,16 +63,23 @@ void assign_results(Step& step) {
 }  // namespace
 
 StepExecutor::StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
-                           const StepLimits& limits, TokenMask suppressed, const Clock& clock)
+                           const StepLimits& limits, TokenMask suppressed, const Clock& clock, MediaEncodings* media)
     : backend_(backend),
       forward_(forward),
       states_(states),
       clock_(clock),
+      media_(media),
       pool_(backend.make_kv_pool(forward.kv_geometry(blocks.allocator().n_blocks(), blocks.states().n_slots()))),
       suppressed_(std::move(suppressed)) {
-  tokens_.reserve(static_cast<std::size_t>(limits.max_rows));
-  positions_.reserve(static_cast<std::size_t>(limits.max_rows));
+  const auto max_rows = static_cast<std::size_t>(limits.max_rows);
+  tokens_.reserve(max_rows);
+  positions_.reserve(max_rows * static_cast<std::size_t>(forward.n_planes()));
   sequences_.reserve(static_cast<std::size_t>(limits.max_running));
+  of_sequences_.reserve(static_cast<std::size_t>(limits.max_running));
+  if (media_ != nullptr && media_->is_on()) {
+    placed_.reserve(max_rows);
+    ends_.reserve(max_rows);
+  }
   logits_rows_.reserve(static_cast<std::size_t>(limits.max_logits_rows));
   prepare();
 }
@@ -83,7 +93,7 @@ void StepExecutor::prepare() {
   for (const int n : backend_.batches_to_prepare()) {
     if (n > most.max_rows || n > most.max_logits_rows || pool_->geometry().n_blocks == 0) continue;
     tokens_.assign(static_cast<std::size_t>(n), 0);
-    positions_.assign(static_cast<std::size_t>(n), 0);
+    positions_.assign(static_cast<std::size_t>(n * forward_.n_planes()), 0);
     sequences_.clear();
     logits_rows_.clear();
     for (int row = 0; row < n; ++row) {
@@ -129,7 +139,11 @@ void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
   positions_.clear();
   sequences_.clear();
   logits_rows_.clear();
+  placed_.clear();
+  ends_.clear();
+  of_sequences_.clear();
   for (const PlannedRows& planned : rows) add_rows(planned, step);
+  add_planes();
   states_.take(step);
   for (std::size_t i = 0; i < sequences_.size(); ++i) sequences_[i].state_saves = step.rows[i].saves;
 }
@@ -143,26 +157,31 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
                         .first_position = sequence.held,
                         .blocks = sequence.table.blocks,
                         .state = sequence.table.state});
+  of_sequences_.push_back(&sequence);
   IMP_CHECK(sequence.table.state == kNoSlot || sequence.table.state_tokens == sequence.held);
   // Tokens that the sequence held before have no score, even if they are evaluated again for the recurrent state.
   const bool scored = run.returns.scores && !run.started;
   const int first_scored = std::max(run.before.held, 1);
-  if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, step);
+  const std::int32_t placeholder = media_ != nullptr && media_->is_on() ? media_->facts().placeholder : 0;
+  if (scored && sequence.held == 0 && run.before.held == 0) add_score(sequence, 0, -1, placeholder, step);
   for (int i = 0; i < planned.n_rows; ++i) {
     const int cell = sequence.held + i;
     const auto row = static_cast<std::int32_t>(tokens_.size());
     tokens_.push_back(sequence.tokens[static_cast<std::size_t>(cell)]);
-    positions_.push_back(sequence.position_of(cell));
+    positions_.push_back(sequence.position_of(cell, 0));
     const int n_behind = planned.n_rows - 1 - i;
     const bool draws = planned.last && n_behind <= planned.n_guesses;
     const bool drawn = draws && (run.limits.max_outputs != 0 || wants_row(run));
     const int next = cell + 1;
-    const bool scores_next = scored && next >= first_scored && next < static_cast<int>(sequence.tokens.size());
+    const bool reports_next = scored && next >= first_scored && next < static_cast<int>(sequence.tokens.size());
+    const bool scores_next = reports_next && !is_media(sequence.tokens[static_cast<std::size_t>(next)]);
     const auto logits_row = static_cast<int>(logits_rows_.size());
     if (drawn || scores_next) logits_rows_.push_back(row);
-    if (scores_next) add_score(sequence, next, logits_row, step);
+    if (reports_next) add_score(sequence, next, scores_next ? logits_row : -1, placeholder, step);
     if (draws) add_draws(planned, n_behind, drawn ? logits_row : -1, step);
   }
+  if (!sequence.is_text_from(sequence.held))
+    place_media(planned, tokens_.size() - static_cast<std::size_t>(planned.n_rows));
   step.rows.push_back({.planned = planned,
                        .id = sequence.id,
                        .ticket = run.ticket,
@@ -171,9 +190,47 @@ void StepExecutor::add_rows(const PlannedRows& planned, Step& step) {
                        .n_draws = static_cast<int>(step.draws.size() - n_draws)});
 }
 
+// The cells of media get a token, the rows of their encodings, and their ends if they see each other.
+void StepExecutor::place_media(const PlannedRows& planned, std::size_t first_row) {
+  const Sequence& sequence = *planned.sequence;
+  const int end = sequence.held + planned.n_rows;
+  const std::size_t n_ends = ends_.size();
+  for (const MediaSpan& span : sequence.media.from(sequence.held)) {
+    const int first = std::max(span.first, sequence.held), last = std::min(span.end(), end);
+    if (first >= last) break;
+    const auto row = first_row + static_cast<std::size_t>(first - sequence.held);
+    const auto n_rows = static_cast<std::size_t>(last - first);
+    std::fill_n(tokens_.begin() + static_cast<std::ptrdiff_t>(row), n_rows, media_->facts().row_token);
+    const auto rows = media_->rows(sequence, span).subspan(static_cast<std::size_t>(first - span.first), n_rows);
+    placed_.push_back({.first_row = static_cast<int>(row), .from = media_->arena(), .rows = rows});
+    if (!span.is_atomic) continue;
+    IMP_CHECK(last == span.end());
+    for (int cell = sequence.held + static_cast<int>(ends_.size() - n_ends); cell < first; ++cell) {
+      ends_.push_back(cell + 1);
+    }
+    ends_.insert(ends_.end(), n_rows, last);
+  }
+  if (ends_.size() == n_ends) return;
+  for (int cell = sequence.held + static_cast<int>(ends_.size() - n_ends); cell < end; ++cell)
+    ends_.push_back(cell + 1);
+  sequences_.back().ends = std::span(ends_).subspan(n_ends);
+}
+
+// The positions of the planes behind the first.
+void StepExecutor::add_planes() {
+  for (int plane = 1; plane < forward_.n_planes(); ++plane) {
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      const SequenceRows& rows = sequences_[i];
+      for (int row = 0; row < rows.n_rows; ++row) {
+        positions_.push_back(of_sequences_[i]->position_of(rows.first_position + row, plane));
+      }
+    }
+  }
+}
+
 Interval StepExecutor::run_forward() {
   const std::int64_t begin = clock_();
-  logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_}, *pool_);
+  logits_ = forward_.forward({tokens_, positions_, sequences_, logits_rows_, placed_}, *pool_);
   const Interval ran = {begin, clock_()};
   forward_ns_ += ran.end_ns - begin;
   const auto n_rows = static_cast<int>(logits_rows_.size());

@@ -11,6 +11,7 @@
 #include "engine/data/token_mask.h"
 #include "engine/kv/kv_blocks.h"
 #include "engine/sequence/sequence.h"
+#include "engine/step/media_encodings.h"
 #include "engine/step/state_saves.h"
 #include "engine/step/step.h"
 #include "model/forward_pass.h"
@@ -28,8 +29,9 @@ struct StepLimits {
 // and scores.
 class StepExecutor {
  public:
+  // media: of sequences that have some; null: no sequence has.
   StepExecutor(Backend& backend, ForwardPass& forward, StateSaves& states, const KvBlocks& blocks,
-               const StepLimits& limits, TokenMask suppressed, const Clock& clock);
+               const StepLimits& limits, TokenMask suppressed, const Clock& clock, MediaEncodings* media = nullptr);
 
   // Makes the copies in order, and removes each one made from `copies`, even if a later one throws.
   void copy_blocks(std::vector<BlockCopy>& copies);
@@ -50,6 +52,8 @@ class StepExecutor {
   void run(std::span<const PlannedRows> rows, Step& step);
   void build_batch(std::span<const PlannedRows> rows, Step& step);
   void add_rows(const PlannedRows& planned, Step& step);
+  void place_media(const PlannedRows& planned, std::size_t first_row);
+  void add_planes();
   Interval run_forward();
   void score(Step& step);
   void sample(Step& step);
@@ -61,6 +65,7 @@ class StepExecutor {
   ForwardPass& forward_;
   StateSaves& states_;
   const Clock& clock_;
+  MediaEncodings* media_;
   std::unique_ptr<KvPool> pool_;
   TokenMask suppressed_;  // empty: no token is suppressed
   std::int64_t forward_ns_ = 0;
@@ -70,6 +75,9 @@ class StepExecutor {
   std::vector<std::int32_t> positions_;
   std::vector<SequenceRows> sequences_;
   std::vector<std::int32_t> logits_rows_;
+  std::vector<PlacedRows> placed_;
+  std::vector<std::int32_t> ends_;             // of the rows of sequences with atomic spans
+  std::vector<const Sequence*> of_sequences_;  // whose rows they are
   Rows logits_;
   std::vector<ScoreRequest> score_requests_;
   std::vector<SampleResult> score_results_;

@@ -20,8 +20,10 @@
 #include "engine/speculation/model_drafter.h"
 #include "model/loaded_model.h"
 #include "native/module/engine.h"
+#include "native/script/embedding_encoder.h"
 #include "native/script/script_backend.h"
 #include "native/script/script_drafter.h"
+#include "native/script/script_encoder.h"
 #include "native/script/script_model.h"
 
 namespace py = pybind11;
@@ -29,19 +31,27 @@ namespace py = pybind11;
 namespace imp::testing {
 namespace {
 
+AdmissionFacts validated(const EngineOptions& options, const ForwardPass& forward, const MediaEncoder* encoder,
+                         const HashSecret& secret) {
+  validate(options, forward, encoder);
+  return admission_facts(options, forward, encoder, secret);
+}
+
+// Null if the script has none.
+std::unique_ptr<ScriptEncoder> script_encoder(const Script& script) {
+  return script.media_rows > 0 ? std::make_unique<ScriptEncoder>(script) : nullptr;
+}
+
 // The engine loop without a thread. turn() executes the submitted commands; the test sets the time.
 class ManualLoop {
  public:
-  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, DraftUses uses = {})
+  ManualLoop(Backend& backend, ForwardPass& forward, const EngineOptions& options, DraftUses uses = {},
+             MediaEncoder* encoder = nullptr)
       : secret_(options.cache_secret.value_or(HashSecret{1, 2})),
-        admission_(options, {.vocab_size = forward.vocab_size(),
-                             .block_tokens = forward.kv_geometry(options.n_blocks, options.n_state_slots).block_tokens,
-                             .secret = secret_}),
+        admission_(options, validated(options, forward, encoder, secret_)),
         loop_(
             backend, forward, options, secret_, admission_, [this] { return read_clock(); }, std::move(uses.drafters),
-            std::move(uses.scorer)) {
-    validate(options, forward);
-  }
+            std::move(uses.scorer), encoder) {}
 
   void submit(std::vector<Command> commands) {
     std::vector<AcceptedCommand> accepted;
@@ -198,6 +208,7 @@ struct ScriptDraft {
 struct ScriptParts {
   ScriptParts(const Script& script, const std::optional<ScriptDraft>& draft) : model(script, &backend.last_drawn) {
     backend.ahead = script.ahead;
+    encoder = script_encoder(script);
     if (draft) draft_model.emplace(draft->script, &backend.last_drawn);
   }
 
@@ -222,6 +233,7 @@ struct ScriptParts {
 
   ScriptBackend backend;
   ScriptModel model;
+  std::unique_ptr<ScriptEncoder> encoder;  // null: the script has none
   std::optional<ScriptModel> draft_model;
   std::shared_ptr<DraftSteps> steps;
   ModelDrafter* drafter = nullptr;  // of the loop
@@ -232,7 +244,8 @@ class ManualEngine : public ScriptParts, public ManualLoop {
  public:
   ManualEngine(const Script& script, const EngineOptions& options, const std::optional<py::function>& guess,
                const std::optional<ScriptDraft>& draft)
-      : ScriptParts(script, draft), ManualLoop(backend, model, options, make_uses(options, guess, draft)) {}
+      : ScriptParts(script, draft),
+        ManualLoop(backend, model, options, make_uses(options, guess, draft), encoder.get()) {}
 
   DraftSteps& draft_steps() const {
     if (steps == nullptr) throw py::value_error("the engine has no draft model");
@@ -247,22 +260,31 @@ class ManualEngine : public ScriptParts, public ManualLoop {
   }
 };
 
-class ManualModelEngine : public ManualLoop {
+// The encoder that the loop of a model needs; it is constructed before it. Null: there is none.
+struct ModelParts {
+  std::unique_ptr<EmbeddingEncoder> encoder;
+};
+
+class ManualModelEngine : private ModelParts, public ManualLoop {
  public:
   ManualModelEngine(LoadedModel& model, const EngineOptions& options, const std::optional<py::function>& guess,
-                    const std::optional<py::function>& revise)
-      : ManualLoop(*model.backend, *model.decoder, options,
+                    const std::optional<py::function>& revise, bool reads_embeddings)
+      : ModelParts{reads_embeddings ? std::make_unique<EmbeddingEncoder>(model) : nullptr},
+        ManualLoop(*model.backend, *model.decoder, options,
                    guess ? DraftUses{.drafters = python_drafters(guess), .scorer = {}}
-                         : revised(make_drafters(model, options), revise)) {}
+                         : revised(make_drafters(model, options, {}, encoder ? &encoder->facts() : nullptr), revise),
+                   encoder.get()) {}
 };
 
 // The engine with its thread, over a script model.
 class ThreadedEngine {
  public:
-  ThreadedEngine(const Script& script, const EngineOptions& options) : model_(script, &backend_.last_drawn) {
+  ThreadedEngine(const Script& script, const EngineOptions& options)
+      : model_(script, &backend_.last_drawn), encoder_(script_encoder(script)) {
     backend_.records = script.records;
     backend_.ahead = script.ahead;
-    engine_ = std::make_unique<Engine>(backend_, model_, options, Clock{}, script_drafters(model_, backend_));
+    engine_ = std::make_unique<Engine>(backend_, model_, options, Clock{}, script_drafters(model_, backend_), nullptr,
+                                       encoder_.get());
   }
   ~ThreadedEngine() {
     const py::gil_scoped_release unlocked;
@@ -294,6 +316,7 @@ class ThreadedEngine {
  private:
   ScriptBackend backend_;
   ScriptModel model_;
+  std::unique_ptr<ScriptEncoder> encoder_;
   std::unique_ptr<Engine> engine_;
   std::vector<Event> events_;
 };
@@ -332,6 +355,12 @@ void register_script(py::module_& module) {
       .def_readwrite("state", &Script::state)
       .def_readwrite("ahead", &Script::ahead)
       .def_readwrite("drafts", &Script::drafts)
+      .def_readwrite("planes", &Script::planes)
+      .def_readwrite("media_rows", &Script::media_rows)
+      .def_readwrite("media_atomic", &Script::media_atomic)
+      .def_readwrite("media_cost", &Script::media_cost)
+      .def_readwrite("media_placeholder", &Script::media_placeholder)
+      .def_readwrite("media_row_token", &Script::media_row_token)
       .def_readwrite("takes_gaps", &Script::takes_gaps)
       .def_readwrite("watched_layers", &Script::watched_layers)
       .def_readwrite("records", &Script::records);
@@ -339,6 +368,8 @@ void register_script(py::module_& module) {
       .def_readonly("first_position", &EvaluatedRows::first_position)
       .def_readonly("tokens", &EvaluatedRows::tokens)
       .def_readonly("positions", &EvaluatedRows::positions)
+      .def_readonly("ends", &EvaluatedRows::ends)
+      .def_readonly("n_placed", &EvaluatedRows::n_placed)
       .def_readonly("n_logits_rows", &EvaluatedRows::n_logits_rows)
       .def_readonly("state", &EvaluatedRows::state)
       .def_readonly("saved", &EvaluatedRows::saved);
@@ -387,7 +418,7 @@ void def_loop(Class& bound) {
            [](Self& self, SequenceId id) {
              const Sequence& sequence = self.sequence(id);
              std::vector<int> positions;
-             for (int i = 0; i < sequence.held; ++i) positions.push_back(sequence.position_of(i));
+             for (int i = 0; i < sequence.held; ++i) positions.push_back(sequence.place_of(i));
              return positions;
            })
       .def("history",
@@ -404,9 +435,9 @@ void def_loop(Class& bound) {
 void register_manual(py::module_& module) {
   py::class_<ManualModelEngine> over_model(module, "ManualModelEngine");
   over_model.def(py::init<LoadedModel&, const EngineOptions&, const std::optional<py::function>&,
-                          const std::optional<py::function>&>(),
+                          const std::optional<py::function>&, bool>(),
                  py::arg("model"), py::arg("options"), py::arg("guess") = py::none(), py::arg("revise") = py::none(),
-                 py::keep_alive<1, 2>());
+                 py::arg("reads_embeddings") = false, py::keep_alive<1, 2>());
   over_model.def("k_block", [](const ManualModelEngine& self, int layer, std::int32_t block) {
     const auto bytes = dynamic_cast<const cpu::CpuKvPool&>(self.pool()).k_block(layer, block);
     return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -458,6 +489,8 @@ void register_manual(py::module_& module) {
       .def_property_readonly("n_forwards", [](const ManualEngine& self) { return self.model.n_forwards; })
       .def_property_readonly("forwards", [](const ManualEngine& self) { return self.model.recorded; })
       .def_property_readonly("draws", [](const ManualEngine& self) { return self.backend.recorded; })
+      .def_property_readonly("begun_encodings", [](const ManualEngine& self) { return self.encoder->begun; })
+      .def_property_readonly("encoding_pieces", [](const ManualEngine& self) { return self.encoder->pieces; })
       .def_property(
           "failing_samples", [](const ManualEngine& self) { return self.backend.failing_samples; },
           [](ManualEngine& self, std::vector<std::int64_t> numbers) {

@@ -7,6 +7,7 @@ namespace imp::bindings {
 
 void register_testing_engine(pybind11::module_& module);
 void register_testing_blocks(pybind11::module_& module);
+void register_testing_media(pybind11::module_& module);
 void register_testing_speculation(pybind11::module_& module);
 void register_testing_sparse(pybind11::module_& module);
 void register_testing_scheduler(pybind11::module_& module);

@@ -14,9 +14,11 @@
 #include "model/arch/registry.h"
 #include "model/config/apply_overrides.h"
 #include "model/config/rope.h"
+#include "model/config/validate.h"
 #include "model/loaded_model.h"
 #include "model/memory_plan.h"
 #include "native/module/backend_memory.h"
+#include "native/module/device.h"
 
 namespace py = pybind11;
 
@@ -28,7 +30,16 @@ struct SequenceInput {
   std::vector<std::int32_t> tokens;
   int first_position = 0;
   std::vector<std::int32_t> blocks;
+  std::vector<std::int32_t> ends;                    // as in SequenceRows
+  std::vector<std::vector<std::int32_t>> positions;  // of each plane; empty: those of text
+
+  std::int32_t position(int plane, std::size_t row) const {
+    return positions.empty() ? first_position + static_cast<int>(row) : positions.at(std::size_t(plane)).at(row);
+  }
 };
+
+// (first row of the batch, values, which of their rows)
+using Placed = std::tuple<int, Floats, std::vector<std::int32_t>>;
 
 // A decoder with a cache: each run() is one forward pass over exactly the rows given. A recurrent state belongs to the
 // first block of its sequence, and begins anew at position 0.
@@ -37,7 +48,8 @@ class Forward {
   Forward(const LoadedModel& loaded, int n_blocks)
       : loaded_(loaded), pool_(loaded.backend->make_kv_pool(geometry(loaded, n_blocks))) {}
 
-  py::array_t<float> run(const std::vector<SequenceInput>& inputs, const std::vector<std::int32_t>& logits_rows) {
+  py::array_t<float> run(const std::vector<SequenceInput>& inputs, const std::vector<std::int32_t>& logits_rows,
+                         const std::vector<Placed>& placed) {
     std::vector<std::int32_t> tokens, positions;
     std::vector<SequenceRows> sequences;
     std::vector<StateSave> saves(inputs.size());
@@ -45,15 +57,26 @@ class Forward {
       sequences.push_back({.first_row = static_cast<int>(tokens.size()),
                            .n_rows = static_cast<int>(input.tokens.size()),
                            .first_position = input.first_position,
-                           .blocks = input.blocks});
+                           .blocks = input.blocks,
+                           .ends = input.ends});
       if (has_state()) add_state(sequences.back(), saves[sequences.size() - 1]);
-      for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-        positions.push_back(input.first_position + static_cast<int>(i));
-      }
       tokens.insert(tokens.end(), input.tokens.begin(), input.tokens.end());
     }
-    const Rows rows = loaded_.decoder->forward(
-        {.tokens = tokens, .positions = positions, .sequences = sequences, .logits_rows = logits_rows}, *pool_);
+    for (int plane = 0; plane < loaded_.decoder->n_planes(); ++plane) {
+      for (const SequenceInput& input : inputs) {
+        for (std::size_t row = 0; row < input.tokens.size(); ++row) positions.push_back(input.position(plane, row));
+      }
+    }
+    std::vector<PlacedRows> on_device;
+    for (const auto& [first_row, values, which] : placed) {
+      on_device.push_back({.first_row = first_row, .from = to_rows(values), .rows = which});
+    }
+    const Rows rows = loaded_.decoder->forward({.tokens = tokens,
+                                                .positions = positions,
+                                                .sequences = sequences,
+                                                .logits_rows = logits_rows,
+                                                .placed = on_device},
+                                               *pool_);
     py::array_t<float> logits({rows.n_rows, rows.width});
     for (int row = 0; row < rows.n_rows; ++row) {
       loaded_.backend->read_row(rows, row, {logits.mutable_data(row), static_cast<std::size_t>(rows.width)});
@@ -75,9 +98,25 @@ class Forward {
 
   void fill_scratch(std::uint8_t value) { bindings::fill_scratch(*loaded_.backend, value); }
 
+  int n_planes() const { return loaded_.decoder->n_planes(); }
+
+  std::map<std::string, std::uint64_t> launches() const {
+    std::map<std::string, std::uint64_t> found;
+    for (const Launch& launch : loaded_.backend->launches()) found[std::string(launch.name)] = launch.count;
+    return found;
+  }
+
  private:
   static KvGeometry geometry(const LoadedModel& loaded, int n_blocks) {
     return loaded.decoder->kv_geometry(n_blocks, 2 * n_blocks);
+  }
+  Rows to_rows(const Floats& values) const {
+    const Rows rows = loaded_.backend->make_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
+    for (py::ssize_t row = 0; row < values.shape(0); ++row) {
+      write_device(*loaded_.backend, rows.data + row * rows.stride, values.data(row, 0),
+                   static_cast<std::size_t>(rows.width) * sizeof(float));
+    }
+    return rows;
   }
   bool has_state() const { return pool_->geometry().state.n_layers > 0; }
 
@@ -110,7 +149,7 @@ class HeadForward {
 
   // One step of the target. A recurrent state is read from one slot and written to the other.
   void evaluate(const Ids& tokens, int first_position) {
-    const Ids positions = positions_from(first_position, tokens.size());
+    const Ids positions = in_all_planes(positions_from(first_position, tokens.size()));
     SequenceRows rows = sequence_of(tokens.size(), first_position);
     StateSave save;
     if (pool_->geometry().state.n_layers > 0) {
@@ -127,7 +166,7 @@ class HeadForward {
 
   // next[i] follows row from[i] of the last evaluate(), which is at first_position + i.
   void observe(const Ids& next, int first_position, const Ids& from) {
-    const Ids positions = positions_from(first_position, next.size());
+    const Ids positions = in_all_planes(positions_from(first_position, next.size()));
     const SequenceRows rows = sequence_of(next.size(), first_position);
     loaded_.head->observe({.tokens = next, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}},
                           loaded_.decoder->hidden(), from, *head_pool_);
@@ -139,14 +178,16 @@ class HeadForward {
       sequences.push_back(sequence_of(1, position));
       sequences.back().first_row = static_cast<int>(sequences.size()) - 1;
     }
+    const Ids in_planes = in_all_planes(positions);
     return array_of(loaded_.head->guess(
-        {.tokens = {}, .positions = positions, .sequences = sequences, .logits_rows = {}}, rows, *head_pool_));
+        {.tokens = {}, .positions = in_planes, .sequences = sequences, .logits_rows = {}}, rows, *head_pool_));
   }
 
   void observe_guesses(std::int32_t token, std::int32_t position, std::int32_t from) {
     const SequenceRows rows = sequence_of(1, position);
+    const Ids positions = in_all_planes({position});
     loaded_.head->observe_guesses(
-        {.tokens = {&token, 1}, .positions = {&position, 1}, .sequences = {&rows, 1}, .logits_rows = {}}, {&from, 1},
+        {.tokens = {&token, 1}, .positions = positions, .sequences = {&rows, 1}, .logits_rows = {}}, {&from, 1},
         *head_pool_);
   }
 
@@ -155,6 +196,11 @@ class HeadForward {
     Ids positions(n);
     std::iota(positions.begin(), positions.end(), first);
     return positions;
+  }
+  Ids in_all_planes(const Ids& positions) const {
+    Ids all;
+    for (int i = 0; i < loaded_.decoder->n_planes(); ++i) all.insert(all.end(), positions.begin(), positions.end());
+    return all;
   }
   SequenceRows sequence_of(std::size_t n_rows, int first_position) const {
     return {.first_row = 0, .n_rows = static_cast<int>(n_rows), .first_position = first_position, .blocks = blocks_};
@@ -175,12 +221,41 @@ class HeadForward {
   Ids blocks_;
 };
 
+// A model whose decoder takes media, as an architecture would configure it: rows of media see later keys in some
+// layers, and pairs rotate by planes.
+std::unique_ptr<LoadedModel> load_for_media(const ModelFile& file, const ModelOverrides& overrides,
+                                            const std::string& device, bool takes_media,
+                                            const std::vector<std::size_t>& layers_ahead,
+                                            const std::vector<std::uint8_t>& planes, bool with_head) {
+  DeviceOptions device_options;
+  device_options.kind = device;
+  LoadOptions options;
+  options.limits = {.max_rows = 256, .max_logits_rows = 256, .takes_media = takes_media};
+  options.kv_bytes = 1 << 20;
+  options.with_own_head = with_head;
+  auto loaded = std::make_unique<LoadedModel>();
+  loaded->backend = make_backend(device_options);
+  Backend& backend = *loaded->backend;
+  LoadPlan plan = plan_load(file, backend, overrides, options);
+  ModelConfig& config = plan.resolved.config;
+  for (const std::size_t layer : layers_ahead) config.layers.at(layer).ahead = kAllAhead;
+  if (!planes.empty()) config.ropes.front().planes = planes;
+  validate(config, {}, file.name(), Reason::MODEL_CONFIG);
+  MemoryPlan memory = plan_memory(plan.memory);
+  loaded->model = load_planned(file, backend, std::move(plan), std::move(memory), options);
+  const std::optional<HeadModel>& head = loaded->model->head();
+  loaded->decoder = std::make_unique<Decoder>(*loaded->model, backend, options.limits,
+                                              HiddenRows{.are_kept = head.has_value(), .taps = {}});
+  if (head) loaded->head = std::make_unique<DraftHead>(*head, *loaded->model, backend, options.limits);
+  return loaded;
+}
+
 py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std::uint64_t scratch_bytes,
                    std::uint64_t logits_bytes, std::uint64_t reserve_bytes, std::uint64_t kv_block_bytes,
                    int kv_block_tokens, std::optional<std::uint64_t> kv_bytes, int model_context,
                    std::optional<int> max_context, bool is_for_models, std::uint64_t state_slot_bytes, int max_running,
                    std::optional<std::uint64_t> state_snapshot_bytes, std::uint64_t head_bytes,
-                   std::uint64_t head_block_bytes) {
+                   std::uint64_t head_block_bytes, std::uint64_t projector_bytes, std::uint64_t media_bytes) {
   const MemoryPlan plan = plan_memory({.budget_bytes = budget_bytes,
                                        .weights_bytes = weights_bytes,
                                        .scratch_bytes = scratch_bytes,
@@ -191,6 +266,8 @@ py::dict plan_dict(std::uint64_t budget_bytes, std::uint64_t weights_bytes, std:
                                        .kv_bytes = kv_bytes,
                                        .head_bytes = head_bytes,
                                        .head_block_bytes = head_block_bytes,
+                                       .projector_bytes = projector_bytes,
+                                       .media_bytes = media_bytes,
                                        .state_slot_bytes = state_slot_bytes,
                                        .max_running = max_running,
                                        .state_snapshot_bytes = state_snapshot_bytes,
@@ -224,11 +301,16 @@ py::tuple rope_frequencies(int dims, double theta, const RopeScalingOverride& sc
 
 void register_model_testing(py::module_& module) {
   py::class_<SequenceInput>(module, "SequenceInput")
-      .def(py::init<std::vector<std::int32_t>, int, std::vector<std::int32_t>>(), py::arg("tokens"),
-           py::arg("first_position"), py::arg("blocks"));
+      .def(py::init<std::vector<std::int32_t>, int, std::vector<std::int32_t>, std::vector<std::int32_t>,
+                    std::vector<std::vector<std::int32_t>>>(),
+           py::arg("tokens"), py::arg("first_position"), py::arg("blocks"), py::arg("ends") = Ids{},
+           py::arg("positions") = std::vector<Ids>{});
   py::class_<Forward>(module, "Forward")
       .def(py::init<const LoadedModel&, int>(), py::arg("model"), py::arg("n_blocks"), py::keep_alive<1, 2>())
-      .def("run", &Forward::run, py::arg("sequences"), py::arg("logits_rows"))
+      .def("run", &Forward::run, py::arg("sequences"), py::arg("logits_rows"),
+           py::arg("placed") = std::vector<Placed>{})
+      .def_property_readonly("launches", &Forward::launches)
+      .def_property_readonly("n_planes", &Forward::n_planes)
       .def("block", &Forward::block, py::arg("layer"), py::arg("block"))
       .def("fill_scratch", &Forward::fill_scratch, py::arg("value"));
   py::class_<HeadForward>(module, "HeadForward")
@@ -239,11 +321,16 @@ void register_model_testing(py::module_& module) {
       .def("guess", &HeadForward::guess, py::arg("rows"), py::arg("positions"))
       .def("observe_guesses", &HeadForward::observe_guesses, py::arg("token"), py::arg("position"),
            py::arg("source_row"));
+  module.def("load_for_media", &load_for_media, py::arg("file"), py::kw_only(), py::arg("overrides") = ModelOverrides{},
+             py::arg("device") = "cpu", py::arg("takes_media") = true,
+             py::arg("layers_ahead") = std::vector<std::size_t>{}, py::arg("planes") = std::vector<std::uint8_t>{},
+             py::arg("with_head") = false);
   module.def("plan_memory", &plan_dict, py::kw_only(), py::arg("budget_bytes"), py::arg("weights_bytes"),
              py::arg("scratch_bytes"), py::arg("logits_bytes"), py::arg("reserve_bytes"), py::arg("kv_block_bytes"),
              py::arg("kv_block_tokens"), py::arg("kv_bytes"), py::arg("model_context"), py::arg("max_context"),
              py::arg("is_for_models") = false, py::arg("state_slot_bytes") = 0, py::arg("max_running") = 1,
-             py::arg("state_snapshot_bytes") = py::none(), py::arg("head_bytes") = 0, py::arg("head_block_bytes") = 0);
+             py::arg("state_snapshot_bytes") = py::none(), py::arg("head_bytes") = 0, py::arg("head_block_bytes") = 0,
+             py::arg("projector_bytes") = 0, py::arg("media_bytes") = 0);
   module.def("rope_frequencies", &rope_frequencies, py::arg("dims"), py::arg("theta"), py::arg("scaling"),
              py::arg("factors") = std::vector<float>{}, py::kw_only(), py::arg("truncated") = true,
              py::arg("mscale") = 1.0, py::arg("mscale_all_dim") = 0.0);

@@ -6,5 +6,6 @@
 namespace imp::bindings {
 
 void register_model_testing(pybind11::module_& module);
+void register_testing_vision(pybind11::module_& module);
 
 }  // namespace imp::bindings

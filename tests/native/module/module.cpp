@@ -16,6 +16,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::translate_errors();
   imp::bindings::register_testing_engine(module);
   imp::bindings::register_testing_blocks(module);
+  imp::bindings::register_testing_media(module);
   imp::bindings::register_testing_scheduler(module);
   imp::bindings::register_testing_speculation(module);
   imp::bindings::register_testing_sparse(module);
@@ -28,6 +29,7 @@ PYBIND11_MODULE(_testing, module, pybind11::mod_gil_not_used()) {
   imp::bindings::register_testing_cuda_places(module);
   imp::bindings::register_testing_cuda_attention(module);
   imp::bindings::register_model_testing(module);
+  imp::bindings::register_testing_vision(module);
   imp::bindings::register_testing_ops(module);
   imp::bindings::register_testing_attention(module);
   imp::bindings::register_testing_recurrence(module);

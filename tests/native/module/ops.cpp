@@ -47,12 +47,16 @@ py::tuple add_norm(TestingDevice& device, const Floats& x, const Floats& y, cons
   return py::make_tuple(device.to_array(rows), device.to_array(out));
 }
 
+// positions: [n], or [planes, n] with the plane of each frequency.
 Floats rope_angles(TestingDevice& device, const Ints& positions, const std::vector<double>& frequencies,
-                   float magnitude) {
-  const Rope rope = {
-      .dims = static_cast<int>(2 * frequencies.size()), .frequencies = frequencies, .magnitude = magnitude};
-  device.backend().reserve(needs_of(static_cast<int>(positions.size()), {}));
-  const Rows out = device.empty_rows(static_cast<int>(positions.size()), rope.dims);
+                   float magnitude, const std::vector<std::uint8_t>& planes) {
+  const Rope rope = {.dims = static_cast<int>(2 * frequencies.size()),
+                     .frequencies = frequencies,
+                     .magnitude = magnitude,
+                     .planes = planes};
+  const auto n = static_cast<int>(positions.shape(positions.ndim() - 1));
+  device.backend().reserve(needs_of(n, {}));
+  const Rows out = device.empty_rows(n, rope.dims);
   device.backend().rope_angles(span_of(positions), rope, out);
   return device.to_array(out);
 }
@@ -163,6 +167,12 @@ Floats soft_cap(TestingDevice& device, const Floats& x, float cap) {
   const Rows rows = device.to_rows(x);
   device.backend().soft_cap(rows, cap);
   return device.to_array(rows);
+}
+
+Floats write_rows(TestingDevice& device, const Floats& values) {
+  const Rows out = device.empty_rows(static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
+  device.backend().write_rows({values.data(), static_cast<std::size_t>(values.size())}, out);
+  return device.to_array(out);
 }
 
 Floats spread_columns(TestingDevice& device, const Floats& x, const Ints& columns, int width) {
@@ -319,7 +329,8 @@ void register_testing_ops(py::module_& module) {
       .def("launches", &launches)
       .def("rms_norm", &rms_norm, py::arg("x"), py::arg("weight"), py::arg("epsilon"), py::arg("in_place") = false)
       .def("add_norm", &add_norm, py::arg("x"), py::arg("y"), py::arg("weight"), py::arg("epsilon"))
-      .def("rope_angles", &rope_angles, py::arg("positions"), py::arg("frequencies"), py::arg("magnitude") = 1.0F)
+      .def("rope_angles", &rope_angles, py::arg("positions"), py::arg("frequencies"), py::arg("magnitude") = 1.0F,
+           py::arg("planes") = std::vector<std::uint8_t>{})
       .def("rope", &rope, py::arg("x"), py::arg("head_dim"), py::arg("style"), py::arg("angles"),
            py::arg("norm_weight") = py::none(), py::arg("epsilon") = 0.0F)
       .def("linear", &linear, py::arg("x"), py::arg("terms"), py::kw_only(), py::arg("overrides") = Overrides{},
@@ -349,6 +360,7 @@ void register_testing_ops(py::module_& module) {
       .def("rms_norm_gated", &rms_norm_gated, py::arg("x"), py::arg("weight"), py::arg("epsilon"), py::arg("gates"),
            py::arg("in_place") = false)
       .def("soft_cap", &soft_cap, py::arg("x"), py::arg("cap"))
+      .def("write_rows", &write_rows, py::arg("values"))
       .def("spread_columns", &spread_columns, py::arg("x"), py::arg("columns"), py::arg("width"))
       .def("gather_rows", &gather_rows, py::arg("x"), py::arg("rows"))
       .def("read_row", &read_row, py::arg("x"), py::arg("row"))

@@ -101,8 +101,10 @@ std::vector<std::unique_ptr<Linear>> ScriptBackend::load_linears(std::span<const
 std::unique_ptr<Vector> ScriptBackend::load_vector(std::span<const float>) {
   no_op();
 }
-Rows ScriptBackend::make_rows(int, int) {
-  no_op();
+// Of the arena of encodings, which lives as long as the backend.
+Rows ScriptBackend::make_rows(int n_rows, int width) {
+  std::vector<float>& values = made_.emplace_back(static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(width));
+  return {.data = values.data(), .n_rows = n_rows, .width = width, .stride = width};
 }
 ExpertRows ScriptBackend::make_expert_rows(int, const ExpertRouting&) {
   no_op();
@@ -161,8 +163,10 @@ void ScriptBackend::add_gated(Rows, Rows, Rows) {
 void ScriptBackend::soft_cap(Rows, float) {
   no_op();
 }
-void ScriptBackend::gather_rows(Rows, std::span<const std::int32_t>, Rows) {
-  no_op();
+void ScriptBackend::gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::ranges::copy(row_of(x, rows[i]), out.data + static_cast<std::ptrdiff_t>(i) * out.stride);
+  }
 }
 
 std::unique_ptr<KvPool> ScriptBackend::make_kv_pool(const KvGeometry& geometry) {

@@ -1,4 +1,4 @@
-// A backend that only samples and copies blocks, which is all that the engine needs with a script model.
+// A backend that only samples and copies blocks and rows, which is all that the engine needs with a script model.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class ScriptBackend final : public Backend {
   std::unique_ptr<Vector> load_vector(std::span<const float>) override;
   std::unique_ptr<KvPool> make_kv_pool(const KvGeometry& geometry) override;
   std::size_t kv_bytes(const KvGeometry&) const override { return 0; }
-  Rows make_rows(int, int) override;
+  Rows make_rows(int n_rows, int width) override;
   ExpertRows make_expert_rows(int, const ExpertRouting&) override;
   void reserve(const WorkspaceNeeds&) override;
   std::size_t scratch_bytes(const WorkspaceNeeds&) const override { return 0; }
@@ -62,7 +62,7 @@ class ScriptBackend final : public Backend {
   void add(Rows, Rows) override;
   void add_gated(Rows, Rows, Rows) override;
   void soft_cap(Rows, float) override;
-  void gather_rows(Rows, std::span<const std::int32_t>, Rows) override;
+  void gather_rows(Rows x, std::span<const std::int32_t> rows, Rows out) override;
   void sample(Rows logits, std::span<const SampleRequest> requests, std::span<SampleResult> results) override;
   bool runs_ahead() const noexcept override { return ahead; }
   bool begin_sample(Rows logits, std::span<const SampleRequest> requests) override;
@@ -87,6 +87,7 @@ class ScriptBackend final : public Backend {
   DeviceCaps caps_{.device = "script"};
   GemmRegistry registry_{{}, caps_};
   std::vector<double> adjusted_;
+  std::deque<std::vector<float>> made_;
   std::deque<std::vector<SampleResult>> begun_;
 };
 

@@ -19,11 +19,25 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+std::uint64_t gap_bits(std::int32_t gap) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(gap)) << 32U;
+}
+
+// The last cell that a row sees.
+int last_seen(const SequenceRows& sequence, int row) {
+  return sequence.ends.empty() ? sequence.first_position + row : sequence.ends[static_cast<std::size_t>(row)] - 1;
+}
+
 bool holds(std::span<const std::int32_t> tokens, std::int32_t token) {
   return token >= 0 && std::ranges::find(tokens, token) != tokens.end();
 }
 
 }  // namespace
+
+std::int32_t script_cell(std::uint64_t digest, int part, int row) {
+  const std::uint64_t place = static_cast<std::uint64_t>(part) << 32U | static_cast<std::uint64_t>(row);
+  return 1 << 20 | static_cast<std::int32_t>(mix(digest ^ place) >> 44U);
+}
 
 TokenPool::TokenPool(const KvGeometry& geometry) : geometry_(geometry) {
   ids_.resize(static_cast<std::size_t>(geometry.n_blocks) * static_cast<std::size_t>(geometry.block_tokens),
@@ -75,7 +89,22 @@ Rows ScriptModel::forward(const Batch& batch, KvPool& pool) {
   for (std::int32_t& token : tokens_) {
     if (is_drawn(token)) token = std::max(0, drawn_->at(static_cast<std::size_t>(request_of(token))).token);
   }
-  return evaluate({tokens_, batch.positions, batch.sequences, batch.logits_rows}, pool);
+  place(batch);
+  return evaluate({tokens_, batch.positions, batch.sequences, batch.logits_rows, batch.placed}, pool);
+}
+
+// The rows of an encoding take the place of tokens.
+void ScriptModel::place(const Batch& batch) {
+  for (const PlacedRows& placed : batch.placed) {
+    for (std::size_t i = 0; i < placed.rows.size(); ++i) {
+      const float* const row = placed.from.data + placed.rows[i] * placed.from.stride;
+      IMP_CHECK(placed.rows[i] < placed.from.n_rows && row[1] == -row[0]);
+      std::int32_t& token = tokens_.at(static_cast<std::size_t>(placed.first_row) + i);
+      IMP_CHECK(token == script.media_row_token);
+      token = static_cast<std::int32_t>(row[0]);
+    }
+  }
+  IMP_CHECK(std::ranges::none_of(tokens_, is_media));
 }
 
 Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
@@ -93,6 +122,7 @@ Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
   }
   if (holds(batch.tokens, script.failing_token)) throw InternalError(Reason::BUG, "the script makes this token fail");
   IMP_CHECK(static_cast<int>(batch.tokens.size()) <= limits_.max_rows);
+  IMP_CHECK(batch.positions.size() == batch.tokens.size() * static_cast<std::size_t>(script.planes));
   IMP_CHECK(static_cast<int>(batch.logits_rows.size()) <= limits_.max_logits_rows);
   if (script.records) record(batch);
   auto& tokens = dynamic_cast<TokenPool&>(pool);
@@ -106,11 +136,14 @@ Rows ScriptModel::evaluate(const Batch& batch, KvPool& pool) {
     for (int i = 0; i < sequence.n_rows; ++i) {
       const int at = sequence.first_row + i;
       if (script.state) {
-        states_[s] = next(states_[s], batch.tokens[static_cast<std::size_t>(at)]);
+        const int cell = sequence.first_position + i;
+        const std::int32_t block = sequence.blocks[static_cast<std::size_t>(cell / script.block_tokens)];
+        states_[s] =
+            next(states_[s], batch.tokens[static_cast<std::size_t>(at)], tokens.gap(block, cell % script.block_tokens));
         save_states(sequence, i + 1, states_[s], tokens);
       }
       if (n_done == batch.logits_rows.size() || batch.logits_rows[n_done] != at) continue;
-      fill_row(sequence, sequence.first_position + i, script.state ? states_[s] : ScriptState{}, tokens, row);
+      fill_row(sequence, last_seen(sequence, i), script.state ? states_[s] : ScriptState{}, tokens, row);
       row += script.vocab_size;
       ++n_done;
     }
@@ -129,13 +162,24 @@ void ScriptModel::record(const Batch& batch) {
       return row >= sequence.first_row && row < sequence.first_row + sequence.n_rows;
     });
     EvaluatedRows& rows = step.emplace_back();
-    const auto positions = batch.positions.subspan(static_cast<std::size_t>(sequence.first_row), tokens.size());
-    rows = {sequence.first_position,
-            {tokens.begin(), tokens.end()},
-            {positions.begin(), positions.end()},
-            static_cast<int>(n_logits),
-            sequence.state,
-            {}};
+    rows = {.first_position = sequence.first_position,
+            .tokens = {tokens.begin(), tokens.end()},
+            .positions = {},
+            .ends = {sequence.ends.begin(), sequence.ends.end()},
+            .n_logits_rows = static_cast<int>(n_logits),
+            .state = sequence.state,
+            .saved = {}};
+    for (int plane = 0; plane < script.planes; ++plane) {
+      const auto first =
+          static_cast<std::size_t>(plane) * batch.tokens.size() + static_cast<std::size_t>(sequence.first_row);
+      const auto positions = batch.positions.subspan(first, tokens.size());
+      rows.positions.insert(rows.positions.end(), positions.begin(), positions.end());
+    }
+    for (const PlacedRows& placed : batch.placed) {
+      const bool is_here =
+          placed.first_row >= sequence.first_row && placed.first_row < sequence.first_row + sequence.n_rows;
+      rows.n_placed += is_here ? static_cast<int>(placed.rows.size()) : 0;
+    }
     for (const StateSave& save : sequence.state_saves) rows.saved.push_back(save.slot);
   }
 }
@@ -146,11 +190,15 @@ void ScriptModel::write(const Batch& batch, TokenPool& pool) const {
     IMP_CHECK(static_cast<std::size_t>(sequence.first_row) == row);
     for (int i = 0; i < sequence.n_rows; ++i, ++row) {
       const int position = sequence.first_position + i;
-      IMP_CHECK(batch.positions[row] >= position);
+      IMP_CHECK(script.planes > 1 || batch.positions[row] >= position);
       const auto block = static_cast<std::size_t>(position / script.block_tokens);
       IMP_CHECK(block < sequence.blocks.size());
       pool.at(sequence.blocks[block], position % script.block_tokens) = batch.tokens[row];
-      pool.gap(sequence.blocks[block], position % script.block_tokens) = batch.positions[row] - position;
+      std::int32_t& gap = pool.gap(sequence.blocks[block], position % script.block_tokens);
+      gap = 0;
+      for (int plane = 0, factor = 1; plane < script.planes; ++plane, factor *= 257) {
+        gap += factor * (batch.positions[static_cast<std::size_t>(plane) * batch.tokens.size() + row] - position);
+      }
     }
   }
   IMP_CHECK(row == batch.tokens.size());
@@ -196,8 +244,8 @@ void ScriptModel::save_states(const SequenceRows& sequence, int n_rows, const Sc
   }
 }
 
-ScriptState ScriptModel::next(ScriptState state, std::int32_t token) const {
-  return {.hash = mix(state.hash ^ (static_cast<std::uint64_t>(token) + 1)),
+ScriptState ScriptModel::next(ScriptState state, std::int32_t token, std::int32_t gap) const {
+  return {.hash = mix(state.hash ^ (static_cast<std::uint64_t>(token) + 1) ^ gap_bits(gap)),
           .n_tokens = state.n_tokens + 1,
           .broken = state.broken || (token == script.nan_token && token >= 0)};
 }
@@ -217,10 +265,9 @@ void ScriptModel::fill_row(const SequenceRows& sequence, int position, const Scr
   for (int p = 0; p <= position; ++p) {
     const std::int32_t block = sequence.blocks[static_cast<std::size_t>(p / script.block_tokens)];
     last = pool.at(block, p % script.block_tokens);
-    const auto gap = static_cast<std::uint64_t>(pool.gap(block, p % script.block_tokens));
     IMP_CHECK(last != TokenPool::kUnwritten);
     broken = broken || last == TokenPool::kPoisoned || (last == script.nan_token && last >= 0);
-    state = mix(state ^ (static_cast<std::uint64_t>(last) + 1) ^ (gap << 32U));
+    state = mix(state ^ (static_cast<std::uint64_t>(last) + 1) ^ gap_bits(pool.gap(block, p % script.block_tokens)));
   }
   // The cache and the state must agree on the tokens.
   if (script.state && (recurrent.hash != state || recurrent.n_tokens != position + 1)) state = mix(~recurrent.hash);

@@ -32,7 +32,8 @@ class TokenPool final : public KvPool {
   const KvGeometry& geometry() const noexcept override { return geometry_; }
   std::size_t n_bytes() const noexcept override { return ids_.size() * sizeof(std::int32_t); }
   std::int32_t& at(std::int32_t block, int slot);
-  // By how much the position of what is written there exceeds the place in the sequence's blocks.
+  // By how much the positions of what is written there exceed the place in the sequence's blocks: one number for all
+  // planes.
   std::int32_t& gap(std::int32_t block, int slot);
   void copy(std::int32_t from, std::int32_t to);
   void poison(std::int32_t block);
@@ -44,6 +45,10 @@ class TokenPool final : public KvPool {
   std::vector<std::int32_t> ids_, gaps_;
   std::vector<ScriptState> states_;
 };
+
+// The width of the rows of a ScriptEncoder, and the token that the model takes a row for: it is beyond the vocabulary.
+inline constexpr int kScriptWidth = 2;
+std::int32_t script_cell(std::uint64_t digest, int part, int row);
 
 enum class ScriptRule : std::uint8_t {
   hash,     // logits are a hash of all ids from position 0 on: any wrong block changes them
@@ -71,7 +76,14 @@ struct Script {
   int watched_layers = 1;  // that a watch of the attention sees
   bool state = false;      // the model has a recurrent state; the logits depend on it
   bool ahead = false;      // like a device that runs asynchronously
-  double drafts = -1;      // a drafter guesses, and this share of its guesses is right; below 0: there is none
+  int planes = 1;          // of positions
+  // Of the encoder of media; 0 rows: there is none.
+  int media_rows = 0;    // of the largest part
+  int media_atomic = 0;  // cells of the largest part whose cells see each other
+  int media_cost = 1;    // the rows of a prompt that take as long as a row of an encoding
+  std::int32_t media_placeholder = 3;
+  std::int32_t media_row_token = 4;
+  double drafts = -1;  // a drafter guesses, and this share of its guesses is right; below 0: there is none
   bool records = true;
 };
 
@@ -79,7 +91,9 @@ struct Script {
 struct EvaluatedRows {
   int first_position = 0;
   std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> positions;  // [planes, rows]
+  std::vector<std::int32_t> ends;
+  int n_placed = 0;
   int n_logits_rows = 0;
   std::int32_t state = kNoSlot;     // slot to read
   std::vector<std::int32_t> saved;  // slots to write
@@ -95,6 +109,7 @@ class ScriptModel final : public ForwardPass {
   int vocab_size() const noexcept override { return script.vocab_size; }
   const ForwardLimits& limits() const noexcept override { return limits_; }
   KvGeometry kv_geometry(int n_blocks, int n_state_slots) const override;
+  int n_planes() const noexcept override { return script.planes; }
   bool takes_gaps() const noexcept override { return script.takes_gaps && !script.state; }
   void watch(AttentionWatch* watch) override { watch_ = watch; }
   Rows forward(const Batch& batch, KvPool& pool) override;
@@ -107,12 +122,13 @@ class ScriptModel final : public ForwardPass {
 
  private:
   Rows evaluate(const Batch& batch, KvPool& pool);
+  void place(const Batch& batch);
   void record(const Batch& batch);
   void write(const Batch& batch, TokenPool& pool) const;
   void pay_attention(const Batch& batch, TokenPool& pool) const;
   void begin_states(const Batch& batch, TokenPool& pool);
   void save_states(const SequenceRows& sequence, int n_rows, const ScriptState& state, TokenPool& pool);
-  ScriptState next(ScriptState state, std::int32_t token) const;
+  ScriptState next(ScriptState state, std::int32_t token, std::int32_t gap = 0) const;
   void follow_rule(const ScriptState& state, std::int32_t last, float* row) const;
   void fill_row(const SequenceRows& sequence, int position, const ScriptState& state, TokenPool& pool,
                 float* row) const;

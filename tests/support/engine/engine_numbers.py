@@ -32,6 +32,7 @@ class Numbers:
     n_prefill_rows: int = 0
     n_outputs: int = 0
     n_preemptions: int = 0
+    n_encoded: int = 0
     running: int = 0
     waiting: int = 0
     waiting_tokens: int = 0

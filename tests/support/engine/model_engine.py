@@ -14,7 +14,7 @@ from support.run.patience import HANGS_AFTER
 class ModelEngine:
     """An engine with its thread; the test waits for its events."""
 
-    def __init__(self, model: _core.Model, **options: Any) -> None:
+    def __init__(self, model: _core.Model, *, placeholder: int | None = None, **options: Any) -> None:
         given: dict[str, Any] = {
             "n_blocks": model.n_blocks,
             "n_state_slots": model.n_state_slots,
@@ -24,7 +24,7 @@ class ModelEngine:
             "prefill_chunk": 64,
             **options,
         }
-        self.core = _core.Engine(model, _core.EngineOptions(**given))
+        self.core = _core.Engine(model, _core.EngineOptions(**given), placeholder)
         self._ids = itertools.count(1)
         self._tickets = itertools.count(1)
         self.events: dict[int, list[Any]] = {}
