@@ -43,6 +43,7 @@ LICENCES = {
     "numpy": "BSD-3-Clause",
     "opentelemetry-exporter-otlp-proto-grpc": "Apache-2.0",
     "opentelemetry-sdk": "Apache-2.0",
+    "pillow": "MIT-CMU",
     "prometheus-client": "Apache-2.0",
     "prompt-toolkit": "BSD-3-Clause",
     "protobuf": "BSD-3-Clause",

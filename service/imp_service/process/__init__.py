@@ -1,0 +1,1 @@
+"""Programs that the service runs in processes of their own, within limits of time and memory."""
