@@ -15,7 +15,7 @@ pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$llama_cpp" 
 tar -xzf "$llama_cpp"/llama_cpp_python-*.tar.gz -C "$llama_cpp/source" --strip-components=1
 sed -i 's/set(LLAMA_BUILD_COMMON ON /set(LLAMA_BUILD_COMMON OFF /' "$llama_cpp/source/CMakeLists.txt"
 without_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
-CFLAGS="$without_amx" CXXFLAGS="$without_amx" CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF \
+CFLAGS="$without_amx" CXXFLAGS="$without_amx" CMAKE_ARGS="-DGGML_NATIVE=ON -DMTMD_VIDEO=OFF \
   -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache" \
   pip wheel --quiet --no-cache-dir --no-deps --config-settings=build-dir="$PWD/$llama_cpp/build" \
   --wheel-dir "$llama_cpp" "./$llama_cpp/source"

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 #include "base/printable.h"
 #include "files/json_reader.h"
@@ -209,6 +211,13 @@ Metadata read_json_metadata(const File& file) {
   JsonReader reader(text, file.name(), kRules);
   Flattener(reader, metadata).run();
   return metadata;
+}
+
+std::optional<Metadata> find_json_beside(const std::string& path, const std::string& name, const PreadFunction& pread) {
+  const auto beside = std::filesystem::path(path).replace_filename(name);
+  std::error_code error;  // File reports any other error
+  if (std::filesystem::status(beside, error).type() == std::filesystem::file_type::not_found) return std::nullopt;
+  return read_json_metadata(File(beside.string(), pread));
 }
 
 }  // namespace imp

@@ -38,6 +38,12 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
+bool is_projector_name(std::string_view name) {
+  constexpr std::string_view kBegin = "mmproj";
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::ranges::equal(name.substr(0, kBegin.size()), kBegin, {}, lower);
+}
+
 void refuse_pytorch(const std::string& where, const std::vector<std::string>& names) {
   const auto found = std::ranges::find_if(names, is_pytorch_name);
   if (found == names.end()) return;
@@ -54,10 +60,12 @@ bool is_pytorch_name(std::string_view name) {
 std::string model_in_directory(const std::string& directory) {
   const std::string where = printable(file_name(directory), 255) + ": ";
   const std::vector<std::string> names = names_in(directory);
-  const std::vector<std::string> gguf = names_ending_in(names, ".gguf");
+  std::vector<std::string> gguf = names_ending_in(names, ".gguf");
   const std::vector<std::string> safetensors = names_ending_in(names, ".safetensors");
   const bool index = std::ranges::binary_search(names, kIndex);
   const bool single = std::ranges::binary_search(names, kSingle);
+  const bool has_model = index || !safetensors.empty() || !std::ranges::all_of(gguf, is_projector_name);
+  if (has_model) std::erase_if(gguf, is_projector_name);
   const auto at = [&](std::string_view name) { return (std::filesystem::path(directory) / name).string(); };
   if (!gguf.empty() && (index || !safetensors.empty())) {
     throw ModelError(Reason::MODEL_FORMAT, where + "has a GGUF and a safetensors model, name one of " +

@@ -43,11 +43,9 @@ void refuse_other_kinds(const std::filesystem::path& path) {
 Metadata read_config(const std::string& path, const PreadFunction& pread) {
   const auto config = std::filesystem::path(path).replace_filename("config.json");
   Metadata metadata = read_json_metadata(File(config.string(), pread));
-  const auto generation = std::filesystem::path(path).replace_filename("generation_config.json");
-  std::error_code error;  // File reports any other error
-  if (std::filesystem::status(generation, error).type() == std::filesystem::file_type::not_found) return metadata;
-  const Metadata defaults = read_json_metadata(File(generation.string(), pread));
-  for (const auto& [key, value] : defaults.entries()) metadata.insert("generation_config." + key, value);
+  if (const auto defaults = find_json_beside(path, "generation_config.json", pread)) {
+    for (const auto& [key, value] : defaults->entries()) metadata.insert("generation_config." + key, value);
+  }
   return metadata;
 }
 

@@ -22,12 +22,14 @@ LoadedModel load_on_device(const ModelFile& file, const DeviceOptions& device, c
   }
   MemoryPlan memory = plan_memory(plan.memory);
   const int n_draft_blocks = memory.n_draft_blocks;
+  const ForwardLimits limits = plan.limits;
+  if (plan.vision) loaded.vision = load_vision_of(file, plan, backend, options);
   loaded.model = load_planned(file, backend, std::move(plan), std::move(memory), options);
   const std::optional<HeadModel>& head = loaded.model->head();
   HiddenRows kept;
   if (head) kept = {.are_kept = true, .taps = head->config.taps};
-  loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, options.limits, std::move(kept));
-  if (head) loaded.head = std::make_unique<DraftHead>(*head, *loaded.model, backend, options.limits);
+  loaded.decoder = std::make_unique<Decoder>(*loaded.model, backend, limits, std::move(kept));
+  if (head) loaded.head = std::make_unique<DraftHead>(*head, *loaded.model, backend, limits);
   if (draft_plan) {
     loaded.draft = load_draft(*draft, backend, std::move(*draft_plan), n_draft_blocks, options);
     loaded.draft_decoder = std::make_unique<Decoder>(*loaded.draft, backend, draft_options(options).limits);

@@ -8,6 +8,7 @@
 #include "model/decoder.h"
 #include "model/draft_head.h"
 #include "model/model.h"
+#include "model/vision/model_vision.h"
 
 namespace imp {
 
@@ -20,6 +21,7 @@ struct LoadedModel {
   // A draft model that guesses for speculative decoding, or null.
   std::unique_ptr<const Model> draft;
   std::unique_ptr<Decoder> draft_decoder;
+  std::unique_ptr<ModelVision> vision;  // null: it reads no images
   double draft_cost = 0;  // time of a draft step / time of a model step, estimated from the bytes they read
   std::unique_ptr<std::atomic<bool>> is_leased = std::make_unique<std::atomic<bool>>(false);
 };

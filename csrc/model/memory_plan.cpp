@@ -34,6 +34,10 @@ std::uint64_t draft_fixed(const MemoryRequest& request) {
   return request.draft ? sum(request.draft->weights_bytes, request.draft->kv_bytes.value_or(0)) : 0;
 }
 
+std::uint64_t vision_bytes(const MemoryRequest& request) {
+  return sum(request.projector_bytes, request.media_bytes);
+}
+
 // What a block of the model's cache adds to that of the draft model, if nobody chose the size of that.
 std::uint64_t draft_share(const MemoryRequest& request) {
   if (!request.draft || request.draft->kv_bytes) return 0;
@@ -67,6 +71,10 @@ std::vector<MemoryItem> items_of(const MemoryRequest& request, std::uint64_t n_b
     items.push_back({"draft kv", draft_kv_bytes(request, n_blocks)});
   }
   if (request.head_bytes > 0) items.push_back({"head", head_bytes(request, n_blocks)});
+  if (request.projector_bytes > 0) {
+    items.push_back({"projector", request.projector_bytes});
+    items.push_back({"media", request.media_bytes});
+  }
   if (request.state_slot_bytes > 0) items.push_back({"state", state_bytes});
   items.push_back({"scratch", request.scratch_bytes});
   items.push_back({"logits", request.logits_bytes});
@@ -104,8 +112,8 @@ std::uint64_t choose_blocks(const MemoryRequest& request, std::uint64_t state_by
   if (request.kv_bytes) return *request.kv_bytes / request.kv_block_bytes;
   if (request.is_for_models) return available / block_bytes(request);
   constexpr std::uint64_t kSequences = 4;
-  const std::uint64_t fixed = sum(sum(request.weights_bytes, request.scratch_bytes),
-                                  sum(state_bytes, sum(request.head_bytes, draft_fixed(request))));
+  const std::uint64_t beside = sum(sum(request.head_bytes, vision_bytes(request)), draft_fixed(request));
+  const std::uint64_t fixed = sum(sum(request.weights_bytes, request.scratch_bytes), sum(state_bytes, beside));
   const std::uint64_t half = left_of(request.budget_bytes, fixed) / 2;
   const auto context = static_cast<std::uint64_t>(request.max_context.value_or(request.model_context));
   const std::uint64_t reasonable = std::max(half / block_bytes(request), least_blocks(request));
@@ -140,7 +148,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   IMP_CHECK(request.kv_block_bytes > 0 && request.kv_block_tokens > 0 && request.model_context > 0);
   const std::uint64_t fixed =
       sum(sum(sum(request.weights_bytes, request.scratch_bytes), sum(request.logits_bytes, request.reserve_bytes)),
-          sum(request.head_bytes, draft_fixed(request)));
+          sum(sum(request.head_bytes, vision_bytes(request)), draft_fixed(request)));
   const std::uint64_t n_slots = choose_slots(request, left_of(request.budget_bytes, fixed));
   const std::uint64_t state_bytes = product(n_slots, request.state_slot_bytes);
   const std::uint64_t available = left_of(request.budget_bytes, sum(fixed, state_bytes));

@@ -27,6 +27,9 @@ struct MemoryRequest {
   // Of a draft head: its weights and activations, and its cache under the same block numbers. 0: there is none.
   std::uint64_t head_bytes = 0;
   std::uint64_t head_block_bytes = 0;
+  // Of a vision tower: its weights and activations, and the encodings of images that are kept. 0: there is none.
+  std::uint64_t projector_bytes = 0;
+  std::uint64_t media_bytes = 0;
   // Of models with a recurrent state; 0 bytes: the model has none.
   std::uint64_t state_slot_bytes = 0;
   int max_running = 1;                                // sequences that hold a state at once
@@ -38,8 +41,8 @@ struct MemoryRequest {
 };
 
 struct MemoryItem {
-  // "weights", "kv", "draft weights" and "draft kv" with a draft model, "head" and "state" if the model has one,
-  // "scratch", "logits", "reserve"
+  // "weights", "kv", "draft weights" and "draft kv" with a draft model, "head", "projector" and "media", and "state" if
+  // the model has one, "scratch", "logits", "reserve"
   std::string name;
   std::uint64_t bytes = 0;
 };

@@ -8,34 +8,11 @@
 #include "model/decoder.h"
 #include "model/draft_head.h"
 #include "model/layer/backend_needs.h"
+#include "model/vision/model_vision.h"
+#include "model/weights/op_scratch.h"
 
 namespace imp {
 namespace {
-
-// A matrix that is not loaded yet, for backends that need only its size and its kernels.
-class PlannedLinear final : public Linear {
- public:
-  explicit PlannedLinear(const PlannedWeight& weight) : weight_(weight) {}
-  const GemmProblem& problem() const noexcept override { return weight_.problem; }
-  const GemmPlan& plan() const noexcept override { return weight_.plan; }
-  std::size_t n_bytes() const noexcept override { return weight_.n_bytes; }
-  std::span<const std::byte> packed() const noexcept override { return {}; }
-
- private:
-  const PlannedWeight& weight_;
-};
-
-std::size_t op_scratch_bytes(WorkspaceNeeds needs, const WeightPlan& plan, const Backend& backend) {
-  std::vector<PlannedLinear> matrices;
-  matrices.reserve(plan.weights.size());
-  for (const PlannedWeight& weight : plan.weights) {
-    if (weight.use == WeightUse::vector) continue;
-    matrices.emplace_back(weight);
-    auto& uses = weight.use == WeightUse::expert ? needs.expert_weights : needs.weights;
-    uses.insert(uses.end(), static_cast<std::size_t>(weight.n_matrices), &matrices.back());
-  }
-  return backend.scratch_bytes(needs);
-}
 
 std::uint64_t scratch_bytes(const ModelConfig& config, const WeightPlan& plan, const ForwardLimits& limits,
                             const Backend& backend) {
@@ -92,16 +69,6 @@ void add_head(const HeadPlan& head, const ModelConfig& target, std::uint64_t tar
   request.head_block_bytes = cache(1) - cache(0);
   request.head_bytes = head.weights.n_bytes + head_activation_bytes(head.config, target.vocab_size, options.limits) +
                        (scratch > target_scratch ? scratch - target_scratch : 0) + cache(chain_blocks(options.limits));
-}
-
-// Turns a backend's InvalidArgument into a ModelError: here the checkpoint asked, not the caller.
-template <class Function>
-auto as_unsupported(const ModelFile& file, const Function& function) {
-  try {
-    return function();
-  } catch (const InvalidArgument& error) {
-    throw ModelError(Reason::MODEL_UNSUPPORTED, file.name() + ": " + error.what());
-  }
 }
 
 // The fixed part, and the parts per block and per slot of recurrent state.
@@ -194,26 +161,37 @@ void Model::lower_context() {
   }
 }
 
+namespace {
+
+// The model's own file has the tensors of these weights too.
+void claim(const WeightPlan& weights, ResolvedModel& resolved) {
+  for (const PlannedWeight& weight : weights.weights) resolved.read_tensors.insert(weight.tensor->name);
+}
+
+}  // namespace
+
 LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOverrides& overrides,
-                   const LoadOptions& options) {
-  LoadPlan plan{.resolved = resolve_model(file, overrides), .weights = {}, .head = {}, .memory = {}};
+                   const LoadOptions& given) {
+  LoadOptions options = given;
+  LoadPlan plan{
+      .resolved = resolve_model(file, overrides), .weights = {}, .head = {}, .vision = {}, .limits = {}, .memory = {}};
   const ModelConfig& config = plan.resolved.config;
   plan.head = find_head(file, plan.resolved, backend, overrides, options);
-  if (plan.head && options.head_file == nullptr) {
-    for (const PlannedWeight& weight : plan.head->weights.weights) {
-      plan.resolved.read_tensors.insert(weight.tensor->name);
-    }
-  }
+  if (plan.head && options.head_file == nullptr) claim(plan.head->weights, plan.resolved);
+  plan.vision = find_vision(file, plan.resolved, backend, overrides, policy_of(overrides), options);
+  if (plan.vision && options.projector_file == nullptr) claim(plan.vision->weights, plan.resolved);
+  if (plan.vision) options.limits.takes_media = true;
+  plan.limits = options.limits;
   plan.weights = plan_weights(file, plan.resolved, backend.registry(), overrides.gemm, policy_of(overrides));
   const std::uint64_t scratch =
       as_unsupported(file, [&] { return scratch_bytes(config, plan.weights, options.limits, backend); });
+  const std::uint64_t scratch_of_ops = scratch - activation_bytes(config, options.limits);
   const KvSizes kv = as_unsupported(file, [&] { return kv_sizes(config, options, backend); });
   plan.memory = memory_request(config, plan.weights, scratch, kv, overrides, options);
   if (plan.head) {
-    as_unsupported(file, [&] {
-      add_head(*plan.head, config, scratch - activation_bytes(config, options.limits), backend, options, plan.memory);
-    });
+    as_unsupported(file, [&] { add_head(*plan.head, config, scratch_of_ops, backend, options, plan.memory); });
   }
+  if (plan.vision) add_vision(*plan.vision, scratch_of_ops, options, plan.memory);
   if (const auto own = backend.own_memory_bytes()) {
     plan.memory.budget_bytes = *own;
     plan.memory.reserve_bytes = 0;
@@ -224,7 +202,7 @@ LoadPlan plan_load(const ModelFile& file, const Backend& backend, const ModelOve
 
 std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backend, LoadPlan load, MemoryPlan memory,
                                           const LoadOptions& options) {
-  auto& [resolved, plan, head, request] = load;
+  auto& [resolved, plan, head, vision, limits, request] = load;
   std::unique_ptr<Model> model(new Model);
   model->memory_ = std::move(memory);
   model->ropes_ = load_ropes(file, resolved.config, plan);
@@ -239,6 +217,10 @@ std::unique_ptr<const Model> load_planned(const ModelFile& file, Backend& backen
   model->facts_ = std::move(resolved.facts);
   model->warnings_ = std::move(resolved.warnings);
   model->warnings_.insert(model->warnings_.end(), plan.warnings.begin(), plan.warnings.end());
+  if (vision) {
+    const std::vector<std::string>& warnings = vision->resolved.warnings;
+    model->warnings_.insert(model->warnings_.end(), warnings.begin(), warnings.end());
+  }
   model->config_ = std::move(resolved.config);
   model->lower_context();
   model->summaries_ = summaries_of(plan);

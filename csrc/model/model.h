@@ -17,6 +17,7 @@
 #include "model/config/origins.h"
 #include "model/forward_pass.h"
 #include "model/memory_plan.h"
+#include "model/vision/vision_plan.h"
 #include "model/weights/head_plan.h"
 #include "model/weights/load_weights.h"
 #include "model/weights/weight_plan.h"
@@ -36,7 +37,12 @@ struct LoadOptions {
   // A draft head: that of the model's own file, or that of another one.
   bool with_own_head = false;
   const ModelFile* head_file = nullptr;
-  bool draft_scores_prompts = false;  // a draft model chooses the part of prompts that is evaluated
+  // With `vision`, a vision tower: that of the projector's file, or that of the model's own directory if it has one.
+  bool vision = false;
+  const ModelFile* projector_file = nullptr;
+  bool projector_may_not_fit = false;        // then it is left out, with a warning
+  std::optional<std::uint64_t> media_bytes;  // of kept encodings; empty: two of the largest image, at least 64 MiB
+  bool draft_scores_prompts = false;         // a draft model chooses the part of prompts that is evaluated
   LoadProgress progress;
   std::string packed_cache;  // a folder; empty: no cache
 };
@@ -98,6 +104,8 @@ struct LoadPlan {
   ResolvedModel resolved;
   WeightPlan weights;
   std::optional<HeadPlan> head;
+  std::optional<VisionPlan> vision;
+  ForwardLimits limits;  // of the decoder
   MemoryRequest memory;
 };
 

@@ -40,6 +40,8 @@ class Request:
     state_slot_bytes: int = 0
     max_running: int = 1
     state_snapshot_bytes: int | None = None
+    projector_bytes: int = 0
+    media_bytes: int = 0
 
     def plan(self) -> Any:
         return core.plan_memory(**dataclasses.asdict(self))
@@ -53,6 +55,17 @@ def test_kv_5_half_of_what_weights_and_scratch_leave() -> None:
         "weights": 300 * MIB, "kv": plan["n_blocks"] * MIB // 4, "scratch": 50 * MIB, "logits": 20 * MIB,
         "reserve": 30 * MIB,
     }  # fmt: skip
+
+
+def test_kv_5_a_vision_tower_and_what_it_encodes_are_items_beside_the_cache() -> None:
+    plan = Request(projector_bytes=90 * MIB, media_bytes=70 * MIB).plan()
+    assert list(plan["items"]) == ["weights", "kv", "projector", "media", "scratch", "logits", "reserve"]
+    assert (plan["items"]["projector"], plan["items"]["media"]) == (90 * MIB, 70 * MIB)
+    assert plan["n_blocks"] == (1000 - 300 - 50 - 90 - 70) * MIB // 2 // (MIB // 4)
+    most = (1000 - 300 - 50 - 20 - 30 - 90) * MIB
+    Request(projector_bytes=90 * MIB, media_bytes=most - MIB).plan()
+    with pytest.raises(_core.ResourceExhausted, match=r"projector 90\.0 MiB, media 510\.0 MiB"):
+        Request(projector_bytes=90 * MIB, media_bytes=most).plan()
 
 
 def test_rec_8_states_get_two_slots_a_sequence_and_as_many_for_snapshots() -> None:

@@ -48,7 +48,11 @@ def test_mod_7_mod_31_no_family_is_both_supported_and_not() -> None:
     [
         ("minimax-m2", "this is MiniMax M2; llama.cpp runs it"),
         ("deepseek2", "its distilled Qwen and Llama models run"),
-        ("clip", "a vision projector (mmproj), without its language model; give the file of the language model"),
+        (
+            "clip",
+            "a vision projector (mmproj), without its language model; give the language model, and this file as "
+            "model.projector",
+        ),
         ("nomic-bert", "this is an embedding model (Nomic); imp generates text"),
     ],
 )

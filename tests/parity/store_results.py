@@ -25,6 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.files.hf_weights import Weights, weights_of
 from support.models.family_cases import SIZES, peer_logits
 from support.models.family_text import PROMPT, continued, text_case, text_peer
+from support.models.tiny_towers import TOWERS, TinyTower
+from support.models.tower_peers import encoded_by_peer, tower_peer
 from support.oracles.stored_results import LETTERS, NO_EFFECT, PATH, STORED, VOCABULARY, StoredCase, full_config
 from support.text.hub_tokenizers import library_of
 
@@ -95,6 +97,11 @@ def text_of(stored: StoredCase, vocabulary: int, prompt: list[int]) -> list[int]
     return continued(text_peer(text_case(stored.case, vocabulary)), prompt)
 
 
+def cells_of(tower: TinyTower) -> list[Any]:
+    """Returns some numbers of the cells of a tile."""
+    return rounded(encoded_by_peer(tower_peer(tower), tower, tower.pixels())[tower.places])
+
+
 def results() -> dict[str, Any]:
     """Returns the whole table. Cases with equal layouts share one, which has the name of the first."""
     import torch
@@ -117,6 +124,7 @@ def results() -> dict[str, Any]:
         "text": {"vocabulary": vocabulary, "prompt": prompt},
         "layouts": layouts,
         "cases": cases,
+        "towers": {name: cells_of(tower) for name, tower in TOWERS.items()},
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from imp_service import _core
 from support.models.family_cases import CASES as OTHER_CASES
-from support.models.family_cases import LLAMA3, ROPE, SIZES, FamilyCase, bound, peer_logits, text_part
+from support.models.family_cases import LLAMA3, ROPE, SIZES, TOWER, FamilyCase, bound, peer_logits, text_part
 from support.models.forward_runs import distance, load, logits, prompt
 from support.models.linear_attention_cases import LINEAR_CASES
 
@@ -110,6 +110,17 @@ def test_gen_22_queries_of_a_ministral3_without_rope_parameters_grow(tmp_path: P
     facts = {fact["name"]: fact["value"] for fact in load(tmp_path, tmp_path).facts}
     assert float(facts["query_scale_growth"]) == pytest.approx(rope["llama_4_scaling_beta"])
     assert int(facts["query_scale_period"]) == rope["original_max_position_embeddings"]
+
+
+@pytest.mark.parametrize("model", ["Idefics3", "SmolVLM"])
+def test_mod_30_hon_1_the_text_part_of_idefics3_lacks_what_llama_has_by_default(model: str, tmp_path: Path) -> None:
+    traits = {"model_type": "llama", **ROPE, "hidden_size": 64, "num_attention_heads": 32, "num_key_value_heads": 32,
+              "rms_norm_eps": 0.1}  # fmt: skip
+    peer = FamilyCase(model, traits, "", {}, {}, vision=TOWER).peer()
+    peer.save_pretrained(tmp_path)
+    change(tmp_path, dict.fromkeys(("num_attention_heads", "num_key_value_heads", "rms_norm_eps"), DELETED))
+    change(tmp_path, {"max_position_embeddings": DELETED})
+    assert_equals_what_transformers_reads(peer, tmp_path)
 
 
 SIZES_OF_HEADS = ("num_key_value_heads", "head_dim")

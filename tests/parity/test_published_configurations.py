@@ -11,6 +11,7 @@ import pytest
 
 from support.models.family_cases import CASES as OTHER_CASES
 from support.models.family_cases import SIZES, bound, peer_logits
+from support.models.family_variants import WRAPPED
 from support.models.forward_runs import distance, load, logits, prompt
 from support.models.linear_attention_cases import LINEAR_CASES
 
@@ -95,6 +96,28 @@ def test_mod_30_a_configuration_as_it_is_published(name: str, tmp_path: Path) ->
     model = load(tmp_path / "saved", tmp_path, kv_dtype="f32")
     np.testing.assert_array_equal(logits(model, tokens), now)
     assert all(warning.endswith(": not understood and not used") for warning in model.warnings)
+
+
+SMOLVLM = {
+    "_flash_attn_2_enabled": True, "_name_or_path": "None", "architectures": ["VLlama3ForCausalLM"],
+    "is_llama_config": True, "neftune_noise_alpha": 0.0, "pixel_shuffle_factor": 4, "qk_layer_norms": False,
+    "rope_interleaved": False, "use_resampler": False, "torch_dtype": "bfloat16",
+    "perceiver_config": {"attention_dropout": 0.0, "qk_layer_norms_perceiver": True, "resampler_depth": 6},
+    "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}},
+}  # fmt: skip
+
+
+def test_mod_30_the_text_part_of_smolvlm_as_it_is_published(tmp_path: Path) -> None:
+    WRAPPED["smolvlm"].peer().save_pretrained(tmp_path)
+    tokens, path = prompt(60, SIZES["vocab_size"]), tmp_path / "config.json"
+    now = logits(load(tmp_path, tmp_path, kv_dtype="f32"), tokens)
+    config = json.loads(path.read_text())
+    config["text_config"] = older(config["text_config"]) | SMOLVLM
+    path.write_text(json.dumps(config))
+    model = load(tmp_path, tmp_path, kv_dtype="f32")
+    np.testing.assert_array_equal(logits(model, tokens), now)
+    [warning] = model.warnings
+    assert "tensors are not part of the model and not read" in warning
 
 
 DELETED = object()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,19 @@ from support.files.hf_directory import saved_tensors, write_saved
 from support.files.hf_weights import weights_of
 from support.models.family_cases import peer_logits
 from support.models.forward_runs import load, logits
-from support.oracles.stored_results import FAMILIES, STORED, bound, entry, error, lacking, table, weights
+from support.models.tiny_towers import TOWERS
+from support.models.tower_peers import encoded_by_peer, tower_peer
+from support.oracles.stored_results import (
+    FAMILIES,
+    STORED,
+    bound,
+    entry,
+    error,
+    error_of_cells,
+    lacking,
+    table,
+    weights,
+)
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 from safetensors.numpy import load_file
@@ -43,12 +56,21 @@ def test_mod_30_hub_9_the_directory_is_what_transformers_saves(name: str, tmp_pa
     peer, stored = STORED[name].case.peer(), weights(name)
     peer.save_pretrained(tmp_path / "saved")
     tensors, saved = saved_tensors(stored), load_file(tmp_path / "saved" / "model.safetensors")
-    assert all("vision" in tensor or "visual" in tensor or "projector" in tensor for tensor in saved.keys() - tensors)
+    others = saved.keys() - tensors
+    assert all(re.search("vision|visual|projector|connector", tensor) for tensor in others)
     for tensor, values in tensors.items():
         np.testing.assert_array_equal(saved[tensor], values)
     folders = (tmp_path / "saved", write_saved(stored, tmp_path / "stored"))
     tokens = STORED[name].tokens
     np.testing.assert_array_equal(*(logits(load(folder, folder, kv_dtype="f32"), tokens) for folder in folders))
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_vis_2_hon_1_the_table_has_the_cells_that_transformers_computes(name: str) -> None:
+    tower = TOWERS[name]
+    cells = encoded_by_peer(tower_peer(tower), tower, tower.pixels())
+    assert error_of_cells(name, cells) < tower.bound()
+    assert error_of_cells(name, np.roll(cells, 1, axis=1)) > 4 * tower.bound()  # HON-1
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from support.files.hf_export import export
 from support.files.hub_directory import words_of
 from support.models.family_text import EOS, OPTIONS, SETTINGS
 from support.models.forward_runs import Cache, Logits, load, logits
+from support.models.tiny_towers import TOWERS, encoded, open_tower
 from support.oracles.stored_results import (
     FAMILIES,
     STORED,
@@ -21,6 +22,7 @@ from support.oracles.stored_results import (
     entry,
     error,
     error_at_end,
+    error_of_cells,
     lacking,
     model_types,
     table,
@@ -83,6 +85,16 @@ def test_hub_9_mod_30_hon_1_a_family_continues_a_text_as_transformers_did(name: 
         assert list(found.token_ids) == entry(name)["text"]
         assert found.text == library.decode(entry(name)["text"])
         assert found.logprobs != other.logprobs  # HON-1
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_vis_2_hon_1_a_tower_has_the_stored_cells_of_transformers(name: str, tmp_path: Path) -> None:
+    tower, tensors = TOWERS[name], TOWERS[name].tensors()
+    got = encoded(open_tower(tower.write(tmp_path / "model"), tower), tower.pixels())
+    assert error_of_cells(name, got) < tower.bound()
+    tensors["model.vision_model.encoder.layers.1.self_attn.out_proj.weight"][3, 5] += np.float32(0.05)  # HON-1
+    changed = encoded(open_tower(tower.write(tmp_path / "changed", tensors), tower), tower.pixels())
+    assert error_of_cells(name, changed) > 4 * tower.bound()
 
 
 def test_mod_30_the_table_has_every_family() -> None:

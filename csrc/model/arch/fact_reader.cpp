@@ -84,6 +84,13 @@ bool FactReader::has_members(std::string_view section) const {
                              [&](const auto& entry) { return entry.first.starts_with(start); });
 }
 
+void FactReader::ignore_section(std::string_view section) {
+  const std::string start = prefix_ + std::string(section) + ".";
+  for (const auto& [key, value] : file_.metadata().entries()) {
+    if (key.starts_with(start)) read_.insert(key);
+  }
+}
+
 bool FactReader::is_null(std::string_view key) {
   const MetadataValue* value = file_.metadata().find(read_name(key));
   return value != nullptr && value->is_null();

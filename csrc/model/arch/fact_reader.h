@@ -34,6 +34,7 @@ class FactReader {
   bool is_null(std::string_view key);                // for keys where null and a missing key differ
   // Marks a key that has no effect as read: otherwise unread_keys() reports it.
   void ignore(std::string_view key) { read_name(key); }
+  void ignore_section(std::string_view section);  // the same for all keys of an object
 
   // Any integer. Notes no origin.
   std::optional<std::uint64_t> find_integer(std::string_view key);

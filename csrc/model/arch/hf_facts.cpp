@@ -193,16 +193,19 @@ void read_hf_decoder(FactReader& facts, const HfTraits& traits) {
   ModelConfig& config = facts.config;
   refuse_other_tasks(facts);
   read_quantization(facts);
-  facts.count("n_layers", "num_hidden_layers", model_limits::kLayers, config.n_layers);
+  count_or_default(facts, "n_layers", "num_hidden_layers", model_limits::kLayers, traits.defaults.n_layers,
+                   config.n_layers);
   count_or_default(facts, "trained_context", "max_position_embeddings", model_limits::kContext, traits.defaults.context,
                    config.trained_context);
   config.max_context = config.trained_context;
   facts.origins.note("max_context", Origin::checkpoint, facts.origins.find("trained_context").source);
-  facts.count("hidden_size", "hidden_size", model_limits::kHidden, config.hidden_size);
+  count_or_default(facts, "hidden_size", "hidden_size", model_limits::kHidden, traits.defaults.hidden_size,
+                   config.hidden_size);
   // Models in which every layer has experts may not state the size of another feed-forward.
   constexpr std::string_view kFfnSize = "intermediate_size", kExpertSize = "moe_intermediate_size";
   const bool has_only_experts = !facts.has(kFfnSize) && facts.has(kExpertSize);
-  facts.count("ffn_size", has_only_experts ? kExpertSize : kFfnSize, model_limits::kFfn, config.ffn_size);
+  count_or_default(facts, "ffn_size", has_only_experts ? kExpertSize : kFfnSize, model_limits::kFfn,
+                   traits.defaults.ffn_size, config.ffn_size);
   read_heads(facts, traits);
   config.norm_epsilon = traits.defaults.epsilon;
   if (!facts.find_number("norm_epsilon", traits.epsilon, config.norm_epsilon) && traits.defaults.epsilon == 0) {

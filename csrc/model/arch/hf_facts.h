@@ -7,6 +7,9 @@ namespace imp {
 
 // Values of keys that the files of a family may omit; 0: the key is required.
 struct HfDefaults {
+  int n_layers = 0;
+  int hidden_size = 0;
+  int ffn_size = 0;
   int n_heads = 0;
   int n_kv_heads = 0;  // 0: as many as n_heads; null in a file means the same
   int context = 0;

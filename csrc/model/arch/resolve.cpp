@@ -24,13 +24,6 @@ bool is_mostly_quantized(const ModelFile& file) {
   return quantized > others;
 }
 
-// Attention is fastest on a bfloat16 cache, and its rounding is negligible compared with that of quantized weights.
-void choose_cache_type(FactReader& facts) {
-  if (!is_mostly_quantized(facts.file())) return;
-  facts.config.kv_types = {KvType::bf16, KvType::bf16};
-  facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
-}
-
 void add_head_fact(const OwnHead& head, std::vector<Fact>& facts) {
   if (!head.config && head.why_not.empty()) return;
   facts.push_back({.name = "head",
@@ -63,6 +56,16 @@ void require_trained(const ModelConfig& config, const Origins& origins, bool may
 
 }  // namespace
 
+void choose_cache_type(FactReader& facts) {
+  if (!is_mostly_quantized(facts.file())) return;
+  facts.config.kv_types = {KvType::bf16, KvType::bf16};
+  facts.origins.note("kv_dtype", Origin::checkpoint, "quantized weights");
+}
+
+std::string not_understood(const std::string& key) {
+  return "key " + key + ": not understood and not used";
+}
+
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides) {
   ResolvedModel model;
   model.architecture = &architecture_of(file);
@@ -77,9 +80,7 @@ ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrid
   require_trained(facts.config, facts.origins, overrides.untrained_context, file.metadata().where());
 
   model.warnings = file.warnings();
-  for (const std::string& key : facts.unread_keys()) {
-    model.warnings.push_back("key " + key + ": not understood and not used");
-  }
+  for (const std::string& key : facts.unread_keys()) model.warnings.push_back(not_understood(key));
   const ModelConfig& config = facts.config;
   if (const int covered = covered_context(config); config.max_context > covered) {
     model.warnings.push_back("max_context " + std::to_string(config.max_context) + " is beyond the " +

@@ -25,6 +25,12 @@ struct ResolvedModel {
   std::vector<std::string> warnings;   // sentences about unknown or unusual facts
 };
 
+// Attention is fastest on a bfloat16 cache, and its rounding is negligible compared with that of quantized weights.
+void choose_cache_type(FactReader& facts);
+
+// The warning about a key that nothing has read.
+std::string not_understood(const std::string& key);
+
 // file facts → the architecture's defaults → the user's overrides → validate(). Needs no device and no weights.
 ResolvedModel resolve_model(const ModelFile& file, const ModelOverrides& overrides);
 

@@ -23,6 +23,7 @@ struct Unsupported {
 constexpr std::string_view kOtherEngine = "llama.cpp runs it";
 constexpr std::string_view kNotText = "imp generates text; use a server for embeddings";
 constexpr std::string_view kGiveModel = "give the file of the language model itself";
+constexpr std::string_view kGiveProjector = "give the language model, and this file as model.projector";
 constexpr std::string_view kGemma3 = "a Gemma 3 model of its size runs";
 
 // Families by name.
@@ -80,7 +81,7 @@ constexpr std::array kUnsupportedFamilies = {
     Unsupported{"minicpm", "MiniCPM", kOtherEngine},
     Unsupported{"stablelm", "StableLM", kOtherEngine},
     Unsupported{"t5", "T5, with an encoder", kOtherEngine},
-    Unsupported{"clip", "a vision projector (mmproj), without its language model", kGiveModel},
+    Unsupported{"clip", "a vision projector (mmproj), without its language model", kGiveProjector},
     Unsupported{"clip_vision_model", "an image encoder, without a language model", kGiveModel},
     Unsupported{"siglip_vision_model", "an image encoder, without a language model", kGiveModel},
     Unsupported{"whisper", "Whisper, a speech recognition model", "imp reads text only"},
@@ -128,7 +129,7 @@ void refuse_types(const ModelFile& file) {
   }
   if (type == "mmproj") {
     refuse_kind(file, key_text("general.type", type),
-                {type, "a vision projector (mmproj), without its language model", kGiveModel});
+                {type, "a vision projector (mmproj), without its language model", kGiveProjector});
   }
 }
 

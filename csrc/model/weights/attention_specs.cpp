@@ -5,7 +5,7 @@ namespace imp {
 
 // The reordering of q's and k's rows that gives the order of the configured RoPE.
 RowOrder LayerSpecs::rotated_order() const {
-  const bool side_by_side = config_.ropes.front().style == RopeStyle::adjacent;
+  const bool side_by_side = !config_.ropes.empty() && config_.ropes.front().style == RopeStyle::adjacent;
   return side_by_side && names_.rope_halves_apart ? RowOrder::pairs_apart : RowOrder::file;
 }
 

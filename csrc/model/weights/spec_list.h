@@ -1,4 +1,4 @@
-// Collects the tensors of a decoder: one call for each weight, in the order of use.
+// Collects the tensors of a model: one call for each weight, in the order of use.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,11 @@ class SpecList {
   bool has(const std::string& tensor) const { return file_.find(tensor) != nullptr; }
   void matrix(std::string tensor, std::int64_t n, std::int64_t k, Matrix& slot, RowOrder order = RowOrder::file) {
     all_.push_back({.tensor = std::move(tensor), .n = n, .k = k, .slot = &slot, .order = order});
+  }
+  // A convolution over squares of pixels of three colours, as a matrix of their products.
+  void convolution(std::string tensor, std::int64_t n, std::int64_t side, Matrix& slot) {
+    matrix(std::move(tensor), n, 3 * side * side, slot);
+    all_.back().row_dims = {side, side, 3};
   }
   void experts(std::string tensor, std::int64_t n, std::int64_t k, int n_experts, Stack& slot) {
     all_.push_back({.tensor = std::move(tensor),

@@ -23,6 +23,10 @@ bool is_transposed(const TensorInfo& tensor, const WeightSpec& spec) {
 std::vector<std::int64_t> shape_of(const TensorInfo& tensor, const WeightSpec& spec) {
   const std::int64_t n_rows = spec.rows_in_tensor();
   std::vector<std::int64_t> shape = {spec.k, n_rows};
+  if (!spec.row_dims.empty()) {
+    shape = spec.row_dims;
+    shape.push_back(n_rows);
+  }
   if (spec.use == WeightUse::vector && spec.k == 1) shape = {n_rows};
   // config.json's models have one input channel between the taps of a convolution and its channels.
   if (spec.use == WeightUse::vector && spec.k > 1 && tensor.n_dims == 3) shape = {spec.k, 1, n_rows};
@@ -197,9 +201,12 @@ void refuse_tensor(const ModelFile& file, std::string_view name, const std::stri
 }
 
 WeightPlan plan_specs(const ModelFile& file, std::span<const WeightSpec> specs, const GemmRegistry& registry,
-                      std::span<const GemmOverride> overrides, const PlanPolicy& policy) {
+                      std::span<const GemmOverride> overrides, const PlanPolicy& policy,
+                      const std::string& omitted_sizes) {
   WeightPlan plan;
-  for (const WeightSpec& spec : specs) add(planned(spec, tensor_of(file, spec), registry, overrides, policy), plan);
+  for (const WeightSpec& spec : specs) {
+    add(planned(spec, tensor_of(file, spec, omitted_sizes), registry, overrides, policy), plan);
+  }
   return plan;
 }
 
@@ -212,6 +219,17 @@ std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routi
       read = read / static_cast<std::uint64_t>(routing.n_experts) * static_cast<std::uint64_t>(routing.n_used);
     }
     total += read;
+  }
+  return total;
+}
+
+double products_per_row(const WeightPlan& plan, const ExpertRouting& routing) {
+  double total = 0;
+  for (const PlannedWeight& weight : plan.weights) {
+    if (weight.use != WeightUse::product && weight.use != WeightUse::expert) continue;
+    double products = static_cast<double>(weight.problem.n) * static_cast<double>(weight.problem.k) * weight.n_matrices;
+    if (weight.use == WeightUse::expert) products *= static_cast<double>(routing.n_used) / routing.n_experts;
+    total += products;
   }
   return total;
 }

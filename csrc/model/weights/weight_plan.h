@@ -50,11 +50,15 @@ WeightPlan plan_weights(const ModelFile& file, const ResolvedModel& model, const
 [[noreturn]] void refuse_tensor(const ModelFile& file, std::string_view name, const std::string& found,
                                 const std::string& expected);
 
-// Plans the tensors of these specs, and looks at no others of the file.
+// Plans the tensors of these specs, and looks at no others of the file. `omitted_sizes` are those of ResolvedModel.
 WeightPlan plan_specs(const ModelFile& file, std::span<const WeightSpec> specs, const GemmRegistry& registry,
-                      std::span<const GemmOverride> overrides, const PlanPolicy& policy);
+                      std::span<const GemmOverride> overrides, const PlanPolicy& policy,
+                      const std::string& omitted_sizes = {});
 
 // Of weights that a row multiplies: a part of the experts, and no lookup tables.
 std::uint64_t bytes_per_token(const WeightPlan& plan, const ExpertRouting& routing);
+
+// Multiplications of a row by the weights of the layers.
+double products_per_row(const WeightPlan& plan, const ExpertRouting& routing);
 
 }  // namespace imp

@@ -50,6 +50,8 @@ struct WeightSpec {
   std::int64_t n = 0;  // rows; the size of a vector
   // Elements of a row; 1 for a vector. A vector with more has the file's rows [n, k] side by side: [k, n].
   std::int64_t k = 0;
+  // Of a convolution: the dimensions of a row in the file, which are k elements together. Empty: a row has one.
+  std::vector<std::int64_t> row_dims = {};
   std::variant<Matrix*, Values*, Stack*> slot;
   int n_matrices = 1;  // in the tensor, each [n, k]; for a stack the experts, whose biases may be one vector too
   // A part of each matrix of the tensor: n rows from first_row on, of tensor_rows, in groups.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import gguf
@@ -175,7 +176,8 @@ def export(weights: Weights, architecture: str, keys: dict[str, Any]) -> GgufCon
     head_dim = heads.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     tensors = rope_tensors(weights)
     for full_name, stored in weights.tensors.items():
-        name, values = full_name.replace("model.language_model.", "model."), stored  # of a model that also sees
+        # A model that also sees has its text part inside.
+        name, values = re.sub(r"^model\.(language|text)_model\.", "model.", full_name), stored
         if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             values = adjacent_pairs(values, head_dim)
         if "norm" in name and stores_less_one(config["model_type"], name):

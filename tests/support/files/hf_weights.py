@@ -13,7 +13,9 @@ from support.models.tiny_models import hashed
 
 Array = NDArray[np.float32]
 # Modules of models that also see or hear.
-_NOT_TEXT = tuple(f"model.{name}" for name in ("visual.", "vision_", "multi_modal_projector.", "embed_vision."))
+_NOT_TEXT = tuple(
+    f"model.{name}" for name in ("visual.", "vision_", "multi_modal_projector.", "embed_vision.", "connector.")
+)
 # Buffers that files hold next to the parameters.
 _BUFFERS = (".layer_scalar", ".act_fn.beta", ".act_fn.eps")
 
@@ -47,7 +49,8 @@ def stores_less_one(model_type: str, name: str) -> bool:
 def filled(model_type: str, name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float64]:
     """Returns numbers for a parameter that no other parameter has."""
     values = hashed(name, shape, seed)
-    spread = 1.0 if "embed" in name else np.sqrt(3.0 / shape[-1])
+    n_terms = np.prod(shape[1:]) if len(shape) == 4 else shape[-1]  # of a convolution, or of a product
+    spread = 1.0 if "embed" in name and len(shape) == 2 else np.sqrt(3.0 / n_terms)
     if len(shape) == 1:
         is_factor = "norm" in name or name.endswith(("scale", "scalar"))
         centre = 1.0 if is_factor and not stores_less_one(model_type, name) else 0.0

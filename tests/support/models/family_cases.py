@@ -77,7 +77,8 @@ class FamilyCase:
 
 def text_part(peer: Any) -> Any:
     """Returns the module that has the embedding and the layers."""
-    return getattr(peer.model, "language_model", peer.model)
+    found = [getattr(peer.model, name) for name in ("language_model", "text_model") if hasattr(peer.model, name)]
+    return found[0] if found else peer.model
 
 
 def peer_logits(peer: Any, tokens: list[int]) -> NDArray[np.float64]:

@@ -128,6 +128,8 @@ TIED = {"tie_word_embeddings": True}
 QWEN3_5 = LINEAR_CASES["qwen3_5"].traits
 QWEN3_5_KEYS = LINEAR_CASES["qwen3_5"].keys
 WRAPPED: dict[str, FamilyCase] = {
+    "idefics3": FamilyCase("Idefics3", {"model_type": "llama", **ROPE}, "llama", ROPE_KEYS, {}, vision=TOWER),
+    "smolvlm": FamilyCase("SmolVLM", {"model_type": "llama", **ROPE}, "llama", ROPE_KEYS, {}, vision=TOWER),
     "mistral3_of_mistral": FamilyCase(
         "Mistral3", {"model_type": "mistral", **ROPE}, "llama", ROPE_KEYS, {}, vision=PIXTRAL
     ),

@@ -23,6 +23,7 @@ from support.models.family_text import SMALL
 from support.models.family_variants import CONTEXTS, VARIANTS, WRAPPED, YARNS, case_of_context, case_of_yarn
 from support.models.forward_runs import distance, prompt
 from support.models.linear_attention_cases import LINEAR_CASES
+from support.models.tiny_towers import TOWERS
 
 PATH = Path(__file__).resolve().parents[2] / "data" / "transformers.json"
 VOCABULARY: int = SIZES["vocab_size"]
@@ -132,6 +133,11 @@ def bound(name: str) -> float:
 def error(name: str, got: NDArray[Any]) -> float:
     """Returns the distance from the logits in the table."""
     return distance(got[STORED[name].places], np.array(entry(name)["logits"]))
+
+
+def error_of_cells(name: str, got: NDArray[Any]) -> float:
+    """Returns the distance of a tile's cells from those in the table."""
+    return distance(got[TOWERS[name].places], np.array(table()["towers"][name]))
 
 
 def error_at_end(name: str, got: NDArray[Any]) -> float:
