@@ -67,6 +67,8 @@ void register_options(py::module_& module) {
       .def_readwrite("draft_suppressed_tokens", &EngineOptions::draft_suppressed_tokens)
       .def_readwrite("suppressed_tokens", &EngineOptions::suppressed_tokens)
       .def_readwrite("control_tokens", &EngineOptions::control_tokens)
+      .def_readwrite("media_rows", &EngineOptions::media_rows)
+      .def_readwrite("media_numbers", &EngineOptions::media_numbers)
       .def_readwrite("cpu", &EngineOptions::cpu);
 }
 
@@ -111,6 +113,8 @@ void register_stats(py::module_& module) {
       .def_readonly("states_free", &EngineStats::states_free)
       .def_readonly("waiting_tokens", &EngineStats::waiting_tokens)
       .def_readonly("last_step_ns", &EngineStats::last_step_ns)
+      .def_readonly("n_encoded", &EngineStats::n_encoded)
+      .def_readonly("encode_ns", &EngineStats::encode_ns)
       .def_readonly("forward_ns", &EngineStats::forward_ns)
       .def_readonly("sample_ns", &EngineStats::sample_ns)
       .def_readonly("step_ns", &EngineStats::step_ns)
@@ -124,10 +128,12 @@ void register_stats(py::module_& module) {
 // The engine, and a spare event vector for drain_events().
 class PythonEngine {
  public:
-  PythonEngine(LoadedModel& model, const EngineOptions& options) : lease_(model) {
-    DraftUses uses = make_drafters(model, options);
+  PythonEngine(LoadedModel& model, const EngineOptions& options, std::optional<std::int32_t> placeholder)
+      : lease_(model) {
+    VisionTower* const tower = placeholder ? tower_of(model, *placeholder) : nullptr;
+    DraftUses uses = make_drafters(model, options, {}, tower != nullptr ? &tower->facts() : nullptr);
     engine_ = std::make_unique<Engine>(*model.backend, *model.decoder, options, Clock{}, std::move(uses.drafters),
-                                       std::move(uses.scorer));
+                                       std::move(uses.scorer), tower);
   }
   // Releases the GIL while the engine's thread ends its step.
   ~PythonEngine() {
@@ -161,6 +167,12 @@ class PythonEngine {
   const Engine& engine() const noexcept { return *engine_; }
 
  private:
+  static VisionTower* tower_of(LoadedModel& model, std::int32_t placeholder) {
+    if (model.vision == nullptr) throw FieldInvalid("placeholder", "the model has no vision tower");
+    model.vision->tower.set_placeholder(placeholder);
+    return &model.vision->tower;
+  }
+
   const ModelLease lease_;  // released after the engine's thread has ended
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
@@ -172,7 +184,9 @@ void register_engine_class(py::module_& module) {
                                  "Runs sequences in continuous batches, on its own thread. Any thread may call any "
                                  "method. No method waits for a step. A model serves one engine at a time.");
   bound
-      .def(py::init<LoadedModel&, const EngineOptions&>(), py::arg("model"), py::arg("options"), py::keep_alive<1, 2>(),
+      .def(py::init<LoadedModel&, const EngineOptions&, std::optional<std::int32_t>>(), py::arg("model"),
+           py::arg("options"), py::arg("placeholder") = py::none(), py::keep_alive<1, 2>(),
+           "`placeholder` is the token that prompts have in the cells of images; None: the engine takes no images. "
            "Raises InvalidArgument if the options do not fit the model or if another engine uses "
            "it, and ResourceExhausted if there is not enough memory.")
       .def("drain_events", &PythonEngine::drain_events, "Returns all queued events, oldest first. Never waits.")

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "files/check_data.h"
 #include "files/open_model_file.h"
+#include "model/arch/vision/resolve_vision.h"
 
 namespace py = pybind11;
 
@@ -126,6 +127,8 @@ void register_files(py::module_& module) {
           "tensors",
           [](const ModelFile& file) { return std::vector<TensorInfo>(file.tensors().begin(), file.tensors().end()); },
           "A list of TensorInfo in file order.")
+      .def_property_readonly("has_vision", &has_vision,
+                             "Whether a model directory has a vision tower that imp runs beside its decoder.")
       .def_property_readonly("files", &open_files, "A list of OpenFile, ordered by name.")
       .def_property_readonly("warnings", &ModelFile::warnings, "Oddities of the file that are not errors.")
       .def(

@@ -87,6 +87,23 @@ const ModelFile* file_of(const PythonFile& file) {
   return file.is_none() ? nullptr : file.cast<const ModelFile*>();
 }
 
+// What a vision tower reads and makes.
+py::dict vision_dict(std::string_view family, const VisionConfig& config, const std::vector<WeightSummary>& weights) {
+  return py::dict(py::arg("family") = std::string(family), py::arg("n_layers") = config.layers.n_layers,
+                  py::arg("hidden_size") = config.layers.hidden_size, py::arg("tile_size") = config.tile_size,
+                  py::arg("patch_size") = config.patch_size, py::arg("shuffle") = config.shuffle,
+                  py::arg("longest_side") = config.longest_side, py::arg("mean") = config.mean,
+                  py::arg("deviation") = config.deviation, py::arg("width") = config.width,
+                  py::arg("tile_cells") = config.n_cells(), py::arg("max_image_cells") = config.max_image_cells(),
+                  py::arg("weights") = weight_list(weights));
+}
+
+py::object vision_of_plan(const LoadPlan& plan) {
+  if (!plan.vision) return py::none();
+  const auto& [resolved, weights, memory] = *plan.vision;
+  return vision_dict(resolved.architecture->name, resolved.config, summaries_of(weights));
+}
+
 py::object draft_dict(const LoadPlan& model, const LoadPlan& draft) {
   return py::dict(
       py::arg("architecture") = std::string(draft.resolved.architecture->name),
@@ -116,9 +133,10 @@ py::dict plan_model(const ModelFile& file, const ModelOverrides& overrides, cons
       py::arg("reserve_bytes") = request.reserve_bytes, py::arg("head_bytes") = request.head_bytes,
       py::arg("head_block_bytes") = request.head_block_bytes,
       py::arg("head") = plan.head ? std::optional(plan.head->config.kind) : std::nullopt,
-      py::arg("kv_block_bytes") = request.kv_block_bytes, py::arg("state_slot_bytes") = request.state_slot_bytes,
-      py::arg("kv_block_tokens") = request.kv_block_tokens, py::arg("memory") = division[0],
-      py::arg("refusal") = division[1], py::arg("draft") = draft);
+      py::arg("vision") = vision_of_plan(plan), py::arg("projector_bytes") = request.projector_bytes,
+      py::arg("media_bytes") = request.media_bytes, py::arg("kv_block_bytes") = request.kv_block_bytes,
+      py::arg("state_slot_bytes") = request.state_slot_bytes, py::arg("kv_block_tokens") = request.kv_block_tokens,
+      py::arg("memory") = division[0], py::arg("refusal") = division[1], py::arg("draft") = draft);
 }
 
 // Calls Python's callback with the GIL held. An exception that it raises ends the load.
@@ -206,6 +224,9 @@ void register_load_options(py::module_& module) {
       "imp does not use it.");
   def_attribute(bound, "max_rows", [](Options& self) -> auto& { return self.load.limits.max_rows; });
   def_attribute(bound, "max_logits_rows", [](Options& self) -> auto& { return self.load.limits.max_logits_rows; });
+  def_attribute(
+      bound, "takes_media", [](Options& self) -> auto& { return self.load.limits.takes_media; },
+      "Batches may have rows of encodings in place of embeddings.");
   def_attribute(bound, "kv_block_tokens", [](Options& self) -> auto& { return self.load.kv_block_tokens; });
   def_attribute(bound, "reserve_bytes", [](Options& self) -> auto& { return self.load.reserve_bytes; });
   def_attribute(bound, "kv_bytes", [](Options& self) -> auto& { return self.load.kv_bytes; });
@@ -218,6 +239,18 @@ void register_load_options(py::module_& module) {
   bound.def_property(
       "head_file", nullptr, [](Options& self, const ModelFile* file) { self.load.head_file = file; },
       "The open file of a draft head. None: the model's own.");
+  def_attribute(
+      bound, "vision", [](Options& self) -> auto& { return self.load.vision; },
+      "Loads a vision tower: that of `projector_file`, or that of the model's own directory if it has one.");
+  bound.def_property(
+      "projector_file", nullptr, [](Options& self, const ModelFile* file) { self.load.projector_file = file; },
+      "The open file of a projector (mmproj). None: the model's own directory.");
+  def_attribute(
+      bound, "projector_may_not_fit", [](Options& self) -> auto& { return self.load.projector_may_not_fit; },
+      "A projector of another model, or of a family that imp does not run, is left out with a warning.");
+  def_attribute(
+      bound, "media_bytes", [](Options& self) -> auto& { return self.load.media_bytes; },
+      "Memory for encodings of images. None: two of the largest image, but at least 64 MiB.");
   def_attribute(
       bound, "draft_scores_prompts", [](Options& self) -> auto& { return self.load.draft_scores_prompts; },
       "The draft model chooses the part of prompts that is evaluated.");
@@ -293,6 +326,16 @@ void register_model(py::module_& module) {
             return self.model->head() ? std::optional(self.model->head()->config.kind) : std::nullopt;
           },
           "The kind of the draft head: nextn or eagle3. None: there is none.")
+      .def_property_readonly(
+          "vision",
+          [](const LoadedModel& self) {
+            if (self.vision == nullptr) return py::object(py::none());
+            const ModelVision& vision = *self.vision;
+            return py::object(vision_dict(vision.family, vision.model.config, vision.weights));
+          },
+          "What the vision tower reads and makes. None: the model reads no images.")
+      .def_property_readonly("media_rows",
+                             [](const LoadedModel& self) { return self.vision ? self.vision->media_rows : 0; })
       .def_property_readonly("n_blocks", [](const LoadedModel& self) { return self.model->memory().n_blocks; })
       .def_property_readonly("n_state_slots",
                              [](const LoadedModel& self) { return self.model->memory().n_state_slots; })

@@ -6,7 +6,7 @@ import numpy
 import numpy.typing
 import os
 import typing
-__all__: list[str] = ['CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
+__all__: list[str] = ['CacheTrial', 'Candidate', 'DeviceError', 'DoneEvent', 'DraftCounts', 'DraftedEvent', 'DurationHistogram', 'Engine', 'EngineField', 'EngineOptions', 'EngineStats', 'Error', 'FailedEvent', 'FinishedEvent', 'InternalError', 'Interval', 'InvalidArgument', 'KvType', 'LIMITS', 'Limits', 'ListedMerges', 'LoadOptions', 'Media', 'MediaSpan', 'Model', 'ModelError', 'ModelFile', 'ModelOverrides', 'OpenFile', 'ProfileEvent', 'ResourceExhausted', 'RopeScaling', 'RunLimits', 'RunReturns', 'RunTimings', 'SamplerField', 'SamplingOptions', 'ScoredMerges', 'SparseReport', 'StartedEvent', 'StateError', 'StepGraphCounts', 'StepSpan', 'TensorInfo', 'TokenEvent', 'TokenScores', 'drafters', 'dtypes', 'engine_fields', 'explain', 'find_gpu', 'inspect_model', 'interchangeable', 'interleave_refusal', 'isa_name', 'kernels', 'known_isas', 'kv_types', 'make_synthetic_file', 'missing_isa', 'open_model_file', 'piece_bytes', 'plan_model', 'probe_peak', 'probe_read_bandwidth', 'processor_name', 'reasons', 'sampler_fields', 'time_kernel']
 class Error(Exception):
     reason: str
     message: str
@@ -205,6 +205,11 @@ class ModelFile:
     @property
     def format(self) -> str:
         ...
+    @property
+    def has_vision(self) -> bool:
+        """
+        Whether a model directory has a vision tower that imp runs beside its decoder.
+        """
     @property
     def metadata(self) -> dict[str, typing.Any]:
         """
@@ -442,12 +447,28 @@ class LoadOptions:
     def max_running(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
+    def media_bytes(self) -> int | None:
+        """
+        Memory for encodings of images. None: two of the largest image, but at least 64 MiB.
+        """
+    @media_bytes.setter
+    def media_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
+        ...
+    @property
     def memory_bytes(self) -> int:
         """
         Limit of the sum of weights, cache, scratch, logits and `reserve_bytes`. None: no limit.
         """
     @memory_bytes.setter
     def memory_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
+        ...
+    @property
+    def projector_may_not_fit(self) -> bool:
+        """
+        A projector of another model, or of a family that imp does not run, is left out with a warning.
+        """
+    @projector_may_not_fit.setter
+    def projector_may_not_fit(self, arg1: bool) -> None:
         ...
     @property
     def reserve_bytes(self) -> int:
@@ -464,10 +485,26 @@ class LoadOptions:
     def state_snapshot_bytes(self, arg1: typing.SupportsInt | typing.SupportsIndex | None) -> None:
         ...
     @property
+    def takes_media(self) -> bool:
+        """
+        Batches may have rows of encodings in place of embeddings.
+        """
+    @takes_media.setter
+    def takes_media(self, arg1: bool) -> None:
+        ...
+    @property
     def threads(self) -> int:
         ...
     @threads.setter
     def threads(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def vision(self) -> bool:
+        """
+        Loads a vision tower: that of `projector_file`, or that of the model's own directory if it has one.
+        """
+    @vision.setter
+    def vision(self, arg1: bool) -> None:
         ...
     @property
     def with_own_head(self) -> bool:
@@ -555,6 +592,9 @@ class Model:
     def max_context(self) -> int:
         ...
     @property
+    def media_rows(self) -> int:
+        ...
+    @property
     def memory(self) -> dict[str, typing.Any]:
         ...
     @property
@@ -589,6 +629,11 @@ class Model:
     def tied_head(self) -> bool:
         ...
     @property
+    def vision(self) -> typing.Any:
+        """
+        What the vision tower reads and makes. None: the model reads no images.
+        """
+    @property
     def vocab_size(self) -> int:
         ...
     @property
@@ -604,6 +649,18 @@ class Model:
         """
         For each layer the number of tokens that attention looks back. 0: all.
         """
+class Media:
+    """
+    A medium of a prompt, such as an image. Each part is encoded by itself: (height, width, bytes of red, green and blue, rows of its encoding). Equal digests (SHA-256) mean equal parts.
+    """
+    def __init__(self, digest: bytes, parts: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, bytes, typing.SupportsInt | typing.SupportsIndex]]) -> None:
+        ...
+class MediaSpan:
+    """
+    The cells of a run's tokens that hold a part of a medium. They begin at token `first`, and there are as many as rows of its encoding. In these places the tokens are the placeholder.
+    """
+    def __init__(self, media: Media, part: typing.SupportsInt | typing.SupportsIndex, first: typing.SupportsInt | typing.SupportsIndex, *, n_positions: typing.SupportsInt | typing.SupportsIndex | None = None, grid: typing.Annotated[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], "FixedSize(2)"] = [0, 0], is_atomic: bool = False) -> None:
+        ...
 class SamplingOptions:
     """
     Sampling options with every field resolved. Has a keyword for each of sampler_fields(). A field that is not given is off.
@@ -943,6 +1000,7 @@ class EngineOptions:
     """
     The engine's limits and policies. Keywords set attributes.
     """
+    draft_with_media: bool
     evict_sessions: bool
     fixed_depth: bool
     prefix_cache: bool
@@ -1044,6 +1102,18 @@ class EngineOptions:
         ...
     @max_waiting_tokens.setter
     def max_waiting_tokens(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def media_numbers(self) -> int:
+        ...
+    @media_numbers.setter
+    def media_numbers(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    @property
+    def media_rows(self) -> int:
+        ...
+    @media_rows.setter
+    def media_rows(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     @property
     def n_blocks(self) -> int:
@@ -1178,6 +1248,9 @@ class EngineStats:
     def drafts(self) -> DraftCounts:
         ...
     @property
+    def encode_ns(self) -> int:
+        ...
+    @property
     def forward_ns(self) -> int:
         ...
     @property
@@ -1191,6 +1264,9 @@ class EngineStats:
         ...
     @property
     def n_decode_rows(self) -> int:
+        ...
+    @property
+    def n_encoded(self) -> int:
         ...
     @property
     def n_outputs(self) -> int:
@@ -1253,9 +1329,9 @@ class Engine:
     """
     Runs sequences in continuous batches, on its own thread. Any thread may call any method. No method waits for a step. A model serves one engine at a time.
     """
-    def __init__(self, model: Model, options: EngineOptions) -> None:
+    def __init__(self, model: Model, options: EngineOptions, placeholder: typing.SupportsInt | typing.SupportsIndex | None = None) -> None:
         """
-        Raises InvalidArgument if the options do not fit the model or if another engine uses it, and ResourceExhausted if there is not enough memory.
+        `placeholder` is the token that prompts have in the cells of images; None: the engine takes no images. Raises InvalidArgument if the options do not fit the model or if another engine uses it, and ResourceExhausted if there is not enough memory.
         """
     def close(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -1285,7 +1361,7 @@ class Engine:
         """
         Opens a session that shares the KV blocks of another.
         """
-    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = []) -> None:
+    def generate(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int], *, sampling: SamplingOptions = ..., priority: typing.SupportsInt | typing.SupportsIndex = 0, tenant: str = '', cache_scope: str = '', bypass_prefix: bool = False, base: typing.SupportsInt | typing.SupportsIndex | None = None, limits: RunLimits = ..., returns: RunReturns = ..., constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], media: collections.abc.Sequence[MediaSpan] = []) -> None:
         """
         Opens a generation and runs it. It closes when its run ends. Queues both commands or neither.
         """
@@ -1317,7 +1393,7 @@ class Engine:
         """
         Ends a hold.
         """
-    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '') -> None:
+    def run(self, ticket: typing.SupportsInt | typing.SupportsIndex, sequence: typing.SupportsInt | typing.SupportsIndex, tokens: list[int] = [], *, resume: bool = False, position: typing.SupportsInt | typing.SupportsIndex | None = None, sampling: SamplingOptions | None = None, base: typing.SupportsInt | typing.SupportsIndex | None = None, rebase: bool = False, limits: RunLimits = ..., returns: RunReturns = ..., allowed: bytes = b'', constrained: bool = False, sparse_policy: str | None = None, sparse_keep: typing.SupportsInt | typing.SupportsIndex = 10000, max_draft_tokens: typing.SupportsInt | typing.SupportsIndex = 0, drafters: typing.SupportsInt | typing.SupportsIndex = 4294967295, forced: list[int] = [], siblings: list[int] = [], tenant: str = '', media: collections.abc.Sequence[MediaSpan] = []) -> None:
         """
         Evaluates tokens, or the pending one, and samples outputs.
         """

@@ -239,13 +239,19 @@ def _comments(name: str, sizing: "Sizing", filling: "Filling") -> list[str]:
     settings = sizing.config.settings
     is_claim = "persistentVolumeClaim" in (filling.model_volume or {})
     fetch = filling.fetch
+    has_projector = sizing.report.vision is not None and (settings.model.path or "").endswith(".gguf")
+    beside = " and its projector" if has_projector else ""
     hint = ["The cache is for 4 sequences of full length: -c N and --set kv.bytes=SIZE make it smaller."]
     return [
         *([f"OpenAI's API: http://{name}:{filling.http_port}/v1 in this namespace."] if filling.http_port else []),
         f"Memory: {', '.join(f'{name} {memory_text(n_bytes)}' for name, n_bytes in memory.items.items())};",
         f"in all {memory_text(memory.total_bytes)}, for sequences of up to {memory.context} tokens.",
         *(hint if sizing.is_cache_auto else []),
-        *([f"The model's claim must hold the file {settings.model.path}, mounted at /model."] if is_claim else []),
+        *(
+            [f"The model's claim must hold the file {settings.model.path}{beside}, mounted at /model."]
+            if is_claim
+            else []
+        ),
         *(
             [
                 f"Each pod downloads {fetch.reference} when it starts: {bytes_text(fetch.n_bytes)}.",

@@ -22,6 +22,7 @@ def configure(parser: ArgumentParser) -> None:
         "--to", metavar="DIR", action=Once, help="the directory for the files (default: the cache of Hugging Face)"
     )
     parser.add_argument("--revision", metavar="R", action=Once, help="a branch, a tag or a commit (default: main)")
+    parser.add_argument("--no-vision", action="store_true", help="leave out the projector, which reads images")
     parser.add_argument("--list", action="store_true", help="list the models of the repository, and download nothing")
 
 
@@ -34,7 +35,7 @@ def run(arguments: Namespace) -> int:
         list_models(arguments.reference, arguments.revision)
         return 0
     folder = None if arguments.to is None else Path(arguments.to)
-    path = get_model(arguments.reference, arguments.revision, folder)
+    path = get_model(arguments.reference, arguments.revision, folder, with_vision=not arguments.no_vision)
     is_found_by_name = arguments.to is None and arguments.revision is None
     model = f"{PREFIX}{read_reference(arguments.reference)}" if is_found_by_name else str(path)
     inspect, words = parse(["inspect", str(path)])

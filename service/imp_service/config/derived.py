@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from imp_service.config.kinds import Auto
-from imp_service.config.settings import LimitsSettings, Settings, TextSettings
+from imp_service.config.settings import LimitsSettings, MediaSettings, Settings, TextSettings
 from imp_service.tables import KV_TYPES, KvType
 
 
@@ -41,9 +41,29 @@ def constraint_bytes(text: TextSettings) -> int:
     return text.cache_bytes + 2 * text.compile_bytes + WORKER_BYTES
 
 
+# The worker process that decodes images, with Python and Pillow; and for each pixel of an image what the canvases of
+# Pillow and libwebp take. A progressive JPEG takes ten bytes.
+IMAGE_WORKER_BYTES = 64 * 1024**2
+IMAGE_PIXEL_BYTES = 18
+
+
+def decoding_bytes(n_pixels: int, n_bytes: int) -> int:
+    """The most memory that the decoding of one image may take, for its pixels and the bytes that were sent."""
+    return IMAGE_WORKER_BYTES + IMAGE_PIXEL_BYTES * n_pixels + 2 * n_bytes
+
+
 MOST_MARGIN_BYTES = 4 * 1024**2
 
 
 def most_received_bytes(limits: LimitsSettings) -> int:
     """Twice `limits.max_message_bytes`, but no more than 4 MiB above it."""
-    return limits.max_message_bytes + min(limits.max_message_bytes, MOST_MARGIN_BYTES)
+    return _with_margin(limits.max_message_bytes)
+
+
+def most_received_with_images(limits: LimitsSettings, media: MediaSettings) -> int:
+    """The same for a server whose model reads images."""
+    return _with_margin(max(limits.max_message_bytes, media.request_bytes))
+
+
+def _with_margin(n_bytes: int) -> int:
+    return n_bytes + min(n_bytes, MOST_MARGIN_BYTES)

@@ -86,6 +86,13 @@ class ModelSettings:
         "folder for rearranged weights, which make the next start faster; unset: none",
         example="packed",
     )
+    projector: str | None = key(
+        String("a path"),
+        None,
+        "projector that lets the model read images; unset: mmproj*.gguf in its folder, if there is one",
+        example="mmproj.gguf",
+    )
+    vision: bool = key(Boolean(), True, "read images, if the model has a projector or a vision tower of its own")
     strict: bool = key(Boolean(), False, "refuse to serve a model whose chat template does not compile")
     overrides: ModelOverrides = section(ModelOverrides, "replace facts of the model file; unset: those of the file")
 
@@ -206,6 +213,7 @@ class SpeculationSettings:
         example=256 * 1024**2,
     )
     max_draft_tokens: int = key(Integer(1, LIMITS.draft_tokens), 32, "most guesses of a sequence in one step")
+    with_media: bool = engine_key("draft_with_media")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +260,23 @@ class TextSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaSettings:
+    images: int = key(Integer(1, 1024), 16, "images of one request")
+    request_bytes: int = key(Size(64 * 1024, GIB), 16 * 1024**2, "one message of a method that takes images")
+    pixels: int = key(Count(1, 1024**3), 40_000_000, "pixels of one image")
+    side: int = key(Count(1, 65_535), 16_384, "pixels of the longest side of an image")
+    waiting_bytes: int = key(Size(1024**2, 64 * GIB), 128 * 1024**2, "images of requests, before they are encoded")
+    cache_bytes: int | Auto = key(
+        AutoOr(Size(0, 64 * 1024 * GIB)),
+        AUTO,
+        "encoded images that are kept; auto: two of the largest, at least 64 MiB",
+    )
+    decode_time: timedelta = key(
+        Duration("10ms", "10m"), timedelta(seconds=10), "processor time to read the pixels of one image"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one process, frozen; two of them in one process make two different engines."""
 
@@ -276,6 +301,7 @@ class Settings:
     sparse_prefill: SparsePrefillSettings = section(
         SparsePrefillSettings, "sparse prefill: only a part of a long prompt is evaluated"
     )
+    media: MediaSettings = section(MediaSettings, "images in prompts, of models that read them")
     sessions: SessionsSettings = section(SessionsSettings, "sequences that a client drives step by step")
     text: TextSettings = section(TextSettings, "limits of templates and constraints")
     features: FeaturesSettings = section(

@@ -17,6 +17,8 @@ from imp_service._core import (
     TokenEvent,
 )
 from imp_service._core import Candidate as CoreCandidate
+from imp_service._core import Media as CoreMedia
+from imp_service._core import MediaSpan as CoreMediaSpan
 from imp_service._core import SamplingOptions as CoreSampling
 from imp_service._core import TokenScores as CoreScores
 from imp_service.core.checkpoint import open_file
@@ -39,6 +41,8 @@ __all__ = [
     "UNASKED",
     "CacheTrial",
     "CoreCandidate",
+    "CoreMedia",
+    "CoreMediaSpan",
     "CoreSampling",
     "CoreScores",
     "DeviceError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from imp_service import _core
@@ -18,6 +18,7 @@ from imp_service.core.head import head_arguments, head_remarks
 from imp_service.core.load import faults_of_settings, load_arguments
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.tuning_file import Preference, tuning_here
+from imp_service.core.vision import vision_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,21 @@ class DraftReport:
 
 
 @dataclass(frozen=True, slots=True)
+class VisionReport:
+    """The vision tower of a model. Its memory is among that of the model."""
+
+    family: str
+    n_layers: int
+    hidden_size: int
+    tile_size: int  # height and width, in pixels
+    patch_size: int
+    longest_side: int  # to which an image is resized, in pixels
+    tile_cells: int  # places of a tile in the context
+    max_image_cells: int  # of the largest image
+    weights: Sequence[WeightPlan]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelReport:
     """Everything that is known of a model before it is loaded."""
 
@@ -92,6 +108,7 @@ class ModelReport:
     memory: MemoryNeed
     warnings: Sequence[str]
     draft: DraftReport | None = None
+    vision: VisionReport | None = None
 
 
 def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | None = None) -> ModelReport:
@@ -125,12 +142,18 @@ def inspect_model(file: _core.ModelFile, config: Config, limit: MemoryLimit | No
             *([remark] if remark else []),
         ],
         draft=None if draft is None else _draft_report(draft.path, plan["draft"]),
+        vision=None if plan["vision"] is None else _vision_report(plan["vision"]),
     )
 
 
 def _draft_report(path: str, draft: Mapping[str, Any]) -> DraftReport:
     names = ("architecture", "max_context", "bytes_per_token", "model_bytes_per_token")
     return DraftReport(path, **{name: draft[name] for name in names})
+
+
+def _vision_report(vision: Mapping[str, Any]) -> VisionReport:
+    sizes = {field.name: vision[field.name] for field in fields(VisionReport) if field.name != "weights"}
+    return VisionReport(**sizes, weights=[WeightPlan(**weight) for weight in vision["weights"]])
 
 
 def plan_faults(file: _core.ModelFile, config: Config) -> Iterator[Error | ConfigError]:
@@ -177,7 +200,11 @@ def _plan(
     *,
     draft: _core.ModelFile | None = None,
 ) -> dict[str, Any]:
-    arguments = {**head_arguments(settings), **load_arguments(settings, limit, tuning)}
+    arguments = {
+        **head_arguments(settings),
+        **load_arguments(settings, limit, tuning),
+        **vision_arguments(settings, file),
+    }
     plan: dict[str, Any] = _core.plan_model(file, overrides=overrides, draft=draft, **arguments)
     return plan
 
@@ -213,6 +240,8 @@ def _memory(plan: Mapping[str, Any], limit: MemoryLimit, find_largest: Callable[
         items = {"weights": needs["weights"], "kv": -(-context // block_tokens) * block_bytes, **needs}
         if plan["head"] is not None:
             items["head"] = plan["head_bytes"] + -(-context // block_tokens) * plan["head_block_bytes"]
+        if plan["vision"] is not None:
+            items |= {"projector": plan["projector_bytes"], "media": plan["media_bytes"]}
         if plan["draft"] is not None:
             items |= {"draft weights": plan["draft"]["weights_bytes"], "draft kv": plan["draft"]["kv_block_bytes"]}
         if slot_bytes > 0:

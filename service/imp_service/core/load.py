@@ -25,6 +25,7 @@ from imp_service.core.isa import isa_of, isa_setting
 from imp_service.core.overrides import core_overrides, require_kernels
 from imp_service.core.reserve import reserve_bytes
 from imp_service.core.tuning_file import Preference, tuning_here
+from imp_service.core.vision import CACHE_SETTING, vision_arguments
 from imp_service.tables import ENGINE_FIELDS
 
 Progress = Callable[[int, int], None]
@@ -51,6 +52,8 @@ class LoadedModel:
     not_shared: tuple[int, ...] = ()
     # The name of the file or directory, if the settings name a path and no name.
     file_name: str = ""
+    # The file or directory that has the vision tower; empty: the model reads no images.
+    vision_name: str = ""
     # The engine that start() made.
     running: EngineClient | None = None
 
@@ -65,18 +68,23 @@ class LoadedModel:
         return self.start()
 
     def start(
-        self, n_tokens: int | None = None, suppressed: Sequence[int] = (), control: Iterable[int] = ()
+        self,
+        n_tokens: int | None = None,
+        suppressed: Sequence[int] = (),
+        control: Iterable[int] = (),
+        cell_token: int | None = None,
     ) -> EngineClient:
         """Starts the engine, unless it runs. It never draws `suppressed` tokens, nor ids from `n_tokens` on.
 
-        It always evaluates the parts of a prompt with `control` tokens.
+        It always evaluates the parts of a prompt with `control` tokens. Prompts have `cell_token` in the cells of
+        images; without it the engine takes none.
 
         In a directory of safetensors, only the tokenizer knows how many rows of the embedding are tokens.
         """
         if self.running is None:
             with faults_of_settings():
                 options = self.engine_options(n_tokens, suppressed, control)
-                self.running = EngineClient(_core.Engine(self.model, options))
+                self.running = EngineClient(_core.Engine(self.model, options, cell_token))
         return self.running
 
     def engine_options(
@@ -117,8 +125,9 @@ def load_weights(
     facts = metadata_of(file) if metadata is None else metadata()
     draft_name = "" if draft is None else shown_name(Path(draft.path))
     not_shared = () if draft is None or match is None else tuple(match(facts, metadata_of(draft), draft_name))
+    vision = vision_arguments(settings, file)
     with faults_of_settings(), naming_auto(config):
-        model = _read_model(settings, file, nodes, tuning, progress, draft=draft)
+        model = _read_model(settings, file, nodes, tuning, progress, draft=draft, vision=vision)
     name = settings.model.name or shown_text(facts.get("general.name")) or name_of(file)
     remarks = [*head_remarks(settings, model.head, model.facts), *([remark] if remark else [])]
     warnings = (*model.warnings, *remarks)
@@ -127,8 +136,19 @@ def load_weights(
     config = _decided(config, model)
     file_name = name_of(file) if settings.model.path is not None and not settings.model.name else ""
     files = tuple(file.files)
+    tower = None if model.vision is None else vision["projector_file"] or file
     return LoadedModel(
-        name, facts, model, config, warnings, files, drafters, not_sparse, not_shared, file_name=file_name
+        name,
+        facts,
+        model,
+        config,
+        warnings,
+        files,
+        drafters,
+        not_sparse,
+        not_shared,
+        file_name=file_name,
+        vision_name="" if tower is None else shown_name(Path(tower.path)),
     )
 
 
@@ -140,8 +160,9 @@ def faults_of_settings() -> Iterator[None]:
     except InvalidArgument as error:
         if error.reason != "FIELD_INVALID":
             raise
-        if error.message.startswith(f"{SETTING}: "):
-            raise ConfigError(SETTING, error.message.removeprefix(f"{SETTING}: ")) from None
+        for setting in (SETTING, CACHE_SETTING):
+            if error.message.startswith(f"{setting}: "):
+                raise ConfigError(setting, error.message.removeprefix(f"{setting}: ")) from None
         raise ConfigError("settings", error.message) from None
 
 
@@ -153,6 +174,7 @@ def _read_model(
     progress: Progress | None,
     *,
     draft: _core.ModelFile | None,
+    vision: Mapping[str, Any],
 ) -> _core.Model:
     return _core.Model.load(
         file,
@@ -164,7 +186,7 @@ def _read_model(
         draft=draft,
         packed_cache=settings.model.packed_cache,
         **head_arguments(settings),
-        **load_arguments(settings, memory_limit(), tuning),
+        **{**load_arguments(settings, memory_limit(), tuning), **vision},
     )
 
 
@@ -175,7 +197,7 @@ def cpus_of(settings: Settings) -> list[int]:
 
 
 def load_arguments(settings: Settings, limit: MemoryLimit, tuning: Sequence[Preference]) -> dict[str, Any]:
-    """Arguments of `_core.Model.load` and `_core.plan_model`."""
+    """Arguments of `_core.Model.load` and `_core.plan_model`, apart from those of head and vision tower."""
     device, scheduler, kv = settings.device, settings.scheduler, settings.kv
     assert isinstance(device.threads, int)  # narrows: it was resolved
     return {
@@ -206,6 +228,7 @@ def _engine_options(
         **{name: _setting(settings, field.key) for name, field in ENGINE_FIELDS.items()},
         n_blocks=model.n_blocks,
         n_state_slots=model.n_state_slots,
+        media_rows=model.media_rows,
         max_context=model.max_context,
         drafters=settings.speculation.drafters,
         n_tokens=n_tokens,
@@ -237,6 +260,10 @@ def _decided(config: Config, model: _core.Model) -> Config:
     if config.settings.kv.state_snapshot_bytes is AUTO:
         n_bytes = _snapshot_bytes(config.settings, model)
         config = config.resolve(("kv", "state_snapshot_bytes"), n_bytes, "what the memory plan leaves")
+    if config.settings.media.cache_bytes is AUTO:
+        n_bytes = model.memory["items"].get("media", 0)
+        why = "two of the largest image, at least 64 MiB" if n_bytes else "the model reads no images"
+        config = config.resolve(("media", "cache_bytes"), n_bytes, why)
     if config.settings.kv.dtype is AUTO:
         kv_dtype = next(fact["value"] for fact in model.facts if fact["name"] == "kv_dtype")
         config = config.resolve(("kv", "dtype"), kv_dtype, "what the model's weights and overrides say")

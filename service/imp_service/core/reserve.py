@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from imp_service.config import Settings
-from imp_service.config.derived import constraint_bytes, most_received_bytes
+from imp_service.config.derived import (
+    constraint_bytes,
+    decoding_bytes,
+    most_received_bytes,
+    most_received_with_images,
+)
 from imp_service.config.machine import memory_limit
-from imp_service.config.settings import LimitsSettings
+from imp_service.config.settings import LimitsSettings, MediaSettings
 
 # Python, the libraries, the tokenizer's tables: 60 MiB with the built-in model's, more with a large vocabulary.
 PROCESS_BYTES = 96 * 1024**2
@@ -36,6 +41,16 @@ def reserve_bytes(settings: Settings) -> int:
         + (READING_CALLS + READING_HEALTH) * most_received_bytes(limits)
         + TRANSPORTS * settings.connection.max_connections * CONNECTION_BYTES
         + constraint_bytes(text)
+    )
+
+
+def image_bytes(limits: LimitsSettings, media: MediaSettings) -> int:
+    """What a model that reads images reserves besides."""
+    more_received = most_received_with_images(limits, media) - most_received_bytes(limits)
+    return (
+        media.waiting_bytes
+        + (READING_CALLS + READING_HEALTH) * more_received
+        + decoding_bytes(media.pixels, media.request_bytes)
     )
 
 

@@ -52,7 +52,7 @@ def size(config: Config, model: str | None, inside: str | None = None) -> Sizing
 
     The cache has `kv.bytes`, or room for 4 sequences of full context if that is auto. Raises the core's errors.
     """
-    local = select_model(config, model) if model is not None else _without_path(config)
+    local = _with_projector_of(model, select_model(config, model)) if model is not None else _without_path(config)
     report = inspect_model(open_file(local), local, MemoryLimit(None, "what the pod is given"))
     pod = local
     if model is not None:
@@ -75,6 +75,16 @@ def termination_seconds(base: Base, config: Config) -> int:
 
 def _with_path(config: Config, path: str) -> Config:
     tree = merged(config.tree, branch(("model", "path"), Value(path, Origin("--model"))))
+    return Config(build(tree), config.file, tree)
+
+
+def _with_projector_of(model: str, config: Config) -> Config:
+    """With the projector of the pods beside the model of this machine."""
+    projector = config.settings.model.projector
+    if projector is None:
+        return config
+    path = str(Path(model).parent / Path(projector).name)
+    tree = merged(config.tree, branch(("model", "projector"), Value(path, Origin("--model"))))
     return Config(build(tree), config.file, tree)
 
 

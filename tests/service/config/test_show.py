@@ -109,6 +109,7 @@ def test_cfg_8_no_auto_is_left_when_each_is_resolved(machine):
     config = config.resolve(("kv", "bytes"), 64 * 1024**2, "half of what weights leave")
     config = config.resolve(("kv", "state_snapshot_bytes"), 0, "the model has no recurrent state")
     config = config.resolve(("kv", "dtype"), "bf16", "the weights")
+    config = config.resolve(("media", "cache_bytes"), 0, "the model reads no images")
     assert '"auto"' not in as_text(config)
     assert "auto" not in json.loads(as_json(config)).values()
     assert config.settings.kv.bytes == 64 * 1024**2

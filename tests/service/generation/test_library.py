@@ -223,7 +223,7 @@ BAD_MESSAGES: dict[str, Any] = {
     "chat.messages[0]": ["Hello"],
     "chat.messages[1].contents": [ChatMessage("user", "a"), {"role": "user", "content": "b", "contents": "c"}],
     "chat.messages[0].content": [{"role": "user", "content": 7}],
-    "chat.messages[0].content[0]": [{"role": "user", "content": ["a"]}],
+    "chat.messages[0].content[0]": [{"role": "user", "content": [7]}],
     "chat.messages[0].role": [{"content": "a"}],
 }
 

@@ -13,7 +13,7 @@ from imp_service.api.arguments import GROUPS, chat_of
 from imp_service.api.keywords import keyword_of
 from imp_service.api.other_names import ADVICE, SAME
 from imp_service.http_api.openai.fields import CHAT, COMPLETIONS, Means, Row, Sets
-from imp_service.http_api.openai.messages import content_of
+from imp_service.http_api.openai.messages import content_reader
 from imp_service.http_api.openai.values import WrongValue
 
 QUESTION = "What is 2 plus 3?"
@@ -43,19 +43,18 @@ PARTS: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("case", PARTS)
 def test_lib_11_parts_of_content_are_the_text_that_http_reads(case: str) -> None:
     found = chat_of([{"role": "user", "content": PARTS[case]}], {})
-    assert found.messages == (ChatMessage("user", content_of(PARTS[case])),)
+    assert found.messages == (ChatMessage("user", content_reader(None)(PARTS[case])),)
     assert found.messages[0].content == "".join(each.get("text", each.get("refusal")) for each in PARTS[case])
 
 
-NO_TEXT = "is not supported: messages are text"
 WRONG_PARTS: dict[str, tuple[Any, str]] = {
-    "an image": (
-        {"type": "image_url", "image_url": {"url": "a"}},
-        ".type: 'image_url' is not supported: messages are text",
+    "audio": (
+        {"type": "input_audio", "input_audio": {"data": "a"}},
+        ".type: 'input_audio' is not supported: messages are text and images",
     ),
-    "no type": ({"text": "a"}, ".type: None is not supported: messages are text"),
+    "no type": ({"text": "a"}, ".type: None is not supported: messages are text and images"),
     "no text": ({"type": "text"}, ".text: NoneType, expected a text"),
-    "no dict": ("a", ": str, expected a dict with type and text"),
+    "no dict": (7, ": int, expected a text, an Image, or a dict with type and text"),
 }
 
 
@@ -66,7 +65,7 @@ def test_lib_11_a_part_that_is_no_text_is_refused_as_http_does(library: Language
         library.chat([{"role": "user", "content": [{"type": "text", "text": "a"}, part]}])
     assert caught.value.message == f"chat.messages[0].content[1]{message}"
     with pytest.raises(WrongValue):
-        content_of([part])
+        content_reader(None)([part])
 
 
 def advice(library: LanguageModel, name: str) -> str:

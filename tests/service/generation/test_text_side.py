@@ -65,7 +65,7 @@ def test_txt_31_a_model_that_is_closed_meanwhile_leaves_no_process_behind(side: 
     may_be_made.set()
     for thread in (closing, compiling):
         thread.join(HANGS_AFTER)
-    assert made[0]._trial._worker is None
+    assert made[0]._trial._worker._worker is None
 
 
 def test_a_template_is_quick_after_a_row_of_quick_renderings() -> None:

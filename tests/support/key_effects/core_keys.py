@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,9 +11,10 @@ from imp_service import _core
 from imp_service.api.options import SparsePrefillOptions, SpeculationOptions
 from imp_service.config import read_settings
 from imp_service.core import Error, load_weights
-from imp_service.generation import ModelRuntime
+from imp_service.generation import ModelRuntime, images
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.key_effects.effect import Effect, Observe
+from support.models.tiny_vision_models import write_vision_files
 
 SMALL = ("device.threads=1", "device.kind=cpu", "device.cpus=none", "kv.bytes=8MiB")
 
@@ -26,21 +27,26 @@ def load_argument(name: str) -> Observe:
     """Observes the argument of `Model.load` with this name."""
 
     def observe(_: Path, settings: tuple[str, ...]) -> Any:
-        asked: dict[str, Any] = {}
-
-        def take(*_: object, **arguments: Any) -> None:
-            asked.update(arguments)
-            raise Asked
-
-        given = [setting for setting in SMALL if not _sets_again(setting, settings)]
-        with mock.patch.object(_core.Model, "load", take):
-            try:
-                load_weights(read_settings(None, [*given, *settings]))
-            except Asked:
-                return asked[name]
-        raise AssertionError("the core was not asked")
+        return asked_of_load(settings)[name]
 
     return observe
+
+
+def asked_of_load(settings: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the arguments of `Model.load`."""
+    asked: dict[str, Any] = {}
+
+    def take(*_: object, **arguments: Any) -> None:
+        asked.update(arguments)
+        raise Asked
+
+    given = [setting for setting in SMALL if not _sets_again(setting, settings)]
+    with mock.patch.object(_core.Model, "load", take):
+        try:
+            load_weights(read_settings(None, [*given, *settings]))
+        except Asked:
+            return asked
+    raise AssertionError("the core was not asked")
 
 
 def most_guesses(_: Path, settings: tuple[str, ...]) -> Any:
@@ -136,9 +142,41 @@ LLAMA3 = (
     f"{ROPE}.high_freq_factor=4",
 )
 
+
+def _with_sight(folder: Path, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """Adds a model that reads images to the settings."""
+    model, _ = write_vision_files(folder)
+    return (*settings, f"model.path={model}")
+
+
+def projector_of_load(folder: Path, settings: tuple[str, ...]) -> str | None:
+    """Observes the name of the projector that the core loads with a model beside which there is one."""
+    file = asked_of_load(_with_sight(folder, settings)).get("projector_file")
+    return None if file is None else Path(file.path).name
+
+
+def media_bytes_of_load(folder: Path, settings: tuple[str, ...]) -> int | None:
+    found: int | None = asked_of_load(_with_sight(folder, settings))["media_bytes"]
+    return found
+
+
+def media_limit(name: str) -> Observe:
+    """Observes a limit of the images of prompts."""
+
+    def observe(folder: Path, settings: tuple[str, ...]) -> Any:
+        with mock.patch.object(images, "Images", mock.Mock(side_effect=Asked)) as made, suppress(Asked):
+            ModelRuntime(load_weights(read_settings(None, [*SMALL, *_with_sight(folder, settings)])))
+        _, limits = made.call_args.args
+        return getattr(limits, name)
+
+    return observe
+
+
 CORE_EFFECTS: dict[str, Effect] = {
     "model.path": Effect("nosuch.gguf", reason_of_load, "OK", "MODEL_MISSING"),
     "model.sha256": Effect("0" * 64, reason_of_load, "OK", "WEIGHTS_CORRUPT"),
+    "model.projector": Effect("nosuch", reason_of_load, "OK", "MODEL_MISSING"),
+    "model.vision": Effect("false", projector_of_load, "mmproj-tiny.gguf", None),
     "model.packed_cache": Effect("packed", packed_files, None, "packed"),
     "model.overrides.max_context": Effect("128", fact("max_context"), "512", "128"),
     "model.overrides.untrained_context": Effect(
@@ -186,6 +224,14 @@ CORE_EFFECTS: dict[str, Effect] = {
     "speculation.head": Effect(
         "nosuch", reason_of_load, "OK", "MODEL_MISSING", ('speculation.drafters=["ngram", "head"]',)
     ),
+    "speculation.with_media": Effect("false", engine_option("draft_with_media"), True, False),
+    "media.images": Effect("3", media_limit("images"), 16, 3),
+    "media.request_bytes": Effect("2MiB", media_limit("request_bytes"), 16 * 1024**2, 2 * 1024**2),
+    "media.pixels": Effect("1M", media_limit("pixels"), 40_000_000, 1024**2),
+    "media.side": Effect("1000", media_limit("side"), 16_384, 1000),
+    "media.waiting_bytes": Effect("5MiB", media_limit("waiting_bytes"), 128 * 1024**2, 5 * 1024**2),
+    "media.decode_time": Effect("250ms", media_limit("decode_ms"), 10_000, 250),
+    "media.cache_bytes": Effect("1MiB", media_bytes_of_load, None, 1024**2),
     "sparse_prefill.enabled": Effect("true", load_argument("draft_scores_prompts"), False, True),
     "sparse_prefill.policy": Effect("auto", sparse_default, None, ("auto", 0.3), SPARSE),
     "sparse_prefill.keep": Effect(

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -15,11 +15,14 @@ _GGUF = re.compile(r"\.gguf$", re.IGNORECASE)
 # The files of a directory that imp reads. It downloads no other files: no code, no pickles.
 _OF_DIRECTORY = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules)\.json"
+    r"|(pre)?processor_config\.json"
     r"|merges\.txt|tokenizer\.model|tekken\.json|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja"
     r"|[^/]+\.safetensors(\.index\.json)?"
 )
 # Taken from a repository of several models if nothing is named, as other tools do.
 USUAL_TYPE = "Q4_K_M"
+# The types of projectors, the preferred one first: others are smaller, but slower or less exact.
+_PROJECTOR_TYPES = ("f16", "bf16", "q8_0")
 # The same weights once more, in Mistral's own form, next to those that imp reads.
 _CONSOLIDATED = re.compile(r"consolidated.*\.safetensors(\.index\.json)?")
 
@@ -32,7 +35,7 @@ class HubFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RepositoryModel:
-    """A model: one file, the parts of a split one, or a directory."""
+    """A model: one file, the parts of a split one, or a directory; perhaps with its projector as the last file."""
 
     name: str
     files: list[HubFile] = field(default_factory=list)
@@ -79,7 +82,27 @@ def choose(choices: Sequence[RepositoryModel], wanted: str | None) -> list[Repos
 
 def models_of(choices: Sequence[RepositoryModel]) -> list[RepositoryModel]:
     """The choices without vision projectors."""
-    return [choice for choice in choices if not PurePosixPath(choice.name).name.lower().startswith("mmproj")]
+    return [choice for choice in choices if not _is_projector(choice)]
+
+
+def with_projector(choice: RepositoryModel, choices: Sequence[RepositoryModel]) -> RepositoryModel:
+    """The model with the projector of its folder that lets it read images, if there is one."""
+    beside = PurePosixPath(choice.name).parent
+    found = [each for each in choices if _is_projector(each) and PurePosixPath(each.name).parent == beside]
+    if choice.name == "." or _is_projector(choice) or not found:
+        return choice
+    return replace(choice, files=[*choice.files, *min(found, key=_projector_order).files])
+
+
+def _is_projector(choice: RepositoryModel) -> bool:
+    from imp_service.core.vision import is_projector  # imported here: the core takes a moment
+
+    return is_projector(PurePosixPath(choice.name))
+
+
+def _projector_order(projector: RepositoryModel) -> tuple[int, str]:
+    types = [kind for kind in _PROJECTOR_TYPES if choose([projector], kind)]
+    return (_PROJECTOR_TYPES.index(types[0]) if types else len(_PROJECTOR_TYPES)), projector.name
 
 
 def require_inside(name: str) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from imp_service.cli.failure import CommandError, warning_line
 from imp_service.cli.hub.cache import cached_files, cached_folder, cached_models, repositories_named
-from imp_service.cli.hub.choose import RepositoryModel, choices_of, choose, models_of, require_whole
+from imp_service.cli.hub.choose import RepositoryModel, choices_of, choose, models_of, require_whole, with_projector
 from imp_service.cli.hub.hub import Repository, Verbosity, download, read_repository
 from imp_service.cli.hub.reference import PREFIX, HubReference, read_reference
 from imp_service.cli.output import bytes_text, write_number_table
@@ -29,9 +29,14 @@ class HubModel(NamedTuple):
 
 
 def get_model(
-    word: str, revision: str | None = None, folder: Path | None = None, *, verbosity: Verbosity = Verbosity.ALL
+    word: str,
+    revision: str | None = None,
+    folder: Path | None = None,
+    *,
+    verbosity: Verbosity = Verbosity.ALL,
+    with_vision: bool = True,
 ) -> Path:
-    """The path of the downloaded model.
+    """The path of the downloaded model, with its projector beside it unless that is not wanted.
 
     Raises CommandError. If the reference is ambiguous, prints the possible models first, or names them in the error.
     """
@@ -45,11 +50,11 @@ def get_model(
         if verbosity is Verbosity.ALL:
             print(warning_line(f"{error.message}; the cache is used"), file=sys.stderr, flush=True)
         repository = Repository(cached_files(cached), None, cached.name)
-        choice = only_choice(word, reference, repository, verbosity)
+        choice = only_choice(word, reference, repository, verbosity, with_vision=with_vision)
         if not _is_whole(cached, choice):
             raise CommandError("HUB_UNREACHABLE", f"{error.message}; the cache has only a part of the model") from None
         return path_in(cached, choice)
-    choice = only_choice(word, reference, repository, verbosity)
+    choice = only_choice(word, reference, repository, verbosity, with_vision=with_vision)
     paths = download(reference, choice, revision, folder, verbosity)
     if choice.name != ".":
         return paths[0]
@@ -57,9 +62,16 @@ def get_model(
 
 
 def only_choice(
-    word: str, reference: HubReference, repository: Repository, verbosity: Verbosity = Verbosity.ALL
+    word: str,
+    reference: HubReference,
+    repository: Repository,
+    verbosity: Verbosity = Verbosity.ALL,
+    *,
+    with_vision: bool = True,
 ) -> RepositoryModel:
-    """The model that the reference names. If there are several, prints them and raises CommandError."""
+    """The model that the reference names, with its projector. If there are several, prints them and raises
+    CommandError.
+    """
     choices = choices_of(repository.files)
     found = choose(choices, reference.wanted)
     if len(found) == 1:
@@ -67,7 +79,7 @@ def only_choice(
         if verbosity is Verbosity.ALL and reference.wanted is None and (n := len(models_of(choices))) > 1:
             others = f"imp pull {reference.repository} --list shows the others"
             print(f"— {found[0].name} of {n} models; {others}.", file=sys.stderr, flush=True)
-        return found[0]
+        return with_projector(found[0], choices) if with_vision else found[0]
     shown = found or choices
     if verbosity is Verbosity.ALL:
         write_choices(repository, shown)
@@ -90,10 +102,12 @@ def find_cached(word: str) -> HubModel | None:
     """The model in the cache; None unless all of its files are there. Uses no network."""
     reference = read_reference(word)
     folder = cached_folder(reference, None)
-    found = [] if folder is None else choose(choices_of(cached_files(folder)), reference.wanted)
+    choices = [] if folder is None else choices_of(cached_files(folder))
+    found = choose(choices, reference.wanted)
     if folder is None or len(found) != 1 or not _is_whole(folder, found[0]):
         return None
-    return HubModel(path_in(folder, found[0]), found[0], folder.name, reference.repository)
+    choice = with_projector(found[0], choices)
+    return HubModel(path_in(folder, choice), choice, folder.name, reference.repository)
 
 
 def find_downloaded(name: str) -> HubModel | None:

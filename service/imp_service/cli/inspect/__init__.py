@@ -15,6 +15,7 @@ from imp_service.cli.options.settings import (
     add_context_option,
     add_draft_option,
     add_model_option,
+    add_projector_option,
     add_settings_options,
     load_model_settings,
 )
@@ -51,6 +52,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(prog=parser.prog, is_brief=False)  # imp pull sets is_brief
     add_draft_option(parser, "plan also for guesses of")
+    add_projector_option(parser)
     add_context_option(parser)
     add_settings_options(parser)
 

@@ -13,7 +13,7 @@ from imp_service.config.toml import excerpt
 
 if TYPE_CHECKING:
     from imp_service.core import ModelFile, TensorInfo
-    from imp_service.core.inspect import DraftReport, MemoryNeed, ModelReport, WeightPlan
+    from imp_service.core.inspect import DraftReport, MemoryNeed, ModelReport, VisionReport, WeightPlan
     from imp_service.generation.defaults import DefaultSampler
     from imp_service.generation.text_report import TextReport
 
@@ -76,9 +76,15 @@ def report_object(
             "largest_context": memory.largest_context,
         },
         "draft": None if report.draft is None else asdict(report.draft),
+        "vision": None if report.vision is None else _vision_object(report.vision, with_tensors),
         "warnings": list(report.warnings),
         "checked": checked or None,
     }
+
+
+def _vision_object(vision: "VisionReport", with_tensors: bool) -> Mapping[str, object]:
+    found = asdict(vision)
+    return found if with_tensors else {name: value for name, value in found.items() if name != "weights"}
 
 
 _PURPOSES = {
@@ -86,6 +92,8 @@ _PURPOSES = {
     "draft kv": "its cache",
     "weights": "in the layout of the kernels",
     "head": "weights, activations and cache of the layer that guesses ahead",
+    "projector": "weights and activations of the vision tower",
+    "media": "encoded images that are kept",
     "scratch": "activations of one step",
     "logits": "one row for each output",
     "reserve": "Python, and the texts, messages and constraints that limits, scheduler and text allow",
@@ -106,6 +114,8 @@ def write_report(
     _write_tensors(out, file, report, with_tensors)
     if report.draft is not None:
         _write_draft(out, report.draft)
+    if report.vision is not None:
+        _write_vision(out, report.vision, with_tensors)
     _write_memory(out, report.memory)
     _write_warnings(out, report)
 
@@ -161,8 +171,12 @@ def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_t
         for row in summarize(file.tensors)
     ]
     write_table(out, ("type", "tensors", "elements", "in the file"), rows, "  ")
+    _write_kernels(out, report.weights, with_tensors)
+
+
+def _write_kernels(out: TextIO, weights: "Sequence[WeightPlan]", with_tensors: bool) -> None:
     kernels: dict[tuple[str, str], int] = {}
-    for weight in report.weights:
+    for weight in weights:
         if weight.kernels:
             key = weight.dtype, ", ".join(weight.kernels)
             kernels[key] = kernels.get(key, 0) + 1
@@ -179,9 +193,26 @@ def _write_tensors(out: TextIO, file: "ModelFile", report: "ModelReport", with_t
                 weight.layout,
                 memory_text(weight.n_bytes),
             )
-            for weight in report.weights
+            for weight in weights
         ]
         write_table(out, ("tensor", "type", "shape", "kernels", "layout", "loaded"), every, "  ")
+
+
+def _write_vision(out: TextIO, vision: "VisionReport", with_tensors: bool) -> None:
+    """The tower, and what an image costs."""
+    out.write("\nvision tower\n")
+    tile, side = vision.tile_size, vision.longest_side
+    rows = [
+        ("family", vision.family, f"{vision.n_layers} layers of width {vision.hidden_size}"),
+        (
+            "image",
+            f"{side}",
+            f"pixels of its longest side, as tiles of {tile} x {tile} with patches of {vision.patch_size}",
+        ),
+        ("tokens", f"{vision.tile_cells}", f"of a tile; {vision.max_image_cells} of the largest image"),
+    ]
+    write_table(out, (), rows, "  ")
+    _write_kernels(out, vision.weights, with_tensors)
 
 
 def _write_draft(out: TextIO, draft: "DraftReport") -> None:
