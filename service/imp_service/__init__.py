@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Never
 
-    from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
+    from imp_service.api.chat_prompt import ChatMessage, ChatPrompt, PromptParts
     from imp_service.api.constraint_spec import ConstraintKind, ConstraintSpec
     from imp_service.api.errors import (
         DeviceError,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         StateError,
         Violation,
     )
+    from imp_service.api.image import Image
     from imp_service.api.options import (
         CacheOptions,
         DryOptions,
@@ -90,6 +91,7 @@ __all__ = [
     "GenerationRequest",
     "GenerationResult",
     "Generations",
+    "Image",
     "InternalError",
     "InvalidArgument",
     "LanguageModel",
@@ -97,6 +99,7 @@ __all__ = [
     "ModelError",
     "ModelInfo",
     "OutputOptions",
+    "PromptParts",
     "ResourceExhausted",
     "SamplingOptions",
     "Session",
@@ -122,7 +125,7 @@ __all__ = [
     "load",
 ]
 
-_PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "constraint_spec", "tool_calls")
+_PLAIN = ("errors", "options", "replies", "reports", "chat_prompt", "image", "constraint_spec", "tool_calls")
 # The modules with the public names, in the order of the search. Modules of `api` do not need the core; only the last
 # one imports asyncio.
 _HOMES = (*(f"api.{module}" for module in _PLAIN), "config", "generation", "api.threaded_generation")

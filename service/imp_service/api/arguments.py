@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from .chat_prompt import ChatMessage, ChatPrompt
+from .chat_prompt import ChatMessage, ChatPrompt, ContentParts, joined
 from .constraint_spec import ConstraintKind, ConstraintSpec
-from .content_parts import NO_TEXT, text_member
+from .content_parts import NO_PART, text_member
 from .errors import invalid
+from .image import Image
 from .json_classes import schema_of
 from .keywords import keyword_of, parameters_of, take
 from .options import DEFAULT_STEP, GenerationRequest, Prompt, SamplingOptions
@@ -88,7 +89,7 @@ def _message_of(path: str, message: Message) -> ChatMessage:
     # None is an absent field. An assistant's message without content, as one of tool calls alone, keeps it.
     given = {name: value for name, value in message.items() if value is not None}
     if isinstance(parts := given.get("content"), list | tuple):
-        given["content"] = "".join(_text_of(f"{path}.content[{i}]", part) for i, part in enumerate(parts))
+        given["content"] = _content_of(f"{path}.content", parts)
     made = take(ABSENT, given)
     for name in given:
         expected = ", ".join(map(keyword_of, fields(ABSENT)))
@@ -96,20 +97,27 @@ def _message_of(path: str, message: Message) -> ChatMessage:
     if made.role == "assistant" and message.get("content") is None:
         made = replace(made, content=None)
     for field in fields(made):
-        if field.name == "content" and made.content is None:
+        if field.name == "content" and (made.content is None or isinstance(made.content, tuple)):
             continue
         if not isinstance(value := getattr(made, field.name), str):
             raise invalid(f"{path}.{field.name}", f"{type(value).__name__}, expected a text")
     return made
 
 
+def _content_of(path: str, parts: Sequence[object]) -> str | ContentParts:
+    """The parts of a content; their text if none is an image."""
+    return joined(each if isinstance(each, Image) else _text_of(f"{path}[{i}]", each) for i, each in enumerate(parts))
+
+
 def _text_of(path: str, part: object) -> str:
     """The text of a part of a message's content."""
+    if isinstance(part, str):
+        return part
     if not isinstance(part, Mapping):
-        raise invalid(path, f"{type(part).__name__}, expected a dict with type and text")
+        raise invalid(path, f"{type(part).__name__}, expected a text, an Image, or a dict with type and text")
     member = text_member(part.get("type"))
     if member is None:
-        raise invalid(f"{path}.type", f"{part.get('type')!r} {NO_TEXT}")
+        raise invalid(f"{path}.type", f"{part.get('type')!r} {NO_PART}")
     text = part.get(member)
     if not isinstance(text, str):
         raise invalid(f"{path}.{member}", f"{type(text).__name__}, expected a text")

@@ -1,4 +1,4 @@
-"""The parts of a message's content: which of them are text."""
+"""The parts of a message's content: which of them are text, and what the others may be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ TEXT_MEMBERS: Mapping[str, str] = {
     "output_text": "text",
     "refusal": "refusal",
 }
-NO_TEXT = "is not supported: messages are text"
+# The kinds of parts that are images, of the chat API and of responses, and the member that has the image.
+IMAGE_KINDS = ("image_url", "input_image")
+IMAGE_MEMBER = "image_url"
+NO_PART = "is not supported: messages are text and images"
 
 
 def text_member(kind: object) -> str | None:

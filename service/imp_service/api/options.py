@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .chat_prompt import ChatPrompt
+from .chat_prompt import ChatPrompt, PromptParts
 from .constraint_spec import Constraint
 from .errors import Violation
 from .facts import option
@@ -265,7 +265,7 @@ FORCED = "required"
 BY_NAME = "function:"
 TOOL_CHOICES = ("", "none", "auto", FORCED)
 
-Prompt = str | Sequence[int] | ChatPrompt
+Prompt = str | Sequence[int] | ChatPrompt | PromptParts
 
 
 @dataclass(frozen=True, slots=True)

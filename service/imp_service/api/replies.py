@@ -61,6 +61,16 @@ class SparsePrefillReport:
 
 
 @dataclass(frozen=True, slots=True)
+class MediaSpan:
+    """Consecutive tokens of a prompt that are an image, or a tile of one."""
+
+    first_token: int
+    tokens: int
+    positions: int  # how far the positions advance
+    image: int  # the image's number in the request
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The prompt is evaluated."""
 
@@ -71,6 +81,7 @@ class Started:
     held_scores: Scores
     # None: nobody asked for it.
     sparse_prefill: SparsePrefillReport | None = None
+    media: Sequence[MediaSpan] = ()
 
     @property
     def seed(self) -> int:
@@ -133,6 +144,7 @@ class Usage:
     draft_tokens: int = 0  # guesses that the model verified,
     accepted_draft_tokens: int = 0  # and those of them that were right
     reasoning_tokens: int = 0  # those of the output that are reasoning, if it is parsed
+    prompt_media_tokens: int = 0  # those of the prompt that are images
 
 
 @dataclass(frozen=True, slots=True)

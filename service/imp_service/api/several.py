@@ -9,14 +9,15 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from .arguments import request_of
-from .chat_prompt import ChatPrompt
+from .chat_prompt import ChatPrompt, PromptParts
 from .errors import Error, FieldsInvalid, ResourceExhausted, Violation, error_of, invalid
+from .image import Image
 from .options import GenerationRequest, Prompt
 from .replies import GenerationResult
 
 Prompts = list[str] | tuple[str, ...] | list[list[int]] | list[ChatPrompt] | list[GenerationRequest]
 # The fields of a request that its prompt sets.
-_OF_PROMPT = ("prompt", "text", "token_ids", "chat")
+_OF_PROMPT = ("prompt", "text", "token_ids", "chat", "parts")
 
 
 class OneGeneration(Protocol):
@@ -47,7 +48,9 @@ def requests_of(
     is_list = isinstance(given, list | tuple) and len(given) > 0
     if is_list and isinstance(given[0], Mapping):
         raise invalid("prompt", "a list of messages, expected text or token ids: chat() takes messages")
-    if not is_list or not isinstance(given[0], Sized | ChatPrompt | GenerationRequest):
+    if is_list and any(isinstance(each, Image) for each in given):
+        return request_of(PromptParts(tuple(given)), options)
+    if not is_list or not isinstance(given[0], Sized | ChatPrompt | PromptParts | GenerationRequest):
         return request_of(given, options)
     found = []
     for i, each in enumerate(given):

@@ -16,8 +16,9 @@ from imp_service.api.options import (
     StepOptions,
 )
 from imp_service.api.replies import StepOutput
-from imp_service.core import ENGINE_STOPPED, UNASKED, TokenEvent
+from imp_service.core import ENGINE_STOPPED, UNASKED, CoreMediaSpan, TokenEvent
 from imp_service.generation.held_scores import HeldScores, candidates_of
+from imp_service.generation.prompt_images import ReadPrompt
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.runtime import ModelRuntime, cache_scope
 from imp_service.generation.session_text import SessionText
@@ -106,7 +107,7 @@ class EngineSession:
             )
             self.sampling = sampling
 
-        fold = runtime.fold(request, sampling, [])
+        fold = runtime.fold(request, sampling, ReadPrompt([]))
         return GenerationPlan(fold, [self.sequence], submit, 0, request.stop.time_limit, session_holds=self.generated)
 
     def submit_step(
@@ -119,6 +120,7 @@ class EngineSession:
         base: int | None = None,
         rebase: bool = False,
         on_done: Callable[[], None] | None = None,
+        media: Sequence[CoreMediaSpan] = (),
     ) -> StepFold:
         """Begins a step with tokens that are checked. Once the fold is done, fold_step() gives the output."""
         runtime = self.runtime
@@ -139,6 +141,7 @@ class EngineSession:
                 returns=step_returns(step),
                 allowed=step.allowed_token_mask,
                 tenant=self._payer,
+                media=media,
             )
         except BaseException:
             runtime.client.forget(fold.ticket)

@@ -11,6 +11,7 @@ from imp_service.api.replies import (
     DrafterReport,
     Finished,
     FinishReason,
+    MediaSpan,
     Reply,
     SparsePrefillReport,
     SpeculationReport,
@@ -73,6 +74,7 @@ class GenerationFold:
         *,
         sampling: SamplingOptions,
         prompt_ids: list[int],
+        media: Sequence[MediaSpan],
         include_match: bool,
         output: OutputOptions,
         make_stream: Callable[[int, ConstraintState | None], OutputStream],
@@ -82,6 +84,7 @@ class GenerationFold:
         # Of the sequences that have ended.
         self._ends: list[FinishedEvent] = []
         self._prompt_ids = prompt_ids
+        self._media = media
         self._echo_prompt = output.prompt_token_ids
         self._include_match = include_match
         self._streams = [make_stream(i, state) for i, state in enumerate(constraints)]
@@ -209,7 +212,8 @@ class GenerationFold:
         """Without a StartedEvent the request ended while it was queued."""
         core = None if self._started is None else self._started.scores
         scores = HeldScores(core, self._prompt_ids if self._echo_prompt else [])
-        return Started(self._sampling, self._n_prompt, self._n_cached, scores, sparse_prefill_of(self._started))
+        sparse = sparse_prefill_of(self._started)
+        return Started(self._sampling, self._n_prompt, self._n_cached, scores, sparse, self._media)
 
     @property
     def _n_prompt(self) -> int:
@@ -255,6 +259,7 @@ class GenerationFold:
             draft_tokens=sum(event.drafts.n_drafted for event in self._ends),
             accepted_draft_tokens=sum(event.drafts.n_accepted for event in self._ends),
             reasoning_tokens=sum(stream.n_reasoning_tokens for stream in self._streams),
+            prompt_media_tokens=sum(span.tokens for span in self._media),
         )
         return usage, timings_of(last.timings), speculation_of(self._ends)
 

@@ -38,6 +38,7 @@ class Generation(Iterator[Reply]):
         self._clock = runtime.clock
         self._deadline = None if plan.time_limit is None else runtime.clock() + plan.time_limit
         self._replies: list[Reply] = []
+        plan.images.decode_here()
         self._run: GenerationRun | None = GenerationRun(runtime.client, plan)
 
     def __next__(self) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from imp_service.api.options import OutputOptions
@@ -24,6 +24,7 @@ from imp_service.core import (
     make_error,
 )
 from imp_service.generation.fold import AllowNext, ComputeMask, GenerationFold
+from imp_service.generation.prompt_images import PromptImages
 
 # If the engine has stopped, its events end each run with the reason. The error of a refused command adds nothing.
 stopped_engine_says_why = suppress(*ENGINE_STOPPED)
@@ -54,6 +55,8 @@ class GenerationPlan:
     hides_tools: bool = False
     # For a run on a session: called with the number of tokens that the session holds at the end.
     session_holds: Callable[[int], None] | None = None
+    # Those of the prompt. They must be decoded before the run is submitted.
+    images: PromptImages = field(default_factory=PromptImages)
 
 
 def returns_of(output: OutputOptions) -> RunReturns:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from imp_service.api.chat_prompt import PromptParts, has_images, images_of
 from imp_service.api.errors import invalid, refuse
 from imp_service.api.facts import findings
+from imp_service.api.image import Image
 from imp_service.api.options import (
     DENSE,
     GenerationRequest,
@@ -37,6 +39,19 @@ from imp_service.generation.defaults import (
 from imp_service.generation.fold import GenerationFold
 from imp_service.generation.limits import EngineLimits, refuse_findings
 from imp_service.generation.output_stream import OutputStream
+from imp_service.generation.prompt_images import (
+    LEFT_OUT,
+    NOT_IN_MODEL,
+    PromptImages,
+    ReadPrompt,
+    RenderedPrompt,
+    TokenPiece,
+    grow_spans,
+    layout_text,
+    number_violations,
+    plan_images,
+    with_layouts,
+)
 from imp_service.generation.run import GenerationPlan, returns_of
 from imp_service.generation.text_side import TextSide
 from imp_service.tables import KEEP_ALL
@@ -53,6 +68,7 @@ from imp_service.text import (
 from imp_service.text.errors import naming_file
 
 if TYPE_CHECKING:
+    from imp_service.media import Images
     from imp_service.text import ConstraintState
 
 Clock = Callable[[], float]
@@ -67,6 +83,14 @@ MOST = 2**31 - 1
 def cache_scope(tenant: str, salt: str) -> str:
     """Names the requests that share prefix blocks. The length makes the names of two (tenant, salt) pairs differ."""
     return f"{len(tenant)}:{tenant}{salt}"
+
+
+def _images_of(loaded: LoadedModel, tokenizer: Tokenizer) -> tuple[Images | None, int | None]:
+    if loaded.model.vision is None:
+        return None, None
+    from imp_service.generation.images import model_images
+
+    return model_images(loaded.model.vision, loaded.config.settings.media, tokenizer, loaded.vision_name)
 
 
 class ModelRuntime:
@@ -100,7 +124,14 @@ class ModelRuntime:
         self.warnings: tuple[str, ...] = (*loaded.warnings, *sampling_warnings(loaded.metadata, wanted))
         # What the cache's types change; None: they were not tried.
         self.cache_trial = require_fit_cache(loaded, self.tokenizer)
-        self.client = loaded.start(self.n_tokens, self.tokenizer.suppressed_ids, self.tokenizer.special_ids)
+        # What reads the images of prompts, and the token in their cells; None: the model reads none.
+        self.images, self.cell_token = _images_of(loaded, self.tokenizer)
+        self.client = loaded.start(
+            self.n_tokens,
+            self.tokenizer.suppressed_ids,
+            self.tokenizer.special_ids,
+            self.cell_token,
+        )
         self.no_sparse_prefill = loaded.no_sparse_prefill
         self._tokens_with = lru_cache(maxsize=64)(self._find_tokens_with)
 
@@ -108,6 +139,8 @@ class ModelRuntime:
         """Stops the engine. Waiting calls get CANCELLED."""
         self.client.close()
         self.text.close()
+        if self.images is not None:
+            self.images.close()
         for file in self.weight_files:
             file.close()
 
@@ -149,7 +182,8 @@ class ModelRuntime:
         """
         request = self.with_tools(request)
         hidden: list[bool] = []
-        prompt_ids = self.prompt_ids(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
+        read = self.read_prompt(request.prompt, begins=True, on_hidden=lambda: hidden.append(True))
+        prompt_ids, images = read.ids, read.images
         if not prompt_ids:
             raise invalid("prompt", "has no token")
         sampling = self.sampling_in_force(request.sampling)
@@ -177,9 +211,12 @@ class ModelRuntime:
                 sparse_keep=KEEP_ALL if sparse.keep is None else max(1, round(sparse.keep * KEEP_ALL)),
                 drafters=drafters,
                 siblings=sequences[1:],
+                media=images.media,
             )
 
-        fold = self.fold(request, sampling, prompt_ids)
+        if images.plans and must_fit:
+            self._require_outputs(len(prompt_ids), request.stop.max_tokens)
+        fold = self.fold(request, sampling, read)
         return GenerationPlan(
             fold,
             sequences,
@@ -188,6 +225,7 @@ class ModelRuntime:
             request.stop.time_limit,
             sparse_keep=sparse.keep,
             hides_tools=bool(hidden),
+            images=images,
         )
 
     def with_tools(self, request: GenerationRequest) -> GenerationRequest:
@@ -198,12 +236,31 @@ class ModelRuntime:
 
         return resolve_tools(request, self.text)
 
+    def read_prompt(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None = None) -> ReadPrompt:
+        """A prompt's tokens, and its images, which are not decoded yet. The arguments are those of prompt_ids()."""
+        if not has_images(prompt):
+            return ReadPrompt(self.prompt_ids(prompt, begins=begins, on_hidden=on_hidden))
+        return self._with_images(prompt, begins=begins, on_hidden=on_hidden)
+
+    def rendered(self, chat: ChatPrompt) -> RenderedPrompt:
+        """A conversation as text, and its tokens part by part. Images are not decoded."""
+        if not has_images(chat):
+            rendered = self.text.render(chat)
+            parts = self.tokenizer.encode_parts(rendered.spans, add_special_tokens=False)
+            return RenderedPrompt(rendered.text, parts)
+        planned, spans = self._planned_chat(chat)
+        ids = self.tokenizer.encode_spans(spans, add_special_tokens=False)
+        whole = grow_spans([TokenPiece(ids, has_images=True)], planned, self._cell_id)
+        return RenderedPrompt("".join(span.text for span in spans), iter([whole]), planned.spans)
+
     def prompt_ids(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None = None) -> list[int]:
-        """A prompt's tokens. If it `begins` a sequence, text gets the model's special tokens. `on_hidden`: as for
-        TextSide.chat_ids().
+        """The tokens of a prompt without images. If it `begins` a sequence, text gets the model's special tokens.
+        `on_hidden`: as for TextSide.chat_ids().
         """
         if isinstance(prompt, str | ChatPrompt):
             return self._text_ids(prompt, begins=begins, on_hidden=on_hidden)
+        if isinstance(prompt, PromptParts):
+            return [token for piece in self._pieces(prompt, begins=begins) for token in piece.ids]
         if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray | str):
             raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
         if len(prompt) > self.max_context:
@@ -240,10 +297,94 @@ class ModelRuntime:
                 spans = [TextSpan(prompt, parses_special_tokens=False)]
                 return self.tokenizer.encode_spans(spans, add_special_tokens=begins, most=self.max_context)
             if not begins:
-                raise invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
+                raise self._chat_after_tokens()
             return self.text.chat_ids(prompt, most=self.max_context, on_hidden=on_hidden)
         except TooManyTokens as error:
             raise self._too_long(error.n_tokens, "at least ") from None
+
+    def require_images(self, prompt: Prompt) -> Images:
+        """What reads the images of a prompt. Raises why the model does not take them."""
+        paths = [path for path, _ in images_of(prompt)]
+        if self.images is None:
+            reason, words = NOT_IN_MODEL if self.config.settings.model.vision else LEFT_OUT
+            raise make_error(reason, f"{paths[0]}: {words}", {"feature": paths[0]})
+        refuse(number_violations(paths, self.images))
+        return self.images
+
+    def _with_images(self, prompt: Prompt, *, begins: bool, on_hidden: Callable[[], None] | None) -> ReadPrompt:
+        """The tokens of a prompt with images. Nothing is decoded: their headers say how many tokens they take."""
+        spans: Sequence[TextSpan] = ()
+        if isinstance(prompt, ChatPrompt):
+            if not begins:
+                raise self._chat_after_tokens()
+            planned, spans = self._planned_chat(prompt, on_hidden)
+        else:
+            planned = plan_images(self.require_images(prompt), prompt)
+        most = self.max_context - planned.n_extra_tokens
+        if most < 1:
+            raise self._too_long(planned.n_extra_tokens + 1, "at least ")
+        try:
+            if isinstance(prompt, PromptParts):
+                pieces = self._pieces(prompt, begins=begins, images=planned, most=most)
+            else:
+                ids = self.tokenizer.encode_spans(spans, add_special_tokens=False, most=most)
+                pieces = [TokenPiece(ids, has_images=True)]
+        except TooManyTokens as error:
+            raise self._too_long(planned.n_extra_tokens + error.n_tokens, "at least ") from None
+        ids = grow_spans(pieces, planned, self._cell_id)
+        self.require_room(len(ids))
+        return ReadPrompt(ids, planned)
+
+    def _planned_chat(
+        self, chat: ChatPrompt, on_hidden: Callable[[], None] | None = None
+    ) -> tuple[PromptImages, Sequence[TextSpan]]:
+        """The images of a conversation, and its text with their layouts."""
+        images = self.require_images(chat)
+        planned = plan_images(images, chat)
+        return planned, with_layouts(self.text.chat_spans(chat, on_hidden), planned, images.words)
+
+    def _pieces(
+        self, prompt: PromptParts, *, begins: bool, images: PromptImages | None = None, most: int | None = None
+    ) -> list[TokenPiece]:
+        """The tokens of a prompt's parts: texts and images between lists of ids are tokenized together."""
+        has_ids = any(not isinstance(part, str | Image) for part in prompt.parts)
+        plans = iter(() if images is None else images.plans)
+        pieces: list[TokenPiece] = []
+        spans: list[TextSpan] = []
+
+        def end_text() -> None:
+            if spans:
+                ids = self.tokenizer.encode_spans(spans, add_special_tokens=begins and not has_ids, most=most)
+                pieces.append(TokenPiece(ids, has_images=True))
+                spans.clear()
+
+        for part in prompt.parts:
+            if isinstance(part, str):
+                spans.append(TextSpan(part, parses_special_tokens=False))
+            elif isinstance(part, Image):
+                assert self.images is not None  # narrows
+                spans.append(layout_text(next(plans), self.images.words.cell))
+            else:
+                end_text()
+                pieces.append(TokenPiece(self.prompt_ids(part, begins=False)))
+        end_text()
+        return pieces
+
+    @property
+    def _cell_id(self) -> int:
+        assert self.cell_token is not None  # narrows: the model reads images
+        return self.cell_token
+
+    def _require_outputs(self, n_prompt: int, most: int | None) -> None:
+        """Raises CONTEXT_TOO_LONG as the engine does, before images are decoded."""
+        room = self.room_after(n_prompt)
+        if most is not None and most > room:
+            details = {"prompt_tokens": str(n_prompt), "max_context_tokens": str(self.max_context)}
+            words = f"{n_prompt} tokens leave room for {room} outputs in the context of {self.max_context}"
+            raise make_error("CONTEXT_TOO_LONG", f"{words}, max_tokens is {most}", details)
+
+    def _chat_after_tokens(self) -> Error:
+        return invalid("prompt", "a chat, expected text or tokens: the session holds tokens already")
 
     def _too_long(self, n_tokens: int, least: str = "") -> Error:
         details = {"prompt_tokens": str(n_tokens), "max_context_tokens": str(self.max_context)}
@@ -317,17 +458,18 @@ class ModelRuntime:
             ends_at_eos=not stop.ignore_eos,
         )
 
-    def fold(self, request: GenerationRequest, sampling: SamplingOptions, prompt_ids: list[int]) -> GenerationFold:
+    def fold(self, request: GenerationRequest, sampling: SamplingOptions, prompt: ReadPrompt) -> GenerationFold:
         """Returns the fold that turns the events of a generation into replies."""
         stop, output = request.stop, request.output
         rules = StopRules(StopStrings(stop.strings), stop.min_tokens, stop.include_match)
         program = None if request.constraint is None else self.text.compile(request.constraint)
         return GenerationFold(
             sampling=without_lists(sampling),
-            prompt_ids=prompt_ids,
+            prompt_ids=prompt.ids,
+            media=prompt.images.spans,
             include_match=stop.include_match,
             output=output,
-            make_stream=self._parsed_streams(request, rules, seed_of(sampling), prompt_ids)
+            make_stream=self._parsed_streams(request, rules, seed_of(sampling), prompt.ids)
             if output.has_channels
             else self._plain_streams(output, rules),
             constraints=[None if program is None else program.start() for _ in range(request.num_sequences)],

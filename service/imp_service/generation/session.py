@@ -89,11 +89,13 @@ class Session:
         (',', 4, 2)
         """
         inner = self._inner
-        tokens = inner.runtime.prompt_ids(prompt, begins=self.position == 0)
+        read = inner.runtime.read_prompt(prompt, begins=self.position == 0)
+        tokens = read.ids
         if not tokens:
             raise invalid("prompt", "has no token")
         step, sampling = take(step, options), sampling_of(sampling, options)
         inner.runtime.check_step((), step, sampling)
+        read.images.decode_here()
         fold = inner.submit_step(
             tokens,
             step,
@@ -101,6 +103,7 @@ class Session:
             position=position,
             base=base,
             rebase=base is None,
+            media=read.images.media,
         )
         return _finish(inner, fold, tokens, is_prefill=True)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, cast
@@ -19,7 +19,7 @@ from imp_service.text.templates.choice import FILE_OVERRIDE
 
 if TYPE_CHECKING:
     from imp_service.api.constraint_spec import Constraint
-    from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat
+    from imp_service.text import ConstraintCompiler, ConstraintProgram, ConstraintSpec, RenderedChat, TextSpan
     from imp_service.text.channels.call_constraint import CallConstraint
     from imp_service.text.channels.dialect import Dialect
     from imp_service.text.channels.written_tools import WrittenTools
@@ -69,10 +69,14 @@ class TextSide:
         `on_hidden` is called if the text lacks a tool that the conversation offers. Raises TooManyTokens as soon as
         there are more than `most`.
         """
+        return self.tokenizer.encode_spans(self.chat_spans(chat, on_hidden), add_special_tokens=False, most=most)
+
+    def chat_spans(self, chat: ChatPrompt, on_hidden: Callable[[], None] | None = None) -> Sequence[TextSpan]:
+        """The text of a conversation, as its template writes it. `on_hidden`: as for chat_ids()."""
         rendered = self.render(chat)
         if on_hidden is not None and chat.tools_json and _lacks_tools(rendered.text, chat):
             on_hidden()
-        return self.tokenizer.encode_spans(rendered.spans, add_special_tokens=False, most=most)
+        return rendered.spans
 
     def render(self, chat: ChatPrompt) -> RenderedChat:
         """The text of a conversation, written by its template. Where the template has no place for tools, imp writes
@@ -85,11 +89,22 @@ class TextSide:
         written = self.written_tools
         return self._rendered(chat if written is None else written.rewritten(chat))
 
+    @cached_property
+    def _needs_parts(self) -> bool:
+        """Whether the template shows only contents that are lists of parts."""
+        from imp_service.text.channels.find_dialect import needs_parts
+
+        def render(chat: ChatPrompt, *, in_parts: bool) -> str:
+            return self.templates.of(chat).render(chat, in_parts=in_parts).text
+
+        return needs_parts(partial(render, in_parts=False), partial(render, in_parts=True))
+
     def _rendered(self, chat: ChatPrompt) -> RenderedChat:
         """What the template itself writes."""
+        in_parts = self._needs_parts
         began, n_bytes = time.thread_time(), 0
         try:
-            rendered = self.templates.of(chat).render(chat)
+            rendered = self.templates.of(chat).render(chat, in_parts=in_parts)
             n_bytes = len(rendered.text)
             return rendered
         finally:
@@ -193,7 +208,7 @@ def _lacks_tools(text: str, chat: ChatPrompt) -> bool:
 
     # A template may write letters outside of ASCII in another way.
     names = [tool.name for tool in read_tools(chat.tools_json) if tool.name.isascii()]
-    said = "\0".join(f"{each.content or ''}\0{each.tool_calls_json}\0{each.name}" for each in chat.messages)
+    said = "\0".join(f"{each.text}\0{each.tool_calls_json}\0{each.name}" for each in chat.messages)
     return any(text.count(name) <= said.count(name) for name in names)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from imp_service.api.content_parts import IMAGE_MEMBER
 from imp_service.api.errors import invalid
 from imp_service.core.reserve import LARGE_TEXT_BYTES
+from imp_service.http_api.guard import too_large
 from imp_service.http_api.http_call import HttpCall
 from imp_service.serving.server_state import ServerState
 from imp_service.text.strict_json import parse_strict_json
@@ -16,21 +18,38 @@ PATH = "body"
 MAX_DEPTH = 64
 
 
-async def read_body(call: HttpCall, state: ServerState, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """The result of `read` on the body's object. Raises FieldsInvalid, also if the body is not a JSON object."""
-    most = state.settings.limits.max_message_bytes
-    with state.receiving.message() as message:
-        content = await call.exchange.read_body(most, message)
+async def read_body(
+    call: HttpCall,
+    state: ServerState,
+    read: Callable[[Mapping[str, Any]], T],
+    *,
+    takes_images: bool = False,
+) -> T:
+    """The result of `read` on the body's object. Raises FieldsInvalid, also if the body is not a JSON object.
+
+    `takes_images`: it may have images, and only then be larger than a message.
+    """
+    most, without_images = state.message_limit(has_images=takes_images), state.message_limit()
+    text_bytes = without_images.n_bytes
+    with state.receiving.message() as message, state.waiting_images.message(text_bytes) as images:
+
+        def will_have(n_bytes: int) -> None:
+            message.grow(min(n_bytes, text_bytes))
+            images.grow(n_bytes)
+
+        content = await call.exchange.read_body(most, will_have)
         call.has_read_body = True
         call.n_request_bytes = len(content)
 
         def parse() -> T:
-            return read(parse_object(content, most))
+            if len(content) > text_bytes and IMAGE_MEMBER.encode() not in content:
+                raise too_large(without_images)
+            return read(parse_object(content, most.n_bytes))
 
         if len(content) <= LARGE_TEXT_BYTES:
             return await state.workers.run_light_if_large(parse, len(content))
         # It may take as much memory as tokenizing does, so a large body takes its turn with the large texts.
-        return await state.workers.run(parse, len(content))
+        return await state.workers.run(parse, min(len(content), text_bytes))
 
 
 def parse_object(content: bytes | bytearray, max_bytes: int) -> Mapping[str, Any]:

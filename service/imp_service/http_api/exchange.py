@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from imp_service.config.server_settings import HttpSettings
 from imp_service.http_api.guard import HttpRefusal, too_large
-from imp_service.serving.message_memory import SMALL_MESSAGE_BYTES, HeldMessage
+from imp_service.serving.message_memory import SMALL_MESSAGE_BYTES, MessageLimit
 
 Headers = Iterable[tuple[str, str]]
 JSON = "application/json"
@@ -57,8 +57,8 @@ class Exchange(ABC):
     # The listener has as many connections as it may: this one is for a probe.
     is_spare = False
 
-    async def read_body(self, max_bytes: int, message: HeldMessage) -> bytearray:
-        """The whole body. Its bytes count in `message` before they are read.
+    async def read_body(self, limit: MessageLimit, will_have: Callable[[int], object]) -> bytearray:
+        """The whole body. `will_have` is called with the number of its bytes, so far, before they are read.
 
         Raises HttpRefusal if the body is too large, malformed or too slow, and QUEUE_FULL if it has no room.
         """
@@ -69,7 +69,7 @@ class Exchange(ABC):
         body = bytearray()
         while True:
             if body or SMALL_MESSAGE_BYTES < n_expected < math.inf:
-                message.grow(int(min(n_expected, len(body) + READ_BYTES)))
+                will_have(int(min(n_expected, len(body) + READ_BYTES)))
             try:
                 async with asyncio.timeout_at(min(give_up, loop.time() + self.times.part)):
                     part = await self._next_part()
@@ -80,8 +80,8 @@ class Exchange(ABC):
             if not part:
                 return body
             body += part
-            if len(body) > max_bytes:
-                raise too_large(max_bytes)
+            if len(body) > limit.n_bytes:
+                raise too_large(limit)
 
     @abstractmethod
     async def _next_part(self) -> bytes:

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from imp_service.http_api.host_names import is_local_host, is_loopback_host, name_of
+from imp_service.serving.message_memory import MessageLimit
 
 ANY_ORIGIN = "*"
 CHUNKED = "chunked"
@@ -123,7 +124,7 @@ class Guard:
         return self.is_loopback and parts.scheme in ("http", "https") and host is not None and is_loopback_host(host)
 
 
-def check_body_head(headers: Mapping[str, str], max_bytes: int) -> None:
+def check_body_head(headers: Mapping[str, str], limit: MessageLimit) -> None:
     """Raises HttpRefusal if the body is not JSON, or is compressed, or is too large.
 
     A page cannot send JSON to another site without a preflight.
@@ -135,13 +136,13 @@ def check_body_head(headers: Mapping[str, str], max_bytes: int) -> None:
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
         raise _unsupported(f"content-encoding {coding[:64]}, expected identity: imp reads no compressed body")
-    if int(headers.get("content-length", 0)) > max_bytes:
-        raise too_large(max_bytes)
+    if int(headers.get("content-length", 0)) > limit.n_bytes:
+        raise too_large(limit)
 
 
-def too_large(max_bytes: int) -> HttpRefusal:
+def too_large(limit: MessageLimit) -> HttpRefusal:
     """The error of a body above the limit."""
-    message = f"the body has more than limits.max_message_bytes = {max_bytes} bytes"
+    message = f"the body has more than {limit} bytes"
     return HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "message_too_large", message, closes=True)
 
 

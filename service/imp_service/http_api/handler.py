@@ -53,7 +53,7 @@ class HttpHandler:
             if exchange.is_spare and route.policy is not PROBE:
                 raise no_place(self._state.settings.connection.max_connections)
             if route.has_body:
-                check_body_head(exchange.headers, self._state.settings.limits.max_message_bytes)
+                check_body_head(exchange.headers, self._state.message_limit(has_images=route.takes_images))
             await self._run(exchange, route, part, cors)
         except HttpRefusal as refused:
             body = error_body(refused.status, refused.code, refused.message)

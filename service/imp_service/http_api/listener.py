@@ -20,7 +20,7 @@ from imp_service.http_api.exchange import FIXED_HEADERS, JSON, Exchange, Headers
 from imp_service.http_api.failures import error_body
 from imp_service.http_api.guard import HttpRefusal
 from imp_service.http_api.host_names import split_target
-from imp_service.serving.message_memory import HeldMessage
+from imp_service.serving.message_memory import MessageLimit
 
 Handle = Callable[[Exchange], Awaitable[None]]
 
@@ -69,11 +69,11 @@ class AiohttpExchange(Exchange):
     def has_begun(self) -> bool:
         return self.response is not None
 
-    async def read_body(self, max_bytes: int, message: HeldMessage) -> bytearray:
+    async def read_body(self, limit: MessageLimit, will_have: Callable[[int], object]) -> bytearray:
         self._ask_for_body()
         self._connection.body_since = asyncio.get_running_loop().time()
         try:
-            return await super().read_body(max_bytes, message)
+            return await super().read_body(limit, will_have)
         finally:
             self._connection.body_since = None
 

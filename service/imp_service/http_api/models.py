@@ -56,6 +56,7 @@ class Models:
             "max_output_tokens": self._state.settings.limits.max_tokens or None,
             "default_sampling": {field: getattr(model.default_sampling, field) for field in SAMPLER_FIELDS},
             "default_sampling_origins": dict(model.default_sampler.origins),
+            "input_modalities": ["text"] if model.images is None else ["text", "image"],
         }
 
     def _answer(self, call: HttpCall, value: object) -> None:

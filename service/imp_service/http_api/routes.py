@@ -44,6 +44,8 @@ class Route:
     answer: Handler | HandlerOfPart
     # Another path with the same handler.
     alias: str = ""
+    # The body may have images.
+    takes_images: bool = False
 
     @property
     def has_body(self) -> bool:

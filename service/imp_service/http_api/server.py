@@ -54,13 +54,13 @@ def api_routes(state: ServerState) -> list[Route]:
     """The paths whose answers are the same from every server with this model."""
     openai, models, tokens = OpenAi(state), Models(state), Tokens(state)
     return [
-        Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions"),
+        Route("POST", "/v1/chat/completions", GENERATES, openai.chat, alias="/chat/completions", takes_images=True),
         Route("POST", "/v1/completions", GENERATES, openai.completions, alias="/completions"),
-        Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses"),
+        Route("POST", "/v1/responses", GENERATES, openai.responses, alias="/responses", takes_images=True),
         Route("POST", "/v1/embeddings", READS, embeddings, alias="/embeddings"),
         Route("GET", "/v1/models", LISTS, models.list, alias="/models"),
         Route("GET", "/v1/models/{id}", LISTS, models.get, alias="/models/{id}"),
-        Route("POST", "/tokenize", READS, tokens.tokenize),
+        Route("POST", "/tokenize", READS, tokens.tokenize, takes_images=True),
         Route("POST", "/detokenize", READS, tokens.detokenize),
         Route("GET", "/version", SHOWS, models.version),
     ]

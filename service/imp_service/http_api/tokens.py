@@ -43,7 +43,7 @@ class Tokens:
                 text_of(reading, state.served) if "messages" not in reading.values else chat_of(reading, state.served)
             )
 
-        reading, prompt = await self._read(call, TOKENIZE, read)
+        reading, prompt = await self._read(call, TOKENIZE, read, takes_images=True)
         n_bytes = reading_bytes(prompt, renders_quickly=state.model.text.renders_quickly)
         served = state.served
         body = await state.workers.run(lambda: self._tokenized(reading, prompt, served), n_bytes)
@@ -59,7 +59,14 @@ class Tokens:
         call.ignore(reading.ignored)
         call.answer_with(body)
 
-    async def _read(self, call: HttpCall, table: Any, read: Callable[[Reading], T]) -> tuple[Reading, T]:
+    async def _read(
+        self,
+        call: HttpCall,
+        table: Any,
+        read: Callable[[Reading], T],
+        *,
+        takes_images: bool = False,
+    ) -> tuple[Reading, T]:
         """What `read` makes of the body. Raises FieldsInvalid with everything that is wrong."""
         state = self._state
 
@@ -70,23 +77,22 @@ class Tokens:
             require_served(reading.get("model"), state.served.names)
             return reading, found
 
-        return await read_body(call, state, read_checked)
+        return await read_body(call, state, read_checked, takes_images=takes_images)
 
     # The rest may take long, and runs on a worker.
 
     def _tokenized(self, reading: Reading, prompt: Prompt, served: ServedModel) -> bytes:
         model = self._state.model
         size = ReplySize("messages" if isinstance(prompt, ChatPrompt) else "prompt", served)
-        spans: Sequence[TextSpan]
-        adds = False
         with paths_renamed(reading.caller_path):
             if isinstance(prompt, ChatPrompt):
-                spans = model.text.render(prompt).spans
+                parts = model.rendered(prompt).id_parts
             else:
-                adds, spans = reading.get("add_special_tokens", True), [TextSpan(str(prompt), False)]
+                adds = reading.get("add_special_tokens", True)
+                parts = model.tokenizer.encode_parts([TextSpan(str(prompt), False)], add_special_tokens=adds)
             table = model.tokenizer.table.token_bytes if reading.get("return_token_strs") else None
             n_tokens, ids, texts = 0, JsonList(size), JsonList(size)
-            for part in model.tokenizer.encode_parts(spans, add_special_tokens=adds):
+            for part in parts:
                 for piece in sliced(part):
                     n_tokens += len(piece)
                     ids.add(piece)

@@ -11,13 +11,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "parallel_tool_calls")
+    __slots__ = ("request_id", "model", "text", "token_ids", "chat", "session_id", "parts", "sampling", "stop", "constraint", "output", "cache", "num_sequences", "sparse_prefill", "speculation", "tool_choice", "parallel_tool_calls")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +35,7 @@ class GenerateRequest(_message.Message):
     token_ids: _types_pb2.TokenIds
     chat: _types_pb2.ChatPrompt
     session_id: str
+    parts: _types_pb2.PromptParts
     sampling: _types_pb2.SamplingOptions
     stop: _types_pb2.StopOptions
     constraint: _types_pb2.Constraint
@@ -44,7 +46,7 @@ class GenerateRequest(_message.Message):
     speculation: _types_pb2.SpeculationOptions
     tool_choice: str
     parallel_tool_calls: bool
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., parallel_tool_calls: bool = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., text: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., session_id: _Optional[str] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., stop: _Optional[_Union[_types_pb2.StopOptions, _Mapping]] = ..., constraint: _Optional[_Union[_types_pb2.Constraint, _Mapping]] = ..., output: _Optional[_Union[_types_pb2.OutputOptions, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., num_sequences: _Optional[int] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillOptions, _Mapping]] = ..., speculation: _Optional[_Union[_types_pb2.SpeculationOptions, _Mapping]] = ..., tool_choice: _Optional[str] = ..., parallel_tool_calls: bool = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("started", "chunk", "finished")
@@ -57,7 +59,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, started: _Optional[_Union[GenerationStarted, _Mapping]] = ..., chunk: _Optional[_Union[GenerationChunk, _Mapping]] = ..., finished: _Optional[_Union[GenerationFinished, _Mapping]] = ...) -> None: ...
 
 class GenerationStarted(_message.Message):
-    __slots__ = ("request_id", "model", "seed", "prompt_tokens", "cached_prompt_tokens", "prompt", "sparse_prefill", "sampling")
+    __slots__ = ("request_id", "model", "seed", "prompt_tokens", "cached_prompt_tokens", "prompt", "sparse_prefill", "sampling", "media")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +68,7 @@ class GenerationStarted(_message.Message):
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     seed: int
@@ -74,7 +77,8 @@ class GenerationStarted(_message.Message):
     prompt: _types_pb2.TokenScores
     sparse_prefill: _types_pb2.SparsePrefillReport
     sampling: _types_pb2.SamplingOptions
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., seed: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., prompt: _Optional[_Union[_types_pb2.TokenScores, _Mapping]] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillReport, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ...) -> None: ...
+    media: _containers.RepeatedCompositeFieldContainer[_types_pb2.MediaSpan]
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., seed: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., prompt: _Optional[_Union[_types_pb2.TokenScores, _Mapping]] = ..., sparse_prefill: _Optional[_Union[_types_pb2.SparsePrefillReport, _Mapping]] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ...) -> None: ...
 
 class GenerationChunk(_message.Message):
     __slots__ = ("index", "first_token", "token_ids", "text", "logprobs", "candidates", "reasoning", "tool_calls")
@@ -167,12 +171,13 @@ class StepOptions(_message.Message):
     def __init__(self, sample: bool = ..., top_logprobs: _Optional[int] = ..., logits: bool = ..., scores: bool = ..., allowed_token_mask: _Optional[bytes] = ...) -> None: ...
 
 class PrefillRequest(_message.Message):
-    __slots__ = ("session_id", "model", "token_ids", "text", "chat", "position", "sampling", "step", "ttl", "cache", "base")
+    __slots__ = ("session_id", "model", "token_ids", "text", "chat", "parts", "position", "sampling", "step", "ttl", "cache", "base")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -184,27 +189,30 @@ class PrefillRequest(_message.Message):
     token_ids: _types_pb2.TokenIds
     text: str
     chat: _types_pb2.ChatPrompt
+    parts: _types_pb2.PromptParts
     position: int
     sampling: _types_pb2.SamplingOptions
     step: StepOptions
     ttl: _duration_pb2.Duration
     cache: _types_pb2.CacheOptions
     base: int
-    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., model: _Optional[str] = ..., token_ids: _Optional[_Union[_types_pb2.TokenIds, _Mapping]] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ..., parts: _Optional[_Union[_types_pb2.PromptParts, _Mapping]] = ..., position: _Optional[int] = ..., sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., step: _Optional[_Union[StepOptions, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cache: _Optional[_Union[_types_pb2.CacheOptions, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class PrefillResponse(_message.Message):
-    __slots__ = ("session_id", "cached_tokens", "output", "timings", "base")
+    __slots__ = ("session_id", "cached_tokens", "output", "timings", "base", "media")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     cached_tokens: int
     output: StepOutput
     timings: _types_pb2.Timings
     base: int
-    def __init__(self, session_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., output: _Optional[_Union[StepOutput, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
+    media: _containers.RepeatedCompositeFieldContainer[_types_pb2.MediaSpan]
+    def __init__(self, session_id: _Optional[str] = ..., cached_tokens: _Optional[int] = ..., output: _Optional[_Union[StepOutput, _Mapping]] = ..., timings: _Optional[_Union[_types_pb2.Timings, _Mapping]] = ..., base: _Optional[int] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ...) -> None: ...
 
 class StepOutput(_message.Message):
     __slots__ = ("position", "token_id", "logprob", "text", "eos", "candidates", "logits", "scores")

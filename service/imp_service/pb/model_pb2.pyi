@@ -19,7 +19,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins")
+    __slots__ = ("model", "aliases", "architecture", "parameters", "weight_format", "weights_sha256", "tokenizer_sha256", "max_context_tokens", "vocab_size", "bos_token_id", "eos_token_ids", "chat_template", "default_sampling", "max_top_logprobs", "constraints", "supports_embeddings", "supports_logits", "num_tokens", "drafters", "supports_sparse_prefill", "default_sampling_origins", "media")
     class DefaultSamplingOriginsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,7 @@ class GetModelInfoResponse(_message.Message):
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_SPARSE_PREFILL_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_SAMPLING_ORIGINS_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
     model: str
     aliases: _containers.RepeatedScalarFieldContainer[str]
     architecture: str
@@ -69,7 +70,24 @@ class GetModelInfoResponse(_message.Message):
     drafters: _containers.RepeatedScalarFieldContainer[str]
     supports_sparse_prefill: bool
     default_sampling_origins: _containers.ScalarMap[str, str]
-    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    media: MediaSupport
+    def __init__(self, model: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., architecture: _Optional[str] = ..., parameters: _Optional[int] = ..., weight_format: _Optional[str] = ..., weights_sha256: _Optional[str] = ..., tokenizer_sha256: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., bos_token_id: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., chat_template: _Optional[str] = ..., default_sampling: _Optional[_Union[_types_pb2.SamplingOptions, _Mapping]] = ..., max_top_logprobs: _Optional[int] = ..., constraints: _Optional[_Iterable[str]] = ..., supports_embeddings: bool = ..., supports_logits: bool = ..., num_tokens: _Optional[int] = ..., drafters: _Optional[_Iterable[str]] = ..., supports_sparse_prefill: bool = ..., default_sampling_origins: _Optional[_Mapping[str, str]] = ..., media: _Optional[_Union[MediaSupport, _Mapping]] = ...) -> None: ...
+
+class MediaSupport(_message.Message):
+    __slots__ = ("formats", "images", "request_bytes", "pixels", "side", "image_tokens")
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PIXELS_FIELD_NUMBER: _ClassVar[int]
+    SIDE_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    formats: _containers.RepeatedScalarFieldContainer[str]
+    images: int
+    request_bytes: int
+    pixels: int
+    side: int
+    image_tokens: int
+    def __init__(self, formats: _Optional[_Iterable[str]] = ..., images: _Optional[int] = ..., request_bytes: _Optional[int] = ..., pixels: _Optional[int] = ..., side: _Optional[int] = ..., image_tokens: _Optional[int] = ...) -> None: ...
 
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from . import types_pb2 as imp_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16imp/v1/tokenizer.proto\x12\x06imp.v1\x1a\x12imp/v1/types.proto\"\xde\x01\n\x0fTokenizeRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12!\n\x14parse_special_tokens\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x17\n\ncount_only\x18\x04 \x01(\x08H\x02\x88\x01\x01\x12\x14\n\x07offsets\x18\x05 \x01(\x08H\x03\x88\x01\x01\x42\x15\n\x13_add_special_tokensB\x17\n\x15_parse_special_tokensB\r\n\x0b_count_onlyB\n\n\x08_offsets\":\n\x10TokenizeResponse\x12&\n\x07results\x18\x01 \x03(\x0b\x32\x15.imp.v1.TokenizedText\"F\n\rTokenizedText\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x13\n\x0bstart_bytes\x18\x03 \x03(\r\"h\n\x11\x44\x65tokenizeRequest\x12#\n\ttoken_ids\x18\x01 \x03(\x0b\x32\x10.imp.v1.TokenIds\x12\x1b\n\x0especial_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x42\x11\n\x0f_special_tokens\"0\n\x12\x44\x65tokenizeResponse\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x0b\n\x03raw\x18\x02 \x03(\x0c\"<\n\x18\x41pplyChatTemplateRequest\x12 \n\x04\x63hat\x18\x01 \x01(\x0b\x32\x12.imp.v1.ChatPrompt\"<\n\x19\x41pplyChatTemplateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"\x15\n\x13GetTokenizerRequest\"4\n\x14GetTokenizerResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06sha256\x18\x02 \x01(\t2\xbd\x02\n\x10TokenizerService\x12=\n\x08Tokenize\x12\x17.imp.v1.TokenizeRequest\x1a\x18.imp.v1.TokenizeResponse\x12\x43\n\nDetokenize\x12\x19.imp.v1.DetokenizeRequest\x1a\x1a.imp.v1.DetokenizeResponse\x12X\n\x11\x41pplyChatTemplate\x12 .imp.v1.ApplyChatTemplateRequest\x1a!.imp.v1.ApplyChatTemplateResponse\x12K\n\x0cGetTokenizer\x12\x1b.imp.v1.GetTokenizerRequest\x1a\x1c.imp.v1.GetTokenizerResponse0\x01\x42\x34\n\x06imp.v1P\x01Z\x0cimp/v1;impv1\xaa\x02\x06Imp.V1\xca\x02\x06Imp\\V1\xea\x02\x07Imp::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16imp/v1/tokenizer.proto\x12\x06imp.v1\x1a\x12imp/v1/types.proto\"\xde\x01\n\x0fTokenizeRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12!\n\x14parse_special_tokens\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x17\n\ncount_only\x18\x04 \x01(\x08H\x02\x88\x01\x01\x12\x14\n\x07offsets\x18\x05 \x01(\x08H\x03\x88\x01\x01\x42\x15\n\x13_add_special_tokensB\x17\n\x15_parse_special_tokensB\r\n\x0b_count_onlyB\n\n\x08_offsets\":\n\x10TokenizeResponse\x12&\n\x07results\x18\x01 \x03(\x0b\x32\x15.imp.v1.TokenizedText\"F\n\rTokenizedText\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x13\n\x0bstart_bytes\x18\x03 \x03(\r\"h\n\x11\x44\x65tokenizeRequest\x12#\n\ttoken_ids\x18\x01 \x03(\x0b\x32\x10.imp.v1.TokenIds\x12\x1b\n\x0especial_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x42\x11\n\x0f_special_tokens\"0\n\x12\x44\x65tokenizeResponse\x12\r\n\x05texts\x18\x01 \x03(\t\x12\x0b\n\x03raw\x18\x02 \x03(\x0c\"<\n\x18\x41pplyChatTemplateRequest\x12 \n\x04\x63hat\x18\x01 \x01(\x0b\x32\x12.imp.v1.ChatPrompt\"^\n\x19\x41pplyChatTemplateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12 \n\x05media\x18\x03 \x03(\x0b\x32\x11.imp.v1.MediaSpan\"\x15\n\x13GetTokenizerRequest\"4\n\x14GetTokenizerResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0e\n\x06sha256\x18\x02 \x01(\t2\xbd\x02\n\x10TokenizerService\x12=\n\x08Tokenize\x12\x17.imp.v1.TokenizeRequest\x1a\x18.imp.v1.TokenizeResponse\x12\x43\n\nDetokenize\x12\x19.imp.v1.DetokenizeRequest\x1a\x1a.imp.v1.DetokenizeResponse\x12X\n\x11\x41pplyChatTemplate\x12 .imp.v1.ApplyChatTemplateRequest\x1a!.imp.v1.ApplyChatTemplateResponse\x12K\n\x0cGetTokenizer\x12\x1b.imp.v1.GetTokenizerRequest\x1a\x1c.imp.v1.GetTokenizerResponse0\x01\x42\x34\n\x06imp.v1P\x01Z\x0cimp/v1;impv1\xaa\x02\x06Imp.V1\xca\x02\x06Imp\\V1\xea\x02\x07Imp::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,11 +46,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPLYCHATTEMPLATEREQUEST']._serialized_start=567
   _globals['_APPLYCHATTEMPLATEREQUEST']._serialized_end=627
   _globals['_APPLYCHATTEMPLATERESPONSE']._serialized_start=629
-  _globals['_APPLYCHATTEMPLATERESPONSE']._serialized_end=689
-  _globals['_GETTOKENIZERREQUEST']._serialized_start=691
-  _globals['_GETTOKENIZERREQUEST']._serialized_end=712
-  _globals['_GETTOKENIZERRESPONSE']._serialized_start=714
-  _globals['_GETTOKENIZERRESPONSE']._serialized_end=766
-  _globals['_TOKENIZERSERVICE']._serialized_start=769
-  _globals['_TOKENIZERSERVICE']._serialized_end=1086
+  _globals['_APPLYCHATTEMPLATERESPONSE']._serialized_end=723
+  _globals['_GETTOKENIZERREQUEST']._serialized_start=725
+  _globals['_GETTOKENIZERREQUEST']._serialized_end=746
+  _globals['_GETTOKENIZERRESPONSE']._serialized_start=748
+  _globals['_GETTOKENIZERRESPONSE']._serialized_end=800
+  _globals['_TOKENIZERSERVICE']._serialized_start=803
+  _globals['_TOKENIZERSERVICE']._serialized_end=1120
 # @@protoc_insertion_point(module_scope)

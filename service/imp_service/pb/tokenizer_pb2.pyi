@@ -60,12 +60,14 @@ class ApplyChatTemplateRequest(_message.Message):
     def __init__(self, chat: _Optional[_Union[_types_pb2.ChatPrompt, _Mapping]] = ...) -> None: ...
 
 class ApplyChatTemplateResponse(_message.Message):
-    __slots__ = ("text", "token_ids")
+    __slots__ = ("text", "token_ids", "media")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    media: _containers.RepeatedCompositeFieldContainer[_types_pb2.MediaSpan]
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., media: _Optional[_Iterable[_Union[_types_pb2.MediaSpan, _Mapping]]] = ...) -> None: ...
 
 class GetTokenizerRequest(_message.Message):
     __slots__ = ()

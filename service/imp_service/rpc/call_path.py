@@ -20,6 +20,7 @@ from imp_service.api.errors import invalid
 from imp_service.core.reserve import READING_CALLS, READING_HEALTH
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.encoded import Encoded, Reply
+from imp_service.rpc.image_messages import has_images, may_have_images
 from imp_service.rpc.message_gate import MessageGate
 from imp_service.rpc.orca import ORCA_KEY, orca_report
 from imp_service.rpc.policies import policy_of
@@ -27,6 +28,7 @@ from imp_service.rpc.statuses import TrailingMetadata, message_of, status_code, 
 from imp_service.serving.call_path import Arrival, CallPath
 from imp_service.serving.errors.error_table import MESSAGE_TOO_LARGE
 from imp_service.serving.errors.failures import Failure, drop_frames
+from imp_service.serving.message_memory import MessageLimit
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.security.authentication import NO_POLICY, Authentication, Policy
 from imp_service.serving.server_state import ServerState
@@ -140,18 +142,18 @@ class GrpcCallPath:
 
     def _parser(self, descriptor: MethodDescriptor) -> Parse:
         from_string = GetMessageClass(descriptor.input_type).FromString
-        most = self._state.settings.limits.max_message_bytes
+        takes_images = may_have_images(descriptor.input_type)
 
         def parse(content: bytes, call: GrpcCall) -> Message:
             call.n_request_bytes = len(content)
-            if len(content) > most:
-                words = f"the request has {len(content)} bytes, at most limits.max_message_bytes = {most} are allowed"
-                details = {"message_bytes": str(len(content)), "max_message_bytes": str(most)}
-                raise Refusal(MESSAGE_TOO_LARGE, words, details)
+            check_size(len(content), self._state.message_limit(has_images=takes_images))
             try:
-                return from_string(content)
+                message = from_string(content)
             except DecodeError:
                 raise invalid("request", "the bytes are not a valid message of this method") from None
+            if len(content) > (limit := self._state.message_limit()).n_bytes and not has_images(message):
+                check_size(len(content), limit)
+            return message
 
         return parse
 
@@ -187,6 +189,14 @@ class GrpcTransport:
         if not call.reply_has_begun:
             trailing = (*trailing, *call.identity)
         await call.abort(status_code(failure), message_of(failure), trailing)
+
+
+def check_size(n_bytes: int, limit: MessageLimit) -> None:
+    """Raises MESSAGE_TOO_LARGE for a request with more bytes than the limit."""
+    if n_bytes > limit.n_bytes:
+        words = f"the request has {n_bytes} bytes, at most {limit} are allowed"
+        details = {"message_bytes": str(n_bytes), "max_message_bytes": str(limit.n_bytes)}
+        raise Refusal(MESSAGE_TOO_LARGE, words, details)
 
 
 def _no_load() -> TrailingMetadata:

@@ -9,7 +9,7 @@ import grpc
 
 from imp_service.config import Settings
 from imp_service.config.address import Address
-from imp_service.config.derived import most_received_bytes
+from imp_service.config.derived import most_received_bytes, most_received_with_images
 from imp_service.serving.listening import ListenError, check_all, claimed
 
 # What a client may send of a request that is not read yet. While it is read, the window grows to the message's size.
@@ -21,11 +21,12 @@ PING_TOLERANCE = 0.9
 Options = list[tuple[str, int]]
 
 
-def channel_options(settings: Settings, *, has_channelz: bool = False) -> Options:
+def channel_options(settings: Settings, *, has_channelz: bool = False, takes_images: bool = False) -> Options:
     """For grpc.aio.server."""
     limits, keepalive, connection = settings.limits, settings.keepalive, settings.connection
+    most_received = most_received_with_images(limits, settings.media) if takes_images else most_received_bytes(limits)
     options: Options = [
-        ("grpc.max_receive_message_length", most_received_bytes(limits)),
+        ("grpc.max_receive_message_length", most_received),
         ("grpc.max_send_message_length", limits.max_message_bytes),
         # Equal: between the two limits gRPC refuses at random.
         ("grpc.max_metadata_size", limits.max_metadata_bytes),

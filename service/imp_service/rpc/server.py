@@ -11,6 +11,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health_pb2
 
+from imp_service.core.vision import may_read_images
 from imp_service.pb import admin_pb2, inference_pb2, model_pb2, tokenizer_pb2
 from imp_service.rpc.call_path import GrpcCallPath
 from imp_service.rpc.compat import compat_servicers
@@ -114,7 +115,11 @@ class GrpcServer:
         """A gRPC server of these services and health, with reflection if it is not bare."""
         settings = self._state.settings
         server = grpc.aio.server(
-            options=channel_options(settings, has_channelz=settings.listen.admin is not None),
+            options=channel_options(
+                settings,
+                has_channelz=settings.listen.admin is not None,
+                takes_images=not (is_admin or is_bare) and may_read_images(self._state.config),
+            ),
             interceptors=self._interceptors(),
             compression=grpc.Compression.Gzip if settings.connection.compression == "gzip" else None,
         )

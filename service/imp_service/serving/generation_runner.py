@@ -17,6 +17,7 @@ from imp_service.generation.run import GenerationPlan
 from imp_service.serving.calls import Call
 from imp_service.serving.errors.field_paths import Rename, paths_renamed
 from imp_service.serving.generation_stream import GenerationStream, OutboxLimits
+from imp_service.serving.images_hold import ImagesHold
 from imp_service.serving.prompt_cost import planning_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.server_state import ServerState
@@ -90,6 +91,7 @@ class GenerationRunner:
             with (
                 paths_renamed(wanted.rename) if wanted.rename else nullcontext(),
                 state.admission.admit(call.payer, request.num_sequences, call.time_remaining()),
+                ImagesHold(state, request.prompt) as images,
             ):
                 wanted = await self._with_tools(wanted)
                 program = await self._compiled(wanted.request, call)
@@ -98,6 +100,7 @@ class GenerationRunner:
                 if planned.hides_tools:
                     self._tell_hidden_tools(wanted, call)
                 wanted.check_size(planned.n_prompt_tokens)
+                await images.decode(planned.images)
                 refuse_late(call)
                 # Submitted with an abort that came during planning, which then takes effect before the first step.
                 with state.model.client.together():

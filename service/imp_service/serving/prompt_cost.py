@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from imp_service.api.chat_prompt import PromptParts, has_images, images_of
+from imp_service.api.image import Image
 from imp_service.api.options import GenerationRequest, Prompt
 from imp_service.serving.workers import SMALL_BYTES
 from imp_service.text import ChatPrompt
@@ -23,8 +25,17 @@ def reading_bytes(prompt: Prompt, *, renders_quickly: bool) -> int:
         return len(prompt.encode())
     if isinstance(prompt, ChatPrompt):
         n_bytes = chat_bytes(prompt)
-        return n_bytes if renders_quickly else max(SMALL_BYTES, n_bytes)
+        is_quick = renders_quickly and not has_images(prompt)
+        return n_bytes if is_quick else max(SMALL_BYTES, n_bytes)
+    if isinstance(prompt, PromptParts):
+        costs = (reading_bytes(part, renders_quickly=True) for part in prompt.parts if not isinstance(part, Image))
+        return max(SMALL_BYTES, sum(costs))
     return ids_bytes(len(prompt))
+
+
+def image_bytes(prompt: Prompt) -> int:
+    """The bytes of a prompt's images, as they were sent."""
+    return sum(len(image.data) for _, image in images_of(prompt))
 
 
 def ids_bytes(n_ids: int) -> int:
@@ -38,7 +49,7 @@ def chat_bytes(chat: ChatPrompt) -> int:
     for each in chat.messages:
         texts += [
             each.role,
-            each.content or "",
+            each.text,
             each.name,
             each.tool_call_id,
             each.tool_calls_json,

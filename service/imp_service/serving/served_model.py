@@ -15,6 +15,7 @@ from imp_service.text import ConstraintKind
 
 if TYPE_CHECKING:
     from imp_service.generation import ModelRuntime
+    from imp_service.media import Images
 
 ALL_CONSTRAINTS = tuple(kind.value for kind in ConstraintKind)
 
@@ -39,6 +40,8 @@ class ServedModel(CoreLimits):
     drafters: tuple[str, ...] = ()
     # The text of the chat template.
     template: str = ""
+    # What reads the images of prompts; None: the model takes none.
+    images: Images | None = None
 
     @classmethod
     def of(cls, model: ModelRuntime, settings: Settings) -> ServedModel:
@@ -54,6 +57,7 @@ class ServedModel(CoreLimits):
             no_sparse_prefill=model.no_sparse_prefill,
             drafters=model.drafters,
             template=model.text.template_source or "",
+            images=model.images,
         )
 
     def most(self, name: str) -> float:

@@ -20,7 +20,7 @@ from imp_service.serving.constraint_queue import ConstraintQueue
 from imp_service.serving.drain import Drain
 from imp_service.serving.engine_events import EngineEvents
 from imp_service.serving.lifecycle import Lifecycle, Phase, loading
-from imp_service.serving.message_memory import MessageMemory
+from imp_service.serving.message_memory import MessageLimit, MessageMemory
 from imp_service.serving.reload import Reload
 from imp_service.serving.running_calls import RunningCalls
 from imp_service.serving.running_requests import RunningRequests
@@ -71,6 +71,8 @@ class ServerState:
         most = one_way_bytes(self.settings.limits)
         self.receiving = MessageMemory("bodies that are being received", most)
         self.sending = MessageMemory("replies that are not read yet", most)
+        # Those of requests that the engine does not have yet. adopt() sets their room.
+        self.waiting_images = MessageMemory("images that wait", 0, "media.waiting_bytes")
         self.constraints = ConstraintQueue()
         self.sessions = Sessions(self.settings.sessions, self.instance_id, clock)
         self.requests = RunningRequests(wall)
@@ -114,10 +116,20 @@ class ServerState:
         """The facts against which requests are checked now. Raises LOADING until there is a model."""
         return ServedModel.of(self.model, self.settings)
 
+    def message_limit(self, *, has_images: bool = False) -> MessageLimit:
+        """The most bytes of a request's message or body. `has_images`: it has images, or may have them."""
+        limit, model = MessageLimit("limits.max_message_bytes", self.settings.limits.max_message_bytes), self._model
+        if not has_images or model is None or model.images is None:
+            return limit
+        with_images = MessageLimit("media.request_bytes", model.images.limits.request_bytes)
+        return max(limit, with_images, key=lambda each: each.n_bytes)
+
     def adopt(self, model: ModelRuntime) -> None:
         """Serves a loaded model from now on. close() closes it."""
         self._events = EngineEvents(asyncio.get_running_loop(), model.client, self._break_off)
         self._model = model
+        if model.images is not None:
+            self.waiting_images.max_bytes = model.images.limits.waiting_bytes
         self.approximations = approximations(model.core.kv_dtypes)
         # Settings that were reloaded while the model loaded are applied too.
         self._take(reloaded(model.config, self.config).config)

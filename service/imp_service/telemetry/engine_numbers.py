@@ -62,6 +62,8 @@ class EngineCollector(Collector):
         )
         preempted = "Preempted sequences, which are computed again."
         yield CounterMetricFamily("imp_preemptions", preempted, value=numbers.n_preemptions)
+        encoded = "Images, or tiles of them, that the vision tower encoded."
+        yield CounterMetricFamily("imp_media_encoded", encoded, value=numbers.n_encoded)
         yield from self._speculation(numbers)
         silent = "Time since the engine's last progress; 0 while it has no work."
         yield GaugeMetricFamily("imp_engine_silence_seconds", silent, value=numbers.silence_ns * NS)

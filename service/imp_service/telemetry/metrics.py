@@ -117,6 +117,9 @@ class Metrics:
             ("effective", "reason"),
         )
         self.output_tokens = self._counter("imp_output_tokens", "Tokens generated for callers.")
+        self.undecoded_images = self._counter(
+            "imp_media_decode_failures", "Requests with an image that could not be decoded, though its header was read."
+        )
         self.first_token = self._weighted(
             "imp_time_to_first_token_seconds", "From a call's start to its first output token.", FIRST_TOKEN_BOUNDS
         )

@@ -113,7 +113,7 @@ def test_p43_no_request_takes_tensors_or_opaque_bytes() -> None:
             and field.message_type.full_name in ("google.protobuf.Any", "google.protobuf.Struct")
         )
     }
-    assert opaque == {"StepOptions.allowed_token_mask"}
+    assert opaque == {"StepOptions.allowed_token_mask", "Image.encoded", "RawImage.rgb"}
 
 
 @pytest.mark.parametrize(

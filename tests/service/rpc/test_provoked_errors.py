@@ -36,6 +36,7 @@ from support.servers.gate import Gate, gate
 from support.servers.loop_thread import loop_thread
 from support.servers.served import Served, ask, serve, tokens_of
 from support.servers.served_models import from_file, scripted, tiny_with_text
+from support.servers.vision_served import chat_of, raw, vision_model
 
 ROWS = {row.reason: row for row in documented_rows() if row.reason}
 
@@ -163,6 +164,12 @@ class Provoker:
         calls = SessionCalls(self.server())
         name = calls.prefill([1, 2]).session_id
         return self.left(calls, name, failed(lambda: calls.truncate(name, 3)))
+
+    def position_inside_media(self) -> Provoked:
+        calls = SessionCalls(self.server(model=vision_model(self.folder)))
+        held = calls.stub.Prefill(pb.PrefillRequest(chat=chat_of(raw(), "What is this?")))
+        inside = held.media[0].first_token + 1
+        return self.left(calls, held.session_id, failed(lambda: calls.truncate(held.session_id, inside)))
 
     def position_mismatch(self) -> Provoked:
         calls = SessionCalls(self.server())

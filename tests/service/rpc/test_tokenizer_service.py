@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import grpc
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
 from tokenizers import Tokenizer as Library
 
 from imp_service.pb import model_pb2, model_pb2_grpc, tokenizer_pb2_grpc, types_pb2
@@ -83,13 +82,6 @@ def test_txt_26_detokenize_gives_text_and_the_exact_bytes(
     ids = stub.Tokenize(pb.TokenizeRequest(texts=[TEXTS[2]])).results[0].token_ids
     [text] = stub.Detokenize(pb.DetokenizeRequest(token_ids=[types_pb2.TokenIds(ids=ids)])).texts
     assert text == TEXTS[2]
-
-
-def test_rpc_34_a_message_has_only_fields_of_text() -> None:
-    fields = types_pb2.ChatMessage.DESCRIPTOR.fields
-    kinds = {field.name: field.type for field in fields if field.name != "null_content"}
-    assert set(kinds.values()) == {FieldDescriptor.TYPE_STRING}
-    assert not [name for name in kinds if "image" in name or "audio" in name or "media" in name]
 
 
 def test_txt_17_special_tokens_in_text_are_text(served: Served, stub: tokenizer_pb2_grpc.TokenizerServiceStub) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from imp_service.process import worker_process
 from imp_service.text import (
     ConstraintCompiler,
     ConstraintKind,
@@ -29,7 +30,6 @@ from imp_service.text import (
     Tokenizer,
 )
 from imp_service.text.constraints import state as state_module
-from imp_service.text.constraints import trial
 from imp_service.text.constraints.program import ConstraintProgram
 from imp_service.text.constraints.state import ConstraintState
 from support.run.growth import ATTEMPTS
@@ -136,8 +136,8 @@ def test_txt_31_closing_ends_what_is_being_compiled(monkeypatch: pytest.MonkeyPa
         real_write(*arguments)
         has_request.set()
 
-    real_write = trial._write
-    monkeypatch.setattr(trial, "_write", write)
+    real_write = worker_process._write
+    monkeypatch.setattr(worker_process, "_write", write)
     with ThreadPoolExecutor(1) as threads:
         compiling = threads.submit(compiler.compile, MULTIPLE)
         assert has_request.wait(HANGS_AFTER), "the worker was not asked"

@@ -25,10 +25,16 @@ EXTENSIONS: Mapping[str, frozenset[str]] = {
 EVENTS: Mapping[str, type[BaseModel]] = {
     get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(ResponseStreamEvent)[0])
 }
-# vLLM and others send it, and clients that show it expect this name.
-ALWAYS = frozenset({"reasoning_content"})
+# vLLM and others send the reasoning, and clients that show it expect this name. OpenAI counts no tokens of images.
+ALWAYS = frozenset({"reasoning_content", "image_tokens"})
 # vLLM's length of the context, and imp's defaults.
-MODEL_EXTRAS = {"max_model_len", "max_output_tokens", "default_sampling", "default_sampling_origins"}
+MODEL_EXTRAS = {
+    "max_model_len",
+    "max_output_tokens",
+    "default_sampling",
+    "default_sampling_origins",
+    "input_modalities",
+}
 
 
 def check_answer(path: str, content: bytes, asked: Mapping[str, Any]) -> BaseModel:

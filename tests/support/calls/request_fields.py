@@ -123,6 +123,13 @@ APART = {
     *(f"chat.messages.{name}" for name in ("role", "content", "name", "tool_call_id", "tool_calls_json")),
     "chat.messages.reasoning_content",
     "chat.messages.null_content",
+    *(f"{parts}.text" for parts in ("chat.messages.parts", "parts.parts")),
+    "parts.parts.token_ids.ids",
+    *(
+        f"{parts}.image.{name}"
+        for parts in ("chat.messages.parts", "parts.parts")
+        for name in ("encoded", "raw.width", "raw.height", "raw.rgb", "max_tokens")
+    ),
     *(f"constraint.{name}" for name in ("json_schema", "regex", "gbnf", "choices.values", "unbounded_whitespace")),
 }
 

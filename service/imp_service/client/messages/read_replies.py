@@ -16,6 +16,7 @@ from ...api.replies import (
     DrafterReport,
     Finished,
     FinishReason,
+    MediaSpan,
     Reply,
     SparsePrefillReport,
     SpeculationReport,
@@ -71,6 +72,7 @@ def read_reply(message: inference_pb2.GenerateResponse) -> Reply | None:
                 sampling=replace(_sampling(started.sampling), seed=started.seed),
                 held_scores=WireScores(started.prompt),
                 sparse_prefill=_sparse_prefill(started.sparse_prefill) if started.HasField("sparse_prefill") else None,
+                media=[_read(MediaSpan, each) for each in started.media],
             )
         case "chunk":
             chunk = message.chunk

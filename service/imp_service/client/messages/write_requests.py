@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...api.arguments import text_of, token_ids_of
-from ...api.chat_prompt import ChatPrompt
+from ...api.chat_prompt import ChatMessage, ChatPrompt, PromptParts
 from ...api.constraint_spec import Constraint, ConstraintKind, ConstraintSpec
 from ...api.errors import invalid
+from ...api.image import Image
 from ...api.options import GenerationRequest, Prompt
 from ...pb import inference_pb2, tokenizer_pb2, types_pb2
 from .fields import MessageWriter
@@ -44,14 +45,46 @@ def write_prompt(writer: MessageWriter, message: Any, prompt: Prompt) -> None:
         writer.fill(message.chat, prompt, "chat", leaves_out=("messages",))
         for i, each in enumerate(prompt.messages):
             added = message.chat.messages.add()
-            writer.fill(added, each, f"chat.messages[{i}]")
-            if each.content is None:
-                added.null_content = True
+            writer.fill(added, each, f"chat.messages[{i}]", leaves_out=("content",))
+            _write_content(writer, added, each, f"chat.messages[{i}]")
+    elif isinstance(prompt, PromptParts):
+        message.parts.SetInParent()
+        for i, part in enumerate(prompt.parts):
+            _write_part(writer, message.parts.parts.add(), part, f"parts.parts[{i}]")
     elif isinstance(prompt, bytes | bytearray) or not hasattr(prompt, "__iter__"):
         raise invalid("prompt", f"{type(prompt).__name__}, expected text, token ids or a ChatPrompt")
     else:
         message.token_ids.SetInParent()
         put_tokens(writer, message.token_ids, prompt)
+
+
+def _write_content(writer: MessageWriter, message: types_pb2.ChatMessage, chat: ChatMessage, path: str) -> None:
+    if chat.content is None:
+        message.null_content = True
+    elif isinstance(chat.content, tuple):
+        for i, part in enumerate(chat.content):
+            _write_part(writer, message.parts.add(), part, f"{path}.parts[{i}]")
+    else:
+        writer.put(message, "content", chat.content, f"{path}.content")
+
+
+def _write_part(writer: MessageWriter, message: Any, part: str | Sequence[int] | Image, path: str) -> None:
+    """A part of a message's content or of a prompt."""
+    if isinstance(part, str):
+        writer.put(message, "text", part, f"{path}.text")
+    elif isinstance(part, Image):
+        message.image.SetInParent()
+        if part.size is None:
+            message.image.encoded = part.data
+        else:
+            writer.put(message.image.raw, "width", part.size[0], f"{path}.image.raw.width")
+            writer.put(message.image.raw, "height", part.size[1], f"{path}.image.raw.height")
+            message.image.raw.rgb = part.data
+        if part.max_tokens is not None:
+            writer.put(message.image, "max_tokens", part.max_tokens, f"{path}.image.max_tokens")
+    else:
+        message.token_ids.SetInParent()
+        put_tokens(writer, message.token_ids, part)
 
 
 def put_tokens(writer: MessageWriter, target: types_pb2.TokenIds, tokens: Sequence[int]) -> None:

@@ -64,7 +64,7 @@ class OpenAi:
 
     async def chat(self, call: HttpCall) -> None:
         """A chat completion."""
-        parsed = await self._read(call, read_chat)
+        parsed = await self._read(call, read_chat, takes_images=True)
         head, token_texts = self._head(call, "chatcmpl-"), self._token_texts(parsed)
         if parsed.is_streamed:
             await self._stream(call, parsed, ChatEvents(head, parsed, token_texts))
@@ -82,7 +82,7 @@ class OpenAi:
 
     async def responses(self, call: HttpCall) -> None:
         """A response."""
-        parsed = await self._read(call, read_response)
+        parsed = await self._read(call, read_response, takes_images=True)
         response = Response(self._head(call, PREFIX), parsed, self._token_texts(parsed))
         if parsed.is_streamed:
             events = ResponseEvents(response)
@@ -91,7 +91,9 @@ class OpenAi:
         else:
             await self._gather(call, parsed, WholeResponse(response))
 
-    async def _read(self, call: HttpCall, read: Callable[..., ParsedRequest]) -> ParsedRequest:
+    async def _read(
+        self, call: HttpCall, read: Callable[..., ParsedRequest], *, takes_images: bool = False
+    ) -> ParsedRequest:
         state = self._state
         served = state.served
         ignores_unknown = state.settings.http.unknown_fields == "ignore"
@@ -101,7 +103,7 @@ class OpenAi:
             require_served(body.get("model"), served.names)
             return parsed
 
-        parsed = await read_body(call, state, read_object)
+        parsed = await read_body(call, state, read_object, takes_images=takes_images)
         call.ignore(parsed.ignored)
         numbers = effective(parsed.requests[0].sampling, state.model.default_sampling)
         listed = ", ".join(f"{name}={value:g}" for name, value in numbers.items())

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from imp_service.http_api.openai.messages import content_of
+from imp_service.api.chat_prompt import joined
+from imp_service.http_api.openai.messages import content_reader
 from imp_service.http_api.openai.values import (
+    ReadValue,
     WrongValue,
     anything,
     entries,
@@ -32,33 +34,36 @@ class InputMessage:
 
     where: str
     message: ChatMessage
+    # The member of the item that has the content.
+    content: str = "content"
 
 
-def read_input(value: Any, *, has_developer: bool) -> list[InputMessage]:
-    """The messages of an input. `has_developer`: as for read_messages(). Raises WrongValue."""
+def read_input(value: Any, *, has_developer: bool, low: int | None) -> list[InputMessage]:
+    """The messages of an input. `has_developer` and `low`: as for read_messages(). Raises WrongValue."""
     if isinstance(value, str):
         return [InputMessage("", ChatMessage("user", value))]
     if not isinstance(value, list):
         raise WrongValue(f"{shown(value)}, expected a string or a list of items")
     found: list[InputMessage] = []
+    content = content_reader(low)
     for i, each in enumerate(value):
         where = f"[{i}]"
-        message = within(where, _message_of, each, has_developer)
+        message = within(where, _message_of, each, has_developer, content)
         if found and _goes_on(found[-1].message, message):
             found[-1] = replace(found[-1], message=_joined(found[-1].message, message))
         else:
-            found.append(InputMessage(where, message))
+            found.append(InputMessage(where, message, "output" if message.role == "tool" else "content"))
     return found
 
 
-def _message_of(value: Any, has_developer: bool) -> ChatMessage:
+def _message_of(value: Any, has_developer: bool, content: ReadValue) -> ChatMessage:
     """One item, as a message of its own."""
     kind = members(value).get("type") or "message"
     if not isinstance(kind, str) or kind not in ITEMS:
         instead = "items are not stored, send the item itself" if kind == ITEM_REFERENCE else "expected " + SHOWN_ITEMS
         raise WrongValue(f"{shown(kind)} is not supported: {instead}", ".type")
     item = ITEMS[kind]
-    found = read_members(value, item.readers)
+    found = read_members(value, {**item.readers, **dict.fromkeys(item.contents, content)})
     for name in item.required:
         if name not in found:
             raise WrongValue("not set", f".{name}")
@@ -77,10 +82,10 @@ def _goes_on(before: ChatMessage, message: ChatMessage) -> bool:
 
 def _joined(before: ChatMessage, message: ChatMessage) -> ChatMessage:
     calls = [*json.loads(before.tool_calls_json or "[]"), *json.loads(message.tool_calls_json or "[]")]
-    contents = [each for each in (before.content, message.content) if each is not None]
+    has_content = before.content is not None or message.content is not None
     return replace(
         before,
-        content="".join(contents) if contents else None,
+        content=joined((*before.parts(), *message.parts())) if has_content else None,
         tool_calls_json=json.dumps(calls, ensure_ascii=False) if calls else "",
         reasoning_content=before.reasoning_content + message.reasoning_content,
     )
@@ -124,16 +129,20 @@ class ItemType:
 
     message: Callable[[Mapping[str, Any]], ChatMessage]
     required: tuple[str, ...]
-    readers: Mapping[str, Callable[[Any], Any]]
+    # Of every member but contents.
+    readers: Mapping[str, ReadValue]
+    # The members that are texts or lists of parts.
+    contents: tuple[str, ...] = ()
 
 
 # Fields that every item may have, and that imp does not use.
-ANY_ITEM: Mapping[str, Callable[[Any], Any]] = {"type": text, "id": text, "status": text}
+ANY_ITEM: Mapping[str, ReadValue] = {"type": text, "id": text, "status": text}
 ITEMS: Mapping[str, ItemType] = {
     "message": ItemType(
         lambda found: ChatMessage(found["role"], found["content"]),
         ("role", "content"),
-        {**ANY_ITEM, "role": only(*ROLES), "content": content_of, "phase": anything},
+        {**ANY_ITEM, "role": only(*ROLES), "phase": anything},
+        ("content",),
     ),
     "function_call": ItemType(
         _call,
@@ -143,7 +152,8 @@ ITEMS: Mapping[str, ItemType] = {
     "function_call_output": ItemType(
         _output,
         ("call_id", "output"),
-        {**ANY_ITEM, "call_id": text, "output": content_of, "name": text},
+        {**ANY_ITEM, "call_id": text, "name": text},
+        ("output",),
     ),
     "reasoning": ItemType(
         _reasoning,

@@ -29,11 +29,16 @@ class TokenTexts:
         """The bytes that the token adds to the output: none for a hidden control token."""
         if token in self.table.special and not self.shows_special:
             return b""
-        return self.table.token_bytes[token]
+        return self._bytes(token)
 
     def text(self, token: int) -> str:
         """The token as text, with U+FFFD where it is part of a character."""
-        return self.table.token_bytes[token].decode("utf-8", "replace")
+        return self._bytes(token).decode("utf-8", "replace")
+
+    def _bytes(self, token: int) -> bytes:
+        """Those of the vocabulary. A candidate may be a row that pads the logits, which has none."""
+        known = self.table.token_bytes
+        return known[token] if token < len(known) else b""
 
 
 def chat_entries(

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from imp_service.api.content_parts import NO_TEXT, text_member
+from imp_service.api.chat_prompt import ContentParts, joined
+from imp_service.api.content_parts import IMAGE_KINDS, IMAGE_MEMBER, NO_PART, text_member
+from imp_service.api.image import Image
 from imp_service.http_api.openai.values import (
+    ReadValue,
     WrongValue,
     entries,
     expected,
+    ignored,
     members,
+    only,
     read_members,
     refused,
     text,
     within,
 )
-from imp_service.text import ChatMessage
+from imp_service.media import read_data_url
+from imp_service.text import ChatMessage, FieldInvalid
+
+DETAIL = only("auto", "low", "high")
+DATA_URL = "send the image as a data: URL"
 
 
-def read_messages(value: list[Any], *, has_developer: bool) -> tuple[ChatMessage, ...]:
+def read_messages(value: list[Any], *, has_developer: bool, low: int | None) -> tuple[ChatMessage, ...]:
     """The messages. Without `has_developer`, the role `developer` becomes `system`: the template does not know it.
 
-    Raises WrongValue. The rules of roles and sizes are those of imp's conversations.
+    `low`: as for content_reader(). Raises WrongValue. The rules of roles and sizes are those of imp's conversations.
     """
-    return tuple(within(f"[{i}]", _message, each, has_developer) for i, each in enumerate(value))
+    readers = {**READERS, "content": content_reader(low)}
+    return tuple(within(f"[{i}]", _message, each, has_developer, readers) for i, each in enumerate(value))
 
 
-def _message(value: Any, has_developer: bool) -> ChatMessage:
-    found = read_members(value, READERS)
+def _message(value: Any, has_developer: bool, readers: Mapping[str, ReadValue]) -> ChatMessage:
+    found = read_members(value, readers)
     if "role" not in found:
         raise WrongValue("not set", ".role")
     role = found["role"]
@@ -47,21 +57,51 @@ def _message(value: Any, has_developer: bool) -> ChatMessage:
     )
 
 
-def content_of(value: Any) -> str:
-    """A text, or the parts of one."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise expected("a string or a list of parts", value)
-    return "".join(within(f"[{i}]", _part, each) for i, each in enumerate(value))
+def content_reader(low: int | None) -> ReadValue:
+    """A reader of a text or of parts, which are joined unless there is an image.
+
+    `low`: the most tokens of an image with `detail: low`; None: the model's images have a fixed number of them.
+    """
+
+    def read(value: Any) -> str | ContentParts:
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, list):
+            raise expected("a string or a list of parts", value)
+        return joined(within(f"[{i}]", _part, each, low) for i, each in enumerate(value))
+
+    return read
 
 
-def _part(value: Any) -> str:
+def _part(value: Any, low: int | None) -> str | Image:
     kind = members(value).get("type")
+    if kind in IMAGE_KINDS:
+        return _image(value, low)
     member = text_member(kind)
     if member is None:
-        raise WrongValue(f"{json.dumps(kind)} {NO_TEXT}", ".type")
+        raise WrongValue(f"{json.dumps(kind)} {NO_PART}", ".type")
     return str(within(f".{member}", text, value.get(member)))
+
+
+def _image(part: Mapping[str, Any], low: int | None) -> Image:
+    """The image of a part: a URL, or an object with one, as the API or the other servers have it."""
+    if part.get("file_id") is not None:
+        raise WrongValue(f"not supported: nothing is stored here, {DATA_URL}", ".file_id")
+    given = part.get(IMAGE_MEMBER)
+    if isinstance(given, dict):
+        found = within(f".{IMAGE_MEMBER}", read_members, given, {"url": text, "detail": DETAIL, "uuid": ignored})
+        url, where, detail = found.get("url"), f".{IMAGE_MEMBER}.url", found.get("detail")
+    else:
+        url, where, detail = given, f".{IMAGE_MEMBER}", None
+    if detail is None and part.get("detail") is not None:
+        detail = within(".detail", DETAIL, part["detail"])
+    if not isinstance(url, str):
+        raise expected(f"a URL; {DATA_URL}", url, where)
+    try:
+        data = read_data_url(url, where)
+    except FieldInvalid as error:
+        raise WrongValue(error.message, where) from None
+    return Image(data, max_tokens=low if detail == "low" else None)
 
 
 def _tool_calls(value: Any) -> str:
@@ -71,12 +111,12 @@ def _tool_calls(value: Any) -> str:
 def _no_images(value: Any) -> None:
     """Ollama's member for images. Its clients send it empty too."""
     if entries(value):
-        raise WrongValue(NO_TEXT)
+        raise WrongValue("not supported: images are parts of the content, of type image_url")
 
 
-READERS: Mapping[str, Callable[[Any], Any]] = {
+# Of every member but the content.
+READERS: Mapping[str, ReadValue] = {
     "role": text,
-    "content": content_of,
     "name": text,
     "tool_call_id": text,
     "tool_calls": _tool_calls,
@@ -84,7 +124,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "annotations": entries,
     "reasoning_content": text,
     "reasoning": text,
-    "audio": refused("messages are text"),
+    "audio": refused("messages are text and images"),
     "function_call": refused("use tool_calls"),
     "images": _no_images,
 }

@@ -59,8 +59,13 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.prompt_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_prompt_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_prompt_tokens, **image_tokens(usage)},
     }
+
+
+def image_tokens(usage: Usage) -> dict[str, int]:
+    """The tokens of the prompt that are images, if there are any."""
+    return {"image_tokens": usage.prompt_media_tokens} if usage.prompt_media_tokens else {}
 
 
 def sum_of(usages: list[Usage]) -> Usage:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from imp_service.api.arguments import GROUPS
+from imp_service.api.content_parts import IMAGE_MEMBER
 from imp_service.api.facts import findings
+from imp_service.api.image import Image
 from imp_service.api.options import (
     DENSE,
     TOP_LOGPROBS,
@@ -45,6 +47,8 @@ from imp_service.tables import LIMITS
 from imp_service.text import ChatMessage, ChatPrompt
 
 MAX_PROMPTS = 64
+# Tokens of an image with `detail: low`, at most, where the model's images have any size.
+LOW_TOKENS = 256
 # Keeps only the most likely token, as 0 does in OpenAI's API. imp has no top_p of 0.
 SMALLEST_TOP_P = 1e-38
 # OpenAI's default of `max_tokens`, for completions only.
@@ -127,7 +131,7 @@ def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...
     has_developer = served.template_has("developer")
     messages = reading.read(
         "messages",
-        lambda value: read_messages(value, has_developer=has_developer),
+        lambda value: read_messages(value, has_developer=has_developer, low=low_tokens(served)),
         no_messages,
         ignores_unknown=True,
     )
@@ -135,7 +139,20 @@ def messages_of(reading: Reading, served: ServedModel) -> tuple[ChatMessage, ...
     for i, message in enumerate(messages):
         if message.tool_calls_json:
             reading.set_by(f"chat.messages[{i}].tool_calls_json", f"messages[{i}].tool_calls")
+        name_images(reading, i, message, f"messages[{i}].content")
     return messages
+
+
+def low_tokens(served: ServedModel) -> int | None:
+    """The most tokens of an image with `detail: low`."""
+    return None if served.images is None else served.images.few_cells(LOW_TOKENS)
+
+
+def name_images(reading: Reading, number: int, message: ChatMessage, where: str) -> None:
+    """Errors about the images of a message name the parts of its content, which is at `where`."""
+    for i, part in enumerate(message.parts()):
+        if isinstance(part, Image):
+            reading.set_by(f"chat.messages[{number}].parts[{i}].image", f"{where}[{i}].{IMAGE_MEMBER}")
 
 
 def read_completion(

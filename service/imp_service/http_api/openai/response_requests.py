@@ -15,6 +15,8 @@ from imp_service.http_api.openai.requests import (
     Caller,
     ParsedRequest,
     generation_request,
+    low_tokens,
+    name_images,
     parsed_request,
     template_variables,
 )
@@ -45,7 +47,10 @@ def read_response(
     no_input: list[InputMessage] = []
     has_developer = served.template_has("developer")
     conversation = reading.read(
-        "input", lambda value: read_input(value, has_developer=has_developer), no_input, ignores_unknown=True
+        "input",
+        lambda value: read_input(value, has_developer=has_developer, low=low_tokens(served)),
+        no_input,
+        ignores_unknown=True,
     )
     no_reasoning: dict[str, Any] = {}
     reasoning = reading.read("reasoning", lambda value: read_members(value, REASONING), no_reasoning)
@@ -72,6 +77,7 @@ def _messages(reading: Reading, conversation: Sequence[InputMessage]) -> tuple[C
     reading.set_prompt_by("input")
     for i, each in enumerate(conversation, len(messages)):
         reading.set_by(f"chat.messages[{i}]", f"input{each.where}")
+        name_images(reading, i, each.message, f"input{each.where}.{each.content}")
         reading.set_by(f"chat.messages[{i}].tool_call_id", f"input{each.where}.call_id")
         # Its calls may come from several items, of which this is the first.
         reading.set_by(f"chat.messages[{i}].tool_calls_json", f"input{each.where}")

@@ -8,7 +8,7 @@ from typing import Any
 from imp_service.api.replies import Chunk, Finished, Reply, Started, Usage
 from imp_service.http_api.openai.events import dumps
 from imp_service.http_api.openai.logprobs import TokenTexts, chat_entries
-from imp_service.http_api.openai.replies import Head, finish_reason
+from imp_service.http_api.openai.replies import Head, finish_reason, image_tokens
 from imp_service.http_api.openai.requests import ParsedRequest
 from imp_service.http_api.openai.response_items import COMPLETED, IN_PROGRESS, INCOMPLETE, Entry, Event, Output
 
@@ -155,7 +155,11 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     """The tokens of a response. Tokens written to the cache are not counted separately."""
     return {
         "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_prompt_tokens, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_prompt_tokens,
+            "cache_write_tokens": 0,
+            **image_tokens(usage),
+        },
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.prompt_tokens + usage.output_tokens,

@@ -13,6 +13,7 @@ from imp_service.config.render import as_json
 from imp_service.core.installation import revision
 from imp_service.core.weights import count_parameters, weight_format
 from imp_service.generation import ModelRuntime
+from imp_service.media import FILE_FORMATS, Images
 from imp_service.pb import model_pb2 as pb
 from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.durations import duration, seconds_of, timestamp
@@ -78,10 +79,25 @@ def write_model_info(model: ModelRuntime, served: ServedModel, weights_sha256: s
         drafters=model.drafters,
         supports_sparse_prefill=not model.no_sparse_prefill,
     )
+    if model.images is not None:
+        info.media.CopyFrom(write_media_support(model.images))
     bos = model.tokenizer.bos_id
     if bos is not None:
         info.bos_token_id = bos
     return info
+
+
+def write_media_support(images: Images) -> pb.MediaSupport:
+    """The images that the model takes."""
+    limits = images.limits
+    return pb.MediaSupport(
+        formats=FILE_FORMATS,
+        images=limits.images,
+        request_bytes=limits.request_bytes,
+        pixels=limits.pixels,
+        side=limits.side,
+        image_tokens=images.most_cells,
+    )
 
 
 def write_server_info(state: ServerState) -> pb.GetServerInfoResponse:

@@ -10,18 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from imp_service.api.chat_prompt import PromptParts
 from imp_service.api.errors import invalid
-from imp_service.api.options import CacheOptions, SamplingOptions
+from imp_service.api.options import CacheOptions, Prompt, SamplingOptions
 from imp_service.api.replies import Scores, StepOutput
 from imp_service.generation import ModelRuntime
+from imp_service.generation.prompt_images import ReadPrompt
 from imp_service.pb import inference_pb2 as pb
 from imp_service.rpc.durations import seconds_of
 from imp_service.rpc.imp_v1.requests.check_request import checked_steps
 from imp_service.rpc.imp_v1.requests.read_options import read_options
 from imp_service.rpc.imp_v1.requests.read_requests import AskedStep, read_prompt, request_digest
 from imp_service.rpc.imp_v1.requests.reply_size import refuse_large, step_part
-from imp_service.rpc.imp_v1.write_replies import add_scores, write_step_output, write_timings
+from imp_service.rpc.imp_v1.write_replies import add_scores, write_media, write_step_output, write_timings
 from imp_service.serving.calls import Call
+from imp_service.serving.images_hold import ImagesHold
 from imp_service.serving.prompt_cost import reading_bytes
 from imp_service.serving.served_model import ServedModel
 from imp_service.serving.server_state import ServerState
@@ -132,12 +135,17 @@ class Prefill:
         if request.WhichOneof("input") == "chat" and held.position > 0:
             raise invalid("chat", "set, expected text or token_ids: the session holds tokens already")
         model = self._state.model
-        tokens = await self._tokens(model, request, held)
+        prompt = read_prompt(request, "input")
+        read = await self._read(model, prompt, request, held)
+        tokens = read.ids
         check_context(held, len(tokens), model.max_context)
         base = request.base if request.HasField("base") else None
         check_base(held, len(tokens), base)
         served = ServedModel.of(model, self._state.settings)
         refuse_large([step_part(step.options, len(tokens), served)], served)
+        with ImagesHold(self._state, prompt) as images:
+            await images.decode(read.images)
+        media = write_media(read.images.spans, held.position)
 
         def write(output: StepOutput) -> PrefillResult:
             reply = pb.PrefillResponse(
@@ -146,6 +154,7 @@ class Prefill:
                 output=write_step_output(output),
                 timings=write_timings(output.timings),
                 base=output.position if base is None else base,
+                media=media,
             )
             return PrefillResult(reply, output.held_scores)
 
@@ -160,16 +169,18 @@ class Prefill:
             is_prefill=True,
             ttl=seconds_of(request.ttl) if request.HasField("ttl") else None,
             digest=digest,
+            media=read.images.media,
         )
 
-    async def _tokens(self, model: ModelRuntime, request: pb.PrefillRequest, held: HeldSession) -> list[int]:
-        prompt = read_prompt(request, "input")
-        if not isinstance(prompt, str | ChatPrompt):
+    async def _read(
+        self, model: ModelRuntime, prompt: Prompt, request: pb.PrefillRequest, held: HeldSession
+    ) -> ReadPrompt:
+        if not isinstance(prompt, str | ChatPrompt | PromptParts):
             check_context(held, len(prompt), model.max_context)  # before each id is checked
         model.require_fitting(prompt)
         begins = held.position == 0
         n_bytes = reading_bytes(prompt, renders_quickly=model.text.renders_quickly)
-        tokens = await self._state.workers.run(lambda: model.prompt_ids(prompt, begins=begins), n_bytes)
-        if not tokens:
+        read = await self._state.workers.run(lambda: model.read_prompt(prompt, begins=begins), n_bytes)
+        if not read.ids:
             raise invalid(str(request.WhichOneof("input")), "has no token")
-        return tokens
+        return read

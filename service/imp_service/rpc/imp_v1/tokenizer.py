@@ -10,6 +10,7 @@ from imp_service.rpc.call import GrpcCall
 from imp_service.rpc.encoded import Encoded, Pieces
 from imp_service.rpc.imp_v1.requests.check_request import checked
 from imp_service.rpc.imp_v1.requests.read_requests import read_chat
+from imp_service.rpc.imp_v1.write_replies import write_media
 from imp_service.rpc.tokenizer_archive import TokenizerArchive
 from imp_service.serving.large_replies import ReplySize, as_text, check_text_size, sliced
 from imp_service.serving.prompt_cost import ids_bytes, reading_bytes
@@ -101,11 +102,14 @@ def as_utf8(raw: Iterable[bytes]) -> Iterator[bytes]:
 
 def apply_chat_template(request: pb.ApplyChatTemplateRequest, model: ModelRuntime, served: ServedModel) -> Encoded:
     """Renders the prompt that Generate would evaluate."""
-    rendered = model.text.render(read_chat(request.chat))
+    prompt = model.rendered(read_chat(request.chat))
     pieces, size = Pieces(), ReplySize("chat", served)
-    pieces.add_field(PROMPT, size.counted([rendered.text.encode()]))
-    for part in model.tokenizer.encode_parts(rendered.spans, add_special_tokens=False):
+    pieces.add_field(PROMPT, size.counted([prompt.text.encode()]))
+    for part in prompt.id_parts:
         for ids in sliced(part):
             for piece in size.counted([pb.ApplyChatTemplateResponse(token_ids=ids).SerializeToString()]):
                 pieces.add(piece)
+    media = pb.ApplyChatTemplateResponse(media=write_media(prompt.media))
+    for piece in size.counted([media.SerializeToString()]):
+        pieces.add(piece)
     return pieces.joined()

@@ -11,6 +11,7 @@ from imp_service.api.replies import (
     Candidate,
     Chunk,
     Finished,
+    MediaSpan,
     Reply,
     Scores,
     SparsePrefillReport,
@@ -80,6 +81,11 @@ def write_scores(scores: Scores) -> Iterator[types_pb2.TokenScores]:
     for part in scores.parts():
         candidates = map(_candidates, part.candidates)
         yield types_pb2.TokenScores(token_ids=part.token_ids, logprobs=part.logprobs, candidates=candidates)
+
+
+def write_media(spans: Iterable[MediaSpan], first: int = 0) -> list[types_pb2.MediaSpan]:
+    """Where the images of a prompt are. It begins at the token `first` of its session."""
+    return [types_pb2.MediaSpan(**{**asdict(span), "first_token": first + span.first_token}) for span in spans]
 
 
 def write_sampling(options: SamplingOptions) -> types_pb2.SamplingOptions:
@@ -174,6 +180,7 @@ def _write_started_without_scores(
     message.request_id = request_id
     message.model = model
     message.sampling.CopyFrom(write_sampling(started.sampling))
+    message.media.extend(write_media(started.media))
     if started.sparse_prefill is not None:
         message.sparse_prefill.CopyFrom(write_sparse_prefill(started.sparse_prefill))
 

@@ -75,6 +75,7 @@ ERRORS: Mapping[str, ErrorRow] = {
     "TEMPLATE_FAILED": ErrorRow(_INVALID, Retry.NO, details=_BAD_REQUEST),
     "CONTEXT_TOO_LONG": ErrorRow(_RANGE, Retry.NO, _CONTEXT),
     "POSITION_BEYOND_END": ErrorRow(_RANGE, Retry.NO, ("position", "held")),
+    "POSITION_INSIDE_MEDIA": ErrorRow(_RANGE, Retry.NO, ("position", "first", "end")),
     "MODEL_NOT_SERVED": ErrorRow(_MISSING, Retry.ELSEWHERE, ("served",)),
     "SESSION_NOT_FOUND": ErrorRow(_MISSING, Retry.OPEN_NEW, ("session_id",)),
     "SESSION_EXPIRED": ErrorRow(_MISSING, Retry.OPEN_NEW, ("session_id",)),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
+from imp_service.api.chat_prompt import PromptParts, images_of
 from imp_service.api.errors import Violation
 from imp_service.api.facts import findings
-from imp_service.api.options import GenerationRequest
+from imp_service.api.image import Image
+from imp_service.api.options import GenerationRequest, Prompt
 from imp_service.api.rules import Entries, LimitedCount, Name, Text, Texts, TokenIds
-from imp_service.serving.prompt_cost import chat_bytes
+from imp_service.generation.prompt_images import LEFT_OUT, NOT_IN_MODEL, number_violations
+from imp_service.serving.prompt_cost import chat_bytes, reading_bytes
 from imp_service.serving.refusal import Refusal
 from imp_service.serving.rules.check import Finding
 from imp_service.serving.served_model import ServedModel
@@ -52,6 +55,33 @@ class ChatRule:
         n_bytes, most = chat_bytes(value), served.settings.limits.max_prompt_bytes
         if n_bytes > most:
             yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
+        yield from image_findings(value, path, served)
+
+
+class PromptPartsRule:
+    """A prompt in parts: the rules of a text and of token ids for each, and the size of all texts."""
+
+    def check(self, value: PromptParts, path: str, served: ServedModel) -> Iterator[Finding]:
+        if too_many := list(PARTS_COUNT.check(value.parts, f"{path}.parts", served)):
+            yield from too_many  # not read one by one
+            return
+        for i, part in enumerate(value.parts):
+            if not isinstance(part, str | Image):
+                yield from PROMPT_IDS.check(part, f"{path}.parts[{i}].token_ids", served)
+        n_bytes, most = reading_bytes(value, renders_quickly=True), served.settings.limits.max_prompt_bytes
+        if n_bytes > most:
+            yield Violation(path, f"{n_bytes} bytes in all, expected at most {most}")
+        yield from image_findings(value, path, served)
+
+
+def image_findings(prompt: Prompt, path: str, served: ServedModel) -> Iterator[Finding]:
+    """Whether the model takes a prompt's images, and so many."""
+    paths = [each for each, _ in images_of(prompt, path)]
+    if paths and served.images is None:
+        reason, words = NOT_IN_MODEL if served.settings.model.vision else LEFT_OUT
+        yield Refusal(reason, f"{paths[0]}: {words}", {"feature": paths[0]})
+    elif served.images is not None:
+        yield from number_violations(paths, served.images)
 
 
 class ConstraintRule:
@@ -79,6 +109,7 @@ def generation_findings(request: GenerationRequest, served: ServedModel, path: s
 
 REQUEST_ID, MODEL = Name(), ModelName()
 MESSAGES, CHAT = Entries(1, MAX_MESSAGES), ChatRule()
+PARTS_COUNT, PARTS = Entries(1, MAX_MESSAGES), PromptPartsRule()
 PROMPT_TEXT = Text(1, "limits.max_prompt_bytes")
 # All texts of a request with several prompts.
 PROMPT_BYTES = LimitedCount("limits.max_prompt_bytes")

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from imp_service.api.errors import invalid
 from imp_service.api.options import SamplingOptions, StepOptions
 from imp_service.api.replies import StepOutput
-from imp_service.core import Event
+from imp_service.core import CoreMediaSpan, Event
 from imp_service.generation import ModelRuntime
 from imp_service.generation.step import StepFold
 from imp_service.serving.engine_events import begin_command, failure_in
@@ -40,6 +40,8 @@ class Extension(Generic[R]):
     ttl: float | None = None  # seconds, from now on; None leaves it
     # The digest of the request. None: the request names no position, so the reply is not stored.
     digest: bytes | None = None
+    # The images among the tokens, decoded.
+    media: Sequence[CoreMediaSpan] = ()
 
 
 def check_position(held: HeldSession, position: int | None) -> None:
@@ -109,6 +111,7 @@ def begin_step(sessions: Sessions, held: HeldSession, extension: Extension[R]) -
         base=extension.base,
         rebase=extension.is_prefill and extension.base is None,
         on_done=on_done,
+        media=extension.media,
     )
     return ended
 

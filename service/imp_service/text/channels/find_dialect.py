@@ -61,6 +61,12 @@ def shows_system(render: Render) -> bool:
     return _shows(render, ChatPrompt((ChatMessage("system", _NAME), _QUESTION)), _NAME)
 
 
+def needs_parts(render: Render, render_parts: Render) -> bool:
+    """Whether a chat template drops a content that is a text, and shows the same content as a list of parts."""
+    asked = ChatPrompt((ChatMessage("user", _NAME),))
+    return not _shows(render, asked, _NAME) and _shows(render_parts, asked, _NAME)
+
+
 def _shows(render: Render, chat: ChatPrompt, text: str) -> bool:
     try:
         return text in render(chat)

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
+from imp_service.api.chat_prompt import ChatMessage, ChatPrompt, joined
+from imp_service.api.image import Image
 from imp_service.text.channels.dialect import CallForm, Dialect
 from imp_service.text.channels.pattern import BLANK
 
@@ -45,27 +46,28 @@ class WrittenTools:
 
     def _as_text(self, messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
         """The messages, with calls and results as text. Results become a message of the user, who may go on in it."""
-        results: list[str] = []
+        results: list[str | Image] = []
         for message in messages:
             if message.role == TOOL:
-                results.append(f"{RESULT_BEGIN}\n{message.content or ''}\n{RESULT_END}")
+                begin = f"\n{RESULT_BEGIN}\n" if results else f"{RESULT_BEGIN}\n"
+                results += [begin, *message.parts(), f"\n{RESULT_END}"]
                 continue
-            said = "\n".join(results)
-            results = []
+            said, results = results, []
             if said and message.role == USER:
-                yield replace(message, content=f"{said}\n\n{message.content or ''}")
+                yield replace(message, content=joined((*said, "\n\n", *message.parts())))
                 continue
             if said:
-                yield ChatMessage(USER, said)
+                yield ChatMessage(USER, joined(said))
             yield self._with_calls(message)
         if results:
-            yield ChatMessage(USER, "\n".join(results))
+            yield ChatMessage(USER, joined(results))
 
     def _with_calls(self, message: ChatMessage) -> ChatMessage:
         if not message.tool_calls_json:
             return message
         calls = [self._call(each) for each in json.loads(message.tool_calls_json)]
-        return replace(message, content="\n".join([*filter(None, (message.content,)), *calls]), tool_calls_json="")
+        written = "\n".join([*([""] if message.content else []), *calls])
+        return replace(message, content=message.with_text(after=written if calls else ""), tool_calls_json="")
 
     def _call(self, call: Mapping[str, object]) -> str:
         function = call.get("function", call)
@@ -92,9 +94,10 @@ class WrittenTools:
             if i is None:
                 messages.insert(0, ChatMessage(USER, words))
             else:
-                messages[i] = replace(messages[i], content=f"{words}\n\n{messages[i].content or ''}")
+                messages[i] = replace(messages[i], content=messages[i].with_text(before=f"{words}\n\n"))
         elif messages[0].role == SYSTEM:
-            messages[0] = replace(messages[0], content=f"{messages[0].content or ''}\n\n{words}".lstrip("\n"))
+            after = f"\n\n{words}" if messages[0].content else words
+            messages[0] = replace(messages[0], content=messages[0].with_text(after=after))
         else:
             messages.insert(0, ChatMessage(SYSTEM, words))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from imp_service.api.chat_prompt import ChatMessage, ChatPrompt
+from imp_service.api.chat_prompt import ChatMessage, ChatPrompt, ContentParts
+from imp_service.api.image import Image
 from imp_service.text.errors import FieldInvalid
 from imp_service.text.limits import KIB
 from imp_service.text.strict_json import parse_strict_json
@@ -49,6 +50,10 @@ def find_violations(chat: ChatPrompt, path: str = "chat") -> Iterator[FieldInval
             yield FieldInvalid(f"{path}.continue_final_message", "the last message is not the assistant's")
         if chat.add_generation_prompt:
             yield FieldInvalid(f"{path}.continue_final_message", "add_generation_prompt is also set")
+        for i, part in enumerate(chat.messages[-1].parts() if chat.messages else ()):
+            if isinstance(part, Image):
+                where = f"{path}.messages[{len(chat.messages) - 1}].parts[{i}].image"
+                yield FieldInvalid(where, "in the message that is continued, expected text alone")
 
 
 def offers_tools(chat: ChatPrompt) -> bool:
@@ -59,14 +64,18 @@ def offers_tools(chat: ChatPrompt) -> bool:
         return False
 
 
-def template_variables(chat: ChatPrompt, path: str = "chat") -> dict[str, object]:
-    """The template's variables for a conversation whose fields are valid."""
+def template_variables(chat: ChatPrompt, path: str = "chat", *, in_parts: bool = False) -> dict[str, object]:
+    """The template's variables for a conversation whose fields are valid.
+
+    A message with an image has its content as a list of parts; `in_parts`: every message has.
+    """
     continues = bool(chat.continue_final_message)
     adds_prompt = not continues if chat.add_generation_prompt is None else chat.add_generation_prompt
     return {
         **_parse_kwargs(chat.template_kwargs_json, f"{path}.template_kwargs_json"),
         "messages": [
-            _message_variables(message, f"{path}.messages[{index}]") for index, message in enumerate(chat.messages)
+            _message_variables(message, f"{path}.messages[{index}]", in_parts=in_parts)
+            for index, message in enumerate(chat.messages)
         ],
         "tools": _parse_tools(chat.tools_json, f"{path}.tools_json"),
         "documents": _parse_documents(chat.documents_json, f"{path}.documents_json"),
@@ -102,12 +111,13 @@ def _parse_violations(parse: object, text: str, path: str) -> Iterator[FieldInva
         yield error
 
 
-def _message_variables(message: ChatMessage, path: str) -> dict[str, object]:
+def _message_variables(message: ChatMessage, path: str, *, in_parts: bool) -> dict[str, object]:
     role = TemplateText.trusted(message.role) if message.role in _USUAL_ROLES else message.role
     variables: dict[str, object] = {"role": role}
     # A template that prints null content would print "None". Without the key it prints nothing.
     if message.content is not None:
-        variables["content"] = message.content
+        is_text = not in_parts and not any(isinstance(part, Image) for part in message.parts())
+        variables["content"] = message.text if is_text else _parts_variables(message.parts())
     if message.name:
         variables["name"] = message.name
     if message.tool_call_id:
@@ -118,6 +128,10 @@ def _message_variables(message: ChatMessage, path: str) -> dict[str, object]:
         # Templates know it by one of two names.
         variables["reasoning_content"] = variables["thinking"] = message.reasoning_content
     return variables
+
+
+def _parts_variables(parts: ContentParts) -> list[dict[str, str]]:
+    return [{"type": "image"} if isinstance(each, Image) else {"type": "text", "text": each} for each in parts]
 
 
 def _parse_tools(text: str, path: str) -> list[object] | None:

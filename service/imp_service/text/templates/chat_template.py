@@ -88,11 +88,14 @@ class ChatTemplate:
         """The template's own text."""
         return self._source
 
-    def render(self, chat: ChatPrompt) -> RenderedChat:
-        """The prompt. Raises `FieldInvalid` for an invalid conversation, `TemplateFailed` if rendering fails."""
+    def render(self, chat: ChatPrompt, *, in_parts: bool = False) -> RenderedChat:
+        """The prompt. Raises `FieldInvalid` for an invalid conversation, `TemplateFailed` if rendering fails.
+
+        `in_parts`: the template gets each message's content as a list of parts.
+        """
         for violation in find_violations(chat):
             raise violation
-        variables = template_variables(chat) | self._special_tokens
+        variables = template_variables(chat, in_parts=in_parts) | self._special_tokens
         marker = _mark_end(chat, variables) if chat.continue_final_message else None
         text = self._run_with_nulls(variables)
         if marker is not None:
@@ -166,8 +169,17 @@ def _mark_end(chat: ChatPrompt, variables: dict[str, object]) -> str:
         raise FieldInvalid("chat.messages", "hold every noncharacter of U+FDD0 to U+FDEF")
     messages = variables["messages"]
     assert isinstance(messages, list)
-    messages[-1] = {**messages[-1], "content": messages[-1].get("content", "") + marker}
+    content = messages[-1].get("content", "")
+    messages[-1] = {**messages[-1], "content": _ended(content, marker)}
     return marker
+
+
+def _ended(content: str | list[dict[str, str]], marker: str) -> str | list[dict[str, str]]:
+    """The content with a mark at its end. A template may write something between two parts, so it is no part."""
+    if isinstance(content, str):
+        return content + marker
+    *parts, last = content or [{"type": "text", "text": ""}]
+    return [*parts, {**last, "text": last["text"] + marker}]
 
 
 def _escaped(char: str) -> str:

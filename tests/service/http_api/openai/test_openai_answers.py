@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +26,10 @@ from imp_service.serving.refusal import Refusal
 from imp_service.serving.served_model import ServedModel
 from support.calls.generations import Output, Result, in_one, saying, spelled, vocabulary
 from support.calls.openai_types import check_model
+from support.models.tiny_vision_models import write_model_file
 from support.servers.gate import ALL_STEPS, HELD, gate
 from support.servers.http_served import HttpServed, serve_http
+from support.servers.served_models import from_file
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 TEXTS = ("the cat", "Hello! What is", "日本", "A smile 😀 is", "Once upon a time")
@@ -476,6 +479,16 @@ def test_oai_2_text_is_written_so_that_a_person_can_read_it() -> None:
 def test_oai_2_a_letter_that_a_terminal_would_obey_is_escaped_in_any_company(letter: str) -> None:
     for text in (letter, f"a{letter}", f"ü{letter}"):
         assert letter not in dumps(text) and json.loads(dumps(text)) == text
+
+
+def test_htp_2_a_candidate_beyond_the_vocabulary_has_no_text(tmp_path: Path) -> None:
+    """A model may have more logits than tokens. They are never drawn."""
+    with serve_http(model=from_file(write_model_file(tmp_path / "tiny.gguf"))) as http:
+        n_tokens = http.served.state.model.n_tokens
+        looks = {"logprobs": True, "top_logprobs": 20, "return_token_ids": True}
+        content = http.chat("Hello", temperature=0, max_tokens=16, **looks).choice["logprobs"]["content"]
+    beyond = [each for entry in content for each in entry["top_logprobs"] if each["token_id"] >= n_tokens]
+    assert beyond and all((each["token"], each["bytes"]) == ("", []) for each in beyond)
 
 
 def test_oai_2_every_model_entry_is_of_the_sdk(http: HttpServed) -> None:

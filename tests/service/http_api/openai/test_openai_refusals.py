@@ -63,7 +63,7 @@ CHATS: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
     ({"messages": SAID * 4097}, "messages"),
     ({"messages": [*SAID, {"role": "tool", "content": "x"}]}, "messages[1].tool_call_id"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].image_url"),
     ({"messages": [{"role": "user", "content": "a", "images": ["aGk="]}]}, "messages[0].images"),
     ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text"),
     ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0]"),

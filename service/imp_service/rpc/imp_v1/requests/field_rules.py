@@ -25,8 +25,9 @@ from imp_service.rpc.imp_v1.requests.rules import (
     DurationIn,
     IdsOf,
     Inputs,
-    NullContent,
+    OneContent,
     Options,
+    PartsRule,
     names_of,
 )
 from imp_service.serving.rules import generation_rules
@@ -89,7 +90,12 @@ STEP = {"sampling": ANYTHING, "step": ANYTHING}
 RULES: Mapping[str, MessageRules] = {
     # Shared. These are checked with the field that holds them.
     "TokenIds": MessageRules({"ids": ANYTHING}),
-    "ChatMessage": MessageRules(dict.fromkeys((*names_of(ChatMessage), "null_content"), ANYTHING)),
+    "ChatMessage": MessageRules(dict.fromkeys((*names_of(ChatMessage), "null_content", "parts"), ANYTHING)),
+    "ContentPart": MessageRules(dict.fromkeys(("text", "image"), ANYTHING)),
+    "Image": MessageRules(dict.fromkeys(("encoded", "raw", "max_tokens"), ANYTHING)),
+    "RawImage": MessageRules(dict.fromkeys(("width", "height", "rgb"), ANYTHING)),
+    "PromptParts": MessageRules({"parts": ANYTHING}),
+    "PromptPart": MessageRules(dict.fromkeys(("text", "token_ids", "image"), ANYTHING)),
     "ChatPrompt": MessageRules(dict.fromkeys(names_of(ChatPrompt), ANYTHING)),
     **{name: MessageRules(dict.fromkeys(options.names, ANYTHING)) for name, options in OPTIONS.items()},
     "Constraint": MessageRules(
@@ -108,7 +114,8 @@ RULES: Mapping[str, MessageRules] = {
             "model": generation_rules.MODEL,
             "text": generation_rules.PROMPT_TEXT,
             "token_ids": PROMPT_IDS,
-            "chat": NullContent(),
+            "chat": OneContent(),
+            "parts": PartsRule(),
             "session_id": NAME,
         },
         (message_rules.exactly_one("prompt"), message_rules.fits_its_session),
@@ -121,6 +128,7 @@ RULES: Mapping[str, MessageRules] = {
             "token_ids": PROMPT_IDS,
             "text": generation_rules.PROMPT_TEXT,
             "chat": ChatPromptRule(),
+            "parts": PartsRule(),
             "position": ANYTHING,
             **STEP,
             "ttl": DurationIn(Seconds(0, "sessions.max_ttl", above=True)),

@@ -9,6 +9,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from imp_service.api.chat_prompt import ContentParts, PromptParts
+from imp_service.api.image import Image
 from imp_service.api.options import GenerationRequest, Prompt, SamplingOptions, StepOptions
 from imp_service.config.settings import Settings
 from imp_service.pb import inference_pb2, types_pb2
@@ -70,13 +72,40 @@ def read_prompt(request: Any, oneof: str) -> Prompt:
             return read_chat(request.chat)
         case "text":
             return str(request.text)
+        case "parts":
+            return PromptParts(tuple(map(read_part, request.parts.parts)))
     return ""
+
+
+def read_part(part: types_pb2.PromptPart) -> str | Sequence[int] | Image:
+    """A part of a prompt. Token ids are not copied."""
+    match part.WhichOneof("kind"):
+        case "image":
+            return _image(part.image)
+        case "token_ids":
+            return part.token_ids.ids
+    return part.text
+
+
+def _image(image: types_pb2.Image) -> Image:
+    max_tokens = image.max_tokens if image.HasField("max_tokens") else None
+    if image.WhichOneof("source") == "raw":
+        return Image.raw(image.raw.width, image.raw.height, image.raw.rgb, max_tokens=max_tokens)
+    return Image(image.encoded, max_tokens=max_tokens)
+
+
+def _content(message: types_pb2.ChatMessage) -> str | ContentParts | None:
+    if message.null_content:
+        return None
+    if message.parts:
+        return tuple(_image(part.image) if part.HasField("image") else part.text for part in message.parts)
+    return message.content
 
 
 def _message(message: types_pb2.ChatMessage) -> ChatMessage:
     return ChatMessage(
         message.role,
-        None if message.null_content else message.content,
+        _content(message),
         message.name,
         message.tool_call_id,
         message.tool_calls_json,

@@ -8,15 +8,16 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from imp_service.api.chat_prompt import PromptParts
 from imp_service.api.errors import Violation
 from imp_service.api.facts import findings
 from imp_service.api.rules import Seconds, TokenIds, count_violations
 from imp_service.pb import types_pb2
 from imp_service.rpc import durations
 from imp_service.rpc.imp_v1.requests.read_options import read_options
-from imp_service.rpc.imp_v1.requests.read_requests import read_chat
+from imp_service.rpc.imp_v1.requests.read_requests import read_chat, read_part
 from imp_service.serving.rules.check import Finding
-from imp_service.serving.rules.generation_rules import CHAT
+from imp_service.serving.rules.generation_rules import CHAT, PARTS
 from imp_service.serving.served_model import ServedModel
 from imp_service.text.templates.chat_prompt import MAX_MESSAGES
 
@@ -38,16 +39,42 @@ class Options:
             yield from findings(read_options(kind, value), served, path)
 
 
-class NullContent:
-    """Messages of a conversation whose content is null have none."""
+class OneContent:
+    """Each message of a conversation has one content: null, a text, or parts, each of one kind."""
 
     def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
         for i, message in enumerate(value.messages[:MAX_MESSAGES]):
-            if message.null_content and message.content:
-                yield Violation(f"{path}.messages[{i}].null_content", "set, expected only without content")
+            where = f"{path}.messages[{i}]"
+            if message.null_content and (message.content or message.parts):
+                yield Violation(f"{where}.null_content", "set, expected only without content")
+            if message.parts and message.content:
+                yield Violation(f"{where}.parts", "given with content, expected one of the two")
+            yield from part_violations(message.parts, f"{where}.parts")
 
 
-class ChatPromptRule(NullContent):
+def part_violations(parts: Iterable[Any], path: str) -> Iterator[Violation]:
+    """Parts of content or of a prompt that are of no kind, and images without content."""
+    for i, part in enumerate(parts):
+        if (kind := part.WhichOneof("kind")) is None:
+            yield Violation(f"{path}[{i}]", "of no kind, expected " + kinds_of(part, "kind"))
+        elif kind == "image" and part.image.WhichOneof("source") is None:
+            yield Violation(f"{path}[{i}].image", "not set, expected " + kinds_of(part.image, "source"))
+
+
+def kinds_of(message: Any, oneof: str) -> str:
+    """The members of a oneof, for an error."""
+    return "one of " + ", ".join(field.name for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields)
+
+
+class PartsRule:
+    """A prompt in parts."""
+
+    def check(self, value: types_pb2.PromptParts, path: str, served: ServedModel) -> Iterator[Finding]:
+        yield from part_violations(value.parts, f"{path}.parts")
+        yield from PARTS.check(PromptParts(tuple(map(read_part, value.parts))), path, served)
+
+
+class ChatPromptRule(OneContent):
     """A conversation."""
 
     def check(self, value: types_pb2.ChatPrompt, path: str, served: ServedModel) -> Iterator[Finding]:
