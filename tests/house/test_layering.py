@@ -11,7 +11,9 @@ CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "service" / "imp_service"
 
 # The folders of csrc/engine, from the ground up: each may include those before it.
-ENGINE = [f"engine/{name}" for name in ("data", "kv", "sequence", "schedule", "step", "speculation", "sparse", "run")]
+ENGINE = [
+    f"engine/{name}" for name in ("data", "kv", "media", "sequence", "schedule", "step", "speculation", "sparse", "run")
+]
 # Folder of csrc -> other folders that it may include.
 MAY_INCLUDE = {
     "base": set(),
@@ -58,21 +60,24 @@ MAKES_BACKENDS = {"backend/make_backend.cpp": {"backend/cpu", "backend/cuda"}}
 # Folder of the package -> folders and external modules that it may import.
 MAY_IMPORT = {
     "api": {"api"},
+    "process": {"process"},
     # Of the core, it imports the encoders of vocabularies.
-    "text": {"text", "api", "_core"},
+    "text": {"text", "process", "api", "_core"},
+    # Of the text layer, it imports the errors.
+    "media": {"media", "process", "text", "config"},
     "tables": {"tables", "_core"},
     "config": {"config", "tables"},
     "models": {"models"},
     "core": {"core", "api", "tables", "config", "models", "_core"},
-    "generation": {"generation", "api", "tables", "core", "text", "config", "models"},
+    "generation": {"generation", "api", "tables", "core", "text", "media", "config", "models"},
     # Of the core, these two import the type of its numbers.
     "telemetry": {"telemetry", "api", "config", "_core"},
-    "serving": {"serving", "api", "telemetry", "generation", "core", "text", "config", "tables", "_core"},
+    "serving": {"serving", "api", "telemetry", "generation", "core", "text", "media", "config", "tables", "_core"},
     "pb": {"pb"},
     "client": {"client", "api", "pb"},
     "deploy": {"deploy", "core", "config"},
-    "rpc": {"rpc", "api", "pb", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
-    "http_api": {"http_api", "api", "serving", "telemetry", "generation", "core", "text", "config", "tables"},
+    "rpc": {"rpc", "api", "pb", "serving", "telemetry", "generation", "core", "text", "media", "config", "tables"},
+    "http_api": {"http_api", "api", "serving", "telemetry", "generation", "core", "text", "media", "config", "tables"},
     "server": {"server", "rpc", "http_api", "serving", "generation", "core", "config"},
     "library": {"library", "api", "cli", "generation", "config"},
     "ray_app": {"ray_app", "rpc", "http_api", "pb", "serving", "config"},
@@ -87,6 +92,7 @@ MAY_IMPORT = {
         "telemetry",
         "generation",
         "core",
+        "media",
         "text",
         "config",
         "models",
@@ -110,6 +116,7 @@ ONLY_IN = {
     "huggingface_hub": {"cli"},
     "prompt_toolkit": {"cli"},
     "shtab": {"cli"},
+    "PIL": {"media/worker.py"},
     "torch": set(),
     "transformers": set(),
 }
@@ -248,6 +255,9 @@ def test_hon_16_a_forbidden_include_is_found(path: str, line: str) -> None:
         ("api/errors.py", "from ..core import errors"),
         ("api/errors.py", "import numpy"),
         ("client/target.py", "from ..serving.server_state import ServerState"),
+        ("media/images.py", "from PIL import Image"),
+        ("media/images.py", "from imp_service.core import open_file"),
+        ("process/worker_process.py", "from imp_service.text.errors import TextError"),
     ],
 )
 def test_hon_16_a_forbidden_import_is_found(path: str, line: str) -> None:

@@ -33,6 +33,7 @@ _FOREIGN_OPTIONS = {
     **dict.fromkeys(("-hf", "-hfr", "--hf-repo"), ("write -m hf:OWNER/NAME:TYPE", "--model")),
     **dict.fromkeys(("-p", "--prompt"), ("write the prompt as the last word", "--raw")),
     **dict.fromkeys(("-i", "-cnv", "--interactive", "--conversation"), ("imp chat holds a conversation", "--raw")),
+    **dict.fromkeys(("-mm", "--mmproj"), ("write --projector FILE", "--projector")),
     "--format": ("write --json-schema FILE", "--json-schema"),
 }
 

@@ -8,10 +8,16 @@ from imp_service.cli.answer import Answer, collect, print_end
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options, begin_dialogue
-from imp_service.cli.local_request import sampled_request
+from imp_service.cli.local_request import check_images, content_of, sampled_request
+from imp_service.cli.options.images import add_image_option, read_image, read_images
 from imp_service.cli.options.output import add_output_options, check_output_options
 from imp_service.cli.options.sampling import number_names
-from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
+from imp_service.cli.options.settings import (
+    add_model_options,
+    add_projector_option,
+    add_speculation_options,
+    load_model_settings,
+)
 from imp_service.cli.options.words import add_words, load_named_model, read_words, split_words
 from imp_service.cli.terminal import answer_writer
 
@@ -25,13 +31,16 @@ EXAMPLES = (
     "imp chat",
     'imp chat model.gguf "Why is the sky blue?"',
     'imp chat model.gguf --system "Be brief." --drop-oldest',
+    'imp chat SmolVLM2.gguf --image cat.jpg "What is this?"',
 )
 
 
 def configure(parser: ArgumentParser) -> None:
     add_words(parser, "MESSAGE", "one message; without it, a conversation begins")
     add_model_options(parser)
+    add_projector_option(parser)
     add_speculation_options(parser)
+    add_image_option(parser)
     add_conversation_options(parser)
     add_output_options(parser)
 
@@ -46,6 +55,7 @@ def converse(arguments: Namespace, words: Sequence[str]) -> int:
 
     config = load_model_settings(arguments)
     check_output_options(arguments)
+    images = read_images(arguments.images, words, config.settings.media.request_bytes)
     runtime, file = load_named_model(config, arguments, words)
     from imp_service.generation import LanguageModel
 
@@ -53,7 +63,8 @@ def converse(arguments: Namespace, words: Sequence[str]) -> int:
         runtime.prepare_chats()
         print_banner(runtime, file)
         _ = runtime.text.templates.default  # fails here if there is none, before anything is typed
-        responder, dialogue = _LocalResponder(model, runtime, arguments), begin_dialogue(arguments)
+        check_images(runtime, zip(arguments.images, images, strict=True))
+        responder, dialogue = _LocalResponder(model, runtime, arguments), begin_dialogue(arguments, images)
         if words:
             say_once(responder, dialogue, read_words(words, config, arguments), arguments)
         else:
@@ -90,6 +101,11 @@ class _LocalResponder:
         ended = "" if answer.finished is None else answer.finished.reason
         return ChatAnswer(answer.text, is_stopped, is_cut=ended == "context_full")
 
+    def read_image(self, name: str) -> bytes:
+        content = read_image(name, self._runtime.config.settings.media.request_bytes)
+        check_images(self._runtime, [(name, content)])
+        return content
+
     def check_options(self, options: dict[str, float]) -> None:
         check_output_options(self._with(options))
 
@@ -103,7 +119,10 @@ class _LocalResponder:
         from imp_service.text import ChatMessage, ChatPrompt
 
         system = [] if dialogue.system is None else [ChatMessage("system", dialogue.system)]
-        messages = [*system, *(ChatMessage(turn.role, turn.content) for turn in dialogue.turns)]
+        messages = [
+            *system,
+            *(ChatMessage(turn.role, content_of(turn.content, turn.images)) for turn in dialogue.turns),
+        ]
         return sampled_request(self._runtime, ChatPrompt(tuple(messages)), self._with(dialogue.options))
 
     def _with(self, options: dict[str, float]) -> Namespace:

@@ -1,38 +1,82 @@
-"""The request for a prompt of the command line, to a model in this process."""
+"""The request for a prompt of the command line and its images, to a model in this process."""
 
 from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
+from imp_service.cli.failure import CommandError
+from imp_service.cli.options.images import reads_no_images, shown_name
 from imp_service.cli.options.output import BUILT_IN_TOKENS
 from imp_service.cli.options.sampling import given_sampling, read_constraint
 
 if TYPE_CHECKING:
+    from imp_service.api.chat_prompt import ContentParts, PromptParts
     from imp_service.api.options import GenerationRequest
     from imp_service.generation import ModelRuntime
     from imp_service.text import ChatPrompt, ConstraintSpec
 
 
-def question(text: str, system: str | None) -> "ChatPrompt":
+def check_images(model: "ModelRuntime", images: "Iterable[tuple[str, bytes]]") -> None:
+    """Raises CommandError if the model reads no images, or not one of these, which have the names of their files."""
+    from imp_service.media import EncodedImage
+    from imp_service.text import FieldInvalid
+
+    for name, content in images:
+        if model.images is None:
+            raise _no_images(model)
+        try:
+            model.images.decode_here(model.images.plan(EncodedImage(content), name))  # which keeps the pixels
+        except FieldInvalid as error:
+            raise CommandError("IMAGE_INVALID", f"{shown_name(name)}: {error.message}") from None
+
+
+def _no_images(model: "ModelRuntime") -> CommandError:
+    from imp_service.cli.banner import is_built_in
+
+    if not model.config.settings.model.vision:
+        return CommandError("FEATURE_DISABLED", "model.vision is off, so the model reads no images")
+    return reads_no_images("the built-in demo" if is_built_in(model.config) else model.name)
+
+
+def content_of(text: str, images: Sequence[bytes]) -> "str | ContentParts":
+    """The content of a message: its images, then its text."""
+    from imp_service.api.image import Image
+
+    return (*map(Image, images), text) if images else text
+
+
+def question(text: str, system: str | None, images: Sequence[bytes] = ()) -> "ChatPrompt":
     """A conversation of one message."""
     from imp_service.text import ChatMessage, ChatPrompt
 
     first = [] if system is None else [ChatMessage("system", system)]
-    return ChatPrompt((*first, ChatMessage("user", text)))
+    return ChatPrompt((*first, ChatMessage("user", content_of(text, images))))
 
 
-def sampled_request(model: "ModelRuntime", prompt: "str | ChatPrompt", arguments: Namespace) -> "GenerationRequest":
-    """The request for `prompt`, text or chat, with the options of the command line."""
+def continued(text: str, images: Sequence[bytes]) -> "str | PromptParts":
+    """A text to continue, after its images."""
+    from imp_service.api.chat_prompt import PromptParts
+
+    parts = content_of(text, images)
+    return parts if isinstance(parts, str) else PromptParts(parts)
+
+
+def sampled_request(
+    model: "ModelRuntime", prompt: "str | ChatPrompt | PromptParts", arguments: Namespace
+) -> "GenerationRequest":
+    """The request for `prompt`, a text to continue or a chat, with the options of the command line."""
     from imp_service.api.options import GenerationRequest, SamplingOptions, StopOptions
+    from imp_service.text import ChatPrompt
 
-    ids = model.prompt_ids(prompt, begins=True)
+    read = model.read_prompt(prompt, begins=True)
     max_tokens = arguments.max_tokens
     if max_tokens is None:
-        bound = _most_tokens(model, is_text=isinstance(prompt, str))
+        bound = _most_tokens(model, is_text=not isinstance(prompt, ChatPrompt))
         # No bound beyond the context: then the context ends the text, and the engine reports that.
-        max_tokens = bound if len(ids) + bound <= model.max_context else None
+        max_tokens = bound if len(read.ids) + bound <= model.max_context else None
     return GenerationRequest(
-        ids,
+        prompt if read.images.plans else read.ids,
         sampling=SamplingOptions(**given_sampling(arguments)),  # type: ignore[arg-type]
         stop=StopOptions(max_tokens=max_tokens),
         constraint=_constraint(arguments),

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 from imp_service.cli.answer import Answer, answer_object, collect, print_end
 from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError
-from imp_service.cli.local_request import question, sampled_request
+from imp_service.cli.local_request import check_images, continued, question, sampled_request
+from imp_service.cli.options.images import add_image_option, read_images
 from imp_service.cli.options.output import add_output_options, check_output_options
-from imp_service.cli.options.settings import add_model_options, add_speculation_options, load_model_settings
+from imp_service.cli.options.settings import (
+    add_model_options,
+    add_projector_option,
+    add_speculation_options,
+    load_model_settings,
+)
 from imp_service.cli.options.words import STDIN, add_words, load_named_model, read_words, split_words
 from imp_service.cli.terminal import AnswerWriter, answer_writer, is_interactive, is_prompt_shown, print_dim, print_note
 
@@ -23,13 +29,16 @@ EXAMPLES = (
     'imp run model.gguf --system "Be brief." "Why is the sky blue?"',
     'imp run model.gguf --raw --temperature 0 -n 100 "The sky is blue because"',
     'imp run model.gguf --json-schema schema.json "Describe a cat."',
+    'imp run SmolVLM2.gguf --image cat.jpg "What is this?"',
 )
 
 
 def configure(parser: ArgumentParser) -> None:
     add_words(parser, "PROMPT", "the question, or with --raw the text; without it, a conversation begins on a terminal")
     add_model_options(parser)
+    add_projector_option(parser)
     add_speculation_options(parser)
+    add_image_option(parser)
     parser.add_argument("--raw", action="store_true", help="continue the text, without the model's chat template")
     parser.add_argument("--system", metavar="TEXT", action=Once, help="the system message, before the question")
     parser.add_argument(
@@ -51,14 +60,17 @@ def run(arguments: Namespace) -> int:
         return chat.converse(Namespace(**vars(arguments), drop_oldest=False, no_history=False), words)
     config = load_model_settings(arguments)
     check_output_options(arguments)
+    images = read_images(arguments.images, words, config.settings.media.request_bytes)
     prompt = read_words(words, config, arguments)
     runtime, file = load_named_model(config, arguments, words)
     from imp_service.generation import LanguageModel
 
     with LanguageModel(runtime) as model:
         print_banner(runtime, file)
+        check_images(runtime, zip(arguments.images, images, strict=True))
         is_chat = _is_chat(runtime, arguments)
-        request = sampled_request(runtime, question(prompt, arguments.system) if is_chat else prompt, arguments)
+        asked = question(prompt, arguments.system, images) if is_chat else continued(prompt, images)
+        request = sampled_request(runtime, asked, arguments)
         if arguments.json:
             _write_json(model, request)
         else:

@@ -21,8 +21,10 @@ import pytest
 from imp_service.models import demo_draft_model_path, demo_model_path
 from support.deploy.imp_client_package import put_together
 from support.machine.command_line import clean_environment
+from support.models.tiny_vision_models import write_vision_files
 from support.run.patience import HANGS_AFTER
 from support.servers.server_process import ServerProcess, server_process
+from support.servers.vision_served import file_of
 
 ROOT = Path(__file__).resolve().parents[3]
 # Pages whose blocks other tests run.
@@ -39,6 +41,8 @@ NOT_RUN = {
     r"python3 -m venv \.venv && .*": "makes an environment, which the tests have; .ci/run makes one likewise",
     r"imp pull .*": "fetches a model of half a gigabyte from the network",
     r"imp (run|chat|serve) Qwen3-0\.6B-GGUF.*": "needs that model; test_questions.py names one likewise",
+    r"imp (run|chat|serve) SmolVLM2-500M-Video.*": "needs that model; docs/serving.md has the same with a file",
+    r"imp call --image .*": "needs a server of such a model; test_images.py asks one",
     r"imp inspect hf:.*": "asks Hugging Face; tests/service/cli/test_inspect_remote.py asks a stand-in on loopback",
     r"python -m smg\.launch_router .*": "needs the package smg; tests/service/gateways runs it in front of two servers",
     r"podman (build|run) .*": "needs podman and the network; tests/image builds the image with buildah",
@@ -120,6 +124,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
+def write_files(folder: Path, text: str) -> None:
+    """Writes the model that reads images, and an image, where a command or a program names them."""
+    if "SmolVLM2-500M.gguf" in text:
+        model, projector = write_vision_files(folder)
+        model.rename(folder / "SmolVLM2-500M.gguf")
+        projector.rename(folder / "mmproj-F16.gguf")
+        (folder / "cat.jpg").write_bytes(file_of())
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """The environment of a shell with this `imp` and `python`; its folder has a model and a JSON Schema."""
@@ -156,6 +169,7 @@ def test_a_command_that_serves_is_ready_and_stops(
     words = INSTALLS.sub("", command.text).replace("/run/imp", str(tmp_path)).replace(":50051", ":0")
     words = re.sub(r"\s+#.*$", "", words)
     words += "" if "--listen" in words else " --listen 127.0.0.1:0"
+    write_files(tmp_path, words)
     words += "" if "--ready-file" in words else f" --ready-file {tmp_path}/ready.json"
     with (tmp_path / "errors.txt").open("w+b") as errors:
         process = subprocess.Popen(["bash", "-c", f"exec {words}"], cwd=tmp_path, env=environment, stderr=errors)
@@ -180,6 +194,7 @@ def test_a_command_ends_well(
     words = words.replace("/run/imp", str(server.folder)).replace("127.0.0.1:8000", facts["http"][0])
     # Without --once it runs until it is stopped: test_top.py runs it in a terminal.
     words = re.sub(r"^imp top\b", "imp top --once", words)
+    write_files(tmp_path, words)
     ran = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", words],
         cwd=tmp_path,
@@ -213,6 +228,7 @@ def test_a_program_runs(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("IMP_")]:
         monkeypatch.delenv(name)
+    write_files(tmp_path, program.text)
     exec(compile(adapted(program, server), program.page, "exec"), {"__name__": "__main__"})
     assert len(capfd.readouterr().out.split()) > 3
 

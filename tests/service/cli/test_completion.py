@@ -93,6 +93,7 @@ OFFERED = {
     ("serve", "mo"): {"model.gguf"},
     ("run", "-m", "mo"): {"model.gguf"},
     ("run", "--config", "mo"): {"model.gguf"},
+    ("call", "--image", "mo"): {"model.gguf"},
     ("completion", "fi"): {"fish"},
     ("call", "generate", "--attempts", "4"): {"4"},
     ("run", "--seed", "mo"): set(),

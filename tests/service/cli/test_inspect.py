@@ -14,6 +14,7 @@ from support.files.hf_contents import hf_config, hf_tensors, write_hf
 from support.files.hub_directory import model_for, write_directory
 from support.machine.command_line import demo_with, demo_with_keys, error_lines
 from support.models.tiny_models import tiny
+from support.models.tiny_vision_models import write_vision_files
 from support.text.hub_tokenizers import library_of
 
 DEMO = str(demo_model_path())
@@ -317,3 +318,53 @@ def test_kvq_16_wrong_words_are_refused(call, tmp_path):
         status, _, err = call("inspect", DEMO, *words)
         assert status == 64
         assert said in err
+
+
+@pytest.fixture(scope="module")
+def sight(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A model and its projector, in folders of their own."""
+    folder = tmp_path_factory.mktemp("sight")
+    model, projector = write_vision_files(folder)
+    (folder / "p").mkdir()
+    return str(model), str(projector.rename(folder / "p" / projector.name))
+
+
+def test_vis_4_the_tower_is_shown_with_what_an_image_costs(call, sight: tuple[str, str]):
+    model, projector = sight
+    told = _inspect(call, model, "--projector", projector, "--tensors")
+    vision = told["vision"]
+    assert (vision["family"], vision["n_layers"], vision["hidden_size"]) == ("idefics3", 3, 48)
+    assert (vision["tile_size"], vision["patch_size"], vision["longest_side"]) == (56, 7, 112)
+    assert (vision["tile_cells"], vision["max_image_cells"]) == (16, 80)
+    tensors = {tensor.name: tensor for tensor in GGUFReader(projector).tensors}
+    assert {weight["tensor"] for weight in vision["weights"]} == set(tensors)
+    assert {"projector", "media"} < set(told["memory"]["items"])
+    text = call("inspect", model, "--projector", projector)[1]
+    assert "\nvision tower\n" in text and "of a tile; 80 of the largest image" in text
+    [kernels] = [line for line in text.split("vision tower", 1)[1].splitlines() if "weights multiplied by" in line]
+    assert kernels.split()[:2] == ["20", "f32"]  # six of each layer, the patches and the projection
+    for name in ("projector", "media"):
+        assert any(line.split()[:1] == [name] for line in text.splitlines())
+
+
+def test_vis_4_a_model_of_text_shows_no_tower(call, sight: tuple[str, str]):
+    model, projector = sight
+    for words in ((model,), (model, "--projector", projector, "--set", "model.vision=false")):
+        told = _inspect(call, *words)
+        assert told["vision"] is None and not {"projector", "media"} & set(told["memory"]["items"])
+        assert "vision tower" not in call("inspect", *words)[1]
+
+
+def test_vis_5_exit_codes_of_projectors(call, sight: tuple[str, str], tmp_path):
+    model, projector = sight
+    text = tiny("llama").write(tmp_path / "text.gguf")
+    small = ("--projector", projector, "--set", "media.cache_bytes=2559")
+    cases = {
+        ("--projector", str(text)): (65, "MODEL_UNSUPPORTED: model.projector of tiny.gguf: text.gguf: "),
+        ("--projector", "none.gguf"): (66, "MODEL_MISSING: model.projector of tiny.gguf: none.gguf"),
+        small: (78, "CONFIG_INVALID: media.cache_bytes: 2.5 KiB, a tile of an image takes 2.5 KiB"),
+    }
+    for words, (status, line) in cases.items():
+        found, _, err = call("inspect", model, *words)
+        assert (found, len(err.splitlines())) == (status, 1)
+        assert err.startswith(f"imp: error: {line}"), err

@@ -14,6 +14,7 @@ from imp_service.models import demo_model_path
 from support.deploy.manifests import KUBERNETES, base_documents, base_files, kustomized, refusals
 from support.deploy.pods import containers_of, imp_of, of_kind, pod_of, ports_of, stream_documents
 from support.machine.command_line import error_lines
+from support.models.tiny_vision_models import write_vision_files
 
 DEMO = str(demo_model_path())
 OBSERVABILITY = {"kubernetes.io/metadata.name": "observability"}
@@ -330,3 +331,18 @@ def test_lif_14_an_address_needs_no_name_and_the_pod_itself_no_rule(call):
     assert egress("http://10.1.2.3:5000") == [{"to": [{"ipBlock": {"cidr": "10.1.2.3/32"}}], "ports": ports}]
     assert egress("http://[2001:db8::1]:5000") == [{"to": [{"ipBlock": {"cidr": "2001:db8::1/128"}}], "ports": ports}]
     assert egress("http://127.0.0.1:4317") == egress("http://localhost:4317") == []
+
+
+def test_vis_4_pods_have_room_for_the_images_of_their_model(call, tmp_path):
+    model, projector = write_vision_files(tmp_path / "here")
+    _, out, _ = call("k8s", "-m", str(model))
+    assert ", projector " in out and ", media 64.0 MiB, " in out
+    assert "must hold the file /model/tiny.gguf and its projector, mounted at /model." in out
+    named = ("--set", f"model.projector=/model/{projector.name}")
+    _, same, _ = call("k8s", "-m", str(model), *named)
+    assert f'projector = "/model/{projector.name}"' in same and ", media 64.0 MiB, " in same
+    projector.unlink()
+    _, out, _ = call("k8s", "-m", str(model))
+    assert ", media" not in out and "must hold the file /model/tiny.gguf, mounted at /model." in out
+    status, _, err = call("k8s", "-m", str(model), *named)
+    assert status == 66 and f"model.projector of tiny.gguf: {projector}" in err

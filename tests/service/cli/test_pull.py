@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import constants
 
 from imp_service.cli.failure import CommandError
-from imp_service.cli.hub.choose import HubFile, choices_of, choose
+from imp_service.cli.hub.choose import HubFile, choices_of, choose, with_projector
 from imp_service.cli.hub.hub import download, read_repository
 from imp_service.cli.hub.reference import HubReference, read_reference
 from imp_service.config import read_settings
@@ -21,6 +21,7 @@ from imp_service.models import demo_model_path
 from support.deploy.manifests import refusals
 from support.deploy.pods import imp_of, of_kind, pod_of, stream_documents
 from support.machine.command_line import clean_environment
+from support.models.tiny_vision_models import write_vision_files
 from support.servers.stand_in_hub import COMMIT, Hub, stand_in_hub
 
 MODEL = demo_model_path().read_bytes()
@@ -32,7 +33,7 @@ LINK = f"{DIGEST}  tiny-Q8_0.gguf"
 def hub() -> Iterator[Hub]:
     with stand_in_hub(
         own__one={"tiny-Q8_0.gguf": MODEL, "README.md": b"# tiny", "run.py": b"print()"},
-        own__many={"m-Q8_0.gguf": MODEL, "m-Q4_K_M.gguf": b"GGUF", "mmproj-f16.gguf": b"GGUF"},
+        own__many={"m-Q8_0.gguf": MODEL, "m-Q4_K_M.gguf": b"GGUF"},
         own__text={"README.md": b"# none"},
     ) as started:
         yield started
@@ -154,7 +155,7 @@ def test_get_4_what_could_be_meant_is_listed(pull, hub: Hub) -> None:
         ["m-Q8_0.gguf", "4.0", "MB", "8.00", "yes"],
     ]
     assert pull("own/some", "--list")[0] == 0
-    assert pull("own/some:q8_0", "--to", ".")[0] == 0
+    assert pull("own/some:q8_0", "--no-vision", "--to", ".")[0] == 0
 
 
 def test_get_4_without_a_type_q4_k_m_is_taken_where_it_is_among_several(pull, hub: Hub, tmp_path: Path) -> None:
@@ -241,9 +242,42 @@ def test_get_4_a_name_that_leaves_the_folder_is_refused(pull, hub: Hub, name: st
     assert list(tmp_path.rglob("*evil*")) == []
 
 
+def test_get_4_a_model_comes_with_its_projector(pull, hub: Hub, tmp_path: Path) -> None:
+    model, projector = (path.read_bytes() for path in write_vision_files(tmp_path / "made"))
+    types = ("Q8_0", "BF16", "f16", "F32")
+    hub.repositories["own/sight"] = {"tiny.gguf": model, **{f"mmproj-tiny-{name}.gguf": projector for name in types}}
+    status, out, err = pull("own/sight", "--to", "here")
+    assert status == 0 and out.startswith("tiny.gguf: gguf, "), err
+    assert {path.name for path in (tmp_path / "here").glob("*.gguf")} == {"tiny.gguf", "mmproj-tiny-f16.gguf"}
+    assert pull(f"{tmp_path}/here/tiny.gguf", "--json", command="inspect")[1].count('"family": "idefics3"') == 1
+    assert pull("own/sight", "--to", "blind", "--no-vision")[0] == 0
+    assert [path.name for path in (tmp_path / "blind").glob("*.gguf")] == ["tiny.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("names", "projector"),
+    [
+        (["m.gguf"], None),
+        (["m.gguf", "mmproj-BF16.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf"], "mmproj-F16.gguf"),
+        (["m.gguf", "mmproj-q8_0.gguf", "mmproj-BF16.gguf"], "mmproj-BF16.gguf"),
+        (["m.gguf", "mmproj-m.gguf", "mmproj-m-Q8_0.gguf"], "mmproj-m-Q8_0.gguf"),
+        (["m.gguf", "MMPROJ-model.gguf"], "MMPROJ-model.gguf"),
+        (["m.gguf", "other/mmproj-F16.gguf"], None),
+    ],
+)
+def test_get_4_the_projector_of_a_model(names: list[str], projector: str | None) -> None:
+    choices = choices_of(HubFile(name, 1, None) for name in names)
+    [model] = choose(choices, "m.gguf")
+    found = [file.name for file in with_projector(model, choices).files]
+    assert found == ["m.gguf", *([] if projector is None else [projector])]
+    [alone] = choose(choices, projector or "m.gguf")
+    assert projector is None or with_projector(alone, choices) == alone
+
+
 @pytest.mark.long
 def test_get_4_a_directory_brings_neither_code_nor_pickles(pull, hub: Hub, tmp_path: Path) -> None:
     kept = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"x", "generation_config.json": b"{}"}
+    kept |= {"preprocessor_config.json": b"{}", "processor_config.json": b"{}"}
     left = {"modeling.py": b"x", "pytorch_model.bin": b"x", "a.pt": b"x", "onnx/model.safetensors": b"x", "x.pkl": b"x"}
     hub.repositories["own/dir"] = kept | left
     pull("own/dir", "--to", "d")

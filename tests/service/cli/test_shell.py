@@ -116,6 +116,7 @@ def test_l18_an_unknown_command_gets_one_short_line(word: str, advice: str, capf
         ("call --repeat-penalty 1.1 hi", "write --repetition-penalty"),
         ("run -m x -p hi", "unrecognized arguments: -p; write the prompt as the last word"),
         ("run -i", "unrecognized arguments: -i; imp chat holds a conversation"),
+        ("run --mmproj p.gguf hi", "unrecognized arguments: --mmproj; write --projector FILE"),
         ("run --format json hi", "unrecognized arguments: --format; write --json-schema FILE"),
         ("top --port 9000", "unrecognized arguments: --port 9000"),
         ("ps", "; imp top watches a running server"),

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imp_service.cli.call.generate import most_tokens, write_answer
+from imp_service.cli.call.images import add_parts, most_image_bytes
 from imp_service.cli.conversation.dialogue import ChatAnswer, Dialogue, TurnFailed
 from imp_service.cli.conversation.hold import hold_conversation, say_once
 from imp_service.cli.conversation.options import add_conversation_options
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.generation import add_generation_options, given_options, request_of, set_options
+from imp_service.cli.options.images import add_image_option, read_image, read_images
 from imp_service.cli.terminal import answer_writer, is_interactive, join_prompt, read_prompt
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def configure_chat(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", metavar="MESSAGE", nargs="*", help="one message, in one or several words; - reads it from stdin"
     )
+    add_image_option(parser)
     add_conversation_options(parser)
     add_generation_options(parser)
     parser.set_defaults(run_method=_chat)
@@ -41,10 +44,12 @@ def _chat(arguments: Namespace) -> int:
     request = request_of(arguments)
     if request.WhichOneof("prompt") not in (None, "chat") or request.num_sequences > 1:
         raise CommandError("USAGE", "--fields: a chat takes no prompt except `chat`, and no num_sequences above 1")
-    dialogue = Dialogue(arguments.system, given_options(request, arguments))
     waits = not arguments.words and is_interactive()
     with connect(arguments) as connection:
         responder = _ServerResponder(connection, request, arguments, waits=waits)
+        names = arguments.images
+        images = read_images(names, arguments.words, most_image_bytes(connection)) if names else []
+        dialogue = Dialogue(arguments.system, given_options(request, arguments), next_images=images)
         if arguments.words:
             say_once(responder, dialogue, read_prompt(join_prompt(arguments.words)), arguments)
             return 0
@@ -108,6 +113,9 @@ class _ServerResponder:
             if failure.code == "UNAVAILABLE":
                 raise
 
+    def read_image(self, name: str) -> bytes:
+        return read_image(name, most_image_bytes(self._connection))
+
     def check_options(self, options: dict[str, float]) -> None:
         from imp_service.pb.inference_pb2 import GenerateRequest
 
@@ -130,7 +138,11 @@ class _ServerResponder:
         if dialogue.system is not None:
             request.chat.messages.add(role="system", content=dialogue.system)
         for turn in dialogue.turns:
-            request.chat.messages.add(role=turn.role, content=turn.content)
+            message = request.chat.messages.add(role=turn.role)
+            if turn.images:
+                add_parts(message.parts, turn.images, turn.content)
+            else:
+                message.content = turn.content
         return request
 
     def _wait_for_server(self) -> None:

@@ -2,13 +2,16 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from imp_service.cli.answer import ANSWER_TOKENS, CONTINUATION_TOKENS
+from imp_service.cli.call.images import add_parts, most_image_bytes
 from imp_service.cli.failure import CommandError
 from imp_service.cli.options.connection import connect
 from imp_service.cli.options.generation import add_generation_options, request_of
+from imp_service.cli.options.images import add_image_option, read_images
 
 if TYPE_CHECKING:
     from imp_service.cli.call.streamed_answer import StreamedAnswer
@@ -24,6 +27,7 @@ def configure_generate(parser: ArgumentParser) -> None:
         nargs="*",
         help="the text to continue, in one or several words; - reads it from stdin; none: in --fields",
     )
+    add_image_option(parser)
     add_generation_options(parser)
     parser.set_defaults(run_method=_generate)
 
@@ -34,14 +38,30 @@ def _generate(arguments: Namespace) -> int:
     request = request_of(arguments)
     if (not arguments.words) == (request.WhichOneof("prompt") is None):
         raise CommandError("USAGE", "PROMPT: expected one, as an argument or in --fields")
-    if arguments.words:
-        typed = join_prompt(arguments.words)
-        request.text = read_prompt(typed)
-        if is_prompt_shown(typed) and not arguments.json:
-            AnswerWriter(sys.stderr).write(request.text)
+    if arguments.images and not arguments.words:
+        raise CommandError("USAGE", "--image: expected PROMPT too, as an argument")
     with connect(arguments) as connection:
+        if arguments.words:
+            typed = join_prompt(arguments.words)
+            images = _images(connection, arguments)
+            text = read_prompt(typed)
+            _set_prompt(request, images, text)
+            if is_prompt_shown(typed) and not arguments.json:
+                AnswerWriter(sys.stderr).write(text)
         write_answer(connection, request, is_json=arguments.json, verbose=arguments.verbose)
     return 0
+
+
+def _images(connection: "Connection", arguments: Namespace) -> list[bytes]:
+    names: list[str] = arguments.images
+    return read_images(names, arguments.words, most_image_bytes(connection)) if names else []
+
+
+def _set_prompt(request: "GenerateRequest", images: Sequence[bytes], text: str) -> None:
+    if images:
+        add_parts(request.parts.parts, images, text)
+    else:
+        request.text = text
 
 
 def write_answer(

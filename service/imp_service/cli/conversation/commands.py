@@ -22,6 +22,7 @@ COMMANDS = {
     "/set": ChatCommand(
         "[NAME VALUE]", "sets an option, such as temperature 0.7 or temperature default; without arguments lists them"
     ),
+    "/image": ChatCommand("FILE", "adds an image to the next message; none removes those that were added"),
     "/save": ChatCommand("FILE", "writes messages and options as JSON"),
     "/load": ChatCommand("FILE", "continues a saved conversation"),
     "/regenerate": ChatCommand("", "asks the last message again"),

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 class Turn(NamedTuple):
     role: str
     content: str
+    images: tuple[bytes, ...] = ()  # files, before the content
 
 
 @dataclass(slots=True)
@@ -17,6 +18,7 @@ class Dialogue:
     system: str | None = None
     options: dict[str, float] = field(default_factory=dict)  # those that were given or set, by their names in imp.v1
     turns: list[Turn] = field(default_factory=list)
+    next_images: list[bytes] = field(default_factory=list)  # of the message that is not typed yet
 
     @property
     def is_unanswered(self) -> bool:
@@ -58,6 +60,9 @@ class TurnFailed(Exception):
 class Responder(Protocol):
     def answer(self, dialogue: Dialogue) -> ChatAnswer:
         """Writes the answer to the last turn as it comes. Ctrl-C stops it. Raises TurnFailed."""
+
+    def read_image(self, name: str) -> bytes:
+        """The bytes of an image file. Raises an error that says why the model cannot read it."""
 
     def check_options(self, options: dict[str, float]) -> None:
         """Raises an error that names an option whose value cannot be sent."""

@@ -12,7 +12,8 @@ from imp_service.cli.failure import CommandError, describe, error_line
 from imp_service.cli.options.sampling import number_names
 from imp_service.cli.terminal import VISIBLE, print_note
 
-NO_SYSTEM = "none"
+# The argument of /system and of /image that removes what is set.
+NONE = "none"
 
 
 class Conversation:
@@ -35,6 +36,8 @@ class Conversation:
 
     def hold(self, messages: Iterable[str]) -> None:
         """Answers each message until they end or one of them is /exit."""
+        if self.dialogue.next_images:
+            self._print_images()
         for message in messages:
             try:
                 command = parse_command(message)
@@ -52,7 +55,8 @@ class Conversation:
         """Adds a message of the user and asks for its answer."""
         if self.dialogue.is_unanswered:
             self.dialogue.turns.pop()
-        self.dialogue.turns.append(Turn("user", message))
+        self.dialogue.turns.append(Turn("user", message, tuple(self.dialogue.next_images)))
+        self.dialogue.next_images.clear()
         self._ask(drops=self._drops_oldest)
 
     def _ask(self, *, drops: bool) -> None:
@@ -111,6 +115,7 @@ class Conversation:
             "/help": self._help,
             "/system": self._system,
             "/set": self._set,
+            "/image": self._add_image,
             "/save": self._save,
             "/load": self._load,
             "/regenerate": self._regenerate,
@@ -129,7 +134,7 @@ class Conversation:
 
     def _system(self, text: str | None) -> None:
         if text is not None:
-            self.dialogue.system = None if text == NO_SYSTEM else text
+            self.dialogue.system = None if text == NONE else text
         shown = self.dialogue.system
         if shown is None:
             _print("there is no system message")
@@ -159,6 +164,24 @@ class Conversation:
                 print(f"{name} {text} (default of {origin})", file=sys.stderr)
         others = [name for name in number_names() if name not in options and name not in defaults]
         _print(f"not set: {', '.join(others)}; /set NAME VALUE changes one, /set NAME {DEFAULT} undoes it")
+
+    def _add_image(self, name: str | None) -> None:
+        assert name is not None  # narrows
+        images = self.dialogue.next_images
+        if name == NONE:
+            images.clear()
+            self._print_images()
+            return
+        try:
+            images.append(self._responder.read_image(_unquoted(name)))
+        except Exception as error:  # of a server, too
+            self._refuse(error)
+            return
+        self._print_images()
+
+    def _print_images(self) -> None:
+        count = len(self.dialogue.next_images)
+        _print(f"the next message has {count or 'no'} image{'s' if count > 1 else ''}")
 
     def _save(self, word: str | None) -> None:
         assert word is not None  # narrows
@@ -192,6 +215,7 @@ class Conversation:
         last = max(i for i, turn in enumerate(self.dialogue.turns) if turn.role == "user")
         text = self._edit(self.dialogue.turns[last].content)
         if text is not None and text.strip():
+            self.dialogue.next_images[:0] = self.dialogue.turns[last].images
             del self.dialogue.turns[last:]
             self.say(text)
 
@@ -209,6 +233,7 @@ class Conversation:
 
     def _clear(self, _: str | None) -> None:
         self.dialogue.turns.clear()
+        self.dialogue.next_images.clear()
         _print("the conversation starts again")
 
     def _print_dropped(self, n_dropped: int, which: str) -> None:
@@ -218,7 +243,7 @@ class Conversation:
             )
             _print(f"{whose} no longer part of the conversation, {len(self.dialogue.turns) // 2} remain")
 
-    def _refuse(self, error: CommandError | OSError) -> None:
+    def _refuse(self, error: Exception) -> None:
         if not self._is_interactive:
             raise error
         reason, what = describe(error)
@@ -235,6 +260,12 @@ def _count(name: str, typed: str | None) -> int:
     if count == 0:
         raise CommandError("USAGE", f"{name} {typed}: unknown command, expected {name} or {name} N")
     return count
+
+
+def _unquoted(name: str) -> str:
+    """A terminal puts quotes around the name of a file that is dropped on it."""
+    is_quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "'\""
+    return name[1:-1] if is_quoted else name
 
 
 def _messages(count: int) -> str:

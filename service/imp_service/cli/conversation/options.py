@@ -1,6 +1,7 @@
 """The options that a conversation sets: the fields of a sampler, the seed and the most tokens of an answer."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from imp_service.cli.conversation.commands import nearest
 from imp_service.cli.conversation.dialogue import Dialogue
@@ -23,10 +24,11 @@ def add_conversation_options(parser: ArgumentParser) -> None:
     parser.add_argument("--no-history", action="store_true", help="do not keep what is typed for the next conversation")
 
 
-def begin_dialogue(arguments: Namespace) -> Dialogue:
-    """An empty conversation with the options of the command line."""
+def begin_dialogue(arguments: Namespace, images: Sequence[bytes] = ()) -> Dialogue:
+    """An empty conversation with the options of the command line. Its first message has the images."""
     given = {name: getattr(arguments, name) for name in number_names()}
-    return Dialogue(arguments.system, {name: value for name, value in given.items() if value is not None})
+    options = {name: value for name, value in given.items() if value is not None}
+    return Dialogue(arguments.system, options, next_images=list(images))
 
 
 def read_option(typed: str) -> tuple[str, float | None]:

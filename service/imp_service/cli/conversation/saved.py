@@ -1,5 +1,6 @@
-"""A conversation in a file: its messages and its options, as JSON."""
+"""A conversation in a file: its messages and its options, as JSON. Images are base64."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ def save(dialogue: Dialogue, word: str) -> Path:
         except CommandError:
             raise CommandError("CANNOT_CREATE", f"{word}: exists and is not a saved conversation") from None
     system = [] if dialogue.system is None else [Turn("system", dialogue.system)]
-    messages = [turn._asdict() for turn in (*system, *dialogue.turns)]
+    messages = [_message(turn) for turn in (*system, *dialogue.turns)]
     content = json.dumps({"messages": messages, "options": dialogue.options}, ensure_ascii=False, indent=1)
+    if len(content) > MAX_BYTES:
+        raise CommandError("CANNOT_CREATE", f"{word}: more than {MAX_BYTES // 1024**2} MiB; /drop removes messages")
     write_atomically(path, content + "\n", mode=0o600)
     return path
 
@@ -48,10 +51,22 @@ def load(word: str) -> Dialogue:
     return Dialogue(system, _options(word, content.get("options", {})), turns)
 
 
+def _message(turn: Turn) -> dict[str, object]:
+    images = [base64.b64encode(image).decode() for image in turn.images]
+    return {"role": turn.role, "content": turn.content, **({"images": images} if images else {})}
+
+
 def _turn(word: str, message: Any) -> Turn:
-    if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in Turn._fields):
+    if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
         raise _unfit(word, "a message without role or content")
-    return Turn(message["role"], message["content"])
+    return Turn(message["role"], message["content"], _images(word, message.get("images", [])))
+
+
+def _images(word: str, images: Any) -> tuple[bytes, ...]:
+    try:
+        return tuple(base64.b64decode(image, validate=True) for image in images)
+    except (TypeError, ValueError):
+        raise _unfit(word, "images that are not base64") from None
 
 
 def _options(word: str, options: Any) -> dict[str, float]:

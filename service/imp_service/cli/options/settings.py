@@ -106,6 +106,23 @@ def add_context_option(parser: ArgumentParser) -> None:
     )
 
 
+def add_projector_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--projector",
+        metavar="FILE",
+        action=Once,
+        help="read images with this projector (default: mmproj*.gguf in the model's folder, if there is one)",
+    )
+
+
+def projector_assignments(arguments: Namespace) -> "list[Assignment]":
+    """Returns the assignment for --projector, of a command that has it."""
+    from imp_service.config.sources import of_text_option
+
+    path: str | None = getattr(arguments, "projector", None)
+    return [] if path is None else [of_text_option("--projector", "model.projector", path)]
+
+
 def add_speculation_options(parser: ArgumentParser) -> None:
     """--draft and --no-speculation."""
     group = parser.add_mutually_exclusive_group()
@@ -161,10 +178,19 @@ def pull_reference(arguments: Namespace) -> None:
 def load_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" = ()) -> "Config":
     """The settings with the model and the context that the command line names."""
     pull_reference(arguments)
-    said = [*overrides, *context_assignments(arguments), *speculation_assignments(arguments)]
+    said = [*overrides, *_own_assignments(arguments)]
     config = load_settings(arguments, said)
     find_downloaded_model(arguments, config)
     return _selected(config, arguments)
+
+
+def _own_assignments(arguments: Namespace) -> "list[Assignment]":
+    """Returns the assignments for the options of this module that the command has."""
+    return [
+        *context_assignments(arguments),
+        *projector_assignments(arguments),
+        *speculation_assignments(arguments),
+    ]
 
 
 def find_downloaded_model(arguments: Namespace, config: "Config | None" = None) -> None:
@@ -189,8 +215,7 @@ def read_model_settings(arguments: Namespace, overrides: "Sequence[Assignment]" 
     """Like load_model_settings(), for a reload: keeps `auto`, and writes nothing to stderr."""
     from imp_service.config import read_settings
 
-    own = [*context_assignments(arguments), *speculation_assignments(arguments)]
-    said = [*arguments.assignments, *overrides, *own]
+    said = [*arguments.assignments, *overrides, *_own_assignments(arguments)]
     return _selected(read_settings(arguments.config, said), arguments)
 
 

@@ -15,6 +15,7 @@ from imp_service.cli.arguments import Once
 from imp_service.cli.failure import CommandError, describe, report
 from imp_service.cli.options.settings import (
     add_model_options,
+    add_projector_option,
     add_speculation_options,
     load_model_settings,
     read_model_settings,
@@ -42,6 +43,7 @@ SWITCH_SECONDS = 0.0005
 
 def configure(parser: ArgumentParser) -> None:
     add_model_options(parser, as_word=True)
+    add_projector_option(parser)
     add_speculation_options(parser)
     parser.add_argument(
         "--listen",

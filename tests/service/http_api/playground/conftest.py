@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 from support.calls.generations import saying, spelled, vocabulary
 from support.run.patience import HANGS_AFTER
 from support.servers.http_served import HttpServed, serve_http
+from support.servers.vision_served import vision_model
 
 SAMPLE = """\
 # Sorting in *Python*
@@ -49,6 +51,14 @@ HANGS_AFTER_MS = HANGS_AFTER / 2 * 1000
 expect.set_options(timeout=HANGS_AFTER_MS)
 # The length of the prompt for "Hi".
 TOKENS_OF_HI = 10
+# Gives the page a file, as a user does who drops it or pastes it.
+GIVE = """([data, type, way]) => {
+    const files = new DataTransfer(), bytes = Uint8Array.from(atob(data), letter => letter.charCodeAt(0))
+    files.items.add(new File([bytes], 'cat', { type }))
+    const happens = { bubbles: true, cancelable: true }
+    if (way === 'drop') document.body.dispatchEvent(new DragEvent('drop', { dataTransfer: files, ...happens }))
+    else text.dispatchEvent(new ClipboardEvent('paste', { clipboardData: files, ...happens }))
+}"""
 OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -103,6 +113,13 @@ class Visit:
         n_before = self.page.locator(".turn").count()
         self.say(text)
         self.page.locator(".turn").nth(n_before).get_by_role("button", name="Same again").wait_for()
+
+    def give(self, data: bytes, way: str, *, kind: str = "image/png") -> None:
+        """Adds a picture to the next message."""
+        if way == "choose":
+            self.page.locator("#file").set_input_files([{"name": "cat", "mimeType": kind, "buffer": data}])
+        else:
+            self.page.evaluate(GIVE, [base64.b64encode(data).decode(), kind, way])
 
     def set(self, **parameters: Any) -> None:
         """Sets parameters by the id of their field. In a narrow window they are in a drawer."""
@@ -170,6 +187,14 @@ def formatted(sample: str) -> Iterator[HttpServed]:
     """A server whose model answers "Hi" with the sample."""
     table = [*[0] * (TOKENS_OF_HI - 1), *spelled(sample), min(vocabulary().eos_ids)]
     with serve_http("model.overrides.default_sampling.temperature=0", model=saying(table, max_context=2048)) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServed]:
+    """A server of a model that reads images. No token ends its answers."""
+    model = vision_model(tmp_path_factory.mktemp("vision"))
+    with serve_http("model.overrides.eos_token_ids=[]", model=model) as it:
         yield it
 
 

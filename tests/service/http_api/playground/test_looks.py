@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from support.servers.http_served import HttpServed
+from support.servers.vision_served import file_of
 
 ROOT = Path(__file__).resolve().parents[4]
 SCREENSHOTS = ROOT / "build" / "screenshots"
@@ -101,6 +102,22 @@ def test_ply_4_ply_5_a_formatted_answer_is_accessible_and_kept_as_a_picture(
     with visit(formatted, width=width, scheme=scheme) as it:
         it.ask("Hi")
         look(it, "formatted")
+
+
+@pytest.mark.sweep("scheme")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 768, 1400])
+def test_ply_4_ply_5_a_question_with_pictures_is_accessible_and_kept_as_a_picture(
+    seeing: HttpServed, visit: Any, look: Any, width: int, scheme: str
+) -> None:
+    with visit(seeing, width=width, scheme=scheme) as it:
+        for n in (1, 2):
+            it.give(file_of(n), "choose")
+            expect(it.page.locator("#pictures img")).to_have_count(n)
+        look(it, "pictures")
+        it.set(max_tokens=8, seed=7)
+        it.ask("What are these?")
+        look(it, "asked")
 
 
 @pytest.mark.long

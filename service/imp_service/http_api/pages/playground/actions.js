@@ -78,9 +78,9 @@ function canContinue({ text, problem, end, reason, usage, request: { body } }) {
 // Later turns stay: they follow from what was there.
 function goOnFromEnd(turn) {
 	const answer = now(turn), limit = Number(inputs.max_tokens.value)
-	if (answer.isWhole && answer.n && !answer.thought) return goOnFrom(turn, all(answer), limit)
+	if (answer.isWhole && answer.n && !answer.thought && !hasPictures(answer)) return goOnFrom(turn, all(answer), limit)
 	const { prompt: _, max_tokens, ...body } = answer.request.body
-	const messages = [...messagesTo(turn.text, turns.slice(0, turns.indexOf(turn))), { role: 'assistant', content: answer.text }]
+	const messages = [...messagesTo(turn.text, picturesOf(turn), turns.slice(0, turns.indexOf(turn))), { role: 'assistant', content: answer.text }]
 	run(turn, { path: '/v1/chat/completions', body: { ...body, ...limit && { max_tokens: limit }, messages, continue_final_message: true } }, { before: answer.text, view: answer.view })
 }
 
@@ -99,10 +99,11 @@ function editIn(turn, place, value, name, act, label) {
 function editQuestion(turn) {
 	editIn(turn, turn.node.querySelector('.asked'), turn.text, 'Message', text => {
 		if (!chosen()) return
+		const urls = picturesOf(turn)
 		cut(turn)
 		turns.pop()
 		turn.node.remove()
-		send(text)
+		send(text, urls)
 		$('text').focus()
 	}, 'Edit')
 }

@@ -19,7 +19,10 @@ const CODE = {
 		return `${key && 'import os\n\n'}from openai import OpenAI\n\nclient = OpenAI(base_url=${python(location.origin + '/v1')}, api_key=${key ? 'os.environ["IMP_KEY"]' : '"none"'})\nanswer = client.${kind}.create(\n${Object.entries(fields).map(([name, value]) => `    ${name}=${lines(value, python)},\n`).join('')})\nprint(answer.choices[0].${text})`
 	},
 }
-function showCode(request) {
+// A picture has too many bytes to be read, and for a command line.
+const shortened = body => JSON.parse(JSON.stringify(body, (name, value) => name === 'url' ? value.replace(/,.*/, ',…') : value))
+function showCode({ path, body }) {
+	const request = { path, body: shortened(body) }
 	const pick = kind => {
 		for (const each of ['curl', 'python']) $(each).ariaSelected = String(each === kind)
 		$('call').textContent = CODE[kind](request)

@@ -10,15 +10,15 @@ const isOver = answer => !!(answer.end || answer.problem)
 const turnNode = () => make('section', { className: 'turn' })
 
 // The messages up to a question. A turn without an answer, such as one that failed, is not sent.
-function messagesTo(text, before) {
+function messagesTo(text, urls, before) {
 	const { value: system } = inputs.system
-	const said = before.filter(turn => now(turn).text).flatMap(turn => [{ role: 'user', content: turn.text }, { role: 'assistant', content: now(turn).text }])
-	return [...system ? [{ role: 'system', content: system }] : [], ...said, { role: 'user', content: text }]
+	const said = before.filter(turn => now(turn).text).flatMap(turn => [{ role: 'user', content: contentOf(turn.text, picturesOf(turn)) }, { role: 'assistant', content: now(turn).text }])
+	return [...system ? [{ role: 'system', content: system }] : [], ...said, { role: 'user', content: contentOf(text, urls) }]
 }
-function send(text) {
+function send(text, urls) {
 	const fields = chosen()
 	if (!fields || running || !text.trim()) return false
-	const messages = messagesTo(text, turns), turn = { text, answers: [], at: 0, node: turnNode() }
+	const messages = messagesTo(text, urls ?? takePictures(), turns), turn = { text, answers: [], at: 0, node: turnNode() }
 	turns.push(turn)
 	$('talk').append(turn.node)
 	$('hello').hidden = true
@@ -53,6 +53,8 @@ async function run(turn, request, { kept = [], before = textOf(kept), prompt = [
 		if (stopper.signal.aborted) answer.end = stopper.signal.reason
 		else answer.problem = error
 	}
+	const [earlier] = turns.slice(0, turns.indexOf(turn)).filter(each => now(each).text).slice(-1)
+	answer.cells = pictureTokens(answer) - pictureTokens(earlier && now(earlier))
 	if (kept.length && answer.isWhole && !request.body.stop) answer.text = textOf(all(answer))
 	running = undefined
 	$('go').textContent = 'Send'
@@ -94,6 +96,6 @@ function figures({ n, usage, first, last, began, end, request, problem }) {
 	const rate = 1000 * (n > 10 * first.n && last - first.at > 100 ? (n - first.n) / (last - first.at) : n / (last - began))
 	const line = `${sum(n, 'token')} · ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} tokens/s`
 	if (!end) return [line]
-	const { prompt_tokens: p, prompt_tokens_details: { cached_tokens: c } } = usage
-	return [`${line} · ${end}`, `${sum(p, 'prompt token')} (${c} cached) + ${n} output · first token in ${Math.round(first.at - began)} ms · seed ${request.body.seed}`]
+	const { prompt_tokens: p, prompt_tokens_details: { cached_tokens: c, image_tokens: i } } = usage
+	return [`${line} · ${end}`, `${sum(p, 'prompt token')} (${i ? `${i} of pictures, ` : ''}${c} cached) + ${n} output · first token in ${Math.round(first.at - began)} ms · seed ${request.body.seed}`]
 }

@@ -12,6 +12,7 @@ const ICONS = {
 	copy: 'M9 9h11v11H9zM6 15H4V4h11v2', done: 'M5 12l5 5L20 7', tokens: 'M3 8h6v8H3zM11 8h4v8h-4zM17 8h4v8h-4z', plain: 'M5 8V5h14v3M12 5v14M9 19h6',
 	same: 'M17 3l3 3-3 3M4 12V9a3 3 0 0 1 3-3h13M7 21l-3-3 3-3M20 12v3a3 3 0 0 1-3 3H4', other: 'M20 12a8 8 0 1 1-2.3-5.7M20 3v5h-5',
 	code: 'M8 7l-5 5 5 5M16 7l5 5-5 5', edit: 'M4 20h4L19 9l-4-4L4 16z', remove: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13M10.5 11v5M13.5 11v5',
+	picture: 'M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9h.01',
 	on: 'M6 5l9 7-9 7zM19 5v14', back: 'M14 6l-6 6 6 6', next: 'M10 6l6 6-6 6', down: 'M12 5v14M6 13l6 6 6-6',
 }
 const SVG = 'http://www.w3.org/2000/svg'

@@ -45,8 +45,9 @@ const connect = () => ready = begin()
 async function begin() {
 	for (;;) {
 		try {
-			const { data: [{ id, max_model_len: size, max_output_tokens: most, default_sampling: sampling, default_sampling_origins: origins }] } = await (await call(MODELS)).json()
-			model = { id, size }
+			const { data: [{ id, max_model_len: size, max_output_tokens: most, default_sampling: sampling, default_sampling_origins: origins, input_modalities: modalities }] } = await (await call(MODELS)).json()
+			model = { id, size, seesPictures: modalities.includes('image') }
+			$('picture').hidden = !model.seesPictures
 			$('model').textContent = $('model').title = $('name').textContent = id
 			document.title = `${id} · imp`
 			$('state').textContent = ''

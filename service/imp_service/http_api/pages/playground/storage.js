@@ -3,7 +3,7 @@
 // tokens are never stored with them. Each has an entry of its own, so that tabs do not write over each other's.
 const CHAT = 'impChat:', FORM = 1
 // What an answer keeps besides its request and its problem.
-const KEPT = ['text', 'before', 'thought', 'view', 'n', 'end', 'note', 'reason', 'usage', 'first', 'last', 'began']
+const KEPT = ['text', 'before', 'thought', 'view', 'n', 'end', 'note', 'reason', 'usage', 'cells', 'first', 'last', 'began']
 let browser
 try { browser = localStorage } catch {}
 const newId = () => Date.now().toString(36) + Math.random().toString(36).slice(2)

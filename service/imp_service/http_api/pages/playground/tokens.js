@@ -37,12 +37,13 @@ function watch(turn) {
 		token.tabIndex = 0
 		const at = [...reply.children].indexOf(token), entry = all(now(turn))[at]
 		const items = entry.top_logprobs.some(each => each.token_id === entry.token_id) ? entry.top_logprobs : [...entry.top_logprobs, entry]
-		card.replaceChildren(make('p', { className: 'soft', textContent: 'Choose one to continue from it:' }), ...items.map(each => {
+		const isFixed = hasPictures(now(turn))
+		card.replaceChildren(make('p', { className: 'soft', textContent: isFixed ? 'With a picture, an answer continues from none:' : 'Choose one to continue from it:' }), ...items.map(each => {
 			const choice = button('', () => goOn(turn, at, each))
 			choice.append(make('code', { textContent: shown(each) }), make('span', { textContent: percent(each) }))
 			choice.style.setProperty('--width', `${Math.exp(each.logprob) * 100}%`)
 			choice.ariaCurrent = String(each.token_id === entry.token_id)
-			choice.disabled = !!running || !each.bytes.length
+			choice.disabled = !!running || isFixed || !each.bytes.length
 			return choice
 		}))
 		card.hidden = false

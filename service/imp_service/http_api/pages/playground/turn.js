@@ -2,7 +2,7 @@
 // What a turn looks like.
 function draw(turn) {
 	const answer = now(turn), busy = !isOver(answer), held = turn.node.contains(document.activeElement) && document.activeElement.ariaLabel
-	const asked = make('div', { className: 'asked' }, make('p', { textContent: turn.text }), questionActions(turn))
+	const asked = make('div', { className: 'asked' }, ...shownPictures(turn, answer), make('p', { textContent: turn.text }), questionActions(turn))
 	const reply = turn.reply = make('div', { className: 'reply', ariaLive: 'polite', ariaBusy: String(busy) })
 	const thought = turn.thought = make('p')
 	const details = turn.details = make('details', { open: busy }, make('summary', { textContent: 'Reasoning' }), thought)
@@ -23,6 +23,10 @@ function draw(turn) {
 	const input = inputs[answer.problem?.param]
 	if (input) input.setCustomValidity(answer.problem.message)
 	if (held) [...turn.node.querySelectorAll('button')].find(each => each.ariaLabel === held)?.focus()
+}
+function shownPictures(turn, answer) {
+	const urls = picturesOf(turn), tokens = answer.cells > 0 ? ` · ${sum(answer.cells, 'token')}` : ''
+	return urls.length ? [make('div', { className: 'row pictures' }, ...small(urls), make('small', { textContent: sum(urls.length, 'picture') + tokens }))] : []
 }
 function update(turn) {
 	draw(turn)
