@@ -67,6 +67,8 @@ def test_med_23_s3_s4_drafts_follow_a_picture_and_change_no_token(kind: str, pie
     assert engine.tokens(ticket) == counted(prompt, 60)
     assert engine.finished(ticket).drafts.n_drafted > 0
     assert engine.finished(ticket).drafts.n_accepted > 30
+    # Also of the draft model, which has fewer tokens.
+    assert all(0 <= draw.n_output < 60 for draw in engine.core.draws)
 
 
 @pytest.mark.parametrize("kind", DRAFTERS)
@@ -184,6 +186,18 @@ def test_med_23_after_a_restart_a_sequence_drafts_as_a_new_one(kind: str) -> Non
         fresh.turn_until_idle()
         assert engine.tokens(old) == fresh.tokens(new) == counted(whole, 30)
         assert vars_of(engine.finished(old).drafts) == vars_of(fresh.finished(new).drafts)
+
+
+def test_med_23_prompt_lookup_begins_with_an_empty_index() -> None:
+    engine = ngram()
+    session = engine.open(sampling=GREEDY)
+    engine.step(session, CYCLE, max_outputs=8, max_draft_tokens=4)
+    assert engine.core.n_indexed(session) > len(CYCLE)
+    for picture, n_indexed in (([], engine.core.n_indexed(session)), ([CAT], 0)):
+        prompt = media_prompt(*picture, [1, 2])
+        engine.run(session, prompt.tokens, media=prompt.spans, max_outputs=1)  # it drafts nothing
+        engine.turn_until_idle()
+        assert min(engine.core.n_indexed(session), len(CYCLE)) == min(n_indexed, len(CYCLE))
 
 
 SAMPLERS = [

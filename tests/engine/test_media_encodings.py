@@ -208,6 +208,26 @@ def test_med_24_a_paused_run_gives_its_encoding_up() -> None:
     assert engine.tokens(ticket) == continuation(first.read, 3)
 
 
+def test_med_21_a_preempted_run_waits_for_the_encoding_that_it_lost() -> None:
+    engine = media_engine(script={"media_cost": 100}, media_rows=64, prefill_chunk=4)
+    prompt = media_prompt([5], Picture(1, (40,)), prompt_of(60))
+    ticket = generate(engine, prompt, sequence=77, bypass_prefix=True)
+    while not any(rows.first_position > 41 for step in engine.core.forwards for rows in step):
+        engine.turn()
+    engine.core.pause(ticket, 77, True)
+    generate(engine, media_prompt([6], Picture(2, (60,)), [1]), max_outputs=1)
+    engine.turn_until_idle()  # the second encoding has taken the room of the first one
+    assert engine.core.preempt(77)
+    engine.core.pause(ticket, 77, False)
+    n_waiting = 0
+    while not engine.tokens(ticket):
+        engine.turn()
+        n_waiting += engine.core.stats().waiting
+    assert n_waiting > 5
+    engine.turn_until_idle()
+    assert engine.tokens(ticket) == continuation(prompt.read, 3)
+
+
 @pytest.mark.parametrize(("fault", "reason"), [(REFUSED, "FIELD_INVALID"), (THROWS, "BUG"), (NOT_FINITE, "NON_FINITE")])
 def test_med_24_a_part_that_cannot_be_encoded_fails_its_runs_alone(fault: int, reason: str) -> None:
     engine = media_engine()

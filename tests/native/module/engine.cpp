@@ -427,6 +427,7 @@ void def_loop(Class& bound) {
              return std::vector(history.begin(), history.end());
            })
       .def("held", [](Self& self, SequenceId id) { return self.sequence(id).held; })
+      .def("n_indexed", [](Self& self, SequenceId id) { return self.sequence(id).ngrams.size(); })
       .def("base", [](Self& self, SequenceId id) { return self.sequence(id).base; })
       .def("blocks", [](Self& self, SequenceId id) { return self.sequence(id).table.blocks; });
   bindings::def_commands(bound);
