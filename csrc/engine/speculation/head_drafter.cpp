@@ -11,6 +11,7 @@
 #include "engine/sequence/sequence.h"
 #include "engine/speculation/drawn_guess.h"
 #include "engine/step/drawing.h"
+#include "engine/step/position_planes.h"
 #include "engine/step/step.h"
 
 namespace imp {
@@ -49,7 +50,7 @@ void HeadDrafter::observe(const Step& step) {
   if (is_off()) return;
   add_rows(step);
   if (tokens_.empty()) return;
-  add_planes();
+  add_planes(model_.n_planes(), sequences_, of_sequences_, positions_);
   try {
     head_.observe({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}},
                   model_.hidden(), from_, *pool_);
@@ -110,18 +111,6 @@ void HeadDrafter::add_part(const Sequence& sequence, int first_row, int first_po
     tokens_.push_back(is_media(next) ? media_token_ : next);
     positions_.push_back(sequence.position_of(cell, 0));
     from_.push_back(first_row + i);
-  }
-}
-
-// The positions of the planes behind the first.
-void HeadDrafter::add_planes() {
-  for (int plane = 1; plane < model_.n_planes(); ++plane) {
-    for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      const SequenceRows& rows = sequences_[i];
-      for (int row = 0; row < rows.n_rows; ++row) {
-        positions_.push_back(of_sequences_[i]->position_of(rows.first_position + row, plane));
-      }
-    }
   }
 }
 
@@ -201,7 +190,7 @@ void HeadDrafter::guess() {
     request.logprob = true;
   }
   results_.resize(n_drafting_);
-  add_planes();
+  add_planes(model_.n_planes(), sequences_, of_sequences_, positions_);
   const Rows logits =
       head_.guess({.tokens = {}, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_, *pool_);
   draw_tokens(backend_, logits, draws_, results_);
@@ -258,7 +247,7 @@ void HeadDrafter::extend_drafts() {
         {.first_row = static_cast<int>(i), .n_rows = 1, .first_position = drafting.cell, .blocks = drafting.blocks});
     drafting.row = static_cast<std::int32_t>(i);
   }
-  add_planes();
+  add_planes(model_.n_planes(), sequences_, of_sequences_, positions_);
   head_.observe_guesses({.tokens = tokens_, .positions = positions_, .sequences = sequences_, .logits_rows = {}}, from_,
                         *pool_);
 }

@@ -64,7 +64,6 @@ class HeadDrafter final : public Drafter {
   };
 
   void add_rows(const Step& step);
-  void add_planes();
   void add_part(const Sequence& sequence, int first_row, int first_position, int n_rows);
   bool claim_block(std::int32_t block, const Sequence& sequence);
   const LastRow* last_row_of(const Sequence& sequence) const noexcept;

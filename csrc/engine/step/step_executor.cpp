@@ -8,6 +8,7 @@
 #include "backend/batch.h"
 #include "base/error.h"
 #include "engine/step/drawing.h"
+#include "engine/step/position_planes.h"
 
 namespace imp {
 namespace {
@@ -143,7 +144,7 @@ void StepExecutor::build_batch(std::span<const PlannedRows> rows, Step& step) {
   ends_.clear();
   of_sequences_.clear();
   for (const PlannedRows& planned : rows) add_rows(planned, step);
-  add_planes();
+  add_planes(forward_.n_planes(), sequences_, of_sequences_, positions_);
   states_.take(step);
   for (std::size_t i = 0; i < sequences_.size(); ++i) sequences_[i].state_saves = step.rows[i].saves;
 }
@@ -214,18 +215,6 @@ void StepExecutor::place_media(const PlannedRows& planned, std::size_t first_row
   for (int cell = sequence.held + static_cast<int>(ends_.size() - n_ends); cell < end; ++cell)
     ends_.push_back(cell + 1);
   sequences_.back().ends = std::span(ends_).subspan(n_ends);
-}
-
-// The positions of the planes behind the first.
-void StepExecutor::add_planes() {
-  for (int plane = 1; plane < forward_.n_planes(); ++plane) {
-    for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      const SequenceRows& rows = sequences_[i];
-      for (int row = 0; row < rows.n_rows; ++row) {
-        positions_.push_back(of_sequences_[i]->position_of(rows.first_position + row, plane));
-      }
-    }
-  }
 }
 
 Interval StepExecutor::run_forward() {

@@ -53,7 +53,6 @@ class StepExecutor {
   void build_batch(std::span<const PlannedRows> rows, Step& step);
   void add_rows(const PlannedRows& planned, Step& step);
   void place_media(const PlannedRows& planned, std::size_t first_row);
-  void add_planes();
   Interval run_forward();
   void score(Step& step);
   void sample(Step& step);
