@@ -89,6 +89,19 @@ def test_det_7_d07_members_agree_on_extreme_activations(weight: str, reduction: 
     assert (out[6] == 0).all()
 
 
+@pytest.mark.parametrize(("weight", "reduction"), [key for key in PACKED if key[0] in ("f16", "bf16")])
+def test_det_7_gemm_11_members_agree_on_many_rows(weight: str, reduction: str) -> None:
+    """Some members decode weights once for many rows, in pieces of rows and of k that are whole and not."""
+    members = TOGETHER[weight, reduction]
+    for n, k, m in [(17, 191, 32), (49, 193, 63), (33, 577, 65), (16, 384, 130)]:
+        few = assert_members_agree(members, random_weight(weight, n, k), random_rows(m, k)[:5])
+        many = assert_members_agree(members, random_weight(weight, n, k), random_rows(m, k))
+        assert_same_bits(many[:5], few)
+    rows = np.tile(extreme_rows(288), (5, 1))
+    out = assert_members_agree(members, random_weight(weight, 37, 288), rows)
+    assert_same_bits(out, np.tile(out[:8], (5, 1)))
+
+
 # Zero and the smallest subnormal of both signs, the largest subnormal, the smallest normal, the largest, infinity.
 SCALES = {"+0": 0x0000, "-0": 0x8000, "least": 0x0001, "subnormal": 0x83FF, "normal": 0x0400, "most": 0x7BFF}
 INFINITE = 0x7C00

@@ -26,6 +26,7 @@ ZEN_3 = {"cpu": "avx2", "amd": (0x19, 0x01)}
 ZEN_4 = {"cpu": "avx512bf16", "amd": (0x19, 0x11)}
 ZEN_5 = {"cpu": "avx2vnni+avx512bf16", "amd": (0x1A, 0x02)}
 CASCADE_LAKE = {"cpu": "avx512vnni", "intel": (0x06, 0x55)}
+EMERALD_RAPIDS = {"cpu": "avx2vnni+avx512bf16+amxint8", "intel": (0x06, 0xCF)}
 SKYLAKE = {"cpu": "avx512", "intel": (0x06, 0x55)}
 ALL_CPUS: list[dict[str, Any]] = [{"cpu": isa} for isa in core.known_isas()]
 # The last words of the names of kernels that are compiled only for other processor families.
@@ -299,6 +300,17 @@ def test_gemm_18_a_processor_has_the_shapes_of_tiles_that_are_fastest_on_it() ->
         "Skylake": {"q8_0": "q8_0_avx2", "q4_0": "q4_0_avx2", "q4_k": "q4_k_avx2"},
         "another": {"q8_0": q8_0, "q4_0": q4_0, "q4_k": q4_k},
     }
+
+
+def test_gemm_18_a_processor_with_slow_products_of_pairs_multiplies_floats_instead() -> None:
+    """The plan of many rows and the inner loops; few rows wait for memory either way."""
+    plans = {"bf16_avx512bf16": ZEN_4, "bf16_avx512bf16 up to 4 rows, bf16_avx512": EMERALD_RAPIDS}
+    for plan, caps in plans.items():
+        assert core.gemm_plan(caps, "bf16", 64, 256)["description"] == f"panel16 bf16_pairs: {plan}"
+    assert [core.fastest_ops(caps) for caps in (ZEN_4, EMERALD_RAPIDS)] == ["avx512bf16", "avx512vnni"]
+    hidden = {**EMERALD_RAPIDS, "cpu": "avx512vnni"}
+    assert core.gemm_plan(hidden, "bf16", 64, 256)["description"] == "panel16 bf16_pairs: bf16_avx512"
+    assert core.fastest_ops(hidden) == "avx512vnni"
 
 
 def test_gemm_18_intel_processors_prefetch_weights_for_few_rows_too() -> None:

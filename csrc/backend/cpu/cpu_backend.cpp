@@ -43,10 +43,15 @@ bool scores_prompts(const WorkspaceNeeds& needs) {
   return std::ranges::find(needs.ops, Op::attention_mass) != needs.ops.end();
 }
 
+// An instruction set that the options name has its own loops, so that they can be tested and measured everywhere.
+const CpuOps& loops_of(const DeviceCaps& caps, const DeviceOptions& options) {
+  return *ops_for(options.isa == "auto" ? fastest_features(caps) : caps.cpu).ops;
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(const DeviceCaps& caps, const DeviceOptions& options)
-    : ops_(*ops_for(caps.cpu).ops),
+    : ops_(loops_of(caps, options)),
       registry_(kernel_list(), caps, with_processor_tuning(options.tuning, caps)),
       threads_({.n_threads = options.n_threads, .cpus = options.cpus}),
       memory_(options.memory),

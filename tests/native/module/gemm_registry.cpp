@@ -238,6 +238,8 @@ void register_testing_gemm_registry(py::module_& module) {
              py::arg("k"));
   module.def("gemm_prefetching_rows",
              [](const py::dict& caps) { return cpu::prefetching_rows(caps_of(caps).processor); });
+  module.def("fastest_ops",
+             [](const py::dict& caps) { return cpu::ops_for(cpu::fastest_features(caps_of(caps))).isa; });
   module.def("gemm_require_matches", [](const Overrides& overrides, const std::vector<std::string>& tensors) {
     require_matches(overrides_of(overrides), std::vector<std::string_view>(tensors.begin(), tensors.end()));
   });

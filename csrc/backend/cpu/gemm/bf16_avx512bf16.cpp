@@ -1,6 +1,6 @@
 // BF16 weights in panels, with AVX-512 BF16 instructions.
-#include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/kernels.h"
+#include "backend/cpu/gemm/packed_floats.inl"
 
 namespace imp::cpu {
 

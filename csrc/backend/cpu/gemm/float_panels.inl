@@ -12,28 +12,43 @@
 namespace imp::cpu {
 namespace {
 
-// The elements of a panel that one step reads of each row, and how it multiplies them.
+// The elements of a panel that one step reads of each row, and how it multiplies them. Where many rows are faster with
+// weights that are decoded once for all of them, kIsDecoded is true.
 struct F32 {
   using Activation = float;
   static constexpr std::int64_t kElements = 1;
+  static constexpr bool kIsDecoded = false;
   float value;
 };
 struct F16 {
   using Activation = float;
   static constexpr std::int64_t kElements = 1;
+#if defined(__AVX512F__)
+  static constexpr bool kIsDecoded = true;
+#else
+  static constexpr bool kIsDecoded = false;
+#endif
   std::uint16_t bits;
 };
 // A byte of a PanelBlockF8_E4M3.
 struct F8 {
   using Activation = float;
   static constexpr std::int64_t kElements = 1;
+  static constexpr bool kIsDecoded = false;
   std::uint8_t byte;
 };
 struct PairBF16 {
   using Activation = std::uint32_t;
   static constexpr std::int64_t kElements = 2;
+#if defined(__AVX2__) && !defined(__AVX512BF16__)
+  static constexpr bool kIsDecoded = true;
+#else
+  static constexpr bool kIsDecoded = false;
+#endif
   std::uint32_t bits;  // the even element in the low half
 };
+// From so many rows on.
+constexpr int kDecodedRows = 32;
 
 inline Lanes load_row(const F32* from) {
   return load(&from->value);
@@ -206,46 +221,5 @@ inline void multiply_panels(const PanelProduct& product) {
   multiply_rows<1>(panels, product);
 }
 
-// A kernel on a packed weight of Elements.
-template <class Element>
-void multiply_packed(const GemmArgs& args) {
-  // Several row tiles read each panel again. A loop over ranges of k keeps it in the L2 cache.
-  constexpr std::int64_t kRun = 1024;
-  constexpr auto kStep = static_cast<std::int64_t>(sizeof(typename Element::Activation));
-  const std::int64_t run = args.m <= kTileRows ? args.k : kRun;
-  for (std::int64_t n = args.n_begin; n < args.n_end;) {
-    const std::int64_t left = args.n_end - n;
-    const int wide = args.m == 1 ? kRowPanels : kTilePanels;
-    const int n_panels = left > (wide - 1) * kLanes ? wide : 1;
-    const int columns = static_cast<int>(left < n_panels * kLanes ? left : n_panels * kLanes);
-    const Element* const weight = reinterpret_cast<const Element*>(args.weight) + elements_of<Element>(n, args.k);
-    for (std::int64_t k = 0; k < args.k; k += run) {
-      const Panels<Element> panels{weight + elements_of<Element>(kLanes, k), elements_of<Element>(kLanes, args.k)};
-      const PanelProduct product{nullptr,
-                                 args.k - k < run ? args.k - k : run,
-                                 args.activations + k / Element::kElements * kStep,
-                                 args.activation_stride,
-                                 args.out + (n - args.n_begin),
-                                 args.out_stride,
-                                 args.m,
-                                 columns,
-                                 k > 0};
-      if (n_panels == 1) {
-        multiply_rows<1>(panels, product);
-      } else if (args.m == 1) {
-        multiply_tile<1, kRowPanels>(panels, product, 0);
-      } else {
-        multiply_rows<kTilePanels>(panels, product);
-      }
-    }
-    n += n_panels * kLanes;
-  }
-}
-
 }  // namespace
 }  // namespace imp::cpu
-
-#define IMP_DEFINE_FLOAT_RUN(name, Element, isa)  \
-  void run_##name##_##isa(const GemmArgs& args) { \
-    multiply_packed<Element>(args);               \
-  }

@@ -1,9 +1,9 @@
 // Kernels over float weights in panels, and over any type that is dequantized as it is multiplied, with AVX2
 // instructions.
 #include "backend/cpu/gemm/dequantized.h"
-#include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/interleave.inl"
 #include "backend/cpu/gemm/kernels.h"
+#include "backend/cpu/gemm/packed_floats.inl"
 
 namespace imp::cpu {
 

@@ -1,6 +1,6 @@
 // Kernels over float weights in panels, for any processor.
-#include "backend/cpu/gemm/float_panels.inl"
 #include "backend/cpu/gemm/kernels.h"
+#include "backend/cpu/gemm/packed_floats.inl"
 
 namespace imp::cpu {
 

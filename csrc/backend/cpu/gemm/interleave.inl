@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/lanes/lanes.h"
+
 namespace imp::cpu {
 namespace {
 

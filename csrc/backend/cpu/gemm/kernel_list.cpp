@@ -4,6 +4,7 @@
 
 #include "backend/cpu/gemm/dequantized.h"
 #include "backend/cpu/gemm/kernels.h"
+#include "backend/cpu/gemm/panel_product.h"
 
 namespace imp::cpu {
 
@@ -22,6 +23,9 @@ std::size_t no_scratch(const GemmProblem&, int) {
 }
 std::size_t decoded_pieces(const GemmProblem&, int) {
   return dequantized_scratch_bytes();
+}
+std::size_t pieces_of_panels(const GemmProblem&, int) {
+  return sizeof(DecodedPieces);
 }
 
 using Refuses = decltype(GemmKernel::refuses);
@@ -84,6 +88,12 @@ constexpr GemmKernel over_any_type(std::string_view name, CpuFeatures needs, Run
           .needs = needs};
 }
 
+// Decodes panels for many rows.
+constexpr GemmKernel decoding(GemmKernel row) {
+  row.scratch_bytes = pieces_of_panels;
+  return row;
+}
+
 #define IMP_QUANTIZED_ROW(name, Type, isa) over_q8_blocks(#name "_" #isa, DType::Type, needs::isa, run_##name##_##isa),
 #define IMP_UNVALIDATED_ROW(name, Type, isa) \
   unvalidated(over_q8_blocks(#name "_" #isa, DType::Type, needs::isa, run_##name##_##isa)),
@@ -102,13 +112,13 @@ constexpr GemmKernel kKernels[] = {
     IMP_QUANTIZED_TYPES(IMP_QUANTIZED_ROW, avx2)
     over_float_panels("f32_avx512", DType::F32, needs::avx512, run_f32_avx512),
     over_float_panels("f32_avx2", DType::F32, needs::avx2, run_f32_avx2),
-    over_float_panels("f16_avx512", DType::F16, needs::avx512, run_f16_avx512),
+    decoding(over_float_panels("f16_avx512", DType::F16, needs::avx512, run_f16_avx512)),
     over_float_panels("f16_avx2", DType::F16, needs::avx2, run_f16_avx2),
     over_float_panels("f8_e4m3_avx512", DType::F8_E4M3, needs::avx512, run_f8_e4m3_avx512),
     over_float_panels("f8_e4m3_avx2", DType::F8_E4M3, needs::avx2, run_f8_e4m3_avx2),
     over_bf16_pairs("bf16_avx512bf16", needs::avx512bf16, run_bf16_avx512bf16),
-    over_bf16_pairs("bf16_avx512", needs::avx512, run_bf16_avx512),
-    over_bf16_pairs("bf16_avx2", needs::avx2, run_bf16_avx2),
+    decoding(over_bf16_pairs("bf16_avx512", needs::avx512, run_bf16_avx512)),
+    decoding(over_bf16_pairs("bf16_avx2", needs::avx2, run_bf16_avx2)),
     over_any_type("dequant_avx512", needs::avx512, run_dequant_avx512),
     over_any_type("dequant_avx2", needs::avx2, run_dequant_avx2),
 #endif

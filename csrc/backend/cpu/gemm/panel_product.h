@@ -29,4 +29,14 @@ struct PanelOps {
 
 inline constexpr int kMaxPanels = 2;
 
+// The scratch of a product of many rows, in which tiles of rows read what is decoded once: a piece of some panels,
+// which stays in the L1 cache beside a tile's rows, and the same piece of some rows, side by side.
+struct DecodedPieces {
+  static constexpr std::int64_t kElements = 192;
+  static constexpr int kRows = 64;
+
+  float panels[kMaxPanels][kElements][16];
+  float rows[kRows][kElements];
+};
+
 }  // namespace imp::cpu
